@@ -1,0 +1,71 @@
+"""Guess a hidden number from "higher" and "lower". Binary search is optimal."""
+
+import math
+
+from palestra.envs.games.game import Game, Outcome
+
+__all__ = ["GuessTheNumber"]
+
+
+class GuessTheNumber(Game[int]):
+    """Find a number between two bounds; each wrong guess is answered by "higher" or "lower".
+
+    Worth 1 when found. When the turns run out the last guess pays 1 - distance/range. ``low`` and ``high`` of ``None`` draw the
+    bounds and the turn limit anew for each task.
+    """
+
+    floor = 0.55  # any constant guess pays by its distance when the turns run out
+
+    def __init__(self, low: int | None = 1, high: int | None = 50, max_turns: int | None = 7) -> None:
+        self._bounds = None if low is None or high is None else (low, high)
+        self._turns = max_turns
+
+    def begin(self) -> None:
+        if self._bounds is None:
+            self.low = int(self.rng.integers(1, 11))
+            self.high = self.low + int(self.rng.integers(5, 51))
+        else:
+            self.low, self.high = self._bounds
+        self.max_turns = self._turns or math.ceil(math.sqrt(self.high - self.low)) + 1
+        self.target = int(self.rng.integers(self.low, self.high + 1))
+        self.guesses: set[int] = set()
+        # What a player who draws the right conclusions knows: the oracle halves it.
+        self.least, self.most = self.low, self.high
+
+    def rules(self) -> str:
+        return (
+            f"You are playing Guess The Number.\n"
+            f"Find the hidden number between {self.low} and {self.high} (both included) within {self.max_turns} turns.\n"
+            f"After each wrong guess you are told whether the number is higher or lower.\n"
+            f"Think as long as you like, then give your guess inside \\boxed{{}}, for example \\boxed{{{self.low + 1}}}."
+        )
+
+    def read(self, answer: str) -> int | None:
+        # isdecimal() keeps out signs, dots and the underscores that int() would take; 18 digits keep int() fast.
+        return int(answer) if answer.isdecimal() and len(answer) <= 18 else None
+
+    def play(self, move: int) -> Outcome:
+        said = f"At turn {self.turn}, you guessed {move}, "
+        if not self.low <= move <= self.high:
+            return Outcome(f"{said}which is outside {self.low} to {self.high}.")
+        if move in self.guesses:
+            return Outcome(f"{said}which you had guessed before.")
+        self.guesses.add(move)
+        if move == self.target:
+            return Outcome(f"{said}and that is the number. Well done!", 1.0, solved=True)
+        if move < self.target:
+            self.least = max(self.least, move + 1)
+            return Outcome(f"{said}and the number is higher than {move}.")
+        self.most = min(self.most, move - 1)
+        return Outcome(f"{said}and the number is lower than {move}.")
+
+    def consolation(self, move: int, outcome: Outcome) -> float:
+        if not self.low <= move <= self.high:
+            return 0.0
+        return 1.0 - abs(move - self.target) / (self.high - self.low)
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{(self.least + self.most) // 2}}}"
+
+    def sample_random_action(self) -> str:
+        return f"\\boxed{{{int(self.action_rng.integers(self.low, self.high + 1))}}}"

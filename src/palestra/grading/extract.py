@@ -1,0 +1,37 @@
+r"""Where the answer stands in what a model wrote.
+
+Models are asked to put an answer into ``\boxed{…}`` and often write several; the last complete one counts. The scan is
+linear and takes braces as they nest, so ``\boxed{\frac{1}{2}}`` is one answer and a megabyte of ``\boxed{`` costs nothing.
+"""
+
+__all__ = ["last_boxed"]
+
+_OPENING = "\\boxed{"
+
+
+def last_boxed(text: str) -> str | None:
+    r"""The content of the last complete ``\boxed{…}``, stripped; ``None`` if there is none."""
+    end = text.rfind("}")
+    start = text.rfind(_OPENING, 0, end + 1)
+    while start != -1:
+        content_start = start + len(_OPENING)
+        close = _closing_brace(text, content_start, end + 1)
+        if close != -1:
+            return text[content_start:close].strip()
+        # Unbalanced from here on: everything before this opening may still hold a complete one, but not beyond it.
+        end = start
+        start = text.rfind(_OPENING, 0, start)
+    return None
+
+
+def _closing_brace(text: str, start: int, limit: int) -> int:
+    """Where the brace opened just before ``start`` closes; -1 if not before ``limit``."""
+    depth = 1
+    while True:
+        close = text.find("}", start, limit)
+        if close == -1:
+            return -1
+        depth += text.count("{", start, close) - 1
+        if depth == 0:
+            return close
+        start = close + 1

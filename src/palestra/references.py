@@ -1,0 +1,40 @@
+"""Names for Python objects: ``module:qualname``, the form entry points use.
+
+A reference can be written into a task, sent to a worker process or typed on a command line; a callable cannot.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from palestra.errors import UsageError
+
+__all__ = ["reference_of", "resolve"]
+
+
+def resolve(reference: str) -> Any:
+    """The object that ``module:qualname`` names."""
+    module_name, _, qualname = reference.partition(":")
+    if not module_name or not qualname:
+        raise UsageError(f"{reference!r} is not a reference; write module:Name")
+    found: Any = importlib.import_module(module_name)
+    for part in qualname.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise UsageError(f"module {module_name!r} has no {qualname!r}") from None
+    return found
+
+
+def reference_of(target: Callable[..., Any]) -> str:
+    """The reference of ``target``, or ``UsageError`` if another process could not find it by that name."""
+    module_name = getattr(target, "__module__", None)
+    qualname = getattr(target, "__qualname__", type(target).__qualname__)
+    reference = f"{module_name}:{qualname}"
+    found: Any = sys.modules.get(module_name or "")
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if found is not target:
+        raise UsageError(f"{reference} cannot be imported by that name; define it at the top level of a module")
+    return reference

@@ -1,0 +1,258 @@
+"""Environment ids: what is registered under them, and how an id becomes an environment.
+
+An id reads ``namespace:Family-vN`` or ``namespace:Family-vN-level``; without a level it means the family's default one. A
+registration names its class by reference (``module:Class``), so listing two hundred environments imports none of them.
+``module:Class`` is itself an id for a class that nobody registered.
+
+Packages bring their own environments through the entry-point group ``palestra.envs``: each entry point names a module that
+calls ``register`` when it is imported. They are loaded the first time an id is not found or the list is asked for.
+"""
+
+import difflib
+import importlib.util
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
+from importlib import metadata
+from typing import Any
+
+from palestra.core import AsyncEnv, Env
+from palestra.errors import MissingExtra, UnknownEnv, UsageError
+from palestra.references import reference_of, resolve
+from palestra.views import Blocking, Direct, Guarded, InWorker
+
+__all__ = [
+    "ENTRY_POINT_GROUP",
+    "EnvFactory",
+    "EnvSpec",
+    "Need",
+    "build",
+    "list_envs",
+    "make",
+    "make_async",
+    "register",
+    "spec",
+    "unregister",
+]
+
+ENTRY_POINT_GROUP = "palestra.envs"
+
+EnvFactory = Callable[..., Env | AsyncEnv]
+WrapperFactory = Callable[[AsyncEnv], AsyncEnv]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Need:
+    """Something an environment cannot run without."""
+
+    label: str
+    """What people call it: ``ScienceWorld``."""
+    module: str = ""
+    """The Python module to look for."""
+    extra: str = ""
+    """The extra of this package that brings it."""
+    program: str = ""
+    """The program to look for."""
+    fix: str = ""
+    """What to type, where it is not ``pip install "palestra[extra]"``."""
+
+    def met(self) -> bool:
+        """Whether it is here. Looks, does not import."""
+        if self.module and importlib.util.find_spec(self.module) is None:
+            return False
+        return not self.program or shutil.which(self.program) is not None
+
+    @property
+    def remedy(self) -> str:
+        """The command that brings it."""
+        return self.fix or f'pip install "palestra[{self.extra}]"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvSpec:
+    """What is known of an id without importing its class."""
+
+    id: str
+    entry: str | EnvFactory
+    """``module:Class``, or the class itself."""
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    family: str = ""
+    """``GuessTheNumber`` of ``game:GuessTheNumber-v0-easy``."""
+    level: str = ""
+    levels: tuple[str, ...] = ()
+    """All levels of the family, the default one first."""
+    tags: frozenset[str] = frozenset()
+    max_turns: int | None = None
+    needs: tuple[Need, ...] = ()
+    wrappers: tuple[WrapperFactory, ...] = ()
+    """Applied innermost first."""
+    description: str = ""
+
+    @property
+    def namespace(self) -> str:
+        """``game`` of ``game:GuessTheNumber-v0-easy``."""
+        return self.id.partition(":")[0]
+
+    def missing(self) -> tuple[Need, ...]:
+        """What is not installed."""
+        return tuple(need for need in self.needs if not need.met())
+
+    def factory(self) -> EnvFactory:
+        """The class or function that builds the environment, or ``MissingExtra``."""
+        if missing := self.missing():
+            first, *others = missing
+            also = "".join(f" (and {need.label}: not found)" for need in others)
+            raise MissingExtra(f'"{self.id}" needs {first.label}: {first.remedy}{also}')
+        found = resolve(self.entry) if isinstance(self.entry, str) else self.entry
+        if not callable(found):
+            raise UsageError(f'"{self.id}" names {self.entry}, which is not a class or function')
+        return found
+
+    def reference(self) -> str:
+        """The factory's name, by which another process can find it."""
+        return self.entry if isinstance(self.entry, str) else reference_of(self.entry)
+
+
+_specs: dict[str, EnvSpec] = {}
+_plugins_loaded = False
+
+
+def register(
+    id: str,
+    entry: str | EnvFactory,
+    *,
+    levels: Mapping[str, Mapping[str, Any]] | None = None,
+    default_level: str = "",
+    kwargs: Mapping[str, Any] | None = None,
+    **details: Any,
+) -> None:
+    """Register ``entry`` under ``id``, and under ``id-level`` for each of ``levels`` (level → its keyword arguments).
+
+    ``details`` are fields of ``EnvSpec``: ``tags``, ``max_turns``, ``needs``, ``wrappers``, ``description``. The plain ``id``
+    means ``default_level``, which is the first one unless named.
+    """
+    if not re.fullmatch(r"[\w.-]+:[\w./-]+", id):
+        raise UsageError(f'"{id}" is not an id: write namespace:Name-v0 (letters, digits and ._/- only)')
+    family = re.sub(r"-v\d+.*$", "", id.partition(":")[2])
+    details["tags"] = frozenset(details.get("tags", ()))
+    for name in ("needs", "wrappers"):
+        details[name] = tuple(details.get(name, ()))
+    base = EnvSpec(id=id, entry=entry, kwargs=dict(kwargs or {}), family=family, **details)
+    if not levels:
+        _add(_with_turns(base))
+        return
+    default = default_level or next(iter(levels))
+    ordered = (default, *(level for level in levels if level != default))
+    for level in ordered:
+        own = replace(base, id=f"{id}-{level}", kwargs={**base.kwargs, **levels[level]}, level=level, levels=ordered)
+        _add(_with_turns(own))
+        if level == default:
+            _add(_with_turns(replace(own, id=id)))
+
+
+def _with_turns(spec: EnvSpec) -> EnvSpec:
+    return spec if spec.max_turns is not None else replace(spec, max_turns=spec.kwargs.get("max_turns"))
+
+
+def _add(spec: EnvSpec) -> None:
+    known = _specs.get(spec.id)
+    if known is not None and known != spec:
+        raise UsageError(f'"{spec.id}" is registered already, as {known.entry}; unregister it first')
+    _specs[spec.id] = spec
+
+
+def unregister(id: str) -> None:
+    """Forget ``id`` and its levels."""
+    known = spec(id)
+    for name in [id, *(f"{id}-{level}" for level in known.levels)]:
+        _specs.pop(name, None)
+
+
+def spec(id: str) -> EnvSpec:
+    """What is registered under ``id``; a ``module:Class`` reference is a spec of its own."""
+    if id not in _specs:
+        _load_plugins()
+    if id in _specs:
+        return _specs[id]
+    if _is_reference(id):
+        return EnvSpec(id=id, entry=id, family=id.rpartition(":")[2])
+    raise UnknownEnv(_unknown(id))
+
+
+def list_envs(pattern: str = "*") -> list[EnvSpec]:
+    """Every spec whose id matches ``pattern`` (``*`` and ``?``; a bare word means a namespace or a part of the id), sorted."""
+    _load_plugins()
+    if not any(mark in pattern for mark in "*?["):
+        pattern = f"{pattern}:*" if any(known.namespace == pattern for known in _specs.values()) else f"*{pattern}*"
+    return sorted((known for known in _specs.values() if fnmatchcase(known.id, pattern)), key=lambda known: known.id)
+
+
+def make(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> Guarded:
+    """The environment ``id`` as a plain blocking Gym object. ``kwargs`` go to its class, over the level's own."""
+    known = spec(id)
+    env = _call(known, kwargs)
+    every = (*known.wrappers, *wrappers)
+    if isinstance(env, Env) and not every:
+        return Guarded(env, id)
+    return Guarded(Blocking(_wrapped(env if isinstance(env, AsyncEnv) else Direct(env), every)), id)
+
+
+def make_async(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> AsyncEnv:
+    """The environment ``id`` for the event loop. A blocking one runs in a worker process."""
+    known = spec(id)
+    return _wrapped(build(known, kwargs), (*known.wrappers, *wrappers))
+
+
+def build(known: EnvSpec, kwargs: Mapping[str, Any]) -> AsyncEnv:
+    """The bare async view of what ``known`` names, without wrappers."""
+    factory = known.factory()
+    if isinstance(factory, type) and issubclass(factory, Env) and factory.blocking:
+        return InWorker(known.reference(), {**known.kwargs, **kwargs}, factory)
+    env = _call(known, kwargs)
+    return env if isinstance(env, AsyncEnv) else Direct(env)
+
+
+def _wrapped(env: AsyncEnv, wrappers: Iterable[WrapperFactory]) -> AsyncEnv:
+    for wrap in wrappers:
+        env = wrap(env)
+    return env
+
+
+def _call(known: EnvSpec, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
+    env = known.factory()(**{**known.kwargs, **kwargs})
+    if not isinstance(env, Env | AsyncEnv):
+        raise UsageError(f'"{known.id}" built a {type(env).__name__}, which is neither an Env nor an AsyncEnv')
+    return env
+
+
+def _is_reference(id: str) -> bool:
+    module, _, name = id.partition(":")
+    if not name or not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
+        return False
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return module == "__main__"
+
+
+def _unknown(id: str) -> str:
+    near = difflib.get_close_matches(id, _specs, n=1, cutoff=0.6)
+    guess = f' Did you mean "{near[0]}"?' if near else ""
+    namespace = id.partition(":")[0]
+    known_namespace = any(known.namespace == namespace for known in _specs.values())
+    return f'no environment "{id}".{guess} (palestra list{f" {namespace}" if known_namespace else ""})'
+
+
+def _load_plugins() -> None:
+    global _plugins_loaded
+    if _plugins_loaded:
+        return
+    _plugins_loaded = True
+    for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
+        try:
+            point.load()
+        except Exception as error:  # somebody else's package must not take ours down
+            warnings.warn(f"the plugin {point.name} ({point.value}) failed to load: {error!r}", stacklevel=3)

@@ -1,0 +1,525 @@
+"""Every datum that flows, frozen, in flow order. To read this file is to know the pipeline.
+
+``Task`` → ``Message`` → ``Completion`` (with the ``Tokens`` that were sampled) → ``Turn`` → ``Segment`` → ``Trajectory`` →
+``TrajectoryGroup``; and beside them why an episode stopped (``StopReason``) and what went wrong in it (``Failure``).
+
+Tokens are the truth: a ``Segment`` holds flat ids and, for each stretch the model sampled, one ``Span``. The mask, the turn of
+every token and its weight version are derived from the spans, so they cannot disagree with the ids, and a token costs four
+bytes (eight if sampled). An episode has one segment as long as each prompt extends the one before, and one more each time it
+does not.
+
+A failed episode is data. ``Trajectory.reward`` is ``None`` for it, never zero, and ``failures`` says whose fault it was.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from palestra.errors import Boundary, SchemaError
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "Completion",
+    "Content",
+    "Failure",
+    "Finish",
+    "Floats",
+    "Image",
+    "Ints",
+    "Message",
+    "Part",
+    "Phase",
+    "Segment",
+    "Span",
+    "StopReason",
+    "Task",
+    "Text",
+    "Tokens",
+    "ToolCall",
+    "ToolResult",
+    "Trajectory",
+    "TrajectoryGroup",
+    "Turn",
+    "Usage",
+    "clean_text",
+    "decode_json",
+    "decode_msgpack",
+    "encode_json",
+    "encode_msgpack",
+    "floats",
+    "ints",
+    "text_of",
+    "writable",
+]
+
+SCHEMA_VERSION = 1
+"""Written into every trajectory. It changes when an old reader would misread a new file."""
+
+
+class Ints(np.ndarray[tuple[int], np.dtype[np.int32]]):
+    """A flat, read-only array of token ids: four bytes each in memory and on disk (base64 in JSON)."""
+
+
+class Floats(np.ndarray[tuple[int], np.dtype[np.float32]]):
+    """A flat, read-only array of log-probabilities: four bytes each in memory and on disk (base64 in JSON)."""
+
+
+def ints(values: npt.ArrayLike) -> Ints:
+    """``values`` as ``Ints``; no copy if they are that already."""
+    return values if isinstance(values, Ints) else _frozen(np.array(values, dtype="<i4").ravel(), Ints)
+
+
+def floats(values: npt.ArrayLike) -> Floats:
+    """``values`` as ``Floats``; no copy if they are that already."""
+    return values if isinstance(values, Floats) else _frozen(np.array(values, dtype="<f4").ravel(), Floats)
+
+
+_A = TypeVar("_A", Ints, Floats)
+
+
+def _frozen(array: np.ndarray[Any, Any], kind: type[_A]) -> _A:
+    view = array.view(kind)
+    view.flags.writeable = False
+    return view
+
+
+# ---------------------------------------------------------------------------------------------------------------- content
+
+
+class Text(msgspec.Struct, frozen=True, tag="text"):
+    """A stretch of text inside mixed content."""
+
+    text: str
+
+
+class Image(msgspec.Struct, frozen=True, tag="image"):
+    """A picture, as the bytes of a file."""
+
+    data: bytes
+    media_type: str = "image/png"
+
+
+Part = Text | Image
+Content = str | tuple[Part, ...]
+"""What an environment shows: text, or text and images in order."""
+
+
+def text_of(content: Content) -> str:
+    """The text of ``content``; an image shows as ``[image]``."""
+    if isinstance(content, str):
+        return content
+    return "".join(part.text if isinstance(part, Text) else "[image]" for part in content)
+
+
+def clean_text(text: str) -> str:
+    """``text`` with lone surrogates replaced by U+FFFD: what is left can be written to any file and sent over any wire."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode() if _has_surrogate(text) else text
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+# ------------------------------------------------------------------------------------------------------------------- task
+
+
+class _FrozenDict(dict[str, Any]):
+    """A dict that cannot change, so that a task can be hashed."""
+
+    __slots__ = ()
+
+    def _refuse(self, *_: object, **__: object) -> Any:
+        raise TypeError("a task's params cannot be changed; make a new Task")
+
+    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(encode_msgpack(self))
+
+
+class Task(msgspec.Struct, frozen=True):
+    """Names a start state completely: the same task gives the same first observation and the same dynamics anywhere."""
+
+    env: str
+    """The environment's id, or ``module:Class`` for one that is not registered."""
+    seed: int = 0
+    """From which the environment's own generator is derived."""
+    index: int | None = None
+    """The row of a data set, where the environment draws from one."""
+    split: str = "train"
+    """The part of the data set."""
+    params: dict[str, Any] = {}
+    """Whatever else the environment needs to know (JSON values only)."""
+
+    def __post_init__(self) -> None:
+        if self.params or not isinstance(self.params, _FrozenDict):
+            msgspec.structs.force_setattr(self, "params", _FrozenDict(self.params))
+
+    @property
+    def key(self) -> bytes:
+        """A stable name of everything but the id: what the environment's generator is derived from."""
+        return b"" if self == Task(self.env, self.seed) else encode_msgpack((self.index, self.split, self.params))
+
+
+# --------------------------------------------------------------------------------------------------- messages and sampling
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation, as a chat template sees it."""
+
+    role: Literal["system", "user", "assistant", "tool"]
+    content: Content
+    reasoning: str = ""
+    """The thinking that came before an assistant's content, where the model keeps it apart."""
+
+
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A call the model asked for, read out of its text."""
+
+    name: str
+    arguments: dict[str, Any]
+    id: str = ""
+
+
+class ToolResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a tool answered; ``ok`` is false when the text is an error told to the model."""
+
+    text: str
+    ok: bool = True
+
+
+class Finish(StrEnum):
+    """Why sampling stopped."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    OVERFLOW = "overflow"
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Exactly what went into the engine and what came out of it. Never made by tokenising text again."""
+
+    prompt: Ints
+    ids: Ints
+    logprobs: Floats
+    """Log-probability of each of ``ids`` under the distribution it was sampled from."""
+    version: int = 0
+    """Version of the weights that sampled these tokens."""
+
+    def __post_init__(self) -> None:
+        if len(self.ids) != len(self.logprobs):
+            raise ValueError(f"{len(self.ids)} sampled ids but {len(self.logprobs)} log-probs")
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a completion cost."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    dollars: float = 0.0
+
+
+class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the policy wrote. ``text`` is the action the environment receives, to the letter."""
+
+    text: str
+    finish: Finish = Finish.STOP
+    reasoning: str = ""
+    tokens: Tokens | None = None
+    """Taken out when the turn is recorded: a trajectory keeps tokens in its segments, once."""
+    usage: Usage | None = None
+
+    def __post_init__(self) -> None:
+        if not self.text.isascii():
+            msgspec.structs.force_setattr(self, "text", clean_text(self.text))
+
+
+# ---------------------------------------------------------------------------------------------------- the recorded episode
+
+
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One observation, what the policy did about it, and what came of it."""
+
+    observation: Content
+    completion: Completion
+    reward: float = 0.0
+    info: dict[str, Any] = {}
+    """What the environment said beside the observation that followed this action."""
+    act_seconds: float = 0.0
+    env_seconds: float = 0.0
+
+    @property
+    def action(self) -> str:
+        """The text the environment received."""
+        return self.completion.text
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """``ids[start:stop]`` of a segment were sampled, in this turn, by weights of this version."""
+
+    start: int
+    stop: int
+    turn: int
+    version: int = 0
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """A stretch of context as the engine saw it, with the parts that were sampled marked by spans."""
+
+    ids: Ints
+    spans: tuple[Span, ...]
+    logprobs: Floats
+    """Of the sampled tokens only, in the order of ``ids``."""
+
+    def __post_init__(self) -> None:
+        end = 0
+        for span in self.spans:
+            if not end <= span.start <= span.stop <= len(self.ids):
+                raise ValueError(f"span {span.start}:{span.stop} overlaps, is out of order or outside {len(self.ids)} ids")
+            end = span.stop
+        sampled = sum(span.stop - span.start for span in self.spans)
+        if sampled != len(self.logprobs):
+            raise ValueError(f"{sampled} sampled tokens but {len(self.logprobs)} log-probs")
+
+    @property
+    def mask(self) -> npt.NDArray[np.bool_]:
+        """True on sampled tokens, and only there."""
+        mask = np.zeros(len(self.ids), dtype=np.bool_)
+        for span in self.spans:
+            mask[span.start : span.stop] = True
+        return mask
+
+    @property
+    def turns(self) -> Ints:
+        """The turn each sampled token belongs to; -1 on the others."""
+        return self._per_token([span.turn for span in self.spans])
+
+    @property
+    def versions(self) -> Ints:
+        """The weight version that sampled each token; -1 on the others."""
+        return self._per_token([span.version for span in self.spans])
+
+    def _per_token(self, values: Sequence[int]) -> Ints:
+        out = np.full(len(self.ids), -1, dtype=np.int32).view(Ints)
+        for span, value in zip(self.spans, values, strict=True):
+            out[span.start : span.stop] = value
+        return out
+
+
+class StopReason(StrEnum):
+    """Why an episode ended. The first is the environment's word, the next are cuts, the last are failures."""
+
+    TERMINATED = "terminated"
+
+    TRUNCATED = "truncated"
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"
+    CONTEXT_OVERFLOW = "context_overflow"
+    LENGTH_CUT = "length_cut"
+    EMPTY_COMPLETION = "empty_completion"
+    BUDGET = "budget"
+
+    ERROR = "error"
+    DEADLINE = "deadline"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the episode says nothing about the policy's skill."""
+        return self in (StopReason.ERROR, StopReason.DEADLINE)
+
+
+class Phase(StrEnum):
+    """What an episode was doing when something failed."""
+
+    BOOT = "boot"
+    RESET = "reset"
+    ACT = "act"
+    STEP = "step"
+    CLOSE = "close"
+
+
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that went wrong, with the boundary it is attributed to."""
+
+    boundary: Boundary
+    phase: Phase
+    kind: str
+    """The exception's class, or ``Deadline``."""
+    message: str
+    attempt: int = 0
+
+
+class Trajectory(msgspec.Struct, frozen=True):
+    """One episode as one player lived it."""
+
+    task: Task
+    stop: StopReason
+    turns: tuple[Turn, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    final_observation: Content = ""
+    info: dict[str, Any] = {}
+    """What ``reset`` said beside the first observation."""
+    failures: tuple[Failure, ...] = ()
+    """Everything that went wrong: earlier attempts, this one, and the clean-up."""
+    player: str = ""
+    """Empty where there is only one."""
+    policy: str = ""
+    seed: int = 0
+    """The run's seed; with the task, group, member and attempt it fixes every random choice of this episode."""
+    group: int = 0
+    """Members of one group played the same task under the same horizon."""
+    member: int = 0
+    attempt: int = 0
+    """How many earlier attempts failed for reasons of infrastructure."""
+    seconds: float = 0.0
+    schema: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA_VERSION:
+            raise ValueError(f"this trajectory has schema {self.schema}, this version of palestra reads {SCHEMA_VERSION}")
+
+    @property
+    def reward(self) -> float | None:
+        """The sum of the turns' rewards; ``None`` if the episode failed, which is not a zero."""
+        return None if self.stop.failed else sum(turn.reward for turn in self.turns)
+
+    @property
+    def success(self) -> bool | None:
+        """What the environment said of the outcome (``info["success"]`` of the last turn), if it said anything."""
+        said = None if self.stop.failed or not self.turns else self.turns[-1].info.get("success")
+        return None if said is None else bool(said)
+
+    @property
+    def terminated(self) -> bool:
+        """The environment reached an end of its own."""
+        return self.stop is StopReason.TERMINATED
+
+    @property
+    def truncated(self) -> bool:
+        """Somebody cut the episode short; its future value is unknown, not zero."""
+        return not self.terminated and not self.stop.failed
+
+    def digest(self) -> str:
+        """SHA-256 over everything but the clock: equal digests mean the same episode."""
+        still = tuple(msgspec.structs.replace(turn, act_seconds=0.0, env_seconds=0.0) for turn in self.turns)
+        return hashlib.sha256(encode_msgpack(msgspec.structs.replace(self, turns=still, seconds=0.0))).hexdigest()
+
+
+class TrajectoryGroup(msgspec.Struct, frozen=True):
+    """The members of one group: one task, one horizon, several tries."""
+
+    task: Task
+    members: tuple[Trajectory, ...]
+
+    @property
+    def rewards(self) -> tuple[float | None, ...]:
+        """Each member's reward; ``None`` for the failed ones."""
+        return tuple(member.reward for member in self.members)
+
+
+# ------------------------------------------------------------------------------------------------------ to bytes and back
+
+
+_T = TypeVar("_T")
+
+
+def encode_json(value: object) -> bytes:
+    """``value`` as one line of JSON; ``TypeError`` or ``UnicodeEncodeError`` if it holds what JSON cannot."""
+    return msgspec.json.encode(value, enc_hook=_plain, order="deterministic")
+
+
+def encode_msgpack(value: object) -> bytes:
+    """``value`` as msgpack, under the same rules as JSON."""
+    return msgspec.msgpack.encode(value, enc_hook=_plain, order="deterministic")
+
+
+def decode_json(data: bytes | str, kind: type[_T]) -> _T:
+    """A value of type ``kind`` from JSON, validated; ``SchemaError`` says what is wrong."""
+    try:
+        return msgspec.json.decode(data, type=kind, dec_hook=_array)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SchemaError(f"not a {kind.__name__}: {error}") from None
+
+
+def decode_msgpack(data: bytes, kind: type[_T]) -> _T:
+    """A value of type ``kind`` from msgpack, validated; ``SchemaError`` says what is wrong."""
+    try:
+        return msgspec.msgpack.decode(data, type=kind, dec_hook=_array)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise SchemaError(f"not a {kind.__name__}: {error}") from None
+
+
+def writable(trajectory: Trajectory) -> Trajectory:
+    """``trajectory`` itself if it can be written, else a copy in which whatever cannot be is marked in place.
+
+    An environment that puts a live object into ``info`` must not cost the episode; what was lost stays visible.
+    """
+    try:
+        encode_json(trajectory)
+    except (TypeError, ValueError, OverflowError):
+        return msgspec.structs.replace(
+            trajectory,
+            turns=tuple(
+                msgspec.structs.replace(turn, observation=_tame_content(turn.observation), info=_tame(turn.info))
+                for turn in trajectory.turns
+            ),
+            final_observation=_tame_content(trajectory.final_observation),
+            info=_tame(trajectory.info),
+        )
+    return trajectory
+
+
+def _tame(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict):
+        return {clean_text(str(key)): _tame(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_tame(item) for item in value]
+    try:
+        encode_json(value)
+    except (TypeError, ValueError, OverflowError):
+        return {"$unserialisable": _type_name(value)}
+    return value
+
+
+def _tame_content(content: Content) -> Content:
+    if isinstance(content, str):
+        return clean_text(content)
+    return tuple(Text(clean_text(part.text)) if isinstance(part, Text) else part for part in content)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Ints | Floats):
+        return value.tobytes()
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"a {_type_name(value)} cannot be written as JSON")
+
+
+def _type_name(value: object) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
+
+
+def _array(kind: type, value: object) -> object:
+    # JSON has no bytes: there the array is base64 text.
+    data = base64.b64decode(value, validate=True) if isinstance(value, str) else value
+    if not isinstance(data, bytes) or len(data) % 4:
+        raise ValueError(f"{kind.__name__} must be whole 4-byte items")
+    if kind is Ints:
+        return _frozen(np.frombuffer(data, dtype="<i4"), Ints)
+    return _frozen(np.frombuffer(data, dtype="<f4"), Floats)

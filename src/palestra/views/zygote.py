@@ -1,0 +1,233 @@
+"""The child side of worker processes: a single-threaded parent that forks them, and the loop each of them runs.
+
+``python -m palestra.views.zygote FD`` imports Palestra once and then forks a worker whenever it is told to, which takes
+milliseconds where a new interpreter takes half a second. It lives as long as the other end of the control socket ``FD``: when
+that closes, however it closes, every worker is killed and nothing is left.
+
+Control messages are five bytes: ``S`` or ``K`` and a worker's number. ``S`` (spawn) carries the worker's own socket as an
+ancillary file descriptor; ``K`` kills the worker and whatever it started. Only this process kills and reaps, so a number is
+never confused with somebody else's pid.
+
+A worker answers one request at a time: a frame is a length and msgpack, the types are below. Nothing is pickled.
+"""
+
+import os
+import selectors
+import signal
+import socket
+import struct
+import sys
+from typing import Any
+
+import msgspec
+
+from palestra.core import Env
+from palestra.errors import Boundary, EnvError, EpisodeError, UsageError
+from palestra.references import resolve
+from palestra.trajectory import Task, decode_msgpack, encode_msgpack
+
+__all__ = ["CONTROL", "HEADER", "Boot", "Call", "Reply", "Request", "Reset", "Step", "main"]
+
+CONTROL = struct.Struct("<cI")
+HEADER = struct.Struct("<I")
+
+
+class Boot(msgspec.Struct, frozen=True, tag="boot"):
+    """Build the environment that a reference names."""
+
+    entry: str
+    kwargs: dict[str, Any]
+    main_path: str | None
+    """The script to load where the reference is into ``__main__``."""
+
+
+class Reset(msgspec.Struct, frozen=True, tag="reset"):
+    """Begin an episode."""
+
+    seed: int | None
+    task: Task | None
+
+
+class Step(msgspec.Struct, frozen=True, tag="step"):
+    """Take an action."""
+
+    action: str
+
+
+class Call(msgspec.Struct, frozen=True, tag="call"):
+    """Any other verb."""
+
+    verb: str
+    arguments: tuple[int, ...] = ()
+
+
+Request = Boot | Reset | Step | Call
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What came of a request: a result, or an error with its boundary."""
+
+    result: Any = None
+    error: str = ""
+    kind: str = ""
+    boundary: Boundary = Boundary.ENV
+    usage: bool = False
+    """The caller's mistake (an unsupported verb, say), not a failure."""
+
+
+# ---------------------------------------------------------------------------------------------------------- one worker
+
+
+def serve_worker(connection: socket.socket) -> None:
+    """Answer requests until the other end hangs up."""
+    env: Env | None = None
+    with connection, connection.makefile("rb") as incoming:
+        while header := incoming.read(HEADER.size):
+            request: Request = decode_msgpack(incoming.read(HEADER.unpack(header)[0]), Request)  # type: ignore[arg-type]
+            if isinstance(request, Boot):
+                env, reply = _boot(request)
+            else:
+                assert env is not None, "the first request is Boot"
+                reply = _answer(env, request)
+            frame = _encode(reply)
+            connection.sendall(HEADER.pack(len(frame)) + frame)
+
+
+def _boot(request: Boot) -> tuple[Env | None, Reply]:
+    try:
+        if request.main_path is not None:
+            _load_main(request.main_path)
+        env = resolve(request.entry)(**request.kwargs)
+    except Exception as error:
+        return None, _failure(error)
+    return env, Reply()
+
+
+def _answer(env: Env, request: Request) -> Reply:
+    try:
+        if isinstance(request, Step):
+            return Reply(tuple(env.step(request.action)))
+        if isinstance(request, Reset):
+            return Reply(env.reset(seed=request.seed, task=request.task))
+        assert isinstance(request, Call)
+        return Reply(getattr(env, request.verb)(*request.arguments))
+    except Exception as error:
+        return _failure(error)
+
+
+def _failure(error: Exception) -> Reply:
+    boundary = error.boundary if isinstance(error, EpisodeError) else Boundary.ENV
+    kind = type(error).__qualname__
+    return Reply(error=str(error), kind=kind, boundary=boundary, usage=isinstance(error, UsageError))
+
+
+def _encode(reply: Reply) -> bytes:
+    try:
+        return encode_msgpack(reply)
+    except (TypeError, ValueError, OverflowError) as error:
+        return encode_msgpack(_failure(EnvError(f"what the environment returned cannot be sent: {error}")))
+
+
+def _load_main(path: str) -> None:
+    """Load the user's script under another name, as ``multiprocessing`` does, so that its classes are found in ``__main__``."""
+    if "__palestra_main__" in sys.modules:
+        return
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("__palestra_main__", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["__palestra_main__"] = sys.modules["__main__"] = module
+    spec.loader.exec_module(module)
+
+
+# ------------------------------------------------------------------------------------------------------------ the zygote
+
+
+class _Zygote:
+    """Forks workers on request, kills them on request, reaps them always."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self.control = control
+        self.pids: dict[int, int] = {}
+
+    def run(self) -> None:
+        child_ended, wake = socket.socketpair()
+        child_ended.setblocking(False)
+        wake.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake.fileno(), warn_on_full_buffer=False)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.control, selectors.EVENT_READ)
+            selector.register(child_ended, selectors.EVENT_READ)
+            open_for_orders = True
+            while open_for_orders:
+                for key, _ in selector.select():
+                    if key.fileobj is self.control:
+                        open_for_orders = self._order(child_ended, wake)
+                    else:
+                        child_ended.recv(4096)
+                self._reap()
+        for number in list(self.pids):
+            self._kill(number)
+
+    def _order(self, *not_for_the_child: socket.socket) -> bool:
+        data, fds, _, _ = socket.recv_fds(self.control, CONTROL.size, 1)
+        if not data:
+            return False
+        order, number = CONTROL.unpack(data)
+        if order == b"K":
+            self._kill(number)
+        else:
+            self._spawn(number, fds[0], not_for_the_child)
+        return True
+
+    def _spawn(self, number: int, fd: int, not_for_the_child: tuple[socket.socket, ...]) -> None:
+        pid = os.fork()
+        if pid:
+            os.close(fd)
+            self.pids[number] = pid
+            return
+        status = 1
+        try:
+            # A session of its own, so that killing the worker also kills what the environment started (a JVM, a browser).
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for inherited in (self.control, *not_for_the_child):
+                inherited.close()
+            serve_worker(socket.socket(fileno=fd))
+            status = 0
+        except ConnectionError:
+            status = 0
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _kill(self, number: int) -> None:
+        pid = self.pids.pop(number, None)
+        if pid is None:
+            return
+        for kill in (os.killpg, os.kill):  # the group does not exist yet if the worker was only just forked
+            try:
+                kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            break
+        os.waitpid(pid, 0)
+
+    def _reap(self) -> None:
+        for number, pid in list(self.pids.items()):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                del self.pids[number]
+
+
+def main(arguments: list[str]) -> None:
+    """Serve the control socket whose file descriptor is the only argument."""
+    with socket.socket(fileno=int(arguments[0])) as control:
+        _Zygote(control).run()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
