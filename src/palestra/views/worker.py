@@ -80,7 +80,7 @@ def _rebuild(reply: Reply) -> Exception:
 class WorkerPool:
     """The worker processes of one event loop. They exist while somebody holds the pool."""
 
-    _pools: "ClassVar[WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool]]" = WeakKeyDictionary()
+    _pools: ClassVar["WeakKeyDictionary[asyncio.AbstractEventLoop, WorkerPool]"] = WeakKeyDictionary()
 
     def __init__(self) -> None:
         self._holders = 0
