@@ -204,8 +204,13 @@ class Finish(StrEnum):
     """Why sampling stopped."""
 
     STOP = "stop"
+    """The model ended its turn."""
     LENGTH = "length"
+    """The turn's token limit cut it."""
     OVERFLOW = "overflow"
+    """The prompt left no room to sample in."""
+    EMPTY = "empty"
+    """Nothing was sampled at all."""
 
 
 class Tokens(msgspec.Struct, frozen=True):

@@ -30,6 +30,7 @@ from palestra.errors import (
     UsageError,
     WorkerDied,
 )
+from palestra.seeding import fresh_seed
 from palestra.trajectory import Content, Task, decode_msgpack, encode_msgpack
 from palestra.views.zygote import CONTROL, HEADER, Boot, Call, Reply, Request, Reset, Step
 
@@ -169,12 +170,13 @@ class InWorker(AsyncEnv):
         self._worker: _Worker | None = None
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        self.task = task or Task(self._boot.entry, fresh_seed() if seed is None else seed)
         if self._pool is None:
             self._pool = await self._stack.enter_async_context(WorkerPool.held())
         if self._worker is None:
             self._worker = await self._pool.acquire()
             await self._worker.ask(self._boot)
-        content, info = await self._worker.ask(Reset(seed, task))
+        content, info = await self._worker.ask(Reset(self.task))
         return _content(content), info
 
     async def step(self, action: str) -> core.Step:

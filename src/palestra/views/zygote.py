@@ -44,8 +44,7 @@ class Boot(msgspec.Struct, frozen=True, tag="boot"):
 class Reset(msgspec.Struct, frozen=True, tag="reset"):
     """Begin an episode."""
 
-    seed: int | None
-    task: Task | None
+    task: Task
 
 
 class Step(msgspec.Struct, frozen=True, tag="step"):
@@ -108,7 +107,7 @@ def _answer(env: Env, request: Request) -> Reply:
         if isinstance(request, Step):
             return Reply(tuple(env.step(request.action)))
         if isinstance(request, Reset):
-            return Reply(env.reset(seed=request.seed, task=request.task))
+            return Reply(env.reset(task=request.task))
         assert isinstance(request, Call)
         return Reply(getattr(env, request.verb)(*request.arguments))
     except Exception as error:

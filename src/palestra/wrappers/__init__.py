@@ -1,0 +1,7 @@
+"""Wrappers bend an environment, named by their effect. They exist once, on the async side."""
+
+from palestra.wrappers.history import KeepHistory
+from palestra.wrappers.limits import TokenLimit, TurnLimit, approximate_tokens
+from palestra.wrappers.recording import RecordTrajectory
+
+__all__ = ["KeepHistory", "RecordTrajectory", "TokenLimit", "TurnLimit", "approximate_tokens"]

@@ -1,0 +1,50 @@
+"""Trajectories out of any loop, ours or somebody else's."""
+
+from collections.abc import Callable
+from typing import Any
+
+from palestra.core import AsyncEnv, Step, Wrapper
+from palestra.trajectory import Completion, Content, StopReason, Task, Trajectory, Turn
+
+__all__ = ["RecordTrajectory"]
+
+
+class RecordTrajectory(Wrapper):
+    """Hands a ``Trajectory`` to ``sink`` when an episode ends; one abandoned by ``reset`` or ``close`` counts as truncated.
+
+    ``rollout`` records by itself, with tokens and timings. This is for episodes that a foreign loop drives.
+    """
+
+    def __init__(self, env: AsyncEnv, sink: Callable[[Trajectory], object]) -> None:
+        super().__init__(env)
+        self._sink = sink
+        self._turns: list[Turn] = []
+        self._observation: Content = ""
+        self._reset_info: dict[str, Any] = {}
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        self._emit(StopReason.TRUNCATED)
+        self._observation, self._reset_info = await self.env.reset(seed=seed, task=task)
+        return self._observation, self._reset_info
+
+    async def step(self, action: str) -> Step:
+        step = await self.env.step(action)
+        self._turns.append(Turn(self._observation, Completion(action), step.reward, step.info))
+        self._observation = step.observation
+        if step.terminated:
+            self._emit(StopReason.TERMINATED)
+        elif step.truncated:
+            self._emit(StopReason(step.info.get("stop_reason", StopReason.TRUNCATED)))
+        return step
+
+    async def close(self) -> None:
+        self._emit(StopReason.TRUNCATED)
+        await self.env.close()
+
+    def _emit(self, stop: StopReason) -> None:
+        if not self._turns:
+            return
+        turns, self._turns = tuple(self._turns), []
+        self._sink(
+            Trajectory(self.env.task, stop, turns, final_observation=self._observation, info=self._reset_info),
+        )
