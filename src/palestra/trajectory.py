@@ -221,11 +221,24 @@ class Tokens(msgspec.Struct, frozen=True):
     logprobs: Floats
     """Log-probability of each of ``ids`` under the distribution it was sampled from."""
     version: int = 0
-    """Version of the weights that sampled these tokens."""
+    """Version of the weights that sampled the first of these tokens."""
+    updates: tuple[tuple[int, int], ...] = ()
+    """``(index, version)`` for every change of weights in mid-completion: from ``ids[index]`` on, that version sampled."""
 
     def __post_init__(self) -> None:
         if len(self.ids) != len(self.logprobs):
             raise ValueError(f"{len(self.ids)} sampled ids but {len(self.logprobs)} log-probs")
+        bounds = [0, *(index for index, _ in self.updates), len(self.ids)]
+        if self.updates and bounds != sorted(bounds):
+            raise ValueError(f"updates {self.updates} are out of order or outside {len(self.ids)} sampled ids")
+
+    @property
+    def runs(self) -> tuple[tuple[int, int, int], ...]:
+        """``(start, stop, version)`` of each stretch of ``ids`` that one version sampled; they cover all of it."""
+        starts = [0, *(index for index, _ in self.updates)]
+        stops = [*starts[1:], len(self.ids)]
+        versions = [self.version, *(version for _, version in self.updates)]
+        return tuple(run for run in zip(starts, stops, versions, strict=True) if run[0] < run[1])
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -1,0 +1,67 @@
+"""From what an engine returned, turn by turn, to the segments a trajectory keeps.
+
+A prompt that begins with everything the open segment holds (its prompts and what was sampled after them) extends it: only the
+difference is appended. Any other prompt opens a new segment. Nothing is decoded or tokenised here, and a sampled token enters
+exactly once, so what is trained is what was sampled.
+"""
+
+import numpy as np
+
+from palestra.trajectory import Ints, Segment, Span, Tokens, floats, ints
+
+__all__ = ["SegmentRecorder"]
+
+
+class SegmentRecorder:
+    """Collects the tokens of one player's episode. One recorder per conversation."""
+
+    def __init__(self) -> None:
+        self._closed: list[Segment] = []
+        self._open = _Growing()
+
+    def add(self, tokens: Tokens, turn: int) -> None:
+        """Record a completion of ``turn``. One that sampled nothing leaves no trace."""
+        if not len(tokens.ids):
+            return
+        if not self._open.extended_by(tokens.prompt):
+            self._closed.append(self._open.segment())
+            self._open = _Growing()
+        self._open.append(tokens, turn)
+
+    def segments(self) -> tuple[Segment, ...]:
+        """Everything recorded so far, in order. The recorder may go on afterwards."""
+        return (*self._closed, self._open.segment()) if self._open.length else tuple(self._closed)
+
+
+class _Growing:
+    """The open segment: a buffer that doubles, so that an episode of n tokens copies O(n) of them."""
+
+    def __init__(self) -> None:
+        self.length = 0
+        self._ids = np.empty(256, dtype=np.int32)
+        self._spans: list[Span] = []
+        self._logprobs: list[np.ndarray[tuple[int], np.dtype[np.float32]]] = []
+
+    def extended_by(self, prompt: Ints) -> bool:
+        n = self.length
+        return len(prompt) >= n and np.array_equal(prompt[:n], self._ids[:n])
+
+    def append(self, tokens: Tokens, turn: int) -> None:
+        delta = tokens.prompt[self.length :]
+        begin = self.length + len(delta)
+        self._grow(begin + len(tokens.ids))
+        self._ids[self.length : begin] = delta
+        self._ids[begin : begin + len(tokens.ids)] = tokens.ids
+        self.length = begin + len(tokens.ids)
+        self._logprobs.append(tokens.logprobs)
+        self._spans.extend(Span(begin + start, begin + stop, turn, version) for start, stop, version in tokens.runs)
+
+    def _grow(self, size: int) -> None:
+        if size > len(self._ids):
+            grown = np.empty(max(size, 2 * len(self._ids)), dtype=np.int32)
+            grown[: self.length] = self._ids[: self.length]
+            self._ids = grown
+
+    def segment(self) -> Segment:
+        logprobs = np.concatenate(self._logprobs) if self._logprobs else ()
+        return Segment(ints(self._ids[: self.length]), tuple(self._spans), floats(logprobs))

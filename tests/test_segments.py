@@ -1,0 +1,117 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.segments import SegmentRecorder
+from palestra.trajectory import Segment, Tokens, floats, ints
+
+few_ids = st.lists(st.integers(0, 3), max_size=6)  # few distinct ids, so that accidental prefixes are common
+
+
+@st.composite
+def episodes(draw: st.DrawFn) -> list[Tokens]:
+    """Completions whose prompts extend the previous context, start over, or do something in between."""
+    context: list[int] = []
+    turns = []
+    for _ in range(draw(st.integers(0, 8))):
+        kept = context if draw(st.booleans()) else context[: draw(st.integers(0, len(context)))]
+        prompt = kept + draw(few_ids)
+        sampled = draw(few_ids)
+        turns.append(_tokens(draw, prompt, sampled))
+        context = prompt + sampled
+    return turns
+
+
+def _tokens(draw: st.DrawFn, prompt: list[int], sampled: list[int]) -> Tokens:
+    logprobs = draw(st.lists(st.floats(-9, 0, width=32), min_size=len(sampled), max_size=len(sampled)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(sampled)), max_size=2)))
+    updates = tuple((cut, version + 8) for version, cut in enumerate(cuts))
+    return Tokens(ints(prompt), ints(sampled), floats(logprobs), version=7, updates=updates)
+
+
+def record(turns: list[Tokens]) -> tuple[Segment, ...]:
+    recorder = SegmentRecorder()
+    for turn, tokens in enumerate(turns):
+        recorder.add(tokens, turn)
+    return recorder.segments()
+
+
+@given(episodes())
+def test_every_sampled_token_is_in_exactly_one_span_with_its_own_logprob_turn_and_version(turns: list[Tokens]) -> None:
+    segments = record(turns)
+    per_turn: dict[int, list[tuple[int, int]]] = {turn: [] for turn in range(len(turns))}
+    logprobs: list[float] = []
+    for segment in segments:
+        for span in segment.spans:
+            per_turn[span.turn] += [(int(token), span.version) for token in segment.ids[span.start : span.stop]]
+        logprobs += segment.logprobs.tolist()
+    for turn, tokens in enumerate(turns):
+        expected = [(int(tokens.ids[i]), version) for start, stop, version in tokens.runs for i in range(start, stop)]
+        assert per_turn[turn] == expected
+    assert logprobs == [value for tokens in turns for value in tokens.logprobs.tolist()]
+
+
+@given(episodes())
+def test_the_context_before_every_sampled_stretch_is_the_prompt_the_engine_saw(turns: list[Tokens]) -> None:
+    first_span = {}
+    for segment in record(turns):
+        for span in segment.spans:
+            first_span.setdefault(span.turn, (segment, span.start))
+    for turn, tokens in enumerate(turns):
+        if len(tokens.ids):
+            segment, start = first_span[turn]
+            assert segment.ids[:start].tolist() == tokens.prompt.tolist()
+
+
+@given(episodes())
+def test_the_mask_covers_sampled_tokens_and_nothing_else(turns: list[Tokens]) -> None:
+    segments = record(turns)
+    assert sum(int(segment.mask.sum()) for segment in segments) == sum(len(tokens.ids) for tokens in turns)
+    assert all(bool(segment.mask[-1]) for segment in segments), "a segment ends with what was sampled"
+
+
+def test_a_prompt_that_extends_the_last_appends_only_the_difference() -> None:
+    (segment,) = record([_plain([1, 2], [3]), _plain([1, 2, 3, 4], [5, 6]), _plain([1, 2, 3, 4, 5, 6], [7])])
+    assert segment.ids.tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert segment.turns.tolist() == [-1, -1, 0, -1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("prompt", [[1, 2], [1, 2, 9, 4], [], [9, 1, 2, 3]], ids=["shorter", "changed", "empty", "shifted"])
+def test_any_other_prompt_opens_a_segment(prompt: list[int]) -> None:
+    first, second = record([_plain([1, 2], [3]), _plain(prompt, [5])])
+    assert first.ids.tolist() == [1, 2, 3]
+    assert second.ids.tolist() == [*prompt, 5]
+
+
+def test_a_completion_that_sampled_nothing_leaves_no_trace() -> None:
+    assert record([_plain([1, 2], [])]) == ()
+    (segment,) = record([_plain([1], [2]), _plain([9], []), _plain([1, 2], [3])])
+    assert segment.ids.tolist() == [1, 2, 3]
+
+
+def test_weights_that_change_in_mid_completion_split_the_span_and_not_the_turn() -> None:
+    tokens = Tokens(ints([1]), ints([2, 3, 4]), floats([-1, -2, -3]), version=5, updates=((1, 6),))
+    (segment,) = record([tokens])
+    assert segment.versions.tolist() == [-1, 5, 6, 6]
+    assert segment.turns.tolist() == [-1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("updates", [((4, 1),), ((2, 1), (1, 2)), ((-1, 1),)])
+def test_updates_outside_the_sampled_ids_are_refused(updates: tuple[tuple[int, int], ...]) -> None:
+    with pytest.raises(ValueError, match="out of order or outside"):
+        Tokens(ints([1]), ints([2, 3, 4]), floats([-1, -2, -3]), updates=updates)
+
+
+def test_segments_may_be_asked_for_at_any_time() -> None:
+    recorder = SegmentRecorder()
+    assert recorder.segments() == ()
+    recorder.add(_plain([1], [2]), 0)
+    before = recorder.segments()
+    recorder.add(_plain([1, 2, 3], [4]), 1)
+    assert before[0].ids.tolist() == [1, 2]
+    assert recorder.segments()[0].ids.tolist() == [1, 2, 3, 4]
+
+
+def _plain(prompt: list[int], sampled: list[int]) -> Tokens:
+    return Tokens(ints(prompt), ints(sampled), floats(np.full(len(sampled), -0.5)))
