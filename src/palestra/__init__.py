@@ -1,31 +1,56 @@
-"""Palestra: a gym and a trainer for agentic LLMs."""
+r"""Palestra: a gym and a trainer for agentic LLMs.
+
+::
+
+    import palestra
+
+    env = palestra.make("game:GuessTheNumber-v0")
+    observation, info = env.reset(seed=0)
+    observation, reward, terminated, truncated, info = env.step("\\boxed{25}")
+
+The face: what most programs need. The rest is in the modules, in the order of the data's way: ``trajectory``, ``core``,
+``registry``, ``envs``, ``wrappers``, ``policies``, ``rollout``, ``checking``.
+"""
 
 from palestra import grading
-from palestra.core import AsyncEnv, Env, Policy, Step, Tool, Wrapper
+
+# CHECK
+from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool, Wrapper
 from palestra.envs import register_suite
 from palestra.registry import list_envs, make, make_async, register
-from palestra.trajectory import Completion, Message, StopReason, Task, Trajectory, Turn
+from palestra.rollout import VectorEnv, collect, make_vec, rollout
+from palestra.trajectory import Completion, Image, Message, StopReason, Task, Text, Trajectory, TrajectoryGroup, Turn
 from palestra.views import as_async
 
-register_suite()
+__version__ = "0.1.0"
 
 __all__ = [
     "AsyncEnv",
     "Completion",
+    "Conversation",
     "Env",
+    "Image",
     "Message",
     "Policy",
     "Step",
     "StopReason",
     "Task",
+    "Text",
     "Tool",
     "Trajectory",
+    "TrajectoryGroup",
     "Turn",
+    "VectorEnv",
     "Wrapper",
     "as_async",
+    "collect",
     "grading",
     "list_envs",
     "make",
     "make_async",
+    "make_vec",
     "register",
+    "rollout",
 ]
+
+register_suite()

@@ -170,7 +170,9 @@ class Task(msgspec.Struct, frozen=True):
     @property
     def key(self) -> bytes:
         """A stable name of everything but the id: what the environment's generator is derived from."""
-        return b"" if self == Task(self.env, self.seed) else encode_msgpack((self.index, self.split, self.params))
+        if self.index is None and self.split == "train" and not self.params:
+            return b""
+        return encode_msgpack((self.index, self.split, self.params))
 
 
 # --------------------------------------------------------------------------------------------------- messages and sampling

@@ -200,27 +200,27 @@ class _Episode:
 
     def trajectories(self, seconds: float) -> tuple[Trajectory, ...]:
         """One for each player who acted; one for an episode in which nobody did."""
+        played = tuple(self._trajectory(player, seat, seconds) for player, seat in self.seats.items() if seat.turns)
+        return played or (self._trajectory("", None, seconds),)
+
+    def _trajectory(self, player: str, seat: _Seat | None, seconds: float) -> Trajectory:
         assert self.stop is not None
         ticket = self.ticket
-        played = {player: seat for player, seat in self.seats.items() if seat.turns}
-        return tuple(
-            Trajectory(
-                task=ticket.task,
-                stop=self.stop,
-                turns=tuple(seat.turns) if seat else (),
-                segments=seat.segments.segments() if seat and seat.segments else (),
-                final_observation=self.final,
-                info=self.info,
-                failures=tuple(self.failures),
-                player=player,
-                policy=policy_name(seat.policy) if seat else "",
-                seed=ticket.seed,
-                group=ticket.group,
-                member=ticket.member,
-                attempt=ticket.attempt,
-                seconds=seconds,
-            )
-            for player, seat in (played or {"": None}).items()
+        return Trajectory(
+            task=ticket.task,
+            stop=self.stop,
+            turns=() if seat is None else tuple(seat.turns),
+            segments=() if seat is None or seat.segments is None else seat.segments.segments(),
+            final_observation=self.final,
+            info=self.info,
+            failures=tuple(self.failures),
+            player=player,
+            policy="" if seat is None else policy_name(seat.policy),
+            seed=ticket.seed,
+            group=ticket.group,
+            member=ticket.member,
+            attempt=ticket.attempt,
+            seconds=seconds,
         )
 
 
@@ -261,10 +261,10 @@ async def _give_back(supply: EnvSupply, env: AsyncEnv, episode: _Episode, sound:
             episode.fail(error)
 
 
-def _checked(step: object) -> Step:
+def _checked(step: Any) -> Step:
     """``step`` if it keeps the contract; whatever a careless environment returned otherwise becomes an ``EnvError``."""
     try:
-        observation, reward, terminated, truncated, info = step  # type: ignore[misc]
+        observation, reward, terminated, truncated, info = step
     except (TypeError, ValueError):
         raise EnvError(f"step() must return five values, got {step!r:.200}") from None
     if not isinstance(info, dict):

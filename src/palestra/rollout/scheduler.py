@@ -1,0 +1,182 @@
+"""Many episodes at once, without barriers: each is one asyncio task, and each is handed over when it ends.
+
+Whenever an episode ends the next one starts, so a slow one holds up nobody. A consumer that falls behind is not overrun: no
+episode starts while ``concurrency`` finished ones wait to be taken. Leaving the iteration, by ``break``, an exception or
+cancellation, cancels what is running and waits until every environment has been given back.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypedDict, Unpack
+
+import msgspec
+
+from palestra.core import Policy
+from palestra.errors import Boundary, UsageError
+from palestra.policies import as_policy
+from palestra.registry import WrapperFactory
+from palestra.rollout.episode import Players, Ticket, run_episode
+from palestra.rollout.supply import Envs, Supply, tasks_of
+from palestra.trajectory import Failure, Task, Trajectory
+from palestra.views import WorkerPool
+from palestra.wrappers import TurnLimit
+
+__all__ = ["AnyPolicy", "RolloutOptions", "rollout"]
+
+AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable[[str], Any] | str]
+"""A policy, a function of text, ``"random"`` or ``"oracle"``; or one of these for each player."""
+
+FIRST_PAUSE = 0.1
+"""Seconds before an episode that failed for reasons of infrastructure is tried again; doubled each time."""
+
+
+class RolloutOptions(TypedDict, total=False):
+    """How to run. Every one is optional."""
+
+    n: int | None
+    """How many tasks."""
+    group_size: int
+    """How many episodes of each task. They share a group number."""
+    concurrency: int
+    """How many episodes at once."""
+    seed: int
+    """From which tasks and every random choice are derived."""
+    deadline: float
+    """Seconds for one episode, from boot to clean-up."""
+    max_turns: int | None
+    """The horizon: episodes are truncated after this many actions."""
+    retries: int
+    """How often an episode is tried again after a failure of infrastructure."""
+    wrappers: Sequence[WrapperFactory]
+    """Wrappers for every environment, innermost first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Settings:
+    n: int | None = None
+    group_size: int = 1
+    concurrency: int = 512
+    seed: int = 0
+    deadline: float = 60.0
+    max_turns: int | None = None
+    retries: int = 2
+    wrappers: Sequence[WrapperFactory] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("group_size", "concurrency"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.deadline <= 0:
+            raise UsageError(f"deadline must be positive, got {self.deadline}")
+
+
+async def rollout(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]) -> AsyncIterator[Trajectory]:
+    """Play episodes and yield each trajectory as its episode ends.
+
+    ``n`` tasks are played ``group_size`` times each. An episode of several players yields one trajectory for each of them.
+    """
+    settings = _Settings(**options)
+    horizon = () if settings.max_turns is None else (partial(TurnLimit, turns=settings.max_turns),)
+    tasks, specs = tasks_of(envs, settings.n, settings.seed)
+    players = _players(policy)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(WorkerPool.held())
+        supply = await stack.enter_async_context(Supply((*settings.wrappers, *horizon), specs))
+        running = _Running(
+            _tickets(tasks, settings), partial(_run_until_sound, supply, players, settings), settings.concurrency
+        )
+        try:
+            async for trajectory in running.results():
+                yield trajectory
+        finally:
+            await running.cancel()
+
+
+def _players(policy: AnyPolicy) -> Players:
+    if isinstance(policy, Mapping):
+        return {player: as_policy(one) for player, one in policy.items()}
+    return as_policy(policy)
+
+
+def _tickets(tasks: Iterable[Task], settings: _Settings) -> Iterator[Ticket]:
+    for group, task in enumerate(tasks):
+        for member in range(settings.group_size):
+            yield Ticket(task, settings.seed, group, member)
+
+
+async def _run_until_sound(supply: Supply, players: Players, settings: _Settings, ticket: Ticket) -> tuple[Trajectory, ...]:
+    """Play ``ticket``, again if infrastructure failed, and keep every failure on the record."""
+    earlier: tuple[Failure, ...] = ()
+    while True:
+        trajectories = await run_episode(supply, players, ticket, deadline=settings.deadline)
+        first = trajectories[0]
+        if (
+            not (first.stop.failed and first.failures[0].boundary is Boundary.INFRASTRUCTURE)
+            or ticket.attempt >= settings.retries
+        ):
+            break
+        earlier += first.failures
+        await asyncio.sleep(FIRST_PAUSE * 2**ticket.attempt)
+        ticket = replace(ticket, attempt=ticket.attempt + 1)
+    if not earlier:
+        return trajectories
+    return tuple(msgspec.structs.replace(one, failures=earlier + one.failures) for one in trajectories)
+
+
+class _Running:
+    """The episodes under way, the finished ones not taken yet, and the rule for starting the next."""
+
+    def __init__(
+        self,
+        tickets: Iterator[Ticket],
+        run: Callable[[Ticket], Any],
+        concurrency: int,
+    ) -> None:
+        self._tickets = tickets
+        self._run = run
+        self._concurrency = concurrency
+        self._tasks: set[asyncio.Task[tuple[Trajectory, ...]]] = set()
+        self._finished: deque[asyncio.Task[tuple[Trajectory, ...]]] = deque()
+        self._news = asyncio.Event()
+        self._exhausted = False
+
+    async def results(self) -> AsyncIterator[Trajectory]:
+        while True:
+            self._start()
+            if not self._finished:
+                if not self._tasks:
+                    return
+                self._news.clear()
+                await self._news.wait()
+            # result() raises what no episode may raise: a bug of ours, or an interrupt. Then everything stops.
+            for trajectory in self._finished.popleft().result():
+                yield trajectory
+
+    async def cancel(self) -> None:
+        """Cancel what is running and wait until it has cleaned up."""
+        self._exhausted = True
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _start(self) -> None:
+        while not self._exhausted and len(self._tasks) < self._concurrency and len(self._finished) < self._concurrency:
+            ticket = next(self._tickets, None)
+            if ticket is None:
+                self._exhausted = True
+                return
+            task = asyncio.create_task(self._run(ticket))
+            self._tasks.add(task)
+            task.add_done_callback(self._ended)
+
+    def _ended(self, task: "asyncio.Task[tuple[Trajectory, ...]]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            self._finished.append(task)
+        self._news.set()
+        self._start()

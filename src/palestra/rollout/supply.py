@@ -1,0 +1,129 @@
+"""Which tasks to play, and where their environments come from.
+
+Whatever a caller names as environments (an id, several, a class, or tasks of their own) becomes an iterable of tasks and a
+``Supply`` that builds an environment for any of them. Light environments are built for one episode and closed after it.
+Costly ones (``reusable = True``) are kept, checked for health, and replaced after a number of episodes.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from palestra.core import AsyncEnv, Env
+from palestra.errors import UsageError
+from palestra.references import reference_of
+from palestra.registry import EnvSpec, WrapperFactory, build, spec
+from palestra.seeding import derive_seed
+from palestra.trajectory import Task
+
+__all__ = ["EPISODES_PER_ENV", "Envs", "Supply", "tasks_of"]
+
+Envs = str | Sequence[str] | Callable[..., Env | AsyncEnv] | Iterable[Task]
+"""What to play: an id, several (played in turn), an environment class, or the very tasks."""
+
+EPISODES_PER_ENV = 100
+"""After this many episodes a pooled environment is closed and built anew, against slow leaks."""
+
+
+@dataclass
+class _Pooled:
+    env: AsyncEnv
+    episodes: int = 0
+
+
+class Supply:
+    """Environments by task. Use as an async context manager: leaving it closes what is still pooled."""
+
+    def __init__(self, wrappers: Sequence[WrapperFactory] = (), specs: Iterable[EnvSpec] = ()) -> None:
+        self._wrappers = tuple(wrappers)
+        self._specs = {known.id: known for known in specs}
+        self._idle: dict[str, list[_Pooled]] = defaultdict(list)
+        self._lent: dict[int, _Pooled] = {}
+
+    async def acquire(self, task: Task) -> AsyncEnv:
+        """An environment for ``task``: a healthy pooled one, or a new one."""
+        idle = self._idle[task.env]
+        while idle:
+            pooled = idle.pop()
+            if await pooled.env.healthy():
+                self._lent[id(pooled.env)] = pooled
+                return pooled.env
+            await pooled.env.close()
+        env = self._build(task.env)
+        if _is_reusable(env):
+            self._lent[id(env)] = _Pooled(env)
+        return env
+
+    async def give_back(self, task: Task, env: AsyncEnv, *, sound: bool) -> None:
+        """Close ``env``, or keep it if it is reusable, sound and not worn out."""
+        pooled = self._lent.pop(id(env), None)
+        if pooled is not None:
+            pooled.episodes += 1
+            if sound and pooled.episodes < EPISODES_PER_ENV:
+                self._idle[task.env].append(pooled)
+                return
+        await env.close()
+
+    async def __aenter__(self) -> "Supply":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for pooled in itertools.chain.from_iterable(self._idle.values()):
+            await pooled.env.close()
+        self._idle.clear()
+
+    def _build(self, name: str) -> AsyncEnv:
+        known = self._specs.get(name)
+        if known is None:
+            known = self._specs[name] = spec(name)
+        env = build(known, {})
+        for wrap in (*known.wrappers, *self._wrappers):
+            env = wrap(env)
+        return env
+
+
+def _is_reusable(env: AsyncEnv) -> bool:
+    return bool(getattr(env, "kind", env.unwrapped).reusable)
+
+
+def tasks_of(envs: Envs, n: int | None, seed: int) -> tuple[Iterator[Task], list[EnvSpec]]:
+    """The tasks that ``envs`` means, and the specs of the environments named, checked before anything starts.
+
+    ``n`` tasks are drawn from ids and classes, in turn; of tasks given by the caller, the first ``n`` (all of them by default).
+    """
+    if isinstance(envs, str):
+        envs = [envs]
+    if callable(envs):
+        known = _spec_of(envs)
+        return _drawn([known.id], n, seed), [known]
+    items = list(envs) if isinstance(envs, Sequence) else envs
+    if isinstance(items, list) and items and all(isinstance(item, str) for item in items):
+        specs = [spec(str(item)) for item in items]
+        for known in specs:
+            known.factory()
+        return _drawn([known.id for known in specs], n, seed), specs
+    return itertools.islice(_only_tasks(items), n), []
+
+
+def _drawn(ids: Sequence[str], n: int | None, seed: int) -> Iterator[Task]:
+    if n is None:
+        raise UsageError("say how many tasks to draw: n=…")
+    return (Task(ids[i % len(ids)], derive_seed(seed, "task", ids[i % len(ids)], i // len(ids))) for i in range(n))
+
+
+def _only_tasks(items: Iterable[Any]) -> Iterator[Task]:
+    for item in items:
+        if not isinstance(item, Task):
+            raise UsageError(f"expected ids or Tasks to play, got a {type(item).__name__}")
+        yield item
+
+
+def _spec_of(factory: Callable[..., Env | AsyncEnv]) -> EnvSpec:
+    try:
+        name = reference_of(factory)
+    except UsageError:
+        # A class inside a function or a lambda: good for this process; a blocking one will say why it cannot be sent away.
+        name = f"{factory.__module__}:{getattr(factory, '__qualname__', type(factory).__qualname__)}"
+    return EnvSpec(id=name, entry=factory, family=name.rpartition(":")[2])
