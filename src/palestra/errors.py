@@ -84,9 +84,17 @@ class SchemaError(PalestraError, ValueError):
 
 
 class EpisodeError(PalestraError):
-    """A failure inside an episode, attributed to one boundary."""
+    """A failure inside an episode, attributed to one boundary.
+
+    One that was raised elsewhere (a worker process, a server) and told here keeps the ``kind`` and ``detail`` of the original.
+    """
 
     boundary: ClassVar[Boundary]
+
+    kind: str = ""
+    """The class of the original exception."""
+    detail: str = ""
+    """The traceback of the original exception."""
 
 
 class PolicyError(EpisodeError):

@@ -13,6 +13,7 @@ A failed episode is data. ``Trajectory.reward`` is ``None`` for it, never zero, 
 
 import base64
 import hashlib
+import traceback
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Literal, TypeVar
@@ -21,7 +22,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.errors import Boundary, SchemaError
+from palestra.errors import Boundary, EpisodeError, SchemaError
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -55,6 +56,7 @@ __all__ = [
     "floats",
     "ints",
     "text_of",
+    "traceback_of",
     "writable",
 ]
 
@@ -379,6 +381,30 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
     """The exception's class, or ``Deadline``."""
     message: str
     attempt: int = 0
+    detail: str = ""
+    """The traceback, for whoever mends it. Not part of the digest."""
+
+    @classmethod
+    def of(cls, error: BaseException, phase: Phase, attempt: int = 0) -> "Failure":
+        """What ``error`` means when it is raised in ``phase``."""
+        told = error if isinstance(error, EpisodeError) else None
+        blamed = Boundary.POLICY if phase is Phase.ACT else Boundary.ENV
+        return cls(
+            boundary=blamed if told is None else told.boundary,
+            phase=phase,
+            kind=(told.kind if told else "") or type(error).__qualname__,
+            message=clean_text(str(error) or repr(error)),
+            attempt=attempt,
+            detail=clean_text((told.detail if told else "") or traceback_of(error)),
+        )
+
+
+_LONGEST_TRACEBACK = 4000
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of ``error``, its end if it is long."""
+    return "".join(traceback.format_exception(error))[-_LONGEST_TRACEBACK:]
 
 
 class Trajectory(msgspec.Struct, frozen=True):
@@ -432,9 +458,11 @@ class Trajectory(msgspec.Struct, frozen=True):
         return not self.terminated and not self.stop.failed
 
     def digest(self) -> str:
-        """SHA-256 over everything but the clock: equal digests mean the same episode."""
+        """SHA-256 over everything but the clock and tracebacks: equal digests mean the same episode."""
         still = tuple(msgspec.structs.replace(turn, act_seconds=0.0, env_seconds=0.0) for turn in self.turns)
-        return hashlib.sha256(encode_msgpack(msgspec.structs.replace(self, turns=still, seconds=0.0))).hexdigest()
+        failures = tuple(msgspec.structs.replace(failure, detail="") for failure in self.failures)
+        bare = msgspec.structs.replace(self, turns=still, failures=failures, seconds=0.0)
+        return hashlib.sha256(encode_msgpack(bare)).hexdigest()
 
 
 class TrajectoryGroup(msgspec.Struct, frozen=True):

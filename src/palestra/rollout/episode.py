@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from palestra.core import AsyncEnv, Conversation, Policy, Step
-from palestra.errors import Boundary, EnvError, EpisodeError, PolicyError
+from palestra.errors import EnvError, PolicyError
 from palestra.policies import policy_name
 from palestra.segments import SegmentRecorder
 from palestra.trajectory import (
@@ -47,7 +47,6 @@ _STOP_OF_FINISH = {
     Finish.OVERFLOW: StopReason.CONTEXT_OVERFLOW,
     Finish.EMPTY: StopReason.EMPTY_COMPLETION,
 }
-_BOUNDARY_OF_PHASE = {phase: Boundary.POLICY if phase is Phase.ACT else Boundary.ENV for phase in Phase}
 
 
 class EnvSupply(Protocol):
@@ -184,17 +183,15 @@ class _Episode:
 
     def fail(self, error: BaseException) -> None:
         """Record an exception that ended the episode or its clean-up."""
-        boundary = error.boundary if isinstance(error, EpisodeError) else _BOUNDARY_OF_PHASE[self.phase]
-        message = str(error) or repr(error)
-        self.failures.append(Failure(boundary, self.phase, type(error).__qualname__, message, self.ticket.attempt))
+        self.failures.append(Failure.of(error, self.phase, self.ticket.attempt))
         if self.stop is None:
             self.stop = StopReason.ERROR
 
     def overrun(self, deadline: float) -> None:
         """Record that the deadline passed in the present phase."""
-        boundary = _BOUNDARY_OF_PHASE[self.phase]
+        blamed = Failure.of(TimeoutError(), self.phase, self.ticket.attempt)
         message = f"the episode's deadline of {deadline:g} s passed while waiting for {self.phase.value}"
-        self.failures.append(Failure(boundary, self.phase, "Deadline", message, self.ticket.attempt))
+        self.failures.append(msgspec.structs.replace(blamed, kind="Deadline", message=message, detail=""))
         if self.stop is None:
             self.stop = StopReason.DEADLINE
 

@@ -15,7 +15,7 @@ Plain environments are called in place and cost next to nothing beyond themselve
 
 import asyncio
 import queue
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.core import AsyncEnv, Step
-from palestra.errors import Boundary, EpisodeError, UsageError
+from palestra.errors import UsageError
 from palestra.registry import make_async
 from palestra.seeding import derive_seed, fresh_seed
 from palestra.trajectory import Content, Failure, Phase, Task
@@ -92,7 +92,7 @@ class VectorEnv:
         root = fresh_seed() if seed is None else seed
         for slot in self._slots:
             slot.seed = derive_seed(root, "vector", slot.index)
-        firsts = self._each(self._begin_in_place, self._begin)
+        firsts = list(self._each(self._begin_in_place, self._begin))
         return [first.observation for first in firsts], [first.info for first in firsts]
 
     def step(self, actions: Sequence[str]) -> VectorStep:
@@ -101,8 +101,19 @@ class VectorEnv:
             raise UsageError(f"{len(self._slots)} environments need as many actions, got {len(actions)}")
         self._refuse_while_busy("step")
         steps = self._each(self._advance_in_place, self._advance, actions)
-        observations, rewards, terminated, truncated, infos = zip(*steps, strict=True)
-        return VectorStep(list(observations), np.array(rewards), np.array(terminated), np.array(truncated), list(infos))
+        observations: list[Content] = []
+        rewards: list[float] = []
+        terminated: list[bool] = []
+        truncated: list[bool] = []
+        infos: list[dict[str, Any]] = []
+        # Taken apart as they come: thousands of Step objects kept until the end would set the garbage collector off.
+        for observation, reward, has_terminated, was_truncated, info in steps:
+            observations.append(observation)
+            rewards.append(reward)
+            terminated.append(has_terminated)
+            truncated.append(was_truncated)
+            infos.append(info)
+        return VectorStep(observations, np.array(rewards), np.array(terminated), np.array(truncated), infos)
 
     def send(self, actions: Mapping[int, str]) -> None:
         """Set some environments going. Their steps come out of ``recv`` in the order in which they end."""
@@ -213,8 +224,7 @@ class VectorEnv:
 
     async def _replace(self, slot: _Slot, error: Exception, phase: Phase) -> Step:
         """Give up the environment that failed; the next step begins a new episode in a new one."""
-        boundary = error.boundary if isinstance(error, EpisodeError) else Boundary.ENV
-        failure = Failure(boundary, phase, type(error).__qualname__, str(error) or repr(error))
+        failure = Failure.of(error, phase)
         slot.ended = True
         await self._discard(slot)
         return Step("", float("nan"), False, True, {"failure": failure})
@@ -232,9 +242,9 @@ class VectorEnv:
 
     def _each(
         self, in_place: Callable[..., Step], on_the_loop: Callable[..., Coroutine[Any, Any, Step]], *arguments: Sequence[str]
-    ) -> list[Step]:
+    ) -> Iterable[Step]:
         if self._thread is None:
-            return list(map(in_place, self._slots, *arguments))
+            return map(in_place, self._slots, *arguments)
         return self._thread.run(_together(list(map(on_the_loop, self._slots, *arguments))))
 
     async def _report(self, index: int, work: Coroutine[Any, Any, Step]) -> None:

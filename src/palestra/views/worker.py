@@ -64,7 +64,7 @@ class _Worker:
         except (asyncio.IncompleteReadError, ConnectionError):
             raise WorkerDied("the worker process ended in the middle of a call (crash, os._exit, or out of memory)") from None
         self.busy = False
-        if reply.error or reply.kind:
+        if reply.kind:
             raise _rebuild(reply)
         return reply.result
 
@@ -75,7 +75,9 @@ class _Worker:
 def _rebuild(reply: Reply) -> Exception:
     if reply.usage:
         return (Unsupported if reply.kind == "Unsupported" else UsageError)(reply.error)
-    return _ERROR_OF[reply.boundary](f"{reply.kind}: {reply.error}" if reply.kind else reply.error)
+    error = _ERROR_OF[reply.boundary](reply.error)
+    error.kind, error.detail = reply.kind, reply.detail
+    return error
 
 
 class WorkerPool:
@@ -85,7 +87,6 @@ class WorkerPool:
 
     def __init__(self) -> None:
         self._holders = 0
-        self._numbers = 0
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._idle: list[_Worker] = []
@@ -105,11 +106,6 @@ class WorkerPool:
             if not pool._holders:
                 pool._shut_down()
 
-    @property
-    def started(self) -> int:
-        """How many workers have been forked so far."""
-        return self._started
-
     async def acquire(self) -> _Worker:
         """A worker that is waiting, or a new one."""
         if self._idle:
@@ -118,12 +114,12 @@ class WorkerPool:
             self._start_zygote()
         assert self._control is not None
         ours, theirs = socket.socketpair()
-        self._numbers += 1
-        with theirs:
-            socket.send_fds(self._control, [CONTROL.pack(b"S", self._numbers)], [theirs.fileno()])
         self._started += 1
+        number = self._started  # others may start workers while this one is being connected
+        with theirs:
+            socket.send_fds(self._control, [CONTROL.pack(b"S", number)], [theirs.fileno()])
         reader, writer = await asyncio.open_connection(sock=ours, limit=2**24)
-        return _Worker(self._numbers, reader, writer)
+        return _Worker(number, reader, writer)
 
     def give_back(self, worker: _Worker) -> None:
         """Keep ``worker`` for the next episode, or kill it if it never answered."""
@@ -141,7 +137,7 @@ class WorkerPool:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part or os.getcwd() for part in sys.path)}
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "palestra.views.zygote", str(theirs.fileno())],
+                [sys.executable, "-c", f"from palestra.views.zygote import main; main({theirs.fileno()})"],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

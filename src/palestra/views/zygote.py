@@ -1,6 +1,6 @@
 """The child side of worker processes: a single-threaded parent that forks them, and the loop each of them runs.
 
-``python -m palestra.views.zygote FD`` imports Palestra once and then forks a worker whenever it is told to, which takes
+``main(FD)``, run in a new interpreter, imports Palestra once and then forks a worker whenever it is told to, which takes
 milliseconds where a new interpreter takes half a second. It lives as long as the other end of the control socket ``FD``: when
 that closes, however it closes, every worker is killed and nothing is left.
 
@@ -24,7 +24,7 @@ import msgspec
 from palestra.core import Env
 from palestra.errors import Boundary, EnvError, EpisodeError, UsageError
 from palestra.references import resolve
-from palestra.trajectory import Task, decode_msgpack, encode_msgpack
+from palestra.trajectory import Task, clean_text, decode_msgpack, encode_msgpack, traceback_of
 
 __all__ = ["CONTROL", "HEADER", "Boot", "Call", "Reply", "Request", "Reset", "Step", "main"]
 
@@ -69,6 +69,7 @@ class Reply(msgspec.Struct, frozen=True):
     result: Any = None
     error: str = ""
     kind: str = ""
+    detail: str = ""
     boundary: Boundary = Boundary.ENV
     usage: bool = False
     """The caller's mistake (an unsupported verb, say), not a failure."""
@@ -116,8 +117,14 @@ def _answer(env: Env, request: Request) -> Reply:
 
 def _failure(error: Exception) -> Reply:
     boundary = error.boundary if isinstance(error, EpisodeError) else Boundary.ENV
-    kind = type(error).__qualname__
-    return Reply(error=str(error), kind=kind, boundary=boundary, usage=isinstance(error, UsageError))
+    usage = isinstance(error, UsageError)
+    return Reply(
+        error=clean_text(str(error) or repr(error)),
+        kind=type(error).__qualname__,
+        detail=clean_text(traceback_of(error)),
+        boundary=boundary,
+        usage=usage,
+    )
 
 
 def _encode(reply: Reply) -> bytes:
@@ -222,11 +229,7 @@ class _Zygote:
                 del self.pids[number]
 
 
-def main(arguments: list[str]) -> None:
-    """Serve the control socket whose file descriptor is the only argument."""
-    with socket.socket(fileno=int(arguments[0])) as control:
+def main(fd: int) -> None:
+    """Serve the control socket whose file descriptor is ``fd``."""
+    with socket.socket(fileno=fd) as control:
         _Zygote(control).run()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
