@@ -49,8 +49,8 @@ class _Traits:
     """Costly to build, good for many episodes: keep it in a pool and reset it."""
     reward_range: ClassVar[tuple[float, float]] = (-float("inf"), float("inf"))
     """Bounds of the reward of one step."""
-    floor: ClassVar[float] = 0.0
-    """What a player who never looks at the observation can score, on average."""
+    floor: float = 0.0
+    """What a player who never looks at the observation can score, on average. Set it in ``__init__`` where a level matters."""
 
     task: Task
     """The task of the present episode, once reset."""

@@ -10,10 +10,13 @@ def register_suite() -> None:
     _register_games()
 
 
+_GAMES = "palestra.envs.games"
+
+
 def _register_games() -> None:
     register(
         "game:GuessTheNumber-v0",
-        "palestra.envs.games.guess_the_number:GuessTheNumber",
+        f"{_GAMES}.guess_the_number:GuessTheNumber",
         levels={
             "easy": {"low": 1, "high": 10, "max_turns": 4},
             "hard": {"low": 1, "high": 50, "max_turns": 7},
@@ -22,4 +25,40 @@ def _register_games() -> None:
         default_level="hard",
         tags={"game", "search"},
         description="Find a hidden number from 'higher' and 'lower'.",
+    )
+    register(
+        "game:Mastermind-v0",
+        f"{_GAMES}.mastermind:Mastermind",
+        levels={
+            "easy": {"code_length": 2, "num_numbers": 6, "max_turns": 10},
+            "hard": {"code_length": 4, "num_numbers": 8, "max_turns": 30},
+            "random": {"code_length": None, "num_numbers": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "deduction"},
+        description="Find a secret code from black and white pegs.",
+    )
+    register(
+        "game:TowerofHanoi-v0",
+        f"{_GAMES}.tower_of_hanoi:TowerOfHanoi",
+        levels={
+            "easy": {"num_disks": 3, "max_turns": 10},
+            "hard": {"num_disks": 5, "max_turns": 35},
+            "random": {"num_disks": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "planning"},
+        description="Move a stack of disks, never a larger one onto a smaller one.",
+    )
+    register(
+        "game:Sudoku-v0",
+        f"{_GAMES}.sudoku:Sudoku",
+        levels={
+            "easy": {"scale": 4, "clues": 6, "max_turns": 15},
+            "hard": {"scale": 9, "clues": 31, "max_turns": 50},
+            "random": {"scale": None, "clues": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "deduction"},
+        description="Fill a Sudoku board that has exactly one solution.",
     )

@@ -5,23 +5,53 @@ a readable but illegal move costs a turn and nothing else; solving the game is w
 way. Running out of turns truncates the episode (never terminates it) and may pay a consolation.
 
 A game says four things: how it begins (``begin``), what the rules are (``rules``), how to read a move (``read``) and what
-a move does (``play``). Everything about one episode lives in plain attributes set by ``begin``, so ``fork`` is a deep copy.
+a move does (``play``). One with a board also draws it (``view``): the board stands below the rules and below the answer to
+every move. Everything about one episode lives in plain attributes set by ``begin``, so ``fork`` is a deep copy; tables that
+never change live in modules.
+
+A game's ``floor`` is what the best constant answer scores: the same text at every turn, averaged over the tasks of the level.
 """
 
 import copy
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from palestra.core import Env, Step
+from palestra.errors import UsageError
 from palestra.grading import last_boxed
 from palestra.trajectory import StopReason, Task
 
-__all__ = ["FORMAT_ERROR", "Game", "Outcome"]
+__all__ = ["FORMAT_ERROR", "Game", "Outcome", "boxed", "require", "whole_number", "whole_numbers"]
 
 FORMAT_ERROR = -0.1
 """The reward of a text that holds no readable move."""
 
 Move = TypeVar("Move")
+Item = TypeVar("Item")
+
+
+def boxed(*parts: object) -> str:
+    r"""``parts``, separated by spaces, as a move: ``\boxed{1 2 3}``."""
+    return f"\\boxed{{{' '.join(map(str, parts))}}}"
+
+
+def whole_number(text: str) -> int | None:
+    """The number that ``text`` spells in plain digits, or ``None``: no sign, no other alphabet, at most 18 digits."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= 18 else None
+
+
+def whole_numbers(text: str) -> tuple[int, ...] | None:
+    """The numbers in ``text``, separated by spaces or commas; ``None`` if there are none or anything else stands there."""
+    numbers = [whole_number(part) for part in text.replace(",", " ").split()]
+    found = tuple(number for number in numbers if number is not None)
+    return found if found and len(found) == len(numbers) else None
+
+
+def require(condition: bool, message: str) -> None:
+    """Refuse parameters of a game that make no game."""
+    if not condition:
+        raise UsageError(message)
 
 
 class Outcome(NamedTuple):
@@ -61,6 +91,10 @@ class Game(Env, Generic[Move]):
     def play(self, move: Move) -> Outcome:
         """Make ``move``, legal or not."""
 
+    def view(self) -> str:
+        """The board as the player may see it; empty for a game without one."""
+        return ""
+
     def consolation(self, move: Move, outcome: Outcome) -> float:
         """The reward of the move that used up the last turn; that of the move itself unless the game says otherwise."""
         return outcome.reward
@@ -69,7 +103,7 @@ class Game(Env, Generic[Move]):
         super().reset(seed=seed, task=task)
         self.turn = 0
         self.begin()
-        return self.rules(), {"max_turns": self.max_turns}
+        return self._with_view(self.rules()), {"max_turns": self.max_turns}
 
     def step(self, action: str) -> Step:
         self.turn += 1
@@ -80,12 +114,24 @@ class Game(Env, Generic[Move]):
             return Step(told, FORMAT_ERROR, True, False, {"success": False, "format_error": True})
         outcome = self.play(move)
         if outcome.solved or outcome.over:
-            return Step(outcome.text, outcome.reward, True, False, {"success": outcome.solved})
+            return Step(self._with_view(outcome.text), outcome.reward, True, False, {"success": outcome.solved})
         if self.turn >= self.max_turns:
-            told = f"{outcome.text}\nYou have used all {self.max_turns} turns. The game is over."
+            told = self._with_view(f"{outcome.text}\nYou have used all {self.max_turns} turns. The game is over.")
             info = {"success": False, "stop_reason": StopReason.TURN_LIMIT}
             return Step(told, self.consolation(move, outcome), False, True, info)
-        return Step(outcome.text, outcome.reward, False, False, {})
+        return Step(self._with_view(outcome.text), outcome.reward, False, False, {})
 
     def fork(self) -> "Game[Move]":
         return copy.deepcopy(self)
+
+    def draw(self, items: Sequence[Item]) -> Item:
+        """One of ``items``, drawn for this task."""
+        return items[int(self.rng.integers(len(items)))]
+
+    def draw_action(self, items: Sequence[Item]) -> Item:
+        """One of ``items``, drawn for a random action."""
+        return items[int(self.action_rng.integers(len(items)))]
+
+    def _with_view(self, text: str) -> str:
+        view = self.view()
+        return f"{text}\n{view}" if view else text

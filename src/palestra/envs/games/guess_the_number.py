@@ -2,9 +2,12 @@
 
 import math
 
-from palestra.envs.games.game import Game, Outcome
+from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
 
 __all__ = ["GuessTheNumber"]
+
+_LEAST_LOW, _MOST_LOW = 1, 10
+_LEAST_SPAN, _MOST_SPAN = 5, 50
 
 
 class GuessTheNumber(Game[int]):
@@ -14,16 +17,19 @@ class GuessTheNumber(Game[int]):
     bounds and the turn limit anew for each task.
     """
 
-    floor = 0.55  # any constant guess pays by its distance when the turns run out
-
     def __init__(self, low: int | None = 1, high: int | None = 50, max_turns: int | None = 7) -> None:
         self._bounds = None if low is None or high is None else (low, high)
         self._turns = max_turns
+        require(self._bounds is None or 0 <= self._bounds[0] < self._bounds[1], f"0 <= low < high, got {low} and {high}")
+        require(max_turns is None or max_turns >= 1, f"max_turns is at least 1, got {max_turns}")
+        # The best constant guess is the middle: it pays by its distance when the turns run out.
+        spans = range(_LEAST_SPAN, _MOST_SPAN + 1) if self._bounds is None else [self._bounds[1] - self._bounds[0]]
+        self.floor = sum(map(_score_of_the_middle, spans)) / len(spans)
 
     def begin(self) -> None:
         if self._bounds is None:
-            self.low = int(self.rng.integers(1, 11))
-            self.high = self.low + int(self.rng.integers(5, 51))
+            self.low = int(self.rng.integers(_LEAST_LOW, _MOST_LOW + 1))
+            self.high = self.low + int(self.rng.integers(_LEAST_SPAN, _MOST_SPAN + 1))
         else:
             self.low, self.high = self._bounds
         self.max_turns = self._turns or math.ceil(math.sqrt(self.high - self.low)) + 1
@@ -37,12 +43,11 @@ class GuessTheNumber(Game[int]):
             f"You are playing Guess The Number.\n"
             f"Find the hidden number between {self.low} and {self.high} (both included) within {self.max_turns} turns.\n"
             f"After each wrong guess you are told whether the number is higher or lower.\n"
-            f"Think as long as you like, then give your guess inside \\boxed{{}}, for example \\boxed{{{self.low + 1}}}."
+            f"Think as long as you like, then give your guess inside \\boxed{{}}, for example {boxed(self.low + 1)}."
         )
 
     def read(self, answer: str) -> int | None:
-        # isdecimal() keeps out signs, dots and the underscores that int() would take; 18 digits keep int() fast.
-        return int(answer) if answer.isdecimal() and len(answer) <= 18 else None
+        return whole_number(answer)
 
     def play(self, move: int) -> Outcome:
         said = f"At turn {self.turn}, you guessed {move}, "
@@ -65,7 +70,12 @@ class GuessTheNumber(Game[int]):
         return 1.0 - abs(move - self.target) / (self.high - self.low)
 
     def oracle(self) -> str:
-        return f"\\boxed{{{(self.least + self.most) // 2}}}"
+        return boxed((self.least + self.most) // 2)
 
     def sample_random_action(self) -> str:
-        return f"\\boxed{{{int(self.action_rng.integers(self.low, self.high + 1))}}}"
+        return boxed(int(self.action_rng.integers(self.low, self.high + 1)))
+
+
+def _score_of_the_middle(span: int) -> float:
+    middle = span // 2
+    return 1.0 - sum(abs(middle - target) for target in range(span + 1)) / (span * (span + 1))

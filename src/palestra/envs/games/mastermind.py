@@ -1,0 +1,94 @@
+"""Mastermind: find a secret code from black and white pegs."""
+
+from collections.abc import Iterator
+from itertools import permutations, product
+
+from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
+
+__all__ = ["Mastermind"]
+
+Code = tuple[int, ...]
+
+_RANDOM_LEVELS: tuple[tuple[int, int, int], ...] = ((2, 4, 10), (4, 6, 20), (4, 8, 30))
+"""Length of the code, how many numbers there are, turns."""
+
+
+class Mastermind(Game[Code]):
+    """Guess a code of numbers. A black peg is a right number in its place, a white peg a right number elsewhere.
+
+    Every black peg more than the best guess so far pays 1/length, so finding the code is worth 1 in total. Parameters of
+    ``None`` draw the level anew for each task. The oracle guesses the first code that fits all answers so far: over
+    all codes 3.4 guesses on easy (at most 5) and 4.9 on hard (at most 7).
+    """
+
+    def __init__(
+        self,
+        code_length: int | None = 4,
+        num_numbers: int | None = 8,
+        max_turns: int | None = 30,
+        duplicate_numbers: bool = False,
+    ) -> None:
+        if code_length is None or num_numbers is None or max_turns is None:
+            self._levels = _RANDOM_LEVELS
+        else:
+            require(code_length >= 1 and max_turns >= 1, "code_length and max_turns are at least 1")
+            enough = 1 if duplicate_numbers else code_length
+            require(num_numbers >= enough, f"num_numbers is at least {enough}, got {num_numbers}")
+            self._levels = ((code_length, num_numbers, max_turns),)
+        self.duplicates = duplicate_numbers
+        # A constant guess has each place right once in num_numbers tasks.
+        self.floor = sum(1 / level[1] for level in self._levels) / len(self._levels)
+
+    def begin(self) -> None:
+        self.length, self.numbers, self.max_turns = self.draw(self._levels)
+        self.code: Code = tuple(self.rng.choice(self.numbers, self.length, replace=self.duplicates).tolist())
+        self.code = tuple(number + 1 for number in self.code)
+        self.best = 0
+        self.answers: dict[Code, tuple[int, int]] = {}
+
+    def rules(self) -> str:
+        twice = "may occur more than once" if self.duplicates else "occurs at most once"
+        return (
+            f"You are playing Mastermind.\n"
+            f"Find the secret code of {self.length} numbers, each from 1 to {self.numbers}, within {self.max_turns} turns. "
+            f"A number {twice} in the code.\n"
+            f"Each guess is answered by black pegs (right number, right place) and white pegs (right number, wrong place).\n"
+            f"Think as long as you like, then give your guess inside \\boxed{{}}, for example "
+            f"{boxed(*range(1, self.length + 1)) if self.length <= self.numbers else boxed(*[1] * self.length)}."
+        )
+
+    def read(self, answer: str) -> Code | None:
+        return whole_numbers(answer)
+
+    def play(self, move: Code) -> Outcome:
+        if len(move) != self.length:
+            return Outcome(f"At turn {self.turn}, you guessed {len(move)} number(s), but the code has {self.length}.")
+        said = f"At turn {self.turn}, you guessed {' '.join(map(str, move))}, "
+        if not all(1 <= number <= self.numbers for number in move):
+            return Outcome(f"{said}which has numbers outside 1 to {self.numbers}.")
+        if move in self.answers:
+            return Outcome(f"{said}which you had guessed before.")
+        black, white = self.answers[move] = pegs(move, self.code)
+        reward = max(0, black - self.best) / self.length
+        self.best = max(self.best, black)
+        if black == self.length:
+            return Outcome(f"{said}and that is the code. Well done!", reward, solved=True)
+        return Outcome(f"{said}which earns {black} black and {white} white peg(s).", reward)
+
+    def oracle(self) -> str:
+        fits = (code for code in self._codes() if all(pegs(guess, code) == got for guess, got in self.answers.items()))
+        return boxed(*next(fits))
+
+    def sample_random_action(self) -> str:
+        return boxed(*(self.action_rng.choice(self.numbers, self.length, replace=self.duplicates) + 1))
+
+    def _codes(self) -> Iterator[Code]:
+        numbers = range(1, self.numbers + 1)
+        return product(numbers, repeat=self.length) if self.duplicates else permutations(numbers, self.length)
+
+
+def pegs(guess: Code, code: Code) -> tuple[int, int]:
+    """How many black and white pegs ``guess`` earns against ``code``."""
+    black = sum(mine == theirs for mine, theirs in zip(guess, code, strict=True))
+    common = sum(min(guess.count(number), code.count(number)) for number in set(guess))
+    return black, common - black

@@ -1,0 +1,98 @@
+"""The Tower of Hanoi: move a stack of disks to another tower, never a larger disk onto a smaller one."""
+
+import re
+from typing import NamedTuple
+
+from palestra.envs.games.game import Game, Outcome, boxed, require
+
+__all__ = ["Shift", "TowerOfHanoi"]
+
+TOWERS = "ABC"
+
+_RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((3, 10), (4, 20), (5, 35))
+"""Disks, turns."""
+
+_SHIFT = re.compile(r"([ABC])(?: *(?:,|->|→|TO) *| *)([ABC])", re.IGNORECASE)
+
+
+class Shift(NamedTuple):
+    """Take the top disk of one tower to another."""
+
+    source: str
+    target: str
+
+
+class TowerOfHanoi(Game[Shift]):
+    """Move all disks from ``start`` to ``goal``.
+
+    Worth 1 when solved; when the turns run out, the share of the disks that stand on the goal. ``num_disks`` or
+    ``max_turns`` of ``None`` draws both anew for each task. The oracle is optimal from every position: 2**num_disks - 1 turns
+    from the start.
+    """
+
+    def __init__(self, num_disks: int | None = 5, max_turns: int | None = 35, start: str = "A", goal: str = "C") -> None:
+        towers = set(TOWERS)
+        require({start, goal} <= towers and start != goal, f"start and goal are two of A, B, C, got {start!r} and {goal!r}")
+        if num_disks is None or max_turns is None:
+            self._levels = _RANDOM_LEVELS
+        else:
+            require(num_disks >= 1 and max_turns >= 1, "num_disks and max_turns are at least 1")
+            self._levels = ((num_disks, max_turns),)
+        self.start, self.goal = start, goal
+        # The constant answer "start goal" carries the smallest disk there and then changes nothing.
+        self.floor = sum(1 / level[0] for level in self._levels) / len(self._levels)
+
+    def begin(self) -> None:
+        self.disks, self.max_turns = self.draw(self._levels)
+        self.towers: dict[str, list[int]] = {tower: [] for tower in TOWERS}
+        self.towers[self.start] = list(range(self.disks, 0, -1))
+
+    def rules(self) -> str:
+        return (
+            f"You are playing Tower of Hanoi with {self.disks} disks, numbered by size from 1 (smallest) to {self.disks}.\n"
+            f"Move all of them from tower {self.start} to tower {self.goal} within {self.max_turns} turns.\n"
+            f"Only the top disk of a tower can be moved, and never onto a smaller one.\n"
+            f"Think as long as you like, then name the tower to take from and the tower to move to inside \\boxed{{}}, for "
+            f"example {boxed('A', 'C')}."
+        )
+
+    def view(self) -> str:
+        lines = (f"{tower}: {' '.join(map(str, disks)) or '-'}" for tower, disks in self.towers.items())
+        return "The towers, from bottom to top:\n" + "\n".join(lines)
+
+    def read(self, answer: str) -> Shift | None:
+        found = _SHIFT.fullmatch(answer)
+        return Shift(found[1].upper(), found[2].upper()) if found else None
+
+    def play(self, move: Shift) -> Outcome:
+        said = f"At turn {self.turn}, you tried to move from tower {move.source} to tower {move.target}, but "
+        source, target = self.towers[move.source], self.towers[move.target]
+        if move.source == move.target:
+            return Outcome(f"{said}these are the same.")
+        if not source:
+            return Outcome(f"{said}tower {move.source} is empty.")
+        if target and target[-1] < source[-1]:
+            return Outcome(f"{said}disk {source[-1]} is larger than disk {target[-1]}.")
+        target.append(source.pop())
+        said = f"At turn {self.turn}, you moved disk {target[-1]} from tower {move.source} to tower {move.target}."
+        if len(self.towers[self.goal]) == self.disks:
+            return Outcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
+        return Outcome(said)
+
+    def consolation(self, move: Shift, outcome: Outcome) -> float:
+        return len(self.towers[self.goal]) / self.disks
+
+    def oracle(self) -> str:
+        # From the largest disk down: a disk that stands where it should is done; else it must move, so all smaller ones
+        # belong on the third tower first. The last such disk is free to move now.
+        where = {disk: tower for tower, disks in self.towers.items() for disk in disks}
+        wanted, move = self.goal, Shift(self.start, self.goal)
+        for disk in range(self.disks, 0, -1):
+            if where[disk] != wanted:
+                move = Shift(where[disk], wanted)
+                wanted = next(tower for tower in TOWERS if tower not in move)
+        return boxed(*move)
+
+    def sample_random_action(self) -> str:
+        source = self.draw_action(TOWERS)
+        return boxed(source, self.draw_action([tower for tower in TOWERS if tower != source]))

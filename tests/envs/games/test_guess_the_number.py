@@ -1,0 +1,73 @@
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.envs.games.guess_the_number import GuessTheNumber
+from palestra.errors import UsageError
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 14), min_size=1, max_size=8), st.integers(1, 8))
+def test_the_answers_are_true(seed: int, guesses: list[int], max_turns: int) -> None:
+    game = GuessTheNumber(2, 12, max_turns)
+    game.reset(seed=seed)
+    target, seen = game.target, set[int]()
+    for turn, guess in enumerate(guesses, start=1):
+        step = game.step(f"\\boxed{{{guess}}}")
+        inside = 2 <= guess <= 12
+        if guess == target:
+            assert step[1:4] == (1.0, True, False)
+            return
+        word = "outside" if not inside else "before" if guess in seen else "higher" if guess < target else "lower"
+        assert word in str(step.observation)
+        if inside:
+            seen.add(guess)
+        if turn == max_turns:
+            assert step.reward == pytest.approx(1 - abs(guess - target) / 10 if inside else 0.0)
+            assert step[2:4] == (False, True)
+            return
+        assert step[1:4] == (0.0, False, False)
+
+
+@pytest.mark.parametrize(("low", "high", "max_turns"), [(1, 10, 4), (1, 50, 7), (0, 1, 1), (3, 8, 2)])
+def test_the_floor_is_what_the_best_constant_guess_scores(low: int, high: int, max_turns: int) -> None:
+    def score(guess: int, target: int) -> float:
+        game = GuessTheNumber(low, high, max_turns)
+        game.reset(seed=0)
+        game.target = target
+        total = 0.0
+        while True:
+            step = game.step(f"\\boxed{{{guess}}}")
+            total += step.reward
+            if step.terminated or step.truncated:
+                return total
+
+    numbers = range(low, high + 1)
+    best = max(sum(score(guess, target) for target in numbers) / len(numbers) for guess in numbers)
+    assert GuessTheNumber(low, high, max_turns).floor == pytest.approx(best)
+
+
+def test_the_random_level_draws_gems_ranges() -> None:
+    game, seen = GuessTheNumber(None, None, None), set[int]()
+    for seed in range(300):
+        game.reset(seed=seed)
+        assert 1 <= game.low <= 10
+        assert 5 <= game.high - game.low <= 50
+        assert game.low <= game.target <= game.high
+        assert game.max_turns == math.ceil(math.sqrt(game.high - game.low)) + 1
+        seen.add(game.high - game.low)
+    assert len(seen) > 40
+
+
+@pytest.mark.parametrize("answer", ["²", "٣", "+3", "3.0", "1_0", "9" * 19, "three", "3 4"])
+def test_only_plain_digits_are_a_number(answer: str) -> None:
+    game = GuessTheNumber(1, 10, 4)
+    game.reset(seed=0)
+    assert game.step(f"\\boxed{{{answer}}}").info["format_error"]
+
+
+@pytest.mark.parametrize("arguments", [(5, 5, 3), (9, 1, 3), (-1, 5, 3), (1, 5, 0)])
+def test_impossible_parameters_are_refused(arguments: tuple[int, int, int]) -> None:
+    with pytest.raises(UsageError):
+        GuessTheNumber(*arguments)

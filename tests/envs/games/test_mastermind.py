@@ -1,0 +1,100 @@
+from itertools import permutations, product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.envs.games.mastermind import Mastermind, pegs
+from palestra.errors import UsageError
+
+CODES = st.integers(1, 5).flatmap(
+    lambda length: st.tuples(*[st.lists(st.integers(1, 6), min_size=length, max_size=length).map(tuple)] * 2)
+)
+
+
+def slow_pegs(guess: tuple[int, ...], code: tuple[int, ...]) -> tuple[int, int]:
+    """Peg by peg, as one does it on the table."""
+    mine: list[int | None] = list(guess)
+    theirs: list[int | None] = list(code)
+    black = white = 0
+    for place in range(len(code)):
+        if mine[place] == theirs[place]:
+            black += 1
+            mine[place] = theirs[place] = None
+    for number in mine:
+        if number is not None and number in theirs:
+            white += 1
+            theirs[theirs.index(number)] = None
+    return black, white
+
+
+@given(CODES)
+def test_pegs_are_counted_as_on_the_table(pair: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
+    assert pegs(*pair) == slow_pegs(*pair)
+
+
+@given(st.integers(0, 2**32), st.lists(st.lists(st.integers(0, 7), max_size=4), min_size=1, max_size=12), st.booleans())
+def test_the_answers_and_rewards_are_true(seed: int, guesses: list[list[int]], duplicates: bool) -> None:
+    game = Mastermind(3, 6, 10, duplicates)
+    game.reset(seed=seed)
+    assert duplicates or len(set(game.code)) == 3
+    best, seen = 0, set[tuple[int, ...]]()
+    for turn, guess in enumerate(map(tuple, guesses), start=1):
+        step = game.step(f"\\boxed{{{', '.join(map(str, guess))}}}")
+        if not guess:
+            assert step[1:4] == (-0.1, True, False)
+            return
+        legal = len(guess) == 3 and all(1 <= number <= 6 for number in guess) and guess not in seen
+        black, white = slow_pegs(guess, game.code) if legal else (0, 0)
+        assert step.reward == pytest.approx(max(0, black - best) / 3)
+        assert not legal or black == 3 or f"{black} black and {white} white" in str(step.observation)
+        best = max(best, black)
+        seen |= {guess} if legal else set()
+        assert (step.terminated, step.truncated) == (black == 3, black != 3 and turn == 10)
+        if black == 3 or turn == 10:
+            return
+
+
+@pytest.mark.parametrize(
+    ("length", "numbers", "duplicates", "most"), [(2, 6, False, 5), (2, 4, False, 3), (4, 6, False, 6), (3, 5, True, 7)]
+)
+def test_the_oracle_finds_every_code(length: int, numbers: int, duplicates: bool, most: int) -> None:
+    every = product(range(1, numbers + 1), repeat=length) if duplicates else permutations(range(1, numbers + 1), length)
+    turns = []
+    for code in every:
+        game = Mastermind(length, numbers, 20, duplicates)
+        game.reset(seed=0)
+        game.code = code
+        while not game.step(game.oracle()).terminated:
+            pass
+        turns.append(game.turn)
+    assert max(turns) <= most
+
+
+def test_the_floor_is_what_the_best_constant_guess_scores() -> None:
+    every = list(permutations(range(1, 7), 2))
+    best = max(sum(slow_pegs(guess, code)[0] / 2 for code in every) / len(every) for guess in every)
+    assert Mastermind(2, 6, 10).floor == pytest.approx(best)
+
+
+def test_codes_are_drawn_evenly() -> None:
+    game, seen = Mastermind(2, 4, 10), dict[tuple[int, ...], int]()
+    for seed in range(1200):
+        game.reset(seed=seed)
+        seen[game.code] = seen.get(game.code, 0) + 1
+    assert sorted(seen) == list(permutations(range(1, 5), 2))
+    assert all(60 <= count <= 140 for count in seen.values())  # 100 expected, standard deviation 9.6
+
+
+def test_the_random_level_draws_gems_three() -> None:
+    game, seen = Mastermind(None, None, None), set[tuple[int, int, int]]()
+    for seed in range(60):
+        game.reset(seed=seed)
+        seen.add((game.length, game.numbers, game.max_turns))
+    assert seen == {(2, 4, 10), (4, 6, 20), (4, 8, 30)}
+
+
+@pytest.mark.parametrize("arguments", [(0, 4, 5), (5, 4, 5), (2, 4, 0), (1, 0, 5)])
+def test_impossible_parameters_are_refused(arguments: tuple[int, int, int]) -> None:
+    with pytest.raises(UsageError):
+        Mastermind(*arguments)

@@ -1,0 +1,107 @@
+from collections import deque
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.envs.games.tower_of_hanoi import TOWERS, TowerOfHanoi
+from palestra.errors import UsageError
+
+State = tuple[str, ...]
+"""The tower of every disk, the smallest first."""
+
+PAIRS = [(source, target) for source in TOWERS for target in TOWERS]
+
+
+def moved(state: State, source: str, target: str) -> State | None:
+    """The state after a legal move, ``None`` if it is illegal."""
+    tops = {tower: min((disk for disk, at in enumerate(state) if at == tower), default=99) for tower in TOWERS}
+    if source == target or tops[source] == 99 or tops[target] < tops[source]:
+        return None
+    return tuple(target if disk == tops[source] else at for disk, at in enumerate(state))
+
+
+def state_of(game: TowerOfHanoi) -> State:
+    return tuple(next(tower for tower in TOWERS if disk in game.towers[tower]) for disk in range(1, game.disks + 1))
+
+
+def distances(disks: int, goal: str) -> dict[State, int]:
+    found, queue = {(goal,) * disks: 0}, deque([(goal,) * disks])
+    while queue:
+        state = queue.popleft()
+        for pair in PAIRS:
+            after = moved(state, *pair)
+            if after is not None and after not in found:
+                found[after] = found[state] + 1
+                queue.append(after)
+    return found
+
+
+@given(st.lists(st.sampled_from(PAIRS), min_size=1, max_size=25), st.integers(1, 4), st.permutations(TOWERS))
+def test_moves_follow_the_rules(pairs: list[tuple[str, str]], disks: int, towers: list[str]) -> None:
+    start, goal = towers[:2]
+    game = TowerOfHanoi(disks, 20, start, goal)
+    game.reset(seed=0)
+    state: State = (start,) * disks
+    for turn, (source, target) in enumerate(pairs, start=1):
+        step = game.step(f"\\boxed{{{source} {target}}}")
+        state = moved(state, source, target) or state
+        assert state_of(game) == state
+        assert all(stack == sorted(stack, reverse=True) for stack in game.towers.values())
+        if set(state) == {goal}:
+            assert step[1:4] == (1.0, True, False)
+            return
+        if turn == 20:
+            assert step.reward == pytest.approx(state.count(goal) / disks)
+            assert step[2:4] == (False, True)
+            return
+        assert step[1:4] == (0.0, False, False)
+
+
+@pytest.mark.parametrize(("start", "goal"), [("A", "C"), ("B", "A"), ("C", "B")])
+def test_the_oracle_is_optimal_from_every_position(start: str, goal: str) -> None:
+    best = distances(4, goal)
+    assert len(best) == 3**4
+    for state in product(TOWERS, repeat=4):
+        game = TowerOfHanoi(4, 20, start, goal)
+        game.reset(seed=0)
+        game.towers = {tower: [disk for disk in (4, 3, 2, 1) if state[disk - 1] == tower] for tower in TOWERS}
+        if best[state]:
+            game.step(game.oracle())
+            assert best[state_of(game)] == best[state] - 1
+
+
+@pytest.mark.parametrize("answer", ["A C", "a c", "AC", "A,C", "A, C", "A -> C", "A->C", "a to c", "A → C"])
+def test_ways_to_write_a_move(answer: str) -> None:
+    game = TowerOfHanoi(3, 10)
+    game.reset(seed=0)
+    assert "moved disk 1 from tower A to tower C" in str(game.step(f"\\boxed{{{answer}}}").observation)
+
+
+@pytest.mark.parametrize("answer", ["A", "A B C", "A D", "1 3", "A;C", "A to", "tower A"])
+def test_what_is_not_a_move(answer: str) -> None:
+    game = TowerOfHanoi(3, 10)
+    game.reset(seed=0)
+    assert game.step(f"\\boxed{{{answer}}}").info["format_error"]
+
+
+@pytest.mark.parametrize("disks", [1, 2, 3, 5])
+def test_the_floor_is_what_the_best_constant_move_scores(disks: int) -> None:
+    def score(pair: tuple[str, str]) -> float:
+        game = TowerOfHanoi(disks, 6)
+        game.reset(seed=0)
+        while True:
+            step = game.step(f"\\boxed{{{pair[0]} {pair[1]}}}")
+            if step.terminated or step.truncated:
+                return step.reward
+
+    assert TowerOfHanoi(disks, 6).floor == pytest.approx(max(map(score, PAIRS)))
+
+
+def test_impossible_parameters_are_refused() -> None:
+    for start, goal in (("A", "A"), ("A", "D"), ("", "C")):
+        with pytest.raises(UsageError):
+            TowerOfHanoi(3, 10, start, goal)
+    with pytest.raises(UsageError):
+        TowerOfHanoi(0, 10)
