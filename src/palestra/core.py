@@ -49,8 +49,6 @@ class _Traits:
     """Costly to build, good for many episodes: keep it in a pool and reset it."""
     reward_range: ClassVar[tuple[float, float]] = (-float("inf"), float("inf"))
     """Bounds of the reward of one step."""
-    floor: float = 0.0
-    """What a player who never looks at the observation can score, on average. Set it in ``__init__`` where a level matters."""
 
     task: Task
     """The task of the present episode, once reset."""
@@ -70,6 +68,11 @@ class _Traits:
         if self._action_rng is None:
             self._action_rng = derive(self.task.seed, "actions", self.task.key)
         return self._action_rng
+
+    @property
+    def floor(self) -> float:
+        """What a player who never looks at the observation can score, on average. A class may say ``floor = 0.5``."""
+        return 0.0
 
     @property
     def unwrapped(self) -> "Env | AsyncEnv":

@@ -10,6 +10,7 @@ every move. Everything about one episode lives in plain attributes set by ``begi
 never change live in modules.
 
 A game's ``floor`` is what the best constant answer scores: the same text at every turn, averaged over the tasks of the level.
+Games that cannot say it exactly name ``constant_answers`` worth trying and have it measured.
 """
 
 import copy
@@ -26,6 +27,9 @@ __all__ = ["FORMAT_ERROR", "Game", "Outcome", "boxed", "require", "whole_number"
 
 FORMAT_ERROR = -0.1
 """The reward of a text that holds no readable move."""
+
+_FLOOR_TASKS = 200
+"""How many tasks a measured floor is averaged over."""
 
 Move = TypeVar("Move")
 Item = TypeVar("Item")
@@ -95,6 +99,18 @@ class Game(Env, Generic[Move]):
         """The board as the player may see it; empty for a game without one."""
         return ""
 
+    def constant_answers(self) -> Sequence[str]:
+        """Moves that may be worth something when made blindly at every turn."""
+        return ()
+
+    @property
+    def floor(self) -> float:
+        totals = [0.0]
+        for answer in self.constant_answers():
+            twin = copy.copy(self)
+            totals.append(sum(_score_of(twin, answer, seed) for seed in range(_FLOOR_TASKS)) / _FLOOR_TASKS)
+        return max(totals)
+
     def consolation(self, move: Move, outcome: Outcome) -> float:
         """The reward of the move that used up the last turn; that of the move itself unless the game says otherwise."""
         return outcome.reward
@@ -135,3 +151,14 @@ class Game(Env, Generic[Move]):
     def _with_view(self, text: str) -> str:
         view = self.view()
         return f"{text}\n{view}" if view else text
+
+
+def _score_of(game: Game[Any], answer: str, seed: int) -> float:
+    """What ``answer`` earns in the task of ``seed`` when it is given at every turn."""
+    game.reset(seed=seed)
+    total = 0.0
+    while True:
+        step = game.step(answer)
+        total += step.reward
+        if step.terminated or step.truncated:
+            return total

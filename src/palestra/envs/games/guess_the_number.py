@@ -22,9 +22,12 @@ class GuessTheNumber(Game[int]):
         self._turns = max_turns
         require(self._bounds is None or 0 <= self._bounds[0] < self._bounds[1], f"0 <= low < high, got {low} and {high}")
         require(max_turns is None or max_turns >= 1, f"max_turns is at least 1, got {max_turns}")
+
+    @property
+    def floor(self) -> float:
         # The best constant guess is the middle: it pays by its distance when the turns run out.
         spans = range(_LEAST_SPAN, _MOST_SPAN + 1) if self._bounds is None else [self._bounds[1] - self._bounds[0]]
-        self.floor = sum(map(_score_of_the_middle, spans)) / len(spans)
+        return sum(map(_score_of_the_middle, spans)) / len(spans)
 
     def begin(self) -> None:
         if self._bounds is None:

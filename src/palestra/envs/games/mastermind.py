@@ -36,8 +36,11 @@ class Mastermind(Game[Code]):
             require(num_numbers >= enough, f"num_numbers is at least {enough}, got {num_numbers}")
             self._levels = ((code_length, num_numbers, max_turns),)
         self.duplicates = duplicate_numbers
+
+    @property
+    def floor(self) -> float:
         # A constant guess has each place right once in num_numbers tasks.
-        self.floor = sum(1 / level[1] for level in self._levels) / len(self._levels)
+        return sum(1 / level[1] for level in self._levels) / len(self._levels)
 
     def begin(self) -> None:
         self.length, self.numbers, self.max_turns = self.draw(self._levels)

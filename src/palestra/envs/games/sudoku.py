@@ -43,8 +43,11 @@ class Sudoku(Game[Fill]):
             require(scale in (4, 9), f"scale is 4 or 9, got {scale}")
             require(0 <= clues < scale**2 and max_turns >= 1, f"0 <= clues < {scale**2} and max_turns >= 1")
             self._levels = ((scale, clues, max_turns),)
+
+    @property
+    def floor(self) -> float:
         # A constant answer is right once in scale**3 tasks, cell by cell and digit by digit, weighted by what a cell pays.
-        self.floor = sum(level[0] ** -3 for level in self._levels) / len(self._levels)
+        return sum(level[0] ** -3 for level in self._levels) / len(self._levels)
 
     def begin(self) -> None:
         self.scale, clues, self.max_turns = self.draw(self._levels)

@@ -39,8 +39,11 @@ class TowerOfHanoi(Game[Shift]):
             require(num_disks >= 1 and max_turns >= 1, "num_disks and max_turns are at least 1")
             self._levels = ((num_disks, max_turns),)
         self.start, self.goal = start, goal
+
+    @property
+    def floor(self) -> float:
         # The constant answer "start goal" carries the smallest disk there and then changes nothing.
-        self.floor = sum(1 / level[0] for level in self._levels) / len(self._levels)
+        return sum(1 / level[0] for level in self._levels) / len(self._levels)
 
     def begin(self) -> None:
         self.disks, self.max_turns = self.draw(self._levels)
