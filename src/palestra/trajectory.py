@@ -151,6 +151,9 @@ class _FrozenDict(dict[str, Any]):
         return hash(encode_msgpack(self))
 
 
+_NO_PARAMS = _FrozenDict()
+
+
 class Task(msgspec.Struct, frozen=True):
     """Names a start state completely: the same task gives the same first observation and the same dynamics anywhere."""
 
@@ -166,8 +169,8 @@ class Task(msgspec.Struct, frozen=True):
     """Whatever else the environment needs to know (JSON values only)."""
 
     def __post_init__(self) -> None:
-        if self.params or not isinstance(self.params, _FrozenDict):
-            msgspec.structs.force_setattr(self, "params", _FrozenDict(self.params))
+        if not isinstance(self.params, _FrozenDict):
+            msgspec.structs.force_setattr(self, "params", _FrozenDict(self.params) if self.params else _NO_PARAMS)
 
     @property
     def key(self) -> bytes:

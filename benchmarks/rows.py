@@ -1,0 +1,43 @@
+"""The end of every benchmark: a table for people and one line of JSON for machines."""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+__all__ = ["Row", "finish", "interleaved"]
+
+
+class Row(NamedTuple):
+    """One figure against its limit."""
+
+    what: str
+    value: float
+    limit: str
+    """``<= 1.3`` or ``>= 2``; empty for a figure that is only reported."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the figure keeps its limit."""
+        if not self.limit:
+            return True
+        relation, number = self.limit.split()
+        return self.value <= float(number) if relation == "<=" else self.value >= float(number)
+
+
+def finish(rows: list[Row]) -> None:
+    """Print the table and the JSON line, and exit with 1 if a limit is missed."""
+    width = max(len(row.what) for row in rows)
+    for row in rows:
+        mark = " " if not row.limit else "✓" if row.ok else "✗"
+        print(f"{mark} {row.what:<{width}}  {row.value:>10.4g}  {row.limit}")
+    ok = all(row.ok for row in rows)
+    print(json.dumps({"rows": [{**row._asdict(), "ok": row.ok} for row in rows], "ok": ok}))
+    sys.exit(0 if ok else 1)
+
+
+def interleaved(first: Callable[[], float], second: Callable[[], float], rounds: int) -> tuple[float, float, float]:
+    """The least of each, and the median of the ratios second/first, measured in turns so that noise hits both alike."""
+    pairs = [(first(), second()) for _ in range(rounds)]
+    ratios = sorted(b / a for a, b in pairs)
+    return min(a for a, _ in pairs), min(b for _, b in pairs), ratios[len(ratios) // 2]

@@ -1,0 +1,203 @@
+r"""What the spine costs: vector steps, barrier-free rollouts, resets and the import, each over the bare thing in the same run.
+
+    python benchmarks/spine.py            # a few minutes
+    python benchmarks/spine.py --quick    # under a minute, fewer rounds
+    python benchmarks/peers/build.sh      # once, to have GEM and Gymnasium beside ours
+
+The bare vector loop calls ``step`` and ``reset`` of the very same environments and keeps nothing. The bare rollout is one
+asyncio task per episode that sleeps the same latencies and steps the same environments. Left out: anything with a model.
+"""
+
+import argparse
+import asyncio
+import json
+import resource
+import statistics
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from time import perf_counter, process_time
+
+import numpy as np
+import numpy.typing as npt
+from rows import Row, finish, interleaved
+
+import palestra
+from palestra import Completion, Conversation
+from palestra.core import Env
+from palestra.envs.games.guess_the_number import GuessTheNumber
+from palestra.envs.games.sudoku import Sudoku
+from palestra.rollout import make_vec
+
+GAME = "game:GuessTheNumber-v0-easy"
+TURNS = 8
+PEERS = Path(__file__).parent / "peers"
+
+
+# ---------------------------------------------------------------------------------------------------------- the vector
+
+
+def bare_vector(n: int, steps: int) -> float:
+    """CPU seconds per environment step of a plain loop with resets."""
+    envs: list[Env] = [GuessTheNumber(low=1, high=10, max_turns=4) for _ in range(n)]
+    for seed, env in enumerate(envs):
+        env.reset(seed=seed)
+    actions = guesses(n)
+    seed = n
+    began = process_time()
+    for step in range(steps):
+        for env, action in zip(envs, actions[step % 10], strict=True):
+            _, _, terminated, truncated, _ = env.step(action)
+            if terminated or truncated:
+                seed += 1
+                env.reset(seed=seed)
+    return (process_time() - began) / (steps * n)
+
+
+def our_vector(n: int, steps: int) -> float:
+    """The same through ``VectorEnv.step``."""
+    actions = guesses(n)
+    with make_vec(GAME, n) as vec:
+        vec.reset(seed=0)
+        began = process_time()
+        for step in range(steps):
+            vec.step(actions[step % 10])
+        return (process_time() - began) / (steps * n)
+
+
+def guesses(n: int) -> list[list[str]]:
+    """Ten rounds of actions for ``n`` environments."""
+    return [[f"\\boxed{{{(i + step) % 10 + 1}}}" for i in range(n)] for step in range(10)]
+
+
+def vector_rows(quick: bool) -> list[Row]:
+    rows = []
+    for n in (64, 512, 4096):
+        steps = max((20_000 if quick else 80_000) // n, 4)
+        bare, ours, ratio = interleaved(lambda n=n, s=steps: bare_vector(n, s), lambda n=n, s=steps: our_vector(n, s), 7)  # type: ignore[misc]
+        print(f"vector N={n}: bare {bare * 1e6:.2f} µs, ours {ours * 1e6:.2f} µs a step")
+        rows.append(Row(f"VectorEnv.step CPU over the bare loop, N={n}", ratio, "<= 1.3"))
+    return rows
+
+
+# --------------------------------------------------------------------------------------------------------- the rollout
+
+
+class LongTailedModel:
+    """Answers each turn of each episode after a latency of its own; every guess is out of range, so all turns are played."""
+
+    name = "long-tailed"
+
+    def __init__(self, latencies: npt.NDArray[np.float64]) -> None:
+        self.latencies = latencies
+
+    async def act(self, conversation: Conversation) -> Completion:
+        turn = conversation.memory.get("turn", 0)
+        conversation.memory["turn"] = turn + 1
+        await asyncio.sleep(self.latencies[conversation.task.seed, turn])
+        return Completion("\\boxed{0}")
+
+
+class EightTurns(GuessTheNumber):
+    """A game that lasts eight turns when every guess is out of range."""
+
+    def __init__(self) -> None:
+        super().__init__(low=1, high=10, max_turns=TURNS)
+
+
+def latencies(episodes: int, scale: float) -> npt.NDArray[np.float64]:
+    """Log-normal with median 0.2 s and 99th percentile 2 s, times ``scale``."""
+    sigma = np.log(10) / 2.3263
+    return scale * np.random.default_rng(0).lognormal(np.log(0.2), sigma, (episodes, TURNS))
+
+
+async def bare_rollout(waits: npt.NDArray[np.float64]) -> None:
+    async def episode(index: int) -> None:
+        env = EightTurns()
+        env.reset(seed=index)
+        for wait in waits[index]:
+            await asyncio.sleep(wait)
+            env.step("\\boxed{0}")
+
+    async with asyncio.TaskGroup() as group:
+        for index in range(len(waits)):
+            group.create_task(episode(index))
+
+
+async def our_rollout(waits: npt.NDArray[np.float64]) -> None:
+    tasks = [palestra.Task("bench:EightTurns-v0", index) for index in range(len(waits))]
+    played: AsyncIterator[palestra.Trajectory] = palestra.rollout(tasks, LongTailedModel(waits), concurrency=len(waits))
+    turns = [len(trajectory.turns) async for trajectory in played]
+    assert turns == [TURNS] * len(waits)
+
+
+def rollout_rows(quick: bool) -> list[Row]:
+    rows = []
+    for episodes in (512, 4096):
+        waits = latencies(episodes, 0.5 if quick else 1.0)
+        walls: dict[str, list[float]] = {"bare": [], "ours": []}
+        cpus: dict[str, list[float]] = {"bare": [], "ours": []}
+        for _ in range(1 if quick else 3):
+            for name, run in (("bare", bare_rollout), ("ours", our_rollout)):
+                wall, cpu = perf_counter(), process_time()
+                asyncio.run(run(waits))
+                walls[name].append(perf_counter() - wall)
+                cpus[name].append((process_time() - cpu) / (episodes * TURNS))
+        wall_ratio, cpu_ratio = min(walls["ours"]) / min(walls["bare"]), min(cpus["ours"]) / min(cpus["bare"])
+        print(f"rollout {episodes}: wall {min(walls['bare']):.2f} → {min(walls['ours']):.2f} s, ", end="")
+        print(f"CPU {min(cpus['bare']) * 1e6:.1f} → {min(cpus['ours']) * 1e6:.1f} µs a turn")
+        rows.append(Row(f"rollout wall over bare asyncio, {episodes} episodes", wall_ratio, "<= 1.05"))
+        rows.append(Row(f"rollout CPU per turn over bare asyncio, {episodes} episodes", cpu_ratio, "<= 2"))
+    return rows
+
+
+# -------------------------------------------------------------------------------------------------- reset, import, peers
+
+
+def sudoku_row(quick: bool) -> Row:
+    env = Sudoku(**palestra.registry.spec("game:Sudoku-v0-hard").kwargs)
+    taken = []
+    for seed in range(100 if quick else 500):
+        began = process_time()
+        env.reset(seed=seed)
+        taken.append(process_time() - began)
+    return Row("Sudoku 9×9 hard reset, median ms", statistics.median(taken) * 1e3, "<= 5")
+
+
+def import_cpu(module: str) -> float:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-c", f"import {module}"], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def import_row(quick: bool) -> Row:
+    gymnasium, ours, _ = interleaved(lambda: import_cpu("gymnasium"), lambda: import_cpu("palestra"), 5 if quick else 11)
+    print(f"import: gymnasium {gymnasium * 1e3:.0f} ms, palestra {ours * 1e3:.0f} ms of CPU (least of each)")
+    return Row("CPU of import palestra over import gymnasium", ours / gymnasium, "<= 1.0")
+
+
+def peer_rows() -> list[Row]:
+    """GEM's figures from its own venv, reported beside ours; none if it was not built."""
+    python = PEERS / ".venv-gem" / "bin" / "python"
+    if not python.exists():
+        print("peers: not built (benchmarks/peers/build.sh)")
+        return []
+    found = subprocess.run([python, PEERS / "gem_spine.py"], check=True, capture_output=True, text=True).stdout
+    return [Row(f"GEM: {what}", value, "") for what, value in json.loads(found.splitlines()[-1]).items()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter waits: under 50 s")
+    quick = parser.parse_args().quick
+    palestra.register("bench:EightTurns-v0", EightTurns)
+    rows = [*vector_rows(quick), *rollout_rows(quick), sudoku_row(quick), import_row(quick)]
+    if not quick:
+        rows += peer_rows()
+    finish(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The ``palestra`` command. Mistakes of the user are told in one line; everything else is a traceback, because it is ours."""
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from palestra import __version__
+from palestra.cli import check, demo, doctor, listing, play
+from palestra.errors import PalestraError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="A gym and a trainer for agentic LLMs.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
+    ("list", listing.list_command),
+    ("play", play.play_command),
+    ("demo", demo.demo_command),
+    ("check", check.check_command),
+    ("doctor", doctor.doctor_command),
+)
+for _name, _function in _COMMANDS:
+    app.command(_name)(_function)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"palestra {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line."""
+    try:
+        app()
+    except PalestraError as error:
+        typer.secho(f"{type(error).__name__}: {error}", fg=typer.colors.RED, err=True)
+        sys.exit(2)

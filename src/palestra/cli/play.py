@@ -1,0 +1,64 @@
+r"""``palestra play``: you against the environment, in the terminal.
+
+What is typed is the action, to the letter, with one kindness: where the rules ask for ``\boxed{…}`` and it is missing, it is
+put around what was typed.
+"""
+
+import os
+import sys
+
+import typer
+
+from palestra.core import Env
+from palestra.errors import Unsupported
+from palestra.registry import make
+from palestra.trajectory import text_of
+
+__all__ = ["play_command"]
+
+
+def play_command(
+    id: str = typer.Argument(..., help="An id, or module:Class."),
+    seed: int | None = typer.Option(None, help="Play this very task; by default another each time."),
+) -> None:
+    """Play an environment yourself. `?` shows what a perfect player would do; Ctrl-D ends."""
+    sys.path.insert(0, os.getcwd())
+    with make(id) as env:
+        observation, _ = env.reset(seed=seed)
+        first = text_of(observation)
+        typer.secho(f"{id}, seed {env.task.seed}\n", dim=True)
+        try:
+            _play(env, first, wants_box="\\boxed" in first)
+        except (EOFError, KeyboardInterrupt):
+            typer.secho("\nYou left the game.", dim=True)
+
+
+def _play(env: Env, shown: str, *, wants_box: bool) -> None:
+    total, turn = 0.0, 0
+    while True:
+        typer.echo(shown)
+        action = _ask(env, turn + 1, wants_box)
+        observation, reward, terminated, truncated, info = env.step(action)
+        turn += 1
+        total += reward
+        shown = text_of(observation)
+        if reward:
+            typer.secho(f"reward {reward:+.2f}", fg=typer.colors.YELLOW)
+        if terminated or truncated:
+            break
+    typer.echo(shown)
+    won = info.get("success")
+    colour = typer.colors.GREEN if won else typer.colors.RED if won is not None else None
+    verdict = "" if won is None else "solved, " if won else "not solved, "
+    typer.secho(f"\n{verdict}{turn} turn{'s' * (turn != 1)}, total reward {total:.2f}", fg=colour, bold=True)
+
+
+def _ask(env: Env, turn: int, wants_box: bool) -> str:
+    while True:
+        typed = input(f"\n[{turn}] > ")
+        if typed.strip() != "?":
+            return f"\\boxed{{{typed.strip()}}}" if wants_box and "\\boxed" not in typed else typed
+        try:
+            typer.secho(env.oracle(), fg=typer.colors.CYAN)
+        except Unsupported as error:
+            typer.secho(str(error), dim=True)
