@@ -1,0 +1,1 @@
+"""Trajectories → report: scores with error bars that mean what they say."""
