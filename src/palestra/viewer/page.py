@@ -1,0 +1,100 @@
+"""The page: hand-written HTML, CSS and JavaScript, put together without a build step.
+
+One page serves both ways of looking. Served, it fetches a catalog and single episodes from the process that serves it.
+Exported, everything it would fetch is inside the file, one data block per episode, parsed when it is opened.
+
+What an episode holds was written by a model or by a stranger's environment. Three walls keep it text: data blocks are JSON in
+which no ``<`` is left, the scripts only ever set ``textContent``, and the page's Content-Security-Policy runs nothing but the
+scripts whose hashes it names and loads nothing from anywhere.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from functools import cache
+from html import escape
+from importlib import resources
+
+import msgspec
+
+from palestra.trajectory import Trajectory, encode_json, writable
+from palestra.viewer.summary import Columns, summarise
+
+__all__ = ["Page", "RunPage", "catalog", "export_page", "page", "static_page"]
+
+_SCRIPTS = ("data.js", "text.js", "chat.js", "tokens.js", "browse.js", "group.js", "main.js")
+_STYLES = ("page.css",)
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """What the page is told of a run before any episode is opened."""
+
+    name: str
+    columns: Columns
+
+
+class Page(msgspec.Struct, frozen=True):
+    """A page and the policy that the browser must hold it to."""
+
+    html: str
+    security_policy: str
+
+
+def export_page(trajectories: Iterable[Trajectory], title: str) -> str:
+    """One self-contained HTML file in which every one of ``trajectories`` can be read, turn by turn and token by token."""
+    lines = [encode_json(writable(trajectory)) for trajectory in trajectories]
+    return static_page([RunPage(title, summarise(lines))], [lines], title=title)
+
+
+def static_page(runs: Sequence[RunPage], episodes: Sequence[Iterable[bytes]], *, title: str) -> str:
+    """A page with ``runs`` and, for each, all of its ``episodes`` (JSON lines) inside."""
+    blocks = [_data_block("catalog", catalog(title, runs))]
+    for run, lines in enumerate(episodes):
+        blocks += [_data_block(f"episode-{run}-{number}", line) for number, line in enumerate(lines)]
+    return page(title, data="\n".join(blocks)).html
+
+
+def page(title: str, *, data: str = "") -> Page:
+    """The page around ``data`` (blocks of JSON); without any it asks the server that sent it."""
+    style, script = _joined(_STYLES), _joined(_SCRIPTS)
+    policy = "; ".join(
+        [
+            "default-src 'none'",
+            f"script-src '{_hash(script)}'",
+            f"style-src '{_hash(style)}'",
+            "img-src data:",
+            "connect-src 'none'" if data else "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        ]
+    )
+    filling = {"policy": escape(policy), "title": escape(title), "style": style, "script": script, "data": data}
+    # One pass, so that a title which looks like a mark stays a title.
+    html = re.sub(r"\{\{(\w+)\}\}", lambda mark: filling[mark[1]], _text("page.html"))
+    return Page(html, policy)
+
+
+def _data_block(id: str, json: bytes) -> str:
+    # In JSON a "<" can only stand inside a string, where its escape means the same. Without it no tag or comment can begin.
+    inert = json.decode().replace("<", "\\u003c")
+    return f'<script type="application/json" id="{id}">{inert}</script>'
+
+
+def _hash(source: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
+
+
+@cache
+def _joined(names: tuple[str, ...]) -> str:
+    return "\n" + "\n".join(_text(name) for name in names)
+
+
+@cache
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")
+
+
+def catalog(title: str, runs: Sequence[RunPage]) -> bytes:
+    """What the page reads first."""
+    return encode_json({"title": title, "runs": runs})

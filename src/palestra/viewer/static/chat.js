@@ -1,0 +1,59 @@
+// The chat view: what the environment showed, what the policy wrote, and what came of it, turn by turn.
+
+function chatView(episode) {
+  const rail = el("nav", { class: "rail", "aria-label": "Turns" });
+  const flow = el("div", { class: "flow" });
+  const scale = Math.max(1e-9, ...episode.turns.map((turn) => Math.abs(turn.reward ?? 0)));
+  if (Object.keys(episode.info ?? {}).length) flow.append(fold("reset info", "", longText(JSON.stringify(episode.info, null, 2))));
+  episode.turns.forEach((turn, index) => {
+    flow.append(turnBlock(turn, index));
+    rail.append(railMark(turn, index, scale));
+  });
+  flow.append(endBlock(episode));
+  return el("div", { class: "chat" }, rail, flow);
+}
+
+function railMark(turn, index, scale) {
+  const reward = turn.reward ?? 0;
+  const bar = el("i", { class: reward < 0 ? "bad" : "good" });
+  bar.style.width = `${Math.round((30 * Math.abs(reward)) / scale)}px`;
+  return el("a", { href: Router.turn(index), title: `turn ${index + 1}: reward ${signed(reward)}`, "data-turn": index }, String(index + 1), reward ? bar : null);
+}
+
+function turnBlock(turn, index) {
+  const completion = turn.completion;
+  return el("section", { class: "turn", id: `turn-${index}` },
+    el("h3", {}, el("a", { href: Router.turn(index) }, `Turn ${index + 1}`), rewardBadge(turn.reward ?? 0), turnFacts(turn)),
+    el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(turn.observation))),
+    completion.reasoning ? fold("thinking", firstLine(completion.reasoning), longText(completion.reasoning)) : null,
+    el("div", { class: "said policy" }, el("span", { class: "who" }, "policy"),
+      el("div", { class: "body" }, completion.text ? foldedText(completion.text) : el("em", { class: "hint" }, "wrote nothing"))),
+    turn.info && Object.keys(turn.info).length ? fold("info", firstLine(JSON.stringify(turn.info)), longText(JSON.stringify(turn.info, null, 2))) : null);
+}
+
+function rewardBadge(reward) {
+  return el("span", { class: `badge ${reward > 0 ? "good" : reward < 0 ? "bad" : ""}`, title: "reward of this turn" }, signed(reward));
+}
+
+function turnFacts(turn) {
+  const facts = [];
+  const { finish, usage } = turn.completion;
+  if (finish && finish !== "stop") facts.push(`cut: ${plain(finish)}`);
+  if (usage?.completion_tokens) facts.push(`${number(usage.completion_tokens)} tokens`);
+  if (turn.act_seconds) facts.push(`policy ${duration(turn.act_seconds)}`);
+  if (turn.env_seconds) facts.push(`environment ${duration(turn.env_seconds)}`);
+  return el("span", { class: "facts" }, facts.join(" · "));
+}
+
+function endBlock(episode) {
+  const final = contentText(episode.final_observation ?? "");
+  return el("section", { class: "turn end", id: `turn-${episode.turns.length}` },
+    el("h3", {}, "End", el("span", { class: `badge ${FAILED.has(episode.stop) ? "bad" : ""}` }, stopLabel(episode.stop))),
+    final ? el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(episode.final_observation))) : null,
+    (episode.failures ?? []).map((failure) =>
+      el("div", { class: "said failure" }, el("span", { class: "who" }, plain(failure.boundary)),
+        el("div", { class: "body" }, el("b", {}, `${plain(failure.kind)} while in ${plain(failure.phase)}, attempt ${(failure.attempt ?? 0) + 1}`), "\n", longText(failure.message)))));
+}
+
+const FAILED = new Set(["error", "deadline"]);
+const stopLabel = (stop) => plain(stop).replaceAll("_", " ");

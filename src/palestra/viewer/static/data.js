@@ -1,0 +1,84 @@
+"use strict";
+// Where the data comes from: blocks inside this file, or the process that served it. Nothing else is ever asked.
+
+const Source = (() => {
+  const block = (id) => document.getElementById(id);
+  const embedded = block("catalog") !== null;
+
+  async function ask(path) {
+    const answer = await fetch(path);
+    if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
+    return answer.json();
+  }
+
+  function searchBlocks(run, needle) {
+    const found = [];
+    for (let number = 0; ; number++) {
+      const element = block(`episode-${run}-${number}`);
+      if (!element) return found;
+      if (element.textContent.includes(needle)) found.push(number);
+    }
+  }
+
+  const vocabularies = new Map();
+  return {
+    embedded,
+    catalog: async () => (embedded ? JSON.parse(block("catalog").textContent) : ask("catalog.json")),
+    episode: async (run, number) =>
+      embedded ? JSON.parse(block(`episode-${run}-${number}`).textContent) : ask(`runs/${run}/episodes/${number}.json`),
+    // The needle as it stands in JSON, so that quotes and line ends are found too.
+    search: async (run, text) =>
+      embedded
+        ? searchBlocks(run, JSON.stringify(text).slice(1, -1).replaceAll("<", "\\u003c"))
+        : ask(`runs/${run}/search.json?text=${encodeURIComponent(text)}`),
+    // The text of every token id, where the run folder has a vocabulary.json; null where it has none.
+    vocabulary: (run) => {
+      if (embedded) return Promise.resolve(null);
+      if (!vocabularies.has(run)) vocabularies.set(run, ask(`runs/${run}/vocabulary.json`));
+      return vocabularies.get(run);
+    },
+  };
+})();
+
+// Token ids and log-probs are base64 of little-endian four-byte items.
+function bytesOf(base64) {
+  const text = atob(base64);
+  const bytes = new Uint8Array(text.length);
+  for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+  return bytes.buffer;
+}
+const intsOf = (base64) => new Int32Array(bytesOf(base64));
+const floatsOf = (base64) => new Float32Array(bytesOf(base64));
+
+// One run's episodes. Columns arrive as {values, codes} or as plain lists.
+class Run {
+  constructor(number, raw) {
+    this.number = number;
+    this.name = raw.name;
+    this.columns = raw.columns;
+    this.count = raw.columns.reward.length;
+  }
+  get(column, row) {
+    const found = this.columns[column];
+    return found.codes ? found.values[found.codes[row]] : found[row];
+  }
+  rows() {
+    return Array.from({ length: this.count }, (_, row) => row);
+  }
+  // Episodes of the same task: what a group view puts side by side.
+  siblings(row) {
+    const { env, task } = this.columns;
+    return this.rows().filter((other) => env.codes[other] === env.codes[row] && task.codes[other] === task.codes[row]);
+  }
+  // The reward against its group's, in standard deviations (GRPO). Zero for a group of one or without spread, null if failed.
+  advantage(row) {
+    const { group, reward } = this.columns;
+    if (reward[row] === null) return null;
+    const rewards = this.siblings(row).filter((other) => group[other] === group[row] && reward[other] !== null).map((other) => reward[other]);
+    const mean = average(rewards);
+    const deviation = Math.sqrt(average(rewards.map((value) => (value - mean) ** 2)));
+    return deviation > 0 ? (reward[row] - mean) / deviation : 0;
+  }
+}
+
+const average = (values) => (values.length ? values.reduce((sum, value) => sum + value, 0) / values.length : NaN);
