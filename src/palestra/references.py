@@ -4,13 +4,14 @@ A reference can be written into a task, sent to a worker process or typed on a c
 """
 
 import importlib
+import importlib.util
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from palestra.errors import UsageError
 
-__all__ = ["reference_of", "resolve"]
+__all__ = ["load_main", "reference_of", "resolve"]
 
 
 def resolve(reference: str) -> Any:
@@ -38,3 +39,15 @@ def reference_of(target: Callable[..., Any]) -> str:
     if found is not target:
         raise UsageError(f"{reference} cannot be imported by that name; define it at the top level of a module")
     return reference
+
+
+def load_main(path: str) -> None:
+    """Load the user's script under another name, as ``multiprocessing`` does, so that its classes are found in ``__main__``."""
+    if "__palestra_main__" in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location("__palestra_main__", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["__palestra_main__"] = sys.modules["__main__"] = module
+    spec.loader.exec_module(module)

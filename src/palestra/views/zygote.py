@@ -23,7 +23,7 @@ import msgspec
 
 from palestra.core import Env
 from palestra.errors import Boundary, EnvError, EpisodeError, UsageError
-from palestra.references import resolve
+from palestra.references import load_main, resolve
 from palestra.trajectory import Task, clean_text, decode_msgpack, encode_msgpack, traceback_of
 
 __all__ = ["CONTROL", "HEADER", "Boot", "Call", "Reply", "Request", "Reset", "Step", "main"]
@@ -96,7 +96,7 @@ def serve_worker(connection: socket.socket) -> None:
 def _boot(request: Boot) -> tuple[Env | None, Reply]:
     try:
         if request.main_path is not None:
-            _load_main(request.main_path)
+            load_main(request.main_path)
         env = resolve(request.entry)(**request.kwargs)
     except Exception as error:
         return None, _failure(error)
@@ -132,20 +132,6 @@ def _encode(reply: Reply) -> bytes:
         return encode_msgpack(reply)
     except (TypeError, ValueError, OverflowError) as error:
         return encode_msgpack(_failure(EnvError(f"what the environment returned cannot be sent: {error}")))
-
-
-def _load_main(path: str) -> None:
-    """Load the user's script under another name, as ``multiprocessing`` does, so that its classes are found in ``__main__``."""
-    if "__palestra_main__" in sys.modules:
-        return
-    import importlib.util
-
-    spec = importlib.util.spec_from_file_location("__palestra_main__", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["__palestra_main__"] = sys.modules["__main__"] = module
-    spec.loader.exec_module(module)
 
 
 # ------------------------------------------------------------------------------------------------------------ the zygote
