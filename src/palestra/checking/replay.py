@@ -1,0 +1,50 @@
+"""The other process: ``python -m palestra.checking.replay`` plays what it is told to and says what it saw.
+
+One JSON document comes in on the standard input (``Order``), one goes out on the standard output (``Elsewhere``). Whatever the
+environment prints goes to the standard error.
+"""
+
+import os
+import sys
+
+from palestra import registry
+from palestra.checking.elsewhere import Elsewhere, Order, Recipe
+from palestra.checking.subject import Subject
+from palestra.errors import UnknownEnv
+from palestra.references import load_main, resolve
+from palestra.trajectory import decode_json, encode_json
+
+__all__ = ["carry_out", "main"]
+
+
+def carry_out(order: Order) -> Elsewhere:
+    """Play the tasks of ``order``."""
+    if order.main_path is not None:
+        load_main(order.main_path)
+    try:
+        spec = registry.spec(order.id)
+    except UnknownEnv:
+        if order.recipe is None:
+            return Elsewhere(unknown=True)
+        _register(order.id, order.recipe)
+        spec = registry.spec(order.id)
+    subject = Subject(spec, tuple(task for task, _ in order.plays), order.seed)
+    return Elsewhere([list(subject.play(task, actor).frames) for task, actor in order.plays])
+
+
+def _register(id: str, recipe: Recipe) -> None:
+    wrappers = tuple(resolve(wrapper) for wrapper in recipe.wrappers)
+    registry.register(id, recipe.entry, kwargs=recipe.kwargs, wrappers=wrappers, max_turns=recipe.max_turns)
+
+
+def main() -> None:
+    """Read the order, carry it out, answer."""
+    answer = os.dup(sys.stdout.fileno())
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    seen = carry_out(decode_json(sys.stdin.buffer.read(), Order))
+    with os.fdopen(answer, "wb") as out:
+        out.write(encode_json(seen))
+
+
+if __name__ == "__main__":
+    main()
