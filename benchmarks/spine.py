@@ -16,6 +16,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from time import perf_counter, process_time
 
@@ -75,7 +76,7 @@ def vector_rows(quick: bool) -> list[Row]:
     rows = []
     for n in (64, 512, 4096):
         steps = max((20_000 if quick else 80_000) // n, 4)
-        bare, ours, ratio = interleaved(lambda n=n, s=steps: bare_vector(n, s), lambda n=n, s=steps: our_vector(n, s), 7)  # type: ignore[misc]
+        bare, ours, ratio = interleaved(partial(bare_vector, n, steps), partial(our_vector, n, steps), 7)
         print(f"vector N={n}: bare {bare * 1e6:.2f} µs, ours {ours * 1e6:.2f} µs a step")
         rows.append(Row(f"VectorEnv.step CPU over the bare loop, N={n}", ratio, "<= 1.3"))
     return rows

@@ -13,8 +13,7 @@ The face: what most programs need. The rest is in the modules, in the order of t
 """
 
 from palestra import grading
-
-# CHECK
+from palestra.checking import check_env
 from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool, Wrapper
 from palestra.envs import register_suite
 from palestra.registry import list_envs, make, make_async, register
@@ -43,6 +42,7 @@ __all__ = [
     "VectorEnv",
     "Wrapper",
     "as_async",
+    "check_env",
     "collect",
     "grading",
     "list_envs",

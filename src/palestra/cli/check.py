@@ -41,4 +41,6 @@ def _show(report: CheckReport, as_json: bool) -> None:
     if as_json:
         typer.echo(report.to_json().decode())
     else:
-        render(report)
+        from rich.console import Console
+
+        Console().print(render(report))
