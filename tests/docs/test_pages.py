@@ -1,0 +1,66 @@
+"""Pages tell the truth: every Python snippet is a file that runs, every link leads somewhere, every command exists."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+
+ROOT = Path(__file__).parents[2]
+SNIPPETS = ROOT / "docs" / "snippets"
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")])
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("snippet", sorted(SNIPPETS.glob("*.py")), ids=lambda path: path.name)
+def test_snippet_runs(snippet: Path, tmp_path: Path) -> None:
+    done = subprocess.run([sys.executable, "-W", "error", snippet], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_python_blocks_are_snippets(page: Path) -> None:
+    blocks = re.findall(r"(?:<!-- snippet: (\S+) -->\n)?```python\n(.*?)```", page.read_text(), re.DOTALL)
+    known = {path.read_text() for path in SNIPPETS.glob("*.py")}
+    for name, code in blocks:
+        if name:
+            assert code == (SNIPPETS / name).read_text(), f"{page.name} shows another {name}"
+        else:
+            assert code in known, f"{page.name} has a Python block that is no snippet:\n{code}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_commands_exist(page: Path) -> None:
+    used = set(re.findall(r"^\$ palestra (\w+)", page.read_text(), re.MULTILINE))
+    runner = CliRunner()
+    for command in used:
+        assert runner.invoke(app, [command, "--help"]).exit_code == 0, f"{page.name} shows `palestra {command}`"
+
+
+def test_every_snippet_is_shown() -> None:
+    shown = {name for page in PAGES for name in re.findall(r"<!-- snippet: (\S+) -->", page.read_text())}
+    shown |= {path.name for path in SNIPPETS.glob("*.py") if any(path.read_text() in page.read_text() for page in PAGES)}
+    assert {path.name for path in SNIPPETS.glob("*.py")} - shown == {"gem_loop.py"}
+
+
+def test_the_tutorial_environment_is_short_and_passes_the_check(tmp_path: Path) -> None:
+    source = SNIPPETS / "parity.py"
+    assert len(source.read_text().splitlines()) <= 30
+    (tmp_path / "parity.py").write_text(source.read_text())
+    command = [sys.executable, "-m", "palestra.cli", "check", "parity:Parity"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
