@@ -55,6 +55,7 @@ __all__ = [
     "encode_msgpack",
     "floats",
     "ints",
+    "tame",
     "text_of",
     "traceback_of",
     "writable",
@@ -123,7 +124,10 @@ def clean_text(text: str) -> str:
     """``text`` with lone surrogates replaced by U+FFFD: what is left can be written to any file and sent over any wire."""
     if text.isascii():
         return text
-    return text.encode("utf-8", "replace").decode() if _has_surrogate(text) else text
+    if not _has_surrogate(text):
+        return text
+    # By way of UTF-16, where two surrogates that make a pair are a character like any other.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def _has_surrogate(text: str) -> bool:
@@ -149,6 +153,13 @@ class _FrozenDict(dict[str, Any]):
 
     def __hash__(self) -> int:  # type: ignore[override]
         return hash(encode_msgpack(self))
+
+    def __reduce__(self) -> tuple[type, tuple[dict[str, Any]]]:
+        # Copying and unpickling fill a dict item by item, which this one refuses.
+        return _FrozenDict, (dict(self),)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_FrozenDict":
+        return self
 
 
 _NO_PARAMS = _FrozenDict()
@@ -269,6 +280,8 @@ class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if not self.text.isascii():
             msgspec.structs.force_setattr(self, "text", clean_text(self.text))
+        if not self.reasoning.isascii():
+            msgspec.structs.force_setattr(self, "reasoning", clean_text(self.reasoning))
 
 
 # ---------------------------------------------------------------------------------------------------- the recorded episode
@@ -501,7 +514,7 @@ def decode_json(data: bytes | str, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=_array)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise SchemaError(f"not a {kind.__name__}: {error}") from None
+        raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from None
 
 
 def decode_msgpack(data: bytes, kind: type[_T]) -> _T:
@@ -509,7 +522,12 @@ def decode_msgpack(data: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.msgpack.decode(data, type=kind, dec_hook=_array)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise SchemaError(f"not a {kind.__name__}: {error}") from None
+        raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from None
+
+
+_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
+_DEEPEST = 32
+"""Containers nested deeper than this, or within themselves, are not followed."""
 
 
 def writable(trajectory: Trajectory) -> Trajectory:
@@ -519,29 +537,30 @@ def writable(trajectory: Trajectory) -> Trajectory:
     """
     try:
         encode_json(trajectory)
-    except (TypeError, ValueError, OverflowError):
+    except _UNWRITABLE:
         return msgspec.structs.replace(
             trajectory,
             turns=tuple(
-                msgspec.structs.replace(turn, observation=_tame_content(turn.observation), info=_tame(turn.info))
+                msgspec.structs.replace(turn, observation=_tame_content(turn.observation), info=tame(turn.info))
                 for turn in trajectory.turns
             ),
             final_observation=_tame_content(trajectory.final_observation),
-            info=_tame(trajectory.info),
+            info=tame(trajectory.info),
         )
     return trajectory
 
 
-def _tame(value: Any) -> Any:
+def tame(value: Any, depth: int = 0) -> Any:
+    """``value`` with whatever cannot be written replaced by the name of its type."""
     if isinstance(value, str):
         return clean_text(value)
-    if isinstance(value, dict):
-        return {clean_text(str(key)): _tame(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_tame(item) for item in value]
+    if depth < _DEEPEST and isinstance(value, dict):
+        return {clean_text(str(key)): tame(item, depth + 1) for key, item in value.items()}
+    if depth < _DEEPEST and isinstance(value, list | tuple):
+        return [tame(item, depth + 1) for item in value]
     try:
         encode_json(value)
-    except (TypeError, ValueError, OverflowError):
+    except _UNWRITABLE:
         return {"$unserialisable": _type_name(value)}
     return value
 
