@@ -13,6 +13,8 @@ from palestra.errors import UsageError
 
 __all__ = ["load_main", "reference_of", "resolve"]
 
+_LOADED_MAIN = "__palestra_main__"
+
 
 def resolve(reference: str) -> Any:
     """The object that ``module:qualname`` names."""
@@ -31,6 +33,11 @@ def resolve(reference: str) -> Any:
 def reference_of(target: Callable[..., Any]) -> str:
     """The reference of ``target``, or ``UsageError`` if another process could not find it by that name."""
     module_name = getattr(target, "__module__", None)
+    if module_name == _LOADED_MAIN:
+        raise UsageError(
+            "a worker process is importing this script to find its classes, and the script starts episodes meanwhile: "
+            'put what it runs under `if __name__ == "__main__":`'
+        )
     qualname = getattr(target, "__qualname__", type(target).__qualname__)
     reference = f"{module_name}:{qualname}"
     found: Any = sys.modules.get(module_name or "")
@@ -43,11 +50,15 @@ def reference_of(target: Callable[..., Any]) -> str:
 
 def load_main(path: str) -> None:
     """Load the user's script under another name, as ``multiprocessing`` does, so that its classes are found in ``__main__``."""
-    if "__palestra_main__" in sys.modules:
+    if _LOADED_MAIN in sys.modules:
         return
-    spec = importlib.util.spec_from_file_location("__palestra_main__", path)
+    spec = importlib.util.spec_from_file_location(_LOADED_MAIN, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["__palestra_main__"] = sys.modules["__main__"] = module
-    spec.loader.exec_module(module)
+    sys.modules[_LOADED_MAIN] = sys.modules["__main__"] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[_LOADED_MAIN]  # so that the next one to ask is told the same
+        raise
