@@ -61,14 +61,14 @@ class Need:
 
     def met(self) -> bool:
         """Whether it is here. Looks, does not import."""
-        if self.module and importlib.util.find_spec(self.module) is None:
+        if self.module and not _is_importable(self.module):
             return False
         return not self.program or shutil.which(self.program) is not None
 
     @property
     def remedy(self) -> str:
         """The command that brings it."""
-        return self.fix or f'pip install "palestra[{self.extra}]"'
+        return self.fix or (f'pip install "palestra[{self.extra}]"' if self.extra else "not found")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +145,8 @@ def register(
         _add(_with_turns(base))
         return
     default = default_level or next(iter(levels))
+    if default not in levels:
+        raise UsageError(f'"{id}" has no level "{default}" to be its default; there are {list(levels)}')
     ordered = (default, *(level for level in levels if level != default))
     for level in ordered:
         own = replace(base, id=f"{id}-{level}", kwargs={**base.kwargs, **levels[level]}, level=level, levels=ordered)
@@ -177,7 +179,7 @@ def spec(id: str) -> EnvSpec:
         _load_plugins()
     if id in _specs:
         return _specs[id]
-    if _is_reference(id):
+    if not _is_namespace(id.partition(":")[0]) and _is_reference(id):
         return EnvSpec(id=id, entry=id, family=id.rpartition(":")[2])
     raise UnknownEnv(_unknown(id))
 
@@ -186,7 +188,7 @@ def list_envs(pattern: str = "*") -> list[EnvSpec]:
     """Every spec whose id matches ``pattern`` (``*`` and ``?``; a bare word means a namespace or a part of the id), sorted."""
     _load_plugins()
     if not any(mark in pattern for mark in "*?["):
-        pattern = f"{pattern}:*" if any(known.namespace == pattern for known in _specs.values()) else f"*{pattern}*"
+        pattern = f"{pattern}:*" if _is_namespace(pattern) else f"*{pattern}*"
     return sorted((known for known in _specs.values() if fnmatchcase(known.id, pattern)), key=lambda known: known.id)
 
 
@@ -212,7 +214,11 @@ def build(known: EnvSpec, kwargs: Mapping[str, Any]) -> AsyncEnv:
     if isinstance(factory, type) and issubclass(factory, Env) and factory.blocking:
         return InWorker(known.reference(), {**known.kwargs, **kwargs}, factory)
     env = _call(known, kwargs)
-    return env if isinstance(env, AsyncEnv) else Direct(env)
+    if isinstance(env, AsyncEnv):
+        return env
+    if env.blocking:
+        raise UsageError(f'"{known.id}" built a blocking {type(env).__name__}; register the class, which a worker can build')
+    return Direct(env)
 
 
 def _wrapped(env: AsyncEnv, wrappers: Iterable[WrapperFactory]) -> AsyncEnv:
@@ -232,18 +238,26 @@ def _is_reference(id: str) -> bool:
     module, _, name = id.partition(":")
     if not name or not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
         return False
+    return module == "__main__" or _is_importable(module)
+
+
+def _is_importable(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
     except (ImportError, ValueError):
-        return module == "__main__"
+        return False
+
+
+def _is_namespace(name: str) -> bool:
+    # Some namespaces are also modules of the standard library (math, code): the ids come first.
+    return any(known.namespace == name for known in _specs.values())
 
 
 def _unknown(id: str) -> str:
     near = difflib.get_close_matches(id, _specs, n=1, cutoff=0.6)
     guess = f' Did you mean "{near[0]}"?' if near else ""
     namespace = id.partition(":")[0]
-    known_namespace = any(known.namespace == namespace for known in _specs.values())
-    return f'no environment "{id}".{guess} (palestra list{f" {namespace}" if known_namespace else ""})'
+    return f'no environment "{id}".{guess} (palestra list{f" {namespace}" if _is_namespace(namespace) else ""})'
 
 
 def _load_plugins() -> None:
