@@ -33,7 +33,7 @@ class KeepHistory(Wrapper):
         return self._task, info
 
     async def step(self, action: str) -> Step:
-        step = await self.env.step(action)
+        step = Step(*await self.env.step(action))
         self._exchanges.append((action, step.observation))
         # The latest exchange is the present, not history, so it is always shown.
         while self.turns is not None and len(self._exchanges) > self.turns + 1:

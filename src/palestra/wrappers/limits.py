@@ -38,7 +38,7 @@ class TurnLimit(Wrapper):
 
     async def step(self, action: str) -> Step:
         self._taken += 1
-        step = await self.env.step(action)
+        step = Step(*await self.env.step(action))
         return _cut(step, StopReason.TURN_LIMIT) if self._taken >= self.turns else step
 
 
@@ -59,6 +59,6 @@ class TokenLimit(Wrapper):
         return observation, info
 
     async def step(self, action: str) -> Step:
-        step = await self.env.step(action)
+        step = Step(*await self.env.step(action))
         self._used += self._count(action) + self._count(text_of(step.observation))
         return _cut(step, StopReason.TOKEN_LIMIT) if self._used > self.tokens else step

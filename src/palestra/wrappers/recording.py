@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from palestra.core import AsyncEnv, Step, Wrapper
-from palestra.trajectory import Completion, Content, StopReason, Task, Trajectory, Turn
+from palestra.trajectory import Completion, Content, Failure, Phase, StopReason, Task, Trajectory, Turn
 
 __all__ = ["RecordTrajectory"]
 
@@ -28,7 +28,11 @@ class RecordTrajectory(Wrapper):
         return self._observation, self._reset_info
 
     async def step(self, action: str) -> Step:
-        step = await self.env.step(action)
+        try:
+            step = Step(*await self.env.step(action))
+        except Exception as error:
+            self._emit(StopReason.ERROR, Failure.of(error, Phase.STEP))
+            raise
         self._turns.append(Turn(self._observation, Completion(action), step.reward, step.info))
         self._observation = step.observation
         if step.terminated:
@@ -41,10 +45,9 @@ class RecordTrajectory(Wrapper):
         self._emit(StopReason.TRUNCATED)
         await self.env.close()
 
-    def _emit(self, stop: StopReason) -> None:
-        if not self._turns:
+    def _emit(self, stop: StopReason, *failures: Failure) -> None:
+        if not self._turns and not failures:
             return
         turns, self._turns = tuple(self._turns), []
-        self._sink(
-            Trajectory(self.env.task, stop, turns, final_observation=self._observation, info=self._reset_info),
-        )
+        task, seen, info = self.env.task, self._observation, self._reset_info
+        self._sink(Trajectory(task, stop, turns, final_observation=seen, info=info, failures=failures))
