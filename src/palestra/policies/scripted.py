@@ -91,6 +91,8 @@ def as_policy(policy: Policy | Callable[[str], Any] | str) -> Policy:
                 f'no policy is called "{policy}"; there are "random" and "oracle", or pass an object or a function'
             )
         return RandomPolicy() if policy == "random" else OraclePolicy()
+    if isinstance(policy, type) and hasattr(policy, "act"):
+        raise UsageError(f"a policy is an object, got the class {policy.__name__}: pass {policy.__name__}()")
     if hasattr(policy, "act"):
         return policy
     if callable(policy):
