@@ -2,8 +2,9 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
-from typing import Any, ClassVar, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from palestra.core import AsyncEnv, Env, Step
 from palestra.trajectory import Content, Task
@@ -16,11 +17,13 @@ _T = TypeVar("_T")
 class LoopThread:
     """The background event loop of this process. It runs while somebody holds it, and not longer."""
 
-    _lock: ClassVar[threading.Lock] = threading.Lock()
+    # Reentrant: the garbage collector may run Blocking.__del__, which releases, while this very thread is in hold().
+    _lock: ClassVar[threading.RLock] = threading.RLock()
     _current: ClassVar["LoopThread | None"] = None
 
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self._runner.get_loop()
         self._holders = 0
         self._thread = threading.Thread(target=self._serve, name="palestra-loop", daemon=True)
         self._thread.start()
@@ -47,20 +50,33 @@ class LoopThread:
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
         """Run ``work`` on the loop and wait for it here. A ``KeyboardInterrupt`` here cancels it there."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        future = asyncio.run_coroutine_threadsafe(_outcome(work), self.loop)
         try:
-            return future.result()
+            outcome = future.result()
         except BaseException:
             future.cancel()
             raise
+        return outcome()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
         finally:
-            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
-            self.loop.close()
+            self._runner.close()  # cancels what still runs, and waits for it
+
+
+async def _outcome(work: Coroutine[Any, Any, _T]) -> Callable[[], _T]:
+    """What ``work`` came to, as a call that returns or raises it. An exit raised on the loop itself would end the loop."""
+    try:
+        result = await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        return partial(_raise, error)
+    return lambda: result
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
 
 
 class Blocking(Env):

@@ -22,6 +22,8 @@ class Guarded(Env):
         self._closed = False
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        if self._closed:
+            raise EpisodeOver(self._why_not())
         if task is None:
             task = Task(self.name, fresh_seed() if seed is None else seed)
         result = self.env.reset(task=task)

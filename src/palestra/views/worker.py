@@ -31,7 +31,7 @@ from palestra.errors import (
     WorkerDied,
 )
 from palestra.seeding import fresh_seed
-from palestra.trajectory import Content, Task, decode_msgpack, encode_msgpack
+from palestra.trajectory import Content, Task, clean_text, decode_msgpack, encode_msgpack
 from palestra.views.zygote import CONTROL, HEADER, Boot, Call, Reply, Request, Reset, Step
 
 if TYPE_CHECKING:
@@ -116,8 +116,13 @@ class WorkerPool:
         ours, theirs = socket.socketpair()
         self._started += 1
         number = self._started  # others may start workers while this one is being connected
-        with theirs:
-            socket.send_fds(self._control, [CONTROL.pack(b"S", number)], [theirs.fileno()])
+        try:
+            with theirs:
+                socket.send_fds(self._control, [CONTROL.pack(b"S", number)], [theirs.fileno()])
+        except ConnectionError:
+            ours.close()
+            self._shut_down()  # the next one to ask starts anew
+            raise WorkerDied("the process that forks the workers has ended (killed, or out of memory)") from None
         reader, writer = await asyncio.open_connection(sock=ours, limit=2**24)
         return _Worker(number, reader, writer)
 
@@ -170,13 +175,21 @@ class InWorker(AsyncEnv):
         if self._pool is None:
             self._pool = await self._stack.enter_async_context(WorkerPool.held())
         if self._worker is None:
-            self._worker = await self._pool.acquire()
-            await self._worker.ask(self._boot)
-        content, info = await self._worker.ask(Reset(self.task))
+            await self._start(self._pool)
+        content, info = await self._ask(Reset(self.task))
         return _content(content), info
 
+    async def _start(self, pool: WorkerPool) -> None:
+        self._worker = worker = await pool.acquire()
+        try:
+            await worker.ask(self._boot)
+        except Exception:  # there is no environment in it to be closed
+            self._worker = None
+            pool.give_back(worker)
+            raise
+
     async def step(self, action: str) -> core.Step:
-        observation, reward, terminated, truncated, info = await self._ask(Step(action))
+        observation, reward, terminated, truncated, info = await self._ask(Step(clean_text(action)))
         return core.Step(_content(observation), reward, terminated, truncated, info)
 
     async def close(self) -> None:

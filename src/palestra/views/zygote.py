@@ -22,9 +22,9 @@ from typing import Any
 import msgspec
 
 from palestra.core import Env
-from palestra.errors import Boundary, EnvError, EpisodeError, UsageError
+from palestra.errors import Boundary, EpisodeError, UsageError
 from palestra.references import load_main, resolve
-from palestra.trajectory import Task, clean_text, decode_msgpack, encode_msgpack, traceback_of
+from palestra.trajectory import Task, clean_text, decode_msgpack, encode_msgpack, tame, traceback_of
 
 __all__ = ["CONTROL", "HEADER", "Boot", "Call", "Reply", "Request", "Reset", "Step", "main"]
 
@@ -98,7 +98,7 @@ def _boot(request: Boot) -> tuple[Env | None, Reply]:
         if request.main_path is not None:
             load_main(request.main_path)
         env = resolve(request.entry)(**request.kwargs)
-    except Exception as error:
+    except BaseException as error:  # no exit of the environment's is an exit of the worker
         return None, _failure(error)
     return env, Reply()
 
@@ -111,11 +111,11 @@ def _answer(env: Env, request: Request) -> Reply:
             return Reply(env.reset(task=request.task))
         assert isinstance(request, Call)
         return Reply(getattr(env, request.verb)(*request.arguments))
-    except Exception as error:
+    except BaseException as error:  # as above
         return _failure(error)
 
 
-def _failure(error: Exception) -> Reply:
+def _failure(error: BaseException) -> Reply:
     boundary = error.boundary if isinstance(error, EpisodeError) else Boundary.ENV
     usage = isinstance(error, UsageError)
     return Reply(
@@ -130,8 +130,8 @@ def _failure(error: Exception) -> Reply:
 def _encode(reply: Reply) -> bytes:
     try:
         return encode_msgpack(reply)
-    except (TypeError, ValueError, OverflowError) as error:
-        return encode_msgpack(_failure(EnvError(f"what the environment returned cannot be sent: {error}")))
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return encode_msgpack(msgspec.structs.replace(reply, result=tame(reply.result)))
 
 
 # ------------------------------------------------------------------------------------------------------------ the zygote
