@@ -107,8 +107,10 @@ const contentText = (content) =>
 
 // ------------------------------------------------------------------------------------------------------------- boards
 
-// Lines in a row with equally many short words are a board: they are drawn as one.
+// Lines in a row with equally many short words are a board: they are drawn as one. "|" and ruled lines become gaps.
 const BOARD_LIMIT = 20_000;
+const RULE = /^[-+|=─┼]{3,}$/u;
+const DRAWN = /^[#@$.*+ ]*#[#@$.*+ ]*$/u;
 
 function boardNodes(text) {
   if (text.length > BOARD_LIMIT) return foldedText(text);
@@ -122,17 +124,20 @@ function boardNodes(text) {
     prose = [];
   };
   const flush = () => {
-    if (rows.length >= 2 && (rows.length >= 3 || rows[0].cells.length >= 3)) {
+    if (rows.length >= 2 && rows.at(-1).cells.length >= 2) {
       pushProse();
-      nodes.push(board(rows.map((row) => row.cells)));
+      nodes.push(board(rows));
     } else prose.push(...rows.map((row) => row.line));
     rows = [];
   };
+  let ruled = false;
   for (const line of text.split("\n")) {
+    if (rows.length && RULE.test(line.trim())) { ruled = true; continue; }
     const cells = cellsOf(line);
-    if (cells === null || (rows.length && cells.length !== rows[0].cells.length)) flush();
+    if (cells === null || (rows.length && !fits(rows, cells))) flush();
     if (cells === null) prose.push(line);
-    else if (cells.length) rows.push({ line, cells });
+    else rows.push({ line, cells, ruled: ruled && rows.length > 0 });
+    ruled = false;
   }
   flush();
   if (!nodes.length) return foldedText(text);
@@ -140,24 +145,47 @@ function boardNodes(text) {
   return nodes;
 }
 
-// The cells of a board's line; [] for a ruled line between rows, null for anything else.
+// A first row that is one cell short is a heading over numbered rows.
+function fits(rows, cells) {
+  const width = rows.at(-1).cells.length;
+  return cells.length === width || (rows.length === 1 && cells.length === width + 1);
+}
+
+// The cells of a board's line, null for any other line.
 function cellsOf(line) {
   const bare = line.trim();
   if (!bare || line.length > 400) return null;
-  const words = bare.replaceAll("|", " ").split(/\s+/u).filter(Boolean);
-  if (words.length >= 2 && words.every((word) => [...word].length <= 2) && words.length <= 60 && /\s|\|/u.test(bare)) return words;
-  if (/^[#@$.*+ ]{3,}$/u.test(bare) && /[#@$]/u.test(bare)) return [...bare];
-  return null;
+  if (bare.length >= 3 && DRAWN.test(bare)) return [...bare].map((text) => ({ text, gap: false }));
+  const cells = [];
+  let gap = false;
+  for (const word of bare.split(/\s+|(?=\|)|(?<=\|)/u)) {
+    if (word === "|") gap = cells.length > 0;
+    else if (word) { cells.push({ text: word, gap }); gap = false; }
+    if ([...word].length > 2) return null;
+  }
+  return cells.length >= 2 && cells.length <= 60 ? cells : null;
 }
 
-const QUIET = new Set([".", "_", "-", "?", "0", "*"]);
+const QUIET = new Set([".", "_", "-", "?", " ", "*"]);
+const MARKS = { G: 130, Y: 45, X: null };
 
 function board(rows) {
-  return el("table", { class: "board" }, el("tbody", {}, rows.map((cells) => el("tr", {}, cells.map((cell) => {
-    const element = el("td", { class: QUIET.has(cell) ? "quiet" : "" }, plain(cell));
-    if (!QUIET.has(cell)) element.style.setProperty("--hue", String(hueOf(cell)));
-    return element;
-  })))));
+  const width = rows.at(-1).cells.length;
+  return el("table", { class: "board" }, el("tbody", {}, rows.map(({ cells, ruled }) => {
+    const short = cells.length < width;
+    const marks = cells.every((cell) => cell.text in MARKS);
+    const drawn = cells.map((cell, index) => boardCell(cell, ruled, {
+      head: short || (rows[0].cells.length < width && index === 0),
+      hue: marks ? MARKS[cell.text] : QUIET.has(cell.text) ? null : hueOf(cell.text),
+    }));
+    return el("tr", {}, short ? el("td", { class: "head" }) : null, drawn);
+  })));
+}
+
+function boardCell({ text, gap }, ruled, { head, hue }) {
+  const element = el("td", { class: [head ? "head" : hue === null ? "quiet" : "", gap ? "gap" : "", ruled ? "ruled" : ""].join(" ").trim() }, el("span", {}, plain(text)));
+  if (!head && hue !== null) element.style.setProperty("--hue", String(hue));
+  return element;
 }
 
 function hueOf(text) {
