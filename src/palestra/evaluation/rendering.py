@@ -1,0 +1,195 @@
+"""A report as text people read: Markdown for a terminal or a pull request, one HTML file with plots for a browser."""
+
+import base64
+import hashlib
+import math
+from collections.abc import Sequence
+from html import escape
+from importlib import resources
+
+from palestra.evaluation.comparison import Comparison
+from palestra.evaluation.plots import forest, quantile_bars, stacked
+from palestra.evaluation.report import Report, Section
+from palestra.evaluation.statistics import Distribution, Estimate
+
+__all__ = ["comparison_text", "report_html", "report_markdown"]
+
+_HEADINGS = ("", "score", "solved", "coverage", "turns", "tokens", "cost", "time")
+
+
+def report_markdown(report: Report) -> str:
+    """The report as Markdown tables."""
+    lines = [f"# {_cell(report.policy or 'evaluation')}", "", _headline(report.suite), ""]
+    lines += _markdown_table(_HEADINGS, [_row(section) for section in _sections(report)])
+    if warning := _missing(report.suite):
+        lines += ["", warning]
+    if tries := _tries(report.suite):
+        lines += ["", *_markdown_table(("k", "pass@k", "pass^k"), tries)]
+    stops = [(_cell(stop).replace("_", " "), str(count)) for stop, count in report.suite.stops.items()]
+    lines += ["", *_markdown_table(("ended by", "episodes"), stops)]
+    if report.about:
+        lines += ["", *(f"- {_cell(name)}: {_cell(value)}" for name, value in report.about.items())]
+    return "\n".join(lines) + "\n"
+
+
+def report_html(report: Report) -> str:
+    """The report as one HTML file with plots. It runs no script and loads nothing."""
+    sections = _sections(report)
+    body = [
+        f"<h1>{_html(report.policy or 'evaluation')}</h1>",
+        _html_headline(report.suite),
+        "<h2>Score, with the interval it lies in</h2>",
+        forest([(section.name, section.score, depth == 0) for section, depth in sections], "score by environment"),
+        _html_table(_HEADINGS, [_row(entry) for entry in sections]),
+    ]
+    if tries := _tries(report.suite):
+        body += ["<h2>Several tries</h2>", _html_table(("k", "at least one of k (pass@k)", "all of k (pass^k)"), tries)]
+    body += ["<h2>How episodes ended</h2>", stacked([(s.name, s.stops) for s in report.envs if s.stops], "stop reasons")]
+    body += _html_spreads(report)
+    if report.about:
+        entries = "".join(f"<dt>{_html(name)}</dt><dd>{_html(value)}</dd>" for name, value in report.about.items())
+        body += ["<h2>About this run</h2>", f"<dl>{entries}</dl>"]
+    return _document(report.policy or "evaluation", "\n".join(body))
+
+
+def comparison_text(comparison: Comparison) -> str:
+    """A comparison in one sentence, and one line per family where there are several."""
+    difference = comparison.difference
+    lines = [
+        f"difference {_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}] "
+        f"over {difference.tasks} tasks, {_p(comparison.p_value)}; "
+        f"smallest difference this comparison could see: {comparison.smallest_visible:.2f}"
+    ]
+    if comparison.only_first or comparison.only_second:
+        lines.append(
+            f"left out: {comparison.only_first} tasks scored in the first run only, {comparison.only_second} in the second only"
+        )
+    if len(comparison.families) > 1:
+        width = max(map(len, comparison.families))
+        for name, part in comparison.families.items():
+            d = part.difference
+            lines.append(
+                f"  {name:<{width}}  {_signed(d.mean)} [{_signed(d.low)}, {_signed(d.high)}]  "
+                f"{_p(part.corrected_p_value)} corrected for {len(comparison.families)} families"
+            )
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------------------------------------------------- pieces
+
+
+def _sections(report: Report) -> list[tuple[Section, int]]:
+    """Suite, then each family with its environments; a family of one environment is shown once."""
+    out = [(report.suite, 0)] if len(report.envs) != 1 else []
+    for family in report.families:
+        envs = [
+            section for section in report.envs if section.name == family.name or section.name.startswith(f"{family.name}-v")
+        ]
+        out += [(family, 1), *((section, 2) for section in envs)] if len(envs) > 1 else [(section, 1) for section in envs]
+    return out
+
+
+def _row(entry: tuple[Section, int]) -> tuple[str, ...]:
+    section, depth = entry
+    return (
+        "\u2003" * max(depth - 1, 0) + section.name,
+        _interval(section.score),
+        _interval(section.success),
+        # Rounded down: one missing episode in ten thousand must not read as 100 %.
+        f"{math.floor(section.coverage * 1000) / 10:g} %",
+        _mean(section.turns, ".1f"),
+        _mean(section.tokens, ",.0f"),
+        f"${section.dollars.total:.2f}" if section.dollars else "–",
+        f"{section.seconds.quantiles['0.5']:.3g} s" if section.seconds else "–",
+    )
+
+
+def _headline(section: Section) -> str:
+    if section.score is None:
+        return f"No score: none of {section.issued} episodes finished."
+    score = section.score
+    return (
+        f"Score {score.mean:.3f}, {score.level:.0%} interval {score.low:.3f} to {score.high:.3f}, "
+        f"from {score.tasks} tasks and {score.episodes} of {section.issued} episodes."
+    )
+
+
+def _missing(section: Section) -> str:
+    if not section.failures:
+        return ""
+    parts = ", ".join(f"{count} {boundary}" for boundary, count in section.failures.items())
+    return f"{section.issued - section.scored} of {section.issued} episodes have no score and are in no mean: {parts}."
+
+
+def _tries(section: Section) -> list[tuple[str, ...]]:
+    return [(k, _interval(section.pass_at[k]), _interval(section.pass_all[k])) for k in section.pass_at]
+
+
+def _interval(estimate: Estimate | None) -> str:
+    return f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" if estimate else "–"
+
+
+def _mean(distribution: Distribution | None, form: str) -> str:
+    return format(distribution.mean, form) if distribution else "–"
+
+
+def _signed(value: float) -> str:
+    return f"{value:+.2f}".replace("-", "−")
+
+
+def _p(value: float) -> str:
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
+
+def _cell(text: str) -> str:
+    """Text that cannot leave its table cell or begin HTML."""
+    return _html(text).replace("|", "\\|")
+
+
+def _html(text: str) -> str:
+    """Text in which nothing steers: no tags, no line ends, no terminal or bidirectional controls."""
+    return escape("".join(character if character.isprintable() else " " for character in text))
+
+
+def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    return [
+        f"| {' | '.join(headings)} |",
+        f"|---|{'---:|' * (len(headings) - 1)}",
+        *(f"| {' | '.join(_cell(cell) for cell in row)} |" for row in rows),
+    ]
+
+
+def _html_headline(section: Section) -> str:
+    parts = []
+    if section.score is not None:
+        parts.append(f'<p class="headline">{_html(_interval(section.score))}</p>')
+    parts.append(f"<p>{_html(_headline(section))}</p>")
+    if warning := _missing(section):
+        parts.append(f'<p class="warning">{_html(warning)}</p>')
+    return "".join(parts)
+
+
+def _html_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{_html(heading)}</th>" for heading in headings)
+    body = "".join("<tr>" + "".join(f"<td>{_html(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _html_spreads(report: Report) -> list[str]:
+    body = []
+    for title, name in (("Turns", "turns"), ("Tokens written", "tokens"), ("Seconds an answer took", "act_seconds")):
+        rows = [(section.name, found) for section in report.envs if (found := getattr(section, name)) is not None]
+        if rows:
+            body += [f"<h2>{title}</h2>", quantile_bars(rows, title)]
+    return body
+
+
+def _document(title: str, body: str) -> str:
+    style = resources.files(__package__).joinpath("static", "report.css").read_text(encoding="utf-8")
+    style_hash = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'sha256-{style_hash}'\">\n"
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_html(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"
+    )

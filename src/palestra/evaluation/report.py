@@ -1,0 +1,242 @@
+"""Trajectories → ``Report``: what a policy scored, how sure that is, what it took, and what is missing.
+
+A report has one ``Section`` for the suite, one per family and one per environment. A section never hides what it rests on:
+``coverage`` is the share of the issued episodes that got a score. An episode that failed (infrastructure, a deadline, a broken
+environment) has none; it is counted by whose fault it was and stays out of every mean.
+
+Trajectories are reduced one at a time to a few numbers, so a run of any size can be streamed through.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from palestra.errors import UsageError
+from palestra.evaluation.statistics import (
+    Distribution,
+    Estimate,
+    Score,
+    TaskMeans,
+    distribution,
+    mean_interval,
+    pass_all_k,
+    pass_at_k,
+)
+from palestra.trajectory import Trajectory
+
+__all__ = ["Episode", "Report", "Section", "episode_of", "family_of", "report", "success_scores", "task_scores"]
+
+REPORT_SCHEMA = 1
+
+
+class Section(msgspec.Struct, frozen=True):
+    """The suite, a family or an environment."""
+
+    name: str
+    issued: int
+    """Episodes that were to be played."""
+    scored: int
+    score: Estimate | None
+    """Mean reward; ``None`` if nothing was scored."""
+    success: Estimate | None
+    """Share of solved episodes; ``None`` where the environment does not say what solved means."""
+    pass_at: dict[str, Estimate]
+    """k → chance that at least one of k tries solves a task."""
+    pass_all: dict[str, Estimate]
+    """k → chance that all of k tries solve a task."""
+    failures: dict[str, int]
+    """Boundary → episodes without a score that are its fault. ``not played`` if they were never finished at all."""
+    retried: int
+    """Attempts that failed for reasons of infrastructure and were made again."""
+    stops: dict[str, int]
+    """Stop reason → episodes."""
+    turns: Distribution | None
+    tokens: Distribution | None
+    """Tokens the policy wrote, per episode."""
+    prompt_tokens: Distribution | None
+    """Tokens the policy was sent, per episode, where its API said so."""
+    dollars: Distribution | None
+    """Of all finished episodes, the failed ones included: they were paid for too."""
+    seconds: Distribution | None
+    """Of an episode."""
+    act_seconds: Distribution | None
+    """Of one answer of the policy."""
+
+    @property
+    def coverage(self) -> float:
+        """Share of the issued episodes that got a score."""
+        return self.scored / self.issued if self.issued else 0.0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """An evaluation of one policy."""
+
+    policy: str
+    suite: Section
+    families: tuple[Section, ...]
+    envs: tuple[Section, ...]
+    about: dict[str, str] = {}
+    """Whatever else names the run: panel hash, versions, the command."""
+    schema: int = REPORT_SCHEMA
+
+
+class Episode(NamedTuple):
+    """The few numbers of a trajectory that a report needs."""
+
+    env: str
+    task: bytes
+    policy: str
+    reward: float | None
+    success: bool | None
+    stop: str
+    fault: str
+    """The boundary of the failure that ended it; empty if it did not fail."""
+    attempt: int
+    turns: int
+    tokens: int
+    prompt_tokens: int
+    dollars: float
+    seconds: float
+    act_seconds: tuple[float, ...]
+
+
+def episode_of(trajectory: Trajectory) -> Episode:
+    """Reduce a trajectory. The task's name holds the player too: two players of one game are two samples."""
+    task = trajectory.task
+    usages = [turn.completion.usage for turn in trajectory.turns if turn.completion.usage is not None]
+    sampled = sum(len(segment.logprobs) for segment in trajectory.segments)
+    failed = trajectory.stop.failed
+    return Episode(
+        env=task.env,
+        task=msgspec.msgpack.encode((task.seed, task.key, trajectory.player)),
+        policy=trajectory.policy,
+        reward=trajectory.reward,
+        success=trajectory.success,
+        stop=trajectory.stop.value,
+        fault=(trajectory.failures[-1].boundary.value if trajectory.failures else "unknown") if failed else "",
+        attempt=trajectory.attempt,
+        turns=len(trajectory.turns),
+        tokens=sampled or sum(usage.completion_tokens for usage in usages),
+        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
+        dollars=sum(usage.dollars for usage in usages),
+        seconds=trajectory.seconds,
+        act_seconds=tuple(turn.act_seconds for turn in trajectory.turns),
+    )
+
+
+def family_of(env: str) -> str:
+    """``game:GuessTheNumber`` of ``game:GuessTheNumber-v0-easy``."""
+    return re.sub(r"-v\d+(-.*)?$", "", env)
+
+
+def task_scores(episodes: Iterable[Episode]) -> list[Score]:
+    """The rewards of the episodes that have one, as the statistics want them."""
+    return [Score((family_of(e.env), e.env), e.task, e.reward) for e in episodes if e.reward is not None]
+
+
+def success_scores(episodes: Iterable[Episode]) -> list[Score]:
+    """1 for each solved episode, 0 for each that was not; none where the environment did not say."""
+    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in episodes if e.success is not None]
+
+
+def report(
+    trajectories: Iterable[Trajectory],
+    *,
+    issued: Mapping[str, int] | None = None,
+    level: float = 0.95,
+    about: Mapping[str, str] | None = None,
+) -> Report:
+    """The report on ``trajectories``, all of one policy.
+
+    ``issued`` maps each environment to the episodes that were to be played; without it, those that finished are all there are.
+    """
+    episodes = [episode_of(trajectory) for trajectory in trajectories]
+    planned = Counter(episode.env for episode in episodes) if issued is None else Counter(dict(issued))
+    finished = Counter(episode.env for episode in episodes)
+    if extra := sorted(env for env in finished if finished[env] > planned[env]):
+        raise UsageError(f"{extra[0]} has {finished[extra[0]]} episodes but {planned[extra[0]]} were issued")
+    policies = sorted({episode.policy for episode in episodes})
+    if len(policies) > 1:
+        raise UsageError(
+            f"a report is on one policy, these trajectories are of {', '.join(policies)}: make one report for each"
+        )
+
+    by_env: dict[str, list[Episode]] = {env: [] for env in sorted(planned)}
+    for episode in episodes:
+        by_env[episode.env].append(episode)
+
+    def section(name: str, envs: Iterable[str]) -> Section:
+        chosen = list(envs)
+        inside = [episode for env in chosen for episode in by_env[env]]
+        return _section(name, inside, sum(planned[env] for env in chosen), level)
+
+    families = sorted({family_of(env) for env in by_env})
+    return Report(
+        policy=policies[0] if policies else "",
+        suite=section("all", by_env),
+        families=tuple(section(family, (env for env in by_env if family_of(env) == family)) for family in families),
+        envs=tuple(section(env, [env]) for env in by_env),
+        about=dict(about or {}),
+    )
+
+
+def _section(name: str, episodes: Sequence[Episode], issued: int, level: float) -> Section:
+    scored = [episode for episode in episodes if episode.reward is not None]
+    failures = Counter(episode.fault for episode in episodes if episode.fault)
+    if issued > len(episodes):
+        failures["not played"] = issued - len(episodes)
+    pass_at, pass_all = _pass_tables(episodes, level)
+    return Section(
+        name=name,
+        issued=issued,
+        scored=len(scored),
+        score=_estimate(task_scores(episodes), level),
+        success=_estimate(success_scores(episodes), level),
+        pass_at=pass_at,
+        pass_all=pass_all,
+        failures=dict(sorted(failures.items())),
+        retried=sum(episode.attempt for episode in episodes),
+        stops=dict(Counter(episode.stop for episode in episodes).most_common()),
+        turns=distribution([episode.turns for episode in scored]),
+        tokens=_if_any([episode.tokens for episode in scored]),
+        prompt_tokens=_if_any([episode.prompt_tokens for episode in scored]),
+        dollars=_if_any([episode.dollars for episode in episodes]),
+        seconds=_if_any([episode.seconds for episode in scored]),
+        act_seconds=_if_any([seconds for episode in scored for seconds in episode.act_seconds]),
+    )
+
+
+def _estimate(scores: Sequence[Score], level: float) -> Estimate | None:
+    if not scores:
+        return None
+    sample = TaskMeans.of(scores)
+    # Most environments score from 0 to 1. Where rewards go further, the bounds go with what was seen.
+    bounds = min(0.0, float(sample.means.min())), max(1.0, float(sample.means.max()))
+    return mean_interval(sample, bounds=bounds, level=level)
+
+
+def _if_any(values: Sequence[float]) -> Distribution | None:
+    """A column of zeros means that nobody measured it."""
+    return distribution(values) if any(values) else None
+
+
+def _pass_tables(episodes: Sequence[Episode], level: float) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    tries: dict[tuple[str, bytes], list[bool]] = {}
+    for episode in episodes:
+        if episode.success is not None:
+            tries.setdefault((episode.env, episode.task), []).append(episode.success)
+    pass_at: dict[str, Estimate] = {}
+    pass_all: dict[str, Estimate] = {}
+    k = 2
+    # A task counts for k only with k tries or more; Estimate.tasks says how many do.
+    while enough := {key: found for key, found in tries.items() if len(found) >= k}:
+        for table, formula in ((pass_at, pass_at_k), (pass_all, pass_all_k)):
+            scores = [
+                Score((family_of(env), env), task, formula(len(found), sum(found), k)) for (env, task), found in enough.items()
+            ]
+            table[str(k)] = mean_interval(scores, level=level)
+        k *= 2
+    return pass_at, pass_all

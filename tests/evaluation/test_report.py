@@ -1,0 +1,174 @@
+import json
+from html.parser import HTMLParser
+
+import pytest
+
+from palestra.errors import Boundary, UsageError
+from palestra.evaluation.comparison import compare
+from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
+from palestra.evaluation.report import Report, episode_of, family_of, report, task_scores
+from palestra.trajectory import (
+    Completion,
+    Failure,
+    Phase,
+    Segment,
+    Span,
+    StopReason,
+    Task,
+    Trajectory,
+    Turn,
+    Usage,
+    decode_json,
+    encode_json,
+    floats,
+    ints,
+)
+
+EASY, HARD, OTHER = "game:Guess-v0-easy", "game:Guess-v0-hard", "rg:letter_counting"
+
+
+def played(
+    env: str, seed: int, reward: float, *, member: int = 0, success: bool | None = None, policy: str = "p"
+) -> Trajectory:
+    info = {} if success is None else {"success": success}
+    turn = Turn("o", Completion("a", usage=Usage(10, 4, 0.5)), reward, info, act_seconds=2.0)
+    return Trajectory(Task(env, seed), StopReason.TERMINATED, (turn,), policy=policy, member=member, seconds=3.0)
+
+
+def failed(env: str, seed: int, boundary: Boundary = Boundary.INFRASTRUCTURE) -> Trajectory:
+    failure = Failure(boundary, Phase.ACT, "OSError", "gone")
+    half = Turn("o", Completion("a", usage=Usage(10, 4, 0.5)), 1.0, {"success": True})
+    return Trajectory(Task(env, seed), StopReason.ERROR, (half,), failures=(failure,), policy="p", attempt=2)
+
+
+def test_failures_are_missing_coverage_and_never_zeros() -> None:
+    found = report([played(EASY, 0, 1.0, success=True), failed(EASY, 1), failed(EASY, 2, Boundary.GRADER)]).suite
+    assert found.score is not None
+    assert found.success is not None
+    assert (found.score.mean, found.success.mean) == (1.0, 1.0)
+    assert (found.issued, found.scored) == (3, 1)
+    assert found.coverage == pytest.approx(1 / 3)
+    assert found.failures == {"grader": 1, "infrastructure": 1}
+    assert found.retried == 4
+
+
+def test_episodes_that_were_never_played_are_missing_too() -> None:
+    found = report([played(EASY, 0, 1.0)], issued={EASY: 2, OTHER: 3})
+    assert found.suite.failures == {"not played": 4}
+    assert [section.name for section in found.envs] == [EASY, OTHER]
+    assert found.envs[1].score is None
+
+
+def test_nothing_at_all_is_no_score() -> None:
+    found = report([], issued={EASY: 5})
+    assert found.suite.score is None
+    assert "none of 5 episodes finished" in report_markdown(found)
+    assert "no score" in report_html(found)
+
+
+def test_the_suite_is_the_mean_of_its_families() -> None:
+    runs = [played(EASY, seed, 1.0) for seed in range(9)] + [played(HARD, seed, 0.0) for seed in range(3)]
+    runs += [played(OTHER, seed, 0.0) for seed in range(5)]
+    found = report(runs)
+    scores = {section.name: section.score.mean for section in (found.suite, *found.families, *found.envs) if section.score}
+    assert scores == pytest.approx({"all": 0.25, "game:Guess": 0.5, OTHER: 0.0, EASY: 1.0, HARD: 0.0})
+
+
+@pytest.mark.parametrize(
+    ("env", "family"),
+    [(EASY, "game:Guess"), ("game:Guess-v12", "game:Guess"), (OTHER, OTHER), ("math:GSM8K", "math:GSM8K")],
+)
+def test_families(env: str, family: str) -> None:
+    assert family_of(env) == family
+
+
+def test_repeats_give_pass_at_k() -> None:
+    runs = [played(EASY, 0, hit, member=m, success=bool(hit)) for m, hit in enumerate([1.0, 0.0, 0.0, 0.0])]
+    runs += [played(EASY, 1, 0.0, member=m, success=False) for m in range(4)]
+    found = report(runs).suite
+    assert {k: e.mean for k, e in found.pass_at.items()} == pytest.approx({"2": 0.25, "4": 0.5})
+    assert {k: e.mean for k, e in found.pass_all.items()} == {"2": 0.0, "4": 0.0}
+    assert found.score is not None
+    assert (found.score.tasks, found.score.episodes) == (2, 8)
+
+
+def test_amounts() -> None:
+    found = report([played(EASY, 0, 1.0), failed(EASY, 1)]).suite
+    assert found.tokens is not None
+    assert found.prompt_tokens is not None
+    assert found.dollars is not None
+    assert found.act_seconds is not None
+    assert (found.tokens.total, found.prompt_tokens.total, found.act_seconds.mean) == (4, 10, 2.0)
+    assert found.dollars.total == 1.0, "the failed episode was paid for too"
+    assert found.stops == {"terminated": 1, "error": 1}
+
+
+def test_recorded_tokens_come_before_what_an_api_says() -> None:
+    segment = Segment(ints(range(9)), (Span(2, 8, 0),), floats([0.0] * 6))
+    trajectory = Trajectory(Task(EASY), StopReason.TERMINATED, (Turn("o", Completion("a", usage=Usage(1, 99))),), (segment,))
+    assert episode_of(trajectory).tokens == 6
+
+
+def test_rewards_beyond_one_widen_the_bounds() -> None:
+    score = report([played(EASY, seed, reward) for seed, reward in enumerate([-0.1, 1.5, 1.0])]).suite.score
+    assert score is not None
+    assert -0.1 <= score.low < score.mean < score.high <= 1.5
+
+
+def test_two_policies_are_two_reports() -> None:
+    with pytest.raises(UsageError, match="one policy"):
+        report([played(EASY, 0, 1.0, policy="a"), played(EASY, 1, 1.0, policy="b")])
+
+
+def test_more_than_was_issued_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="2 episodes but 1 were issued"):
+        report([played(EASY, 0, 1.0), played(EASY, 1, 1.0)], issued={EASY: 1})
+
+
+def test_json_and_back() -> None:
+    found = report([played(EASY, 0, 1.0, success=True), failed(EASY, 1)], about={"panel": "abc"})
+    data = encode_json(found)
+    assert decode_json(data, Report) == found
+    assert json.loads(data)["suite"]["scored"] == 1
+
+
+HOSTILE = "<script>alert(1)</script>|\n# heading\u202e\x1b[31m"
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.add(tag)
+        assert not any(name.startswith("on") or name in ("src", "href") for name, _ in attrs)
+
+
+def test_a_hostile_name_is_shown_and_not_obeyed() -> None:
+    found = report([played("x:y", 0, 1.0, policy=HOSTILE)], about={HOSTILE: HOSTILE})
+    tags = Tags()
+    tags.feed(report_html(found))
+    assert "script" not in tags.found
+    assert {"svg", "table"} <= tags.found
+    markdown = report_markdown(found)
+    assert "<script>" not in markdown
+    assert "\n# heading" not in markdown
+    assert "\u202e" not in markdown
+    assert "\x1b" not in markdown + report_html(found)
+
+
+def test_markdown_says_score_interval_and_what_is_missing() -> None:
+    text = report_markdown(report([*(played(EASY, n, n % 2) for n in range(10)), played(HARD, 0, 1.0), failed(OTHER, 0)]))
+    assert "| all | 0.75 [" in text
+    assert "1 of 12 episodes have no score and are in no mean: 1 infrastructure." in text
+    assert "91.6 %" in text
+
+
+def test_a_comparison_in_words() -> None:
+    first = task_scores(episode_of(played(EASY, seed, 1.0)) for seed in range(12))
+    second = task_scores(episode_of(played(EASY, seed, float(seed < 6))) for seed in range(14))
+    text = comparison_text(compare(first, second))
+    assert text.startswith("difference +0.50 [")
+    assert "over 12 tasks, p = 0.031; smallest difference" in text
+    assert "0 tasks scored in the first run only, 2 in the second only" in text
