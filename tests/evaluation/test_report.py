@@ -6,7 +6,7 @@ import pytest
 from palestra.errors import Boundary, UsageError
 from palestra.evaluation.comparison import compare
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
-from palestra.evaluation.report import Report, episode_of, family_of, report, task_scores
+from palestra.evaluation.report import Report, episode_of, family_of, report_on, task_scores
 from palestra.trajectory import (
     Completion,
     Failure,
@@ -42,7 +42,7 @@ def failed(env: str, seed: int, boundary: Boundary = Boundary.INFRASTRUCTURE) ->
 
 
 def test_failures_are_missing_coverage_and_never_zeros() -> None:
-    found = report([played(EASY, 0, 1.0, success=True), failed(EASY, 1), failed(EASY, 2, Boundary.GRADER)]).suite
+    found = report_on([played(EASY, 0, 1.0, success=True), failed(EASY, 1), failed(EASY, 2, Boundary.GRADER)]).suite
     assert found.score is not None
     assert found.success is not None
     assert (found.score.mean, found.success.mean) == (1.0, 1.0)
@@ -53,14 +53,14 @@ def test_failures_are_missing_coverage_and_never_zeros() -> None:
 
 
 def test_episodes_that_were_never_played_are_missing_too() -> None:
-    found = report([played(EASY, 0, 1.0)], issued={EASY: 2, OTHER: 3})
+    found = report_on([played(EASY, 0, 1.0)], issued={EASY: 2, OTHER: 3})
     assert found.suite.failures == {"not played": 4}
     assert [section.name for section in found.envs] == [EASY, OTHER]
     assert found.envs[1].score is None
 
 
 def test_nothing_at_all_is_no_score() -> None:
-    found = report([], issued={EASY: 5})
+    found = report_on([], issued={EASY: 5})
     assert found.suite.score is None
     assert "none of 5 episodes finished" in report_markdown(found)
     assert "no score" in report_html(found)
@@ -69,7 +69,7 @@ def test_nothing_at_all_is_no_score() -> None:
 def test_the_suite_is_the_mean_of_its_families() -> None:
     runs = [played(EASY, seed, 1.0) for seed in range(9)] + [played(HARD, seed, 0.0) for seed in range(3)]
     runs += [played(OTHER, seed, 0.0) for seed in range(5)]
-    found = report(runs)
+    found = report_on(runs)
     scores = {section.name: section.score.mean for section in (found.suite, *found.families, *found.envs) if section.score}
     assert scores == pytest.approx({"all": 0.25, "game:Guess": 0.5, OTHER: 0.0, EASY: 1.0, HARD: 0.0})
 
@@ -85,7 +85,7 @@ def test_families(env: str, family: str) -> None:
 def test_repeats_give_pass_at_k() -> None:
     runs = [played(EASY, 0, hit, member=m, success=bool(hit)) for m, hit in enumerate([1.0, 0.0, 0.0, 0.0])]
     runs += [played(EASY, 1, 0.0, member=m, success=False) for m in range(4)]
-    found = report(runs).suite
+    found = report_on(runs).suite
     assert {k: e.mean for k, e in found.pass_at.items()} == pytest.approx({"2": 0.25, "4": 0.5})
     assert {k: e.mean for k, e in found.pass_all.items()} == {"2": 0.0, "4": 0.0}
     assert found.score is not None
@@ -93,7 +93,7 @@ def test_repeats_give_pass_at_k() -> None:
 
 
 def test_amounts() -> None:
-    found = report([played(EASY, 0, 1.0), failed(EASY, 1)]).suite
+    found = report_on([played(EASY, 0, 1.0), failed(EASY, 1)]).suite
     assert found.tokens is not None
     assert found.prompt_tokens is not None
     assert found.dollars is not None
@@ -110,23 +110,23 @@ def test_recorded_tokens_come_before_what_an_api_says() -> None:
 
 
 def test_rewards_beyond_one_widen_the_bounds() -> None:
-    score = report([played(EASY, seed, reward) for seed, reward in enumerate([-0.1, 1.5, 1.0])]).suite.score
+    score = report_on([played(EASY, seed, reward) for seed, reward in enumerate([-0.1, 1.5, 1.0])]).suite.score
     assert score is not None
     assert -0.1 <= score.low < score.mean < score.high <= 1.5
 
 
 def test_two_policies_are_two_reports() -> None:
     with pytest.raises(UsageError, match="one policy"):
-        report([played(EASY, 0, 1.0, policy="a"), played(EASY, 1, 1.0, policy="b")])
+        report_on([played(EASY, 0, 1.0, policy="a"), played(EASY, 1, 1.0, policy="b")])
 
 
 def test_more_than_was_issued_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="2 episodes but 1 were issued"):
-        report([played(EASY, 0, 1.0), played(EASY, 1, 1.0)], issued={EASY: 1})
+        report_on([played(EASY, 0, 1.0), played(EASY, 1, 1.0)], issued={EASY: 1})
 
 
 def test_json_and_back() -> None:
-    found = report([played(EASY, 0, 1.0, success=True), failed(EASY, 1)], about={"panel": "abc"})
+    found = report_on([played(EASY, 0, 1.0, success=True), failed(EASY, 1)], about={"panel": "abc"})
     data = encode_json(found)
     assert decode_json(data, Report) == found
     assert json.loads(data)["suite"]["scored"] == 1
@@ -146,7 +146,7 @@ class Tags(HTMLParser):
 
 
 def test_a_hostile_name_is_shown_and_not_obeyed() -> None:
-    found = report([played("x:y", 0, 1.0, policy=HOSTILE)], about={HOSTILE: HOSTILE})
+    found = report_on([played("x:y", 0, 1.0, policy=HOSTILE)], about={HOSTILE: HOSTILE})
     tags = Tags()
     tags.feed(report_html(found))
     assert "script" not in tags.found
@@ -159,7 +159,7 @@ def test_a_hostile_name_is_shown_and_not_obeyed() -> None:
 
 
 def test_markdown_says_score_interval_and_what_is_missing() -> None:
-    text = report_markdown(report([*(played(EASY, n, n % 2) for n in range(10)), played(HARD, 0, 1.0), failed(OTHER, 0)]))
+    text = report_markdown(report_on([*(played(EASY, n, n % 2) for n in range(10)), played(HARD, 0, 1.0), failed(OTHER, 0)]))
     assert "| all | 0.75 [" in text
     assert "1 of 12 episodes have no score and are in no mean: 1 infrastructure." in text
     assert "91.6 %" in text

@@ -2,7 +2,7 @@
 
 from palestra.evaluation.comparison import Comparison, FamilyComparison, compare
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
-from palestra.evaluation.report import Report, Section, episode_of, report, success_scores, task_scores
+from palestra.evaluation.report import Report, Section, episode_of, report_on, success_scores, task_scores
 from palestra.evaluation.statistics import Distribution, Estimate, Score, distribution, mean_interval, pass_all_k, pass_at_k
 
 __all__ = [
@@ -20,9 +20,9 @@ __all__ = [
     "mean_interval",
     "pass_all_k",
     "pass_at_k",
-    "report",
     "report_html",
     "report_markdown",
+    "report_on",
     "success_scores",
     "task_scores",
 ]

@@ -27,7 +27,7 @@ from palestra.evaluation.statistics import (
 )
 from palestra.trajectory import Trajectory
 
-__all__ = ["Episode", "Report", "Section", "episode_of", "family_of", "report", "success_scores", "task_scores"]
+__all__ = ["Episode", "Report", "Section", "episode_of", "family_of", "report_on", "success_scores", "task_scores"]
 
 REPORT_SCHEMA = 1
 
@@ -142,7 +142,7 @@ def success_scores(episodes: Iterable[Episode]) -> list[Score]:
     return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in episodes if e.success is not None]
 
 
-def report(
+def report_on(
     trajectories: Iterable[Trajectory],
     *,
     issued: Mapping[str, int] | None = None,

@@ -11,7 +11,7 @@ scripts whose hashes it names and loads nothing from anywhere.
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -25,6 +25,7 @@ __all__ = ["Page", "RunPage", "catalog", "export_page", "page", "static_page"]
 
 _SCRIPTS = ("data.js", "text.js", "chat.js", "tokens.js", "browse.js", "group.js", "main.js")
 _STYLES = ("page.css",)
+_DATA = "<!-- data -->\n"
 
 
 class RunPage(msgspec.Struct, frozen=True):
@@ -32,6 +33,8 @@ class RunPage(msgspec.Struct, frozen=True):
 
     name: str
     columns: Columns
+    read: float = 1.0
+    """Share of the file that the columns cover: a large run is read while its first episodes are shown."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -44,19 +47,22 @@ class Page(msgspec.Struct, frozen=True):
 def export_page(trajectories: Iterable[Trajectory], title: str) -> str:
     """One self-contained HTML file in which every one of ``trajectories`` can be read, turn by turn and token by token."""
     lines = [encode_json(writable(trajectory)) for trajectory in trajectories]
-    return static_page([RunPage(title, summarise(lines))], [lines], title=title)
+    return "".join(static_page([RunPage(title, summarise(lines))], [lines], title=title))
 
 
-def static_page(runs: Sequence[RunPage], episodes: Sequence[Iterable[bytes]], *, title: str) -> str:
-    """A page with ``runs`` and, for each, all of its ``episodes`` (JSON lines) inside."""
-    blocks = [_data_block("catalog", catalog(title, runs))]
+def static_page(runs: Sequence[RunPage], episodes: Sequence[Iterable[bytes]], *, title: str) -> Iterator[str]:
+    """The pieces of a page with ``runs`` and, for each, all of its ``episodes`` (JSON lines) inside."""
+    before, _, after = page(title, served=False).html.partition(_DATA)
+    yield before
+    yield _data_block("catalog", catalog(title, runs))
     for run, lines in enumerate(episodes):
-        blocks += [_data_block(f"episode-{run}-{number}", line) for number, line in enumerate(lines)]
-    return page(title, data="\n".join(blocks)).html
+        for number, line in enumerate(lines):
+            yield _data_block(f"episode-{run}-{number}", line)
+    yield after
 
 
-def page(title: str, *, data: str = "") -> Page:
-    """The page around ``data`` (blocks of JSON); without any it asks the server that sent it."""
+def page(title: str, *, served: bool) -> Page:
+    """The page without data. If ``served``, it asks whoever sent it."""
     style, script = _joined(_STYLES), _joined(_SCRIPTS)
     policy = "; ".join(
         [
@@ -64,12 +70,12 @@ def page(title: str, *, data: str = "") -> Page:
             f"script-src '{_hash(script)}'",
             f"style-src '{_hash(style)}'",
             "img-src data:",
-            "connect-src 'none'" if data else "connect-src 'self'",
+            "connect-src 'self'" if served else "connect-src 'none'",
             "base-uri 'none'",
             "form-action 'none'",
         ]
     )
-    filling = {"policy": escape(policy), "title": escape(title), "style": style, "script": script, "data": data}
+    filling = {"policy": escape(policy), "title": escape(title), "style": style, "script": script}
     # One pass, so that a title which looks like a mark stays a title.
     html = re.sub(r"\{\{(\w+)\}\}", lambda mark: filling[mark[1]], _text("page.html"))
     return Page(html, policy)
@@ -78,7 +84,7 @@ def page(title: str, *, data: str = "") -> Page:
 def _data_block(id: str, json: bytes) -> str:
     # In JSON a "<" can only stand inside a string, where its escape means the same. Without it no tag or comment can begin.
     inert = json.decode().replace("<", "\\u003c")
-    return f'<script type="application/json" id="{id}">{inert}</script>'
+    return f'<script type="application/json" id="{id}">{inert}</script>\n'
 
 
 def _hash(source: str) -> str:

@@ -46,6 +46,7 @@ function runView(run, query, found) {
   const tab = tabs[query.list] ? query.list : "episodes";
   const list = { episodes: episodeTable, tasks: taskTable, envs: envTable }[tab];
   return el("div", { class: "run" }, facts(outcome(run, rows)),
+    run.read < 1 ? el("p", { class: "hint" }, `reading: ${Math.floor(100 * run.read)} % of the file so far`) : null,
     el("div", { class: "bar" },
       el("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([key, label]) =>
         el("a", { href: Router.with({ list: key, sort: null }), role: "tab", "aria-selected": String(key === tab) }, label))),
@@ -86,7 +87,7 @@ function filterBar(run, query, count) {
 function table(items, columns, query, link) {
   const [key, direction] = (query.sort ?? "").split(":");
   const by = columns.find((column) => column.key === key);
-  const ordered = by ? [...items].sort((a, b) => compareValues(by.of(a), by.of(b)) * (direction === "down" ? -1 : 1)) : items;
+  const ordered = by ? [...items].sort((a, b) => compareValues(by.of(a), by.of(b), direction === "down" ? -1 : 1)) : items;
   const body = el("tbody");
   const heads = columns.map((column) => {
     const next = column.key === key && direction !== "down" ? `${column.key}:down` : `${column.key}:up`;
@@ -112,11 +113,11 @@ function tableRow(item, columns, link) {
     el("td", { class: column.right ? "right" : "" }, index === 0 ? el("a", { href }, column.show(item)) : column.show(item))));
 }
 
-function compareValues(a, b) {
-  if (a === b) return 0;
-  if (a === null || Number.isNaN(a)) return 1;
-  if (b === null || Number.isNaN(b)) return -1;
-  return a < b ? -1 : 1;
+// What is missing comes last, in either direction.
+function compareValues(a, b, sign) {
+  const missing = (value) => value === null || Number.isNaN(value);
+  if (missing(a) || missing(b)) return missing(a) - missing(b);
+  return a === b ? 0 : a < b ? -sign : sign;
 }
 
 const textColumn = (key, label, of) => ({ key, label, of, show: (item) => plain(of(item)) });

@@ -55,6 +55,7 @@ class Run {
   constructor(number, raw) {
     this.number = number;
     this.name = raw.name;
+    this.read = raw.read;
     this.columns = raw.columns;
     this.count = raw.columns.reward.length;
   }

@@ -126,6 +126,20 @@ function showTurn(turn) {
   target?.scrollIntoView({ block: "start" });
 }
 
+// A large run comes in parts. Lists grow while it is read; an open episode is left alone.
+async function readRuns() {
+  try {
+    do {
+      const catalog = await Source.catalog();
+      runs = catalog.runs.map((raw, index) => new Run(index, raw));
+      if (Router.read().parts.length < 4) current = null;
+      await draw();
+    } while (runs.some((run) => run.read < 1));
+  } catch (error) {
+    main.replaceChildren(el("p", { class: "empty bad" }, plain(error.message)));
+  }
+}
+
 // ------------------------------------------------------------------------------------------------------------- keyboard
 
 const KEYS = {
@@ -137,6 +151,7 @@ const KEYS = {
   t: ["token view", () => episodeTab("/tokens")],
   g: ["group view", () => { const { parts } = Router.read(); if (parts[3]) Router.go(`#/r/${parts[1]}/g/${parts[3]}`); }],
   u: ["up", () => { const { parts } = Router.read(); Router.go(parts.length > 2 ? `#/r/${parts[1]}` : "#/"); }],
+  r: ["read what was added", () => readRuns()],
   d: ["light or dark", () => switchTheme()],
   "/": ["search", () => search.focus()],
   "?": ["these keys", () => showKeys()],
@@ -195,12 +210,6 @@ window.addEventListener("hashchange", draw);
 
 (async () => {
   try { const kept = localStorage.getItem("palestra-theme"); if (kept) document.documentElement.dataset.theme = kept === "dark" ? "dark" : "light"; } catch { /* as above */ }
-  try {
-    const catalog = await Source.catalog();
-    runs = catalog.runs.map((raw, index) => new Run(index, raw));
-    await draw();
-  } catch (error) {
-    main.replaceChildren(el("p", { class: "empty bad" }, plain(error.message)));
-  }
+  await readRuns();
   document.body.dataset.ready = "yes";
 })();

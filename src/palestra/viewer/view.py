@@ -1,0 +1,40 @@
+"""``palestra view``: serve run folders on this machine, or write them into one file."""
+
+import webbrowser
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from palestra.viewer.index import open_runs
+from palestra.viewer.page import static_page
+from palestra.viewer.server import ViewerServer
+
+__all__ = ["export_runs", "view"]
+
+
+def view(paths: Sequence[Path], *, port: int = 0, browser: bool = True, say: Callable[[str], None] = print) -> None:
+    """Serve the runs in ``paths`` until interrupted. ``say`` is told where."""
+    runs = open_runs(paths)
+    with ViewerServer(runs, port=port, title=_title([run.name for run in runs])) as server:
+        say(f"{server.url}  (Ctrl-C ends it)")
+        if browser:
+            webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("")
+
+
+def export_runs(paths: Sequence[Path], out: Path, *, title: str = "") -> None:
+    """Write the runs in ``paths`` into one page that needs nothing else, episode by episode."""
+    runs = open_runs(paths)
+    for run in runs:
+        run.refresh()
+    draft = out.with_name(f"{out.name}.part")
+    with open(draft, "w", encoding="utf-8") as file:
+        title = title or _title([run.name for run in runs])
+        file.writelines(static_page([run.page for run in runs], [run.lines() for run in runs], title=title))
+    draft.replace(out)
+
+
+def _title(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= 3 else f"{len(names)} runs"

@@ -1,0 +1,155 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.errors import SchemaError, UsageError
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn, encode_json
+from palestra.viewer import index
+from palestra.viewer.index import RunIndex, open_runs
+from palestra.viewer.summary import Summariser
+from palestra.viewer.view import export_runs
+
+
+def trajectory(seed: int, text: str = "hello") -> Trajectory:
+    return Trajectory(Task("game:X-v0", seed), StopReason.TERMINATED, (Turn("o", Completion(text), 1.0),))
+
+
+def write(folder: Path, *trajectories: Trajectory) -> Path:
+    folder.mkdir(exist_ok=True)
+    with open(folder / "trajectories.jsonl", "ab") as file:
+        file.writelines(encode_json(found) + b"\n" for found in trajectories)
+    return folder
+
+
+def opened(folder: Path) -> RunIndex:
+    (run,) = open_runs([folder])
+    run.refresh()
+    return run
+
+
+def test_lines_come_back_to_the_letter(tmp_path: Path) -> None:
+    episodes = [trajectory(seed, "ü" * seed) for seed in range(5)]
+    run = opened(write(tmp_path / "run", *episodes))
+    assert [run.line(number) for number in range(len(run))] == [encode_json(found) for found in episodes]
+    assert run.name == "run"
+
+
+@pytest.mark.parametrize("number", [-1, 1])
+def test_there_is_no_line_outside(tmp_path: Path, number: int) -> None:
+    with pytest.raises(IndexError):
+        opened(write(tmp_path, trajectory(0))).line(number)
+
+
+def test_a_torn_last_line_waits(tmp_path: Path) -> None:
+    write(tmp_path, trajectory(0))
+    whole = encode_json(trajectory(1)) + b"\n"
+    with open(tmp_path / "trajectories.jsonl", "ab") as file:
+        file.write(whole[:20])
+    run = opened(tmp_path)
+    assert len(run) == 1
+    with open(tmp_path / "trajectories.jsonl", "ab") as file:
+        file.write(whole[20:])
+    run.refresh()
+    assert len(run) == 2
+
+
+def test_a_broken_line_is_named(tmp_path: Path) -> None:
+    write(tmp_path, trajectory(0))
+    with open(tmp_path / "trajectories.jsonl", "ab") as file:
+        file.write(b"{}\n")
+    with pytest.raises(SchemaError, match="line 2"):
+        opened(tmp_path)
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_WORTH_KEEPING", 1)
+
+
+@pytest.mark.usefixtures("eager")
+def test_the_side_file_is_used_and_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(write(tmp_path, *(trajectory(seed) for seed in range(5))))
+    assert (tmp_path / "trajectories.index").exists()
+    write(tmp_path, trajectory(5))
+    added: list[bytes] = []
+    plain = Summariser.add
+
+    def noting(self: Summariser, line: bytes) -> None:
+        added.append(line)
+        plain(self, line)
+
+    monkeypatch.setattr(Summariser, "add", noting)
+    run = opened(tmp_path)
+    assert len(run) == 6
+    assert added == [encode_json(trajectory(5)) + b"\n"]
+    assert run.columns.task.values == [f"seed {seed}" for seed in range(6)]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("damage", [b"", b"rubbish", None])
+def test_a_side_file_that_does_not_fit_is_made_anew(tmp_path: Path, damage: bytes | None) -> None:
+    opened(write(tmp_path, trajectory(0), trajectory(1)))
+    if damage is None:
+        (tmp_path / "trajectories.jsonl").unlink()
+        write(tmp_path, trajectory(7), trajectory(8))
+    else:
+        (tmp_path / "trajectories.index").write_bytes(damage)
+    run = opened(tmp_path)
+    assert len(run) == 2
+    assert json.loads(run.line(0))["task"]["seed"] == (7 if damage is None else 0)
+
+
+def test_small_runs_leave_nothing_behind(tmp_path: Path) -> None:
+    opened(write(tmp_path, trajectory(0)))
+    assert [path.name for path in tmp_path.iterdir()] == ["trajectories.jsonl"]
+
+
+def test_a_file_that_shrank_is_read_again(tmp_path: Path) -> None:
+    run = opened(write(tmp_path, trajectory(0), trajectory(1)))
+    (tmp_path / "trajectories.jsonl").write_bytes(encode_json(trajectory(9)) + b"\n")
+    run.refresh()
+    assert len(run) == len(run.columns) == 1
+
+
+def test_a_run_is_read_in_slices(tmp_path: Path) -> None:
+    (run,) = open_runs([write(tmp_path, *(trajectory(seed) for seed in range(3)))])
+    seen = []
+    while run.page.read < 1.0:
+        run.refresh(0.0)
+        seen.append(len(run))
+    assert seen == [1, 2, 3]
+
+
+@given(needle=st.text(min_size=1, max_size=5))
+def test_search_finds_text_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, needle: str) -> None:
+    needle = needle.encode("utf-8", "replace").decode()
+    folder = write(tmp_path_factory.mktemp("run"), trajectory(0, "—"), trajectory(1, f"a {needle} b"))
+    assert 1 in opened(folder).search(needle)
+
+
+def test_search_does_not_find_what_is_not_there(tmp_path: Path) -> None:
+    assert opened(write(tmp_path, trajectory(0, "apple"), trajectory(1, 'pear\n"tree"'))).search('r\n"t') == [1]
+
+
+def test_what_is_no_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a run"):
+        open_runs([tmp_path])
+
+
+def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    for side in "ab":
+        (tmp_path / side).mkdir()
+        write(tmp_path / side / "run", trajectory(0))
+    names = [run.name for run in open_runs([tmp_path / "a" / "run", tmp_path / "b" / "run"])]
+    assert names == [str(tmp_path / "a" / "run"), str(tmp_path / "b" / "run")]
+
+
+def test_export_holds_every_episode_of_every_run(tmp_path: Path) -> None:
+    folders = [write(tmp_path / "a", trajectory(0), trajectory(1)), write(tmp_path / "b", trajectory(2))]
+    export_runs(folders, tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text()
+    assert [f'id="episode-{key}"' in html for key in ("0-0", "0-1", "1-0", "1-1")] == [True, True, True, False]
+    assert "<title>a, b</title>" in html

@@ -1,0 +1,90 @@
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn, encode_json
+from palestra.viewer import ViewerServer, open_runs
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[ViewerServer]:
+    lines = [encode_json(Trajectory(Task("x:y", n), StopReason.TERMINATED, (Turn("o", Completion("a")),))) for n in range(3)]
+    (tmp_path / "trajectories.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    with ViewerServer(open_runs([tmp_path])) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def ask(server: ViewerServer, path: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection.request(method, path, headers=headers)
+    response = connection.getresponse()
+    body = response.read()
+    connection.close()
+    return response, body
+
+
+def test_it_listens_on_loopback_only(server: ViewerServer) -> None:
+    assert server.server_address[0] == "127.0.0.1"
+    assert server.url == f"http://127.0.0.1:{server.server_port}/"
+
+
+def test_page_catalog_and_episode(server: ViewerServer) -> None:
+    assert b"<title>palestra</title>" in ask(server, "/")[1]
+    catalog = json.loads(ask(server, "/catalog.json")[1])
+    assert catalog["runs"][0]["columns"]["task"]["values"] == ["seed 0", "seed 1", "seed 2"]
+    assert json.loads(ask(server, "/runs/0/episodes/2.json")[1])["task"]["seed"] == 2
+    assert json.loads(ask(server, "/runs/0/search.json?text=%22seed%22")[1]) == []
+    assert json.loads(ask(server, "/runs/0/search.json?text=x:y")[1]) == [0, 1, 2]
+
+
+def test_a_vocabulary_is_served_where_there_is_one(server: ViewerServer, tmp_path: Path) -> None:
+    assert ask(server, "/runs/0/vocabulary.json")[1] == b"null"
+    (tmp_path / "vocabulary.json").write_text('["a", "b"]')
+    assert json.loads(ask(server, "/runs/0/vocabulary.json")[1]) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/runs/0/episodes/3.json", "/runs/0/episodes/-1.json", "/runs/1/episodes/0.json", "/runs/-1/episodes/0.json",
+     "/runs/0/episodes/x", "/../../etc/passwd", "/runs/0/../../x", "/static/page.css", "/%00"],
+)  # fmt: skip
+def test_nothing_else_is_there(server: ViewerServer, path: str) -> None:
+    ask(server, "/catalog.json")
+    assert ask(server, path)[0].status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_it_only_reads(server: ViewerServer, method: str) -> None:
+    assert ask(server, "/", method)[0].status == 501
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{"Host": "evil.example"}, {"Host": "127.0.0.1"}, {"Sec-Fetch-Site": "cross-site"}, {"Sec-Fetch-Site": "same-site"}],
+)
+def test_other_sites_get_nothing(server: ViewerServer, headers: dict[str, str]) -> None:
+    response, body = ask(server, "/catalog.json", **headers)
+    assert (response.status, body) == (403, b"")
+
+
+def test_every_answer_carries_the_walls(server: ViewerServer) -> None:
+    for path in ("/", "/catalog.json", "/nothing"):
+        headers = ask(server, path)[0].headers
+        assert "default-src 'none'" in headers["Content-Security-Policy"]
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+
+
+def test_head_sends_no_body(server: ViewerServer) -> None:
+    response, body = ask(server, "/", "HEAD")
+    assert response.status == 200
+    assert body == b""
