@@ -36,7 +36,7 @@ def played(
 
 
 def failed(env: str, seed: int, boundary: Boundary = Boundary.INFRASTRUCTURE) -> Trajectory:
-    failure = Failure(boundary, Phase.ACT, "OSError", "gone")
+    failure = Failure(boundary, Phase.ACT, "OSError", "gone", attempt=2)
     half = Turn("o", Completion("a", usage=Usage(10, 4, 0.5)), 1.0, {"success": True})
     return Trajectory(Task(env, seed), StopReason.ERROR, (half,), failures=(failure,), policy="p", attempt=2)
 
@@ -50,6 +50,21 @@ def test_failures_are_missing_coverage_and_never_zeros() -> None:
     assert found.coverage == pytest.approx(1 / 3)
     assert found.failures == {"grader": 1, "infrastructure": 1}
     assert found.retried == 4
+
+
+def test_the_fault_is_the_first_failure_of_the_last_attempt() -> None:
+    failures = (
+        Failure(Boundary.INFRASTRUCTURE, Phase.ACT, "OSError", "retried"),
+        Failure(Boundary.GRADER, Phase.STEP, "ValueError", "this ended it", attempt=1),
+        Failure(Boundary.ENV, Phase.CLOSE, "OSError", "and this came of it", attempt=1),
+    )
+    ended = Trajectory(Task(EASY), StopReason.ERROR, failures=failures, attempt=1)
+    assert report_on([ended, played(EASY, 1, 1.0)]).suite.failures == {"grader": 1}
+
+
+def test_the_order_in_which_episodes_end_leaves_no_trace() -> None:
+    runs = [played(EASY, seed, seed / 7, member=m) for seed in range(7) for m in range(3)] + [failed(OTHER, 3)]
+    assert encode_json(report_on(runs)) == encode_json(report_on(runs[::-1]))
 
 
 def test_episodes_that_were_never_played_are_missing_too() -> None:

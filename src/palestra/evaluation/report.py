@@ -88,6 +88,7 @@ class Episode(NamedTuple):
 
     env: str
     task: bytes
+    member: int
     policy: str
     reward: float | None
     success: bool | None
@@ -108,15 +109,15 @@ def episode_of(trajectory: Trajectory) -> Episode:
     task = trajectory.task
     usages = [turn.completion.usage for turn in trajectory.turns if turn.completion.usage is not None]
     sampled = sum(len(segment.logprobs) for segment in trajectory.segments)
-    failed = trajectory.stop.failed
     return Episode(
         env=task.env,
         task=msgspec.msgpack.encode((task.seed, task.key, trajectory.player)),
+        member=trajectory.member,
         policy=trajectory.policy,
         reward=trajectory.reward,
         success=trajectory.success,
         stop=trajectory.stop.value,
-        fault=(trajectory.failures[-1].boundary.value if trajectory.failures else "unknown") if failed else "",
+        fault=_fault(trajectory) if trajectory.stop.failed else "",
         attempt=trajectory.attempt,
         turns=len(trajectory.turns),
         tokens=sampled or sum(usage.completion_tokens for usage in usages),
@@ -125,6 +126,12 @@ def episode_of(trajectory: Trajectory) -> Episode:
         seconds=trajectory.seconds,
         act_seconds=tuple(turn.act_seconds for turn in trajectory.turns),
     )
+
+
+def _fault(trajectory: Trajectory) -> str:
+    """Whose fault the end was: the first failure of the last attempt. Earlier ones were retried, later ones came of it."""
+    last = [failure for failure in trajectory.failures if failure.attempt == trajectory.attempt] or trajectory.failures
+    return last[0].boundary.value if last else "unknown"
 
 
 def family_of(env: str) -> str:
@@ -153,12 +160,14 @@ def report_on(
 
     ``issued`` maps each environment to the episodes that were to be played; without it, those that finished are all there are.
     """
-    episodes = [episode_of(trajectory) for trajectory in trajectories]
+    # Sorted, so that the order in which episodes happened to end leaves no trace, not even in the last digit.
+    episodes = sorted(map(episode_of, trajectories), key=lambda e: (e.env, e.task, e.member))
     planned = Counter(episode.env for episode in episodes) if issued is None else Counter(dict(issued))
     finished = Counter(episode.env for episode in episodes)
     if extra := sorted(env for env in finished if finished[env] > planned[env]):
         raise UsageError(f"{extra[0]} has {finished[extra[0]]} episodes but {planned[extra[0]]} were issued")
-    policies = sorted({episode.policy for episode in episodes})
+    # An episode that failed before anybody acted names no policy.
+    policies = sorted({episode.policy for episode in episodes} - {""})
     if len(policies) > 1:
         raise UsageError(
             f"a report is on one policy, these trajectories are of {', '.join(policies)}: make one report for each"

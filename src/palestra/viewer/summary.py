@@ -102,6 +102,7 @@ class _Segment(msgspec.Struct):
 
 class _Failure(msgspec.Struct):
     boundary: Boundary
+    attempt: int = 0
 
 
 class _Episode(msgspec.Struct):
@@ -136,7 +137,9 @@ class Summariser:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise SchemaError(f"not a Trajectory: {error}") from None
         failed = episode.stop.failed
-        boundary = episode.failures[-1].boundary if failed and episode.failures else ""
+        # The first failure of the last attempt: earlier ones were retried, later ones came of it.
+        last = [failure.boundary for failure in episode.failures if failure.attempt == episode.attempt]
+        boundary = last[0] if failed and last else ""
         names = (episode.task.env, episode.task.label, episode.policy, episode.player, episode.stop, boundary)
         for name, (column, numbers) in zip(names, self._numbers, strict=True):
             column.add(name, numbers)

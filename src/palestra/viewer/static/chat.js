@@ -52,7 +52,8 @@ function endBlock(episode) {
     final ? el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(episode.final_observation))) : null,
     (episode.failures ?? []).map((failure) =>
       el("div", { class: "said failure" }, el("span", { class: "who" }, plain(failure.boundary)),
-        el("div", { class: "body" }, el("b", {}, `${plain(failure.kind)} while in ${plain(failure.phase)}, attempt ${(failure.attempt ?? 0) + 1}`), "\n", longText(failure.message)))));
+        el("div", { class: "body" }, el("b", {}, `${plain(failure.kind)} while in ${plain(failure.phase)}, attempt ${(failure.attempt ?? 0) + 1}`), "\n", longText(failure.message),
+          failure.detail ? fold("traceback", "", longText(failure.detail)) : null))));
 }
 
 const FAILED = new Set(["error", "deadline"]);

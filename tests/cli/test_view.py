@@ -1,0 +1,17 @@
+from pathlib import Path
+
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.rollout import TrajectoryWriter, collect
+
+runner = CliRunner()
+
+
+def test_view_exports_a_run(tmp_path: Path) -> None:
+    with TrajectoryWriter(tmp_path / "run" / "trajectories.jsonl") as writer:
+        for trajectory in collect("game:GuessTheNumber-v0-easy", "random", n=3):
+            writer.write(trajectory)
+    done = runner.invoke(app, ["view", str(tmp_path / "run"), "--export", str(tmp_path / "page.html")], catch_exceptions=False)
+    assert done.output == f"wrote {tmp_path / 'page.html'}\n"
+    assert 'id="episode-0-2"' in (tmp_path / "page.html").read_text()
