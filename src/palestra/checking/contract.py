@@ -37,7 +37,8 @@ _FEW = 10
 def episodes_run(survey: Survey) -> Verdict:
     """Building, resetting and playing properly raise nothing."""
     for episode in survey.ordinary:
-        if episode.error:
+        # Where nobody can play properly, garbage has to do, and what that may do to a step is another check's business.
+        if episode.error and not (episode.actor == "garbage" and episode.error.startswith("turn")):
             return failed(
                 f"an episode raised (task seed {episode.task.seed}, played by {episode.actor})",
                 f"At {episode.error}. Expected an episode of the contract: reset(seed=, task=) -> (observation, info), then "

@@ -111,6 +111,8 @@ def play(make: Callable[[], Env], task: Task, act: Act, limit: Callable[[Any], i
         for turn in range(limit(info)):
             where = f"turn {turn + 1}"
             action = act(env, turn)
+            if not isinstance(action, str):
+                raise TypeError(f"{actor} gave a {type(action).__name__} as its action, expected text")
             began = perf_counter()
             step = Step(*env.step(action))
             steps.append(Taken(action, step, perf_counter() - began))

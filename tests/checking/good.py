@@ -1,0 +1,127 @@
+"""Environments that keep the contract, in both colours, with and without the optional verbs."""
+
+import copy
+from typing import Any
+
+import palestra
+from palestra import AsyncEnv, Env, Step, Task
+from palestra.trajectory import Image, Text
+
+
+class Parity(Env):
+    """The one of the tutorial: two outcomes, so that chance is worth a half, which it does not say."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.number = int(self.rng.integers(1000))
+        return f"Is {self.number} even or odd? Answer with \\boxed{{even}} or \\boxed{{odd}}.", {}
+
+    def step(self, action: str) -> Step:
+        answer = palestra.grading.last_boxed(action)
+        correct = answer == ("odd" if self.number % 2 else "even")
+        return Step("", float(correct), True, False, {"answer": answer})
+
+    def oracle(self) -> str:
+        return "\\boxed{odd}" if self.number % 2 else "\\boxed{even}"
+
+
+class DeclaredParity(Parity):
+    """The same, honest about chance."""
+
+    floor = 0.5
+
+
+class Code(Env):
+    """Find a code of four digits; each wrong guess is answered by a fresh hint. Everything optional is there."""
+
+    reward_range = (0.0, 1.0)
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.code = str(self.rng.integers(1000, 10000))
+        self.turn = 0
+        self.tried: list[str] = []
+        return "Find the code of four digits.", {"max_turns": 3}
+
+    def step(self, action: str) -> Step:
+        self.turn += 1
+        self.tried.append(action[:20])
+        if palestra.grading.last_boxed(action) == self.code:
+            return Step("Open.", 1.0, True, False, {"success": True, "tried": len(self.tried)})
+        hint = f"No. Digit {int(self.rng.integers(4)) + 1} hurts. Tries: {len(self.tried)}."
+        return Step(hint, 0.0, False, self.turn == 3, {"success": False})
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{self.code}}}"
+
+    def sample_random_action(self) -> str:
+        return f"\\boxed{{{int(self.action_rng.integers(1000, 10000))}}}"
+
+    def fork(self) -> Env:
+        return copy.deepcopy(self)
+
+
+class Patient(AsyncEnv):
+    """The async colour, without an oracle or a fork."""
+
+    reward_range = (0.0, 1.0)
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        await super().reset(seed=seed, task=task)
+        self.number = int(self.rng.integers(100))
+        return "Guess a number below 100.", {}
+
+    async def step(self, action: str) -> Step:
+        return Step("", float(palestra.grading.last_boxed(action) == str(self.number)), True, False, {})
+
+    async def sample_random_action(self) -> str:
+        return f"\\boxed{{{int(self.action_rng.integers(100))}}}"
+
+
+class Mute(Env):
+    """Nothing optional at all, and nothing to win."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        return "Say something.", {}
+
+    def step(self, action: str) -> Step:
+        return Step("Thank you.", 0.0, True, False, {})
+
+
+class Pick(Env):
+    """The answer is one of the words shown, always at another place: no secret is told."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        letters = ["".join(chr(97 + int(letter)) for letter in self.rng.integers(26, size=6)) for _ in range(5)]
+        self.answer = max(letters)
+        return f"Which of these comes last in the alphabet? {', '.join(letters)}", {}
+
+    def step(self, action: str) -> Step:
+        return Step("", float(palestra.grading.last_boxed(action) == self.answer), True, False, {})
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{self.answer}}}"
+
+
+class Picture(Code):
+    """Shows an image."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Any, dict[str, Any]]:
+        text, info = super().reset(seed=seed, task=task)
+        return (Text(text), Image(self.code.encode())), info
+
+
+class Talkative(Patient):
+    """Prints."""
+
+    async def step(self, action: str) -> Step:
+        print("stepping")
+        return await super().step(action)
+
+
+class Heavy(Code):
+    """A blocking one."""
+
+    blocking = True

@@ -1,0 +1,222 @@
+"""The checker, checked: each broken environment is caught by the check meant for it and by no other."""
+
+import random
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.checking import broken, good
+
+import palestra
+from palestra import AsyncEnv, Env, Wrapper
+from palestra.checking import CHECKS, CheckReport, Status, check_env, survey
+from palestra.errors import UnknownEnv, UsageError
+from palestra.registry import unregister
+
+AnyEnv = type[Env] | type[AsyncEnv]
+
+GOOD: list[AnyEnv] = [good.DeclaredParity, good.Code, good.Patient, good.Mute, good.Heavy, good.Picture]
+
+
+def bitten(report: CheckReport) -> set[str]:
+    return {finding.check for finding in report.findings if finding.status in (Status.FAIL, Status.WARN)}
+
+
+def status_of(report: CheckReport, check: str) -> Status:
+    return next(finding.status for finding in report.findings if finding.check == check)
+
+
+def tasks_for(check: str) -> int:
+    return {"constant-answer": 60, "blind-answers": 60, "answer-hidden": 60, "quick": 2}.get(check, 12)
+
+
+@pytest.fixture(autouse=True)
+def _clean_zoo() -> Iterator[None]:
+    yield
+    broken.clean_up()
+
+
+@pytest.fixture
+def short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(survey, "SIZES", (256, 4096))
+
+
+zoo = pytest.mark.parametrize(
+    ("animal", "check"), broken.CAUGHT_BY.items(), ids=[animal.__name__ for animal in broken.CAUGHT_BY]
+)
+
+
+@zoo
+@pytest.mark.slow
+def test_each_fault_is_caught_by_its_own_check_and_no_other(animal: AnyEnv, check: str) -> None:
+    assert bitten(check_env(animal, tasks=tasks_for(check))) == {check}
+
+
+@zoo
+def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.FixtureRequest) -> None:
+    """The same without new processes and megabytes, unless the fault needs them."""
+    if animal is not broken.Quadratic:
+        request.getfixturevalue("short_texts")
+    report = check_env(animal, tasks=tasks_for(check), skip=set() if check == "same-elsewhere" else {"same-elsewhere"})
+    assert bitten(report) == {check}
+    assert report.ok == (status_of(report, check) is Status.WARN)
+    (finding,) = (found for found in report.findings if found.check == check)
+    assert len(finding.message) > 10
+    assert len(finding.detail) > 40
+    assert (finding.message + finding.detail).isprintable()
+    report.to_json()
+
+
+@pytest.mark.parametrize("env", GOOD, ids=lambda env: env.__name__)
+def test_good_ones_pass(env: AnyEnv, short_texts: None) -> None:
+    report = check_env(env, tasks=60, skip={"same-elsewhere"})
+    assert bitten(report) == set()
+    assert report.ok
+
+
+def test_a_talkative_async_env_is_the_same_elsewhere(short_texts: None) -> None:
+    """Printing must not disturb what the other process says, and the colour must not matter."""
+    report = check_env(good.Talkative, tasks=5)
+    assert bitten(report) == set()
+    assert status_of(report, "same-elsewhere") is Status.PASS
+
+
+@pytest.mark.parametrize("level", ["", "-easy", "-hard", "-random"])
+def test_guess_the_number_passes(level: str, request: pytest.FixtureRequest) -> None:
+    if level:
+        request.getfixturevalue("short_texts")
+    report = check_env(f"game:GuessTheNumber-v0{level}", skip={"same-elsewhere"} if level else ())
+    assert bitten(report) == set()
+    skipped = {finding.check for finding in report.found(Status.SKIP)}
+    assert skipped == {"answer-hidden", *(["same-elsewhere"] if level else [])}  # a number of two digits is found anywhere
+    assert (report.tasks, report.asked) == (200, 200)
+
+
+def test_a_blocking_env_is_not_blamed_for_being_slow(short_texts: None) -> None:
+    report = check_env(good.Heavy, tasks=3, skip={"same-elsewhere"})
+    assert status_of(report, "quick") is Status.SKIP
+
+
+def test_the_answer_among_others_is_only_a_warning(short_texts: None) -> None:
+    report = check_env(good.Pick, tasks=40, skip={"same-elsewhere"})
+    assert status_of(report, "answer-hidden") is Status.WARN
+    assert report.ok
+
+
+def test_what_is_not_offered_is_skipped(short_texts: None) -> None:
+    report = check_env(good.Mute, tasks=3, skip={"same-elsewhere"})
+    skipped = {finding.check for finding in report.found(Status.SKIP)}
+    assert {"oracle-solves", "constant-answer", "answer-hidden", "fork"} <= skipped
+
+
+def test_a_class_a_reference_and_an_id_are_the_same_target(short_texts: None) -> None:
+    palestra.register("check:Code-v0", good.Code)
+    try:
+        by_id = check_env("check:Code-v0", tasks=5, skip={"same-elsewhere"})
+    finally:
+        unregister("check:Code-v0")
+    by_class = check_env(good.Code, tasks=5, skip={"same-elsewhere"})
+    by_reference = check_env("tests.checking.good:Code", tasks=5, skip={"same-elsewhere"})
+    assert by_class.findings == by_reference.findings == by_id.findings
+    assert by_class.env == "tests.checking.good:Code"
+
+
+class Shout(Wrapper):
+    def __init__(self, env: AsyncEnv, mark: str = "!") -> None:
+        super().__init__(env)
+        self.mark = mark
+
+    def observation(self, observation: Any) -> Any:
+        return f"{observation}{self.mark}"
+
+
+@pytest.mark.parametrize(("wrapper", "status"), [(Shout, Status.PASS), (partial(Shout, mark="?"), Status.SKIP)])
+def test_wrappers_go_along_to_the_other_process_if_they_have_a_name(wrapper: Any, status: Status, short_texts: None) -> None:
+    palestra.register("check:Shout-v0", good.Code, wrappers=[wrapper])
+    try:
+        report = check_env("check:Shout-v0", tasks=5)
+    finally:
+        unregister("check:Shout-v0")
+    assert report.ok
+    assert status_of(report, "same-elsewhere") is status
+
+
+def test_a_class_typed_into_a_notebook_is_not_tried_elsewhere(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
+    class Typed(good.Code):
+        pass
+
+    Typed.__module__, Typed.__qualname__ = "__main__", "Typed"
+    monkeypatch.setattr(sys.modules["__main__"], "Typed", Typed, raising=False)
+    monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
+    report = check_env(Typed, tasks=2)
+    assert status_of(report, "same-elsewhere") is Status.SKIP
+    assert report.ok
+
+
+class OnlyHere(good.Code):
+    """Works where this module's variable was set by hand."""
+
+    def __init__(self) -> None:
+        if not PREPARED:
+            raise RuntimeError("not prepared")
+
+
+PREPARED: list[str] = []
+
+
+def test_an_env_that_does_not_run_elsewhere_is_told_so(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "PREPARED", ["by hand"])
+    report = check_env(OnlyHere, tasks=2)
+    assert bitten(report) == {"same-elsewhere"}
+
+
+def test_slow_episodes_are_played_less_often(short_texts: None) -> None:
+    report = check_env(good.Code, tasks=1000, seconds=0.0, skip={"same-elsewhere"})
+    assert (report.tasks, report.asked) == (5, 1000)
+
+
+def test_a_leaking_env_is_played_less_often(short_texts: None) -> None:
+    assert check_env(broken.LeaksFile, tasks=60, skip={"same-elsewhere"}).tasks == 20
+
+
+def test_the_global_generators_are_put_back(short_texts: None) -> None:
+    random.seed(5)
+    np.random.seed(5)
+    expected = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]
+    check_env(broken.GlobalReseeded, tasks=2, skip={"same-elsewhere"})
+    assert (random.getstate(), np.random.get_state()[1].tolist()) == expected  # type: ignore[index]
+
+
+def test_what_was_left_out_is_said(short_texts: None) -> None:
+    report = check_env(
+        broken.Clock, tasks=2, skip=("same-here", "same-elsewhere", "same-on-replay", "global-generators", "fork")
+    )
+    assert report.ok
+    assert status_of(report, "same-here") is Status.SKIP
+
+
+def test_mistakes_of_the_caller_are_told_at_once() -> None:
+    class Local(good.Code):
+        pass
+
+    with pytest.raises(UsageError, match="top level"):
+        check_env(Local)
+    with pytest.raises(UsageError, match="neither"):
+        check_env(int)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="same-here"):
+        check_env(good.Code, skip=["nonsense"])
+    with pytest.raises(UsageError, match="at least one"):
+        check_env(good.Code, tasks=0)
+    with pytest.raises(UnknownEnv):
+        check_env("game:NoSuch-v0")
+
+
+def test_the_table_is_in_order() -> None:
+    names = [check.name for check in CHECKS]
+    assert len(set(names)) == len(names)
+    for place, check in enumerate(CHECKS):
+        assert set(check.after) <= set(names[:place])
+        assert check.explanation.endswith((".", ","))
