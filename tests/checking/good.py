@@ -105,6 +105,29 @@ class Pick(Env):
         return f"\\boxed{{{self.answer}}}"
 
 
+class Errand(Env):
+    """The last command stands in the mission, but is worth nothing before the first one: no secret is told."""
+
+    reward_range = (0.0, 1.0)
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.thing = f"thing number {int(self.rng.integers(10000))}"
+        self.held = False
+        self.turn = 0
+        return f"Your errand: bring {self.thing}", {"max_turns": 4}
+
+    def step(self, action: str) -> Step:
+        self.turn += 1
+        if self.held and action == f"bring {self.thing}":
+            return Step("Thank you.", 1.0, True, False, {"success": True})
+        self.held = self.held or action == "take it"
+        return Step("And now?", 0.0, False, self.turn == 4, {})
+
+    def oracle(self) -> str:
+        return f"bring {self.thing}" if self.held else "take it"
+
+
 class Picture(Code):
     """Shows an image."""
 

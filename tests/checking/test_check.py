@@ -18,7 +18,7 @@ from palestra.registry import unregister
 
 AnyEnv = type[Env] | type[AsyncEnv]
 
-GOOD: list[AnyEnv] = [good.DeclaredParity, good.Code, good.Patient, good.Mute, good.Heavy, good.Picture]
+GOOD: list[AnyEnv] = [good.DeclaredParity, good.Code, good.Patient, good.Mute, good.Heavy, good.Picture, good.Errand]
 
 
 def bitten(report: CheckReport) -> set[str]:

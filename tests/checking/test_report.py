@@ -59,7 +59,7 @@ def test_rendered_as_people_read_it() -> None:
         [
             "demo:Thing-v0: 20 of 200 tasks, 1.2 s",
             "  ✓ same task, same episode (this process, another process, another hash seed, replay)",
-            "  ✓ oracle solves 20/20                           ✓ empty and garbage actions score 0.00",
+            "  ✓ oracle solves 20/20                   ✓ empty and garbage actions score 0.00",
             "  · no fork()",
             "  ✗ a constant answer scores 0.51",
             "    Declare [floor].",

@@ -104,10 +104,10 @@ def _run(survey: Survey, skip: Collection[str]) -> tuple[Finding, ...]:
 
 def _verdict(check: Check, survey: Survey, skip: Collection[str], before: dict[str, Finding]) -> Verdict:
     if check.name in skip:
-        return skipped("left out as asked")
+        return skipped(f"left out as asked ({check.name})")
     for name in check.after:
         if before[name].status is Status.FAIL:
-            return skipped(f"{check.name} says nothing while {name} fails")
+            return skipped(f"not checked while {name} fails ({check.name})")
     try:
         return check.run(survey)
     except Exception as error:  # an environment so strange that even looking at it fails

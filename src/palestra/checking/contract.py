@@ -63,7 +63,7 @@ def any_text_survives(survey: Survey) -> Verdict:
                 f"Expected {survey.patience:g} s at most. A parser whose cost grows faster than the text stalls every episode "
                 f"of the process: read the text in one pass, or refuse long ones.",
             )
-    return passed(f"{len(survey.hostile)} hostile texts survived, up to 1 MB")
+    return passed(f"survives {len(survey.hostile)} hostile texts, to 1 MB")
 
 
 def steps_refused_outside(survey: Survey) -> Verdict:
@@ -78,7 +78,7 @@ def steps_refused_outside(survey: Survey) -> Verdict:
         subject.play(ended.task, "replay", as_scripted(ended.actions), env=env, turns=len(ended.actions))
         if (got := _raised_by(lambda: env.step(""))) != EpisodeOver.__name__:
             return _not_refused("after the end", got)
-    return passed("a step before reset or after the end is refused")
+    return passed("steps outside an episode are refused")
 
 
 def _not_refused(when: str, got: str) -> Verdict:
@@ -148,7 +148,7 @@ def fork_independent(survey: Survey) -> Verdict:
                     f"{parted}. A fork must share nothing that changes, its generator included: copy.deepcopy(self) is a good "
                     f"fork for plain state.",
                 )
-    return passed("a fork is independent of its original")
+    return passed("a fork is independent")
 
 
 def _fork_parts(subject: Subject, driven: Episode, place: int, *, fork_first: bool) -> str:
@@ -246,7 +246,7 @@ def one_end_only(survey: Survey) -> Verdict:
                     f"Got terminated={terminated!r}, truncated={truncated!r}. Step is (observation, reward, terminated, "
                     f"truncated, info), in this order.",
                 )
-    return passed("never terminated and truncated at once")
+    return passed("never both terminated and truncated")
 
 
 def rewards_in_range(survey: Survey) -> Verdict:
@@ -261,7 +261,9 @@ def rewards_in_range(survey: Survey) -> Verdict:
                     f"Expected a finite float between {low:g} and {high:g}, as reward_range declares. Correct the reward, or "
                     f"the declaration.",
                 )
-    return passed(f"rewards are finite and inside [{low:g}, {high:g}]")
+    if math.isinf(high):
+        return passed("rewards are finite")
+    return passed(f"rewards stay inside [{low:g}, {high:g}]")
 
 
 def ends_in_time(survey: Survey) -> Verdict:

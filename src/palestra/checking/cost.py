@@ -43,10 +43,13 @@ def nothing_left_behind(survey: Survey) -> Verdict:
     """After ``close``, no thread, open file or child process remains."""
     episodes = len(survey.trial.episodes) - 1
     # One thing kept for all instances is a cache; one for each episode is a leak.
-    leaks = [sorted(kind) for kind in survey.trial.left if len(kind) >= episodes]
+    left = survey.trial.left._asdict()
+    leaks = {kind: sorted(things) for kind, things in left.items() if len(things) >= episodes}
     if not leaks:
-        return passed("no thread, file or process is left behind")
+        return passed("no thread, file or process left")
+    counted = " and ".join(f"{len(things)} {kind}" for kind, things in leaks.items())
+    example = next(iter(leaks.values()))[0]
     return failed(
-        f"{episodes} closed episodes left {' and '.join(f'{len(kind)} × {kind[0].split()[0]}' for kind in leaks)} behind",
-        f"For example {shown(leaks[0][0], 120)}. Stop, close and wait for in close() whatever the environment starts or opens.",
+        f"{episodes} closed episodes left {counted} behind",
+        f"For example {shown(example, 120)}. Stop, close and wait for in close() whatever the environment starts or opens.",
     )

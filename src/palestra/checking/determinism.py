@@ -103,7 +103,7 @@ def global_generators_unused(survey: Survey) -> Verdict:
                 f"the episode depends on a global generator (task seed {first.task.seed})",
                 f"With random and numpy.random seeded otherwise, {parted}. {_OWN_GENERATOR}",
             )
-    return passed("global generators neither used nor changed")
+    return passed("global generators left alone")
 
 
 _OWN_GENERATOR = "Draw from self.rng, and hand a library that insists on a seed one that was drawn from it."

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from palestra.checking.report import CheckReport, Status
+from palestra.checking.report import CheckReport, Finding, Status
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -11,32 +11,34 @@ if TYPE_CHECKING:
 __all__ = ["render"]
 
 _MARKS = {Status.PASS: ("✓", "green"), Status.FAIL: ("✗", "bold red"), Status.WARN: ("!", "yellow"), Status.SKIP: ("·", "dim")}
-_SHORT = 44
-"""Messages up to this length stand two to a line."""
+_SHORT = 36
+"""Messages up to this length stand two to a line, which makes a line of 80."""
 
 
 def render(report: CheckReport) -> "Table":
     """The report as a table to print with rich."""
-    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
-    def marked(status: Status, message: str) -> Text:
-        mark, style = _MARKS[status]
-        return Text.assemble("  ", (mark, style), f" {message}", style="dim" if status is Status.SKIP else "")
-
     table = Table.grid()
-    table.add_row(Text(_headline(report), style="bold"))
-    for pair in _in_pairs(_merged(finding.message for finding in report.found(Status.PASS))):
-        first, *second = (marked(Status.PASS, message) for message in pair)
-        first.pad_right(max(0, _SHORT + 4 - len(first)) if second else 0)
-        table.add_row(first.append_text(second[0]) if second else first)
-    for status in (Status.SKIP, Status.WARN, Status.FAIL):
-        for finding in report.found(status):
-            table.add_row(marked(status, finding.message))
-            if finding.detail:
-                table.add_row(Padding(Text(finding.detail, style="dim"), (0, 0, 0, 4)))
+    for status in (Status.PASS, Status.SKIP, Status.WARN, Status.FAIL):
+        mark, style = _MARKS[status]
+        for message, detail in _lines(status, report.found(status)):
+            told = Text(message, style="dim" if status is Status.SKIP else "")
+            told.highlight_words([f"{mark} "], style)
+            told.append(f"\n{detail}" if detail else "", "dim")
+            table.add_row(Text(f"  {mark} ", style), told)
+    table.title = Text(_headline(report), "bold")
+    table.title_justify = "left"
     return table
+
+
+def _lines(status: Status, findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
+    """What to say of findings of one status, each line with its detail; what is no trouble takes as few lines as it can."""
+    if status in (Status.WARN, Status.FAIL):
+        return [(finding.message, finding.detail) for finding in findings]
+    messages = _merged(finding.message for finding in findings)
+    return [(f"{_MARKS[status][0]} ".join(pair), "") for pair in _in_pairs(messages)]
 
 
 def _headline(report: CheckReport) -> str:
@@ -57,4 +59,6 @@ def _in_pairs(messages: list[str]) -> Iterator[list[str]]:
     """The long ones alone, the short ones two by two."""
     yield from ([message] for message in messages if len(message) > _SHORT)
     short = [message for message in messages if len(message) <= _SHORT]
-    yield from (short[place : place + 2] for place in range(0, len(short), 2))
+    for place in range(0, len(short), 2):
+        first, *second = short[place : place + 2]
+        yield [first.ljust(_SHORT + 2), *second] if second else [first]

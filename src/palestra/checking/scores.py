@@ -10,7 +10,7 @@ from palestra.checking.report import Verdict, failed, passed, shown, skipped
 from palestra.checking.statistic import p_value_mean_above
 from palestra.checking.survey import Survey
 
-__all__ = ["blind_answers_fail", "constant_answer_fails", "oracle_solves"]
+__all__ = ["blind_answers_fail", "constant_answer_fails", "oracle_solves", "solved", "top_reward"]
 
 ALPHA = 0.001
 """The chance, at most, of blaming an environment whose blind players score no more than its floor."""
@@ -23,8 +23,8 @@ def oracle_solves(survey: Survey) -> Verdict:
     episodes = survey.by("oracle")
     if not episodes:
         return skipped("no oracle(): whether tasks can be solved is not known")
-    top = _top_reward(survey)
-    unsolved = [episode for episode in episodes if not _solved(episode, top)]
+    top = top_reward(survey)
+    unsolved = [episode for episode in episodes if not solved(episode, top)]
     count = f"oracle solves {len(episodes) - len(unsolved)}/{len(episodes)}"
     if not unsolved:
         return passed(count)
@@ -39,7 +39,8 @@ def oracle_solves(survey: Survey) -> Verdict:
     )
 
 
-def _top_reward(survey: Survey) -> float:
+def top_reward(survey: Survey) -> float:
+    """The reward of a step that cannot be bettered: as declared, else the best that was seen."""
     declared = survey.subject.reward_range[1]
     if math.isfinite(declared):
         return declared
@@ -47,7 +48,8 @@ def _top_reward(survey: Survey) -> float:
     return max((reward for reward in seen if reward > 0), default=1.0)
 
 
-def _solved(episode: Episode, top: float) -> bool:
+def solved(episode: Episode, top: float) -> bool:
+    """Whether the task was solved, by the environment's word or by the top reward on the last step."""
     if not episode.ended or episode.score is None:
         return False
     last = episode.steps[-1].step
