@@ -1,28 +1,30 @@
-"""The page that tells how to check: its snippet runs, and it names every check."""
+"""The page that tells how to check names every check; and what it says of scripts holds."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 from palestra.checking import CHECKS
 
-ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs/how-to/check-an-environment.md"
-SNIPPET = ROOT / "docs/snippets/check_env.py"
-
-
-def test_the_snippet_runs_as_a_script() -> None:
-    environment = {"PYTHONPATH": str(ROOT / "src"), "PYTHONUTF8": "1", "COLUMNS": "120"}
-    done = subprocess.run([sys.executable, str(SNIPPET)], env=environment, capture_output=True, encoding="utf-8", check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "✓ same task, same episode (this process, another process, another hash seed, replay)" in done.stdout
-    assert "✗" not in done.stdout
-
-
-def test_the_page_shows_the_snippet() -> None:
-    assert SNIPPET.read_text(encoding="utf-8") in PAGE.read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_page_names_every_check() -> None:
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    page = (DOCS / "how-to/check-an-environment.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
     assert [row.split("`")[1] for row in rows] == [check.name for check in CHECKS]
+
+
+def test_a_class_of_a_script_is_checked_in_other_processes_too(tmp_path: Path) -> None:
+    asking = """
+if __name__ == "__main__":
+    for target in (Parity, "demo:Parity-v0"):
+        report = palestra.check_env(target, tasks=5)
+        print(report.ok, *(finding.status for finding in report.findings if finding.check == "same-elsewhere"))
+"""
+    script = tmp_path / "script.py"
+    script.write_text((DOCS / "snippets/parity.py").read_text(encoding="utf-8") + asking, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "True pass\nTrue pass\n", done.stdout + done.stderr

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
@@ -45,6 +45,8 @@ class Taken:
     action: str
     step: Step
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    """What it cost this process: the same on a busy machine, unlike ``seconds``."""
 
     @property
     def frame(self) -> str:
@@ -113,9 +115,9 @@ def play(make: Callable[[], Env], task: Task, act: Act, limit: Callable[[Any], i
             action = act(env, turn)
             if not isinstance(action, str):
                 raise TypeError(f"{actor} gave a {type(action).__name__} as its action, expected text")
-            began = perf_counter()
+            began, cpu_began = perf_counter(), process_time()
             step = Step(*env.step(action))
-            steps.append(Taken(action, step, perf_counter() - began))
+            steps.append(Taken(action, step, perf_counter() - began, process_time() - cpu_began))
             if step.terminated or step.truncated:
                 break
     except Exception as raised:  # whatever an author's code does is a finding, not our end
