@@ -9,6 +9,7 @@ from time import perf_counter
 
 import numpy as np
 import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from palestra.errors import Boundary
 from palestra.trajectory import (
@@ -29,11 +30,8 @@ from palestra.trajectory import (
 )
 from palestra.viewer import ViewerServer, export_page, open_runs
 
-playwright = pytest.importorskip("playwright.sync_api")
-from playwright.sync_api import Browser, Page, expect, sync_playwright  # noqa: E402 - only once it is known to be there
-
 CHROMIUM = shutil.which("chromium")
-pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian: chromium)")]
+pytestmark = pytest.mark.browser
 
 FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run"
 HOSTILE = (
