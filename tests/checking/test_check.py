@@ -11,7 +11,7 @@ import pytest
 from tests.checking import broken, good
 
 import palestra
-from palestra import AsyncEnv, Env, Wrapper
+from palestra import AsyncEnv, Env, Wrapper, registry
 from palestra.checking import CHECKS, CheckReport, Status, check_env, survey
 from palestra.errors import UnknownEnv, UsageError
 from palestra.registry import unregister
@@ -220,3 +220,9 @@ def test_the_table_is_in_order() -> None:
     for place, check in enumerate(CHECKS):
         assert set(check.after) <= set(names[:place])
         assert check.explanation.endswith((".", ","))
+
+
+def test_an_env_that_nobody_guards_is_told_so(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
+    monkeypatch.setattr(registry, "make", lambda _: good.Code())
+    report = check_env(good.Code, tasks=3, skip={"same-elsewhere"})
+    assert bitten(report) == {"step-outside"}
