@@ -26,21 +26,26 @@ from palestra.trajectory import (
     Content,
     Failure,
     Finish,
+    Image,
     Message,
     Phase,
     StopReason,
     Task,
+    Text,
     Trajectory,
     Turn,
 )
 
-__all__ = ["EnvSupply", "Players", "Ticket", "run_episode"]
+__all__ = ["CLEAN_UP_SHARE", "EnvSupply", "Players", "Ticket", "checked_step", "run_episode"]
 
 Players = Policy | Mapping[str, Policy]
 """One policy for every player, or one for each by name."""
 
 CLEAN_UP_SHARE = 0.1
 """The part of an episode's deadline that is kept for giving the environment back."""
+
+BREATH = 16
+"""After this many turns an episode that never waits lets the others go on, and its own deadline be noticed."""
 
 _STOP_OF_FINISH = {
     Finish.LENGTH: StopReason.LENGTH_CUT,
@@ -104,11 +109,15 @@ class _Episode:
     async def play(self, env: AsyncEnv) -> None:
         """From reset to the end. Sets ``stop``, or raises."""
         self.phase = Phase.RESET
-        observation, info = await env.reset(task=self.ticket.task)
+        observation, info = _checked_reset(await env.reset(task=self.ticket.task))
         self.info = info
+        turn = 0
         while self.stop is None:
             seat = self._seat(info.get("player", ""), env)
             observation, info = await self._turn(seat, env, observation)
+            turn += 1
+            if not turn % BREATH:
+                await asyncio.sleep(0)
         self.final = observation
 
     async def _turn(self, seat: _Seat, env: AsyncEnv, observation: Content) -> tuple[Content, dict[str, Any]]:
@@ -131,7 +140,7 @@ class _Episode:
 
         self.phase = Phase.STEP
         step = await env.step(completion.text)
-        following, reward, terminated, truncated, info = _checked(step)
+        following, reward, terminated, truncated, info = checked_step(step)
         seat.turns.append(Turn(observation, completion, reward, info, acted - began, perf_counter() - acted))
         if self.unpaid or "rewards" in info:
             self._pay(seat, info.get("rewards", {}))
@@ -181,14 +190,21 @@ class _Episode:
             base = 0.0 if seat is actor and player in rewards else latest.reward
             seat.turns[-1] = msgspec.structs.replace(latest, reward=base + reward)
 
-    def fail(self, error: BaseException) -> None:
-        """Record an exception that ended the episode or its clean-up."""
+    def record(self, error: BaseException, clock: asyncio.Timeout, deadline: float) -> None:
+        """Record what ended the episode or its clean-up; raise it again if it is a cancellation from outside."""
+        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            raise error
+        if clock.expired() and isinstance(error, TimeoutError):
+            self._overrun(deadline)
+        else:
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
         self.failures.append(Failure.of(error, self.phase, self.ticket.attempt))
         if self.stop is None:
             self.stop = StopReason.ERROR
 
-    def overrun(self, deadline: float) -> None:
-        """Record that the deadline passed in the present phase."""
+    def _overrun(self, deadline: float) -> None:
         blamed = Failure.of(TimeoutError(), self.phase, self.ticket.attempt)
         message = f"the episode's deadline of {deadline:g} s passed while waiting for {self.phase.value}"
         self.failures.append(msgspec.structs.replace(blamed, kind="Deadline", message=message, detail=""))
@@ -233,32 +249,42 @@ async def run_episode(supply: EnvSupply, players: Players, ticket: Ticket, *, de
         async with asyncio.timeout(deadline * (1 - CLEAN_UP_SHARE)) as clock:
             env = await supply.acquire(ticket.task)
             await episode.play(env)
-    except (Exception, SystemExit) as error:
-        if clock.expired() and isinstance(error, TimeoutError):
-            episode.overrun(deadline)
-        else:
-            episode.fail(error)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        episode.record(error, clock, deadline)
     finally:
         if env is not None:
-            sound = episode.stop is not None and not episode.stop.failed
-            await _give_back(supply, env, episode, sound, began + deadline)
+            await _give_back(supply, env, episode, began, deadline)
     return episode.trajectories(perf_counter() - began)
 
 
-async def _give_back(supply: EnvSupply, env: AsyncEnv, episode: _Episode, sound: bool, until: float) -> None:
+async def _give_back(supply: EnvSupply, env: AsyncEnv, episode: _Episode, began: float, deadline: float) -> None:
     episode.phase = Phase.CLOSE
-    left = max(until - perf_counter(), 0.0)
+    sound = episode.stop is not None and not episode.stop.failed
+    # Its share is kept even if somebody held the loop beyond the deadline: an environment must be able to free what it holds.
+    left = max(began + deadline - perf_counter(), deadline * CLEAN_UP_SHARE)
     try:
         async with asyncio.timeout(left) as clock:
             await supply.give_back(episode.ticket.task, env, sound=sound)
-    except (Exception, SystemExit) as error:
-        if clock.expired() and isinstance(error, TimeoutError):
-            episode.overrun(left)
-        else:
-            episode.fail(error)
+    except (Exception, SystemExit, asyncio.CancelledError) as error:
+        episode.record(error, clock, deadline)
 
 
-def _checked(step: Any) -> Step:
+def _is_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _checked_reset(result: Any) -> tuple[Content, dict[str, Any]]:
+    try:
+        observation, info = result
+    except (TypeError, ValueError):
+        raise EnvError(f"reset() must return an observation and a dict, got {result!r:.200}") from None
+    if not isinstance(info, dict):
+        raise EnvError(f"reset() must return a dict as info, got a {type(info).__name__}")
+    return _content(observation), dict(info)
+
+
+def checked_step(step: Any) -> Step:
     """``step`` if it keeps the contract; whatever a careless environment returned otherwise becomes an ``EnvError``."""
     try:
         observation, reward, terminated, truncated, info = step
@@ -266,7 +292,16 @@ def _checked(step: Any) -> Step:
         raise EnvError(f"step() must return five values, got {step!r:.200}") from None
     if not isinstance(info, dict):
         raise EnvError(f"step() must return a dict as info, got a {type(info).__name__}")
-    return Step(observation, _finite(reward), bool(terminated), bool(truncated), info)
+    # A copy of info, since some environments hand out one dict again and again.
+    return Step(_content(observation), _finite(reward), bool(terminated), bool(truncated), dict(info))
+
+
+def _content(observation: Any) -> Content:
+    if isinstance(observation, str):
+        return observation
+    if isinstance(observation, tuple) and all(isinstance(part, Text | Image) for part in observation):
+        return observation
+    raise EnvError(f"an observation is text, or a tuple of Text and Image, got {observation!r:.200}")
 
 
 def _finite(reward: object) -> float:
