@@ -5,8 +5,10 @@ Whatever a caller names as environments (an id, several, a class, or tasks of th
 Costly ones (``reusable = True``) are kept, checked for health, and replaced after a number of episodes.
 """
 
+import asyncio
 import itertools
-from collections import defaultdict
+import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,7 @@ from palestra.references import reference_of
 from palestra.registry import EnvSpec, WrapperFactory, build, spec
 from palestra.seeding import derive_seed
 from palestra.trajectory import Task
+from palestra.views import InWorker
 
 __all__ = ["EPISODES_PER_ENV", "Envs", "Supply", "tasks_of"]
 
@@ -36,7 +39,11 @@ class _Pooled:
 class Supply:
     """Environments by task. Use as an async context manager: leaving it closes what is still pooled."""
 
-    def __init__(self, wrappers: Sequence[WrapperFactory] = (), specs: Iterable[EnvSpec] = ()) -> None:
+    def __init__(
+        self, wrappers: Sequence[WrapperFactory] = (), specs: Iterable[EnvSpec] = (), *, patience: float = 10.0
+    ) -> None:
+        self._patience = patience
+        self._open = True
         self._wrappers = tuple(wrappers)
         self._specs = {known.id: known for known in specs}
         self._idle: dict[str, list[_Pooled]] = defaultdict(list)
@@ -47,12 +54,11 @@ class Supply:
         idle = self._idle[task.env]
         while idle:
             pooled = idle.pop()
-            if await pooled.env.healthy():
+            if await self._is_fit(pooled.env):
                 self._lent[id(pooled.env)] = pooled
                 return pooled.env
-            await pooled.env.close()
         env = self._build(task.env)
-        if _is_reusable(env):
+        if _kind_of(env).reusable:
             self._lent[id(env)] = _Pooled(env)
         return env
 
@@ -61,7 +67,7 @@ class Supply:
         pooled = self._lent.pop(id(env), None)
         if pooled is not None:
             pooled.episodes += 1
-            if sound and pooled.episodes < EPISODES_PER_ENV:
+            if sound and self._open and pooled.episodes < EPISODES_PER_ENV:
                 self._idle[task.env].append(pooled)
                 return
         await env.close()
@@ -70,9 +76,32 @@ class Supply:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for pooled in itertools.chain.from_iterable(self._idle.values()):
-            await pooled.env.close()
+        self._open = False
+        pooled = list(itertools.chain.from_iterable(self._idle.values()))
         self._idle.clear()
+        async with asyncio.TaskGroup() as group:
+            for one in pooled:
+                group.create_task(self._retire(one.env))
+
+    async def _is_fit(self, env: AsyncEnv) -> bool:
+        """Whether ``env`` can be lent again. One that cannot, or could not be asked, is closed."""
+        fit = False
+        try:
+            fit = await env.healthy()
+        except Exception as error:
+            warnings.warn(f"a pooled {_kind_of(env).__qualname__} failed its health check: {error!r}", stacklevel=2)
+        finally:
+            if not fit:
+                await self._retire(env)
+        return fit
+
+    async def _retire(self, env: AsyncEnv) -> None:
+        """Close ``env``, which belongs to no episode any more: what goes wrong here can only be told."""
+        try:
+            async with asyncio.timeout(self._patience):
+                await env.close()
+        except (Exception, SystemExit) as error:
+            warnings.warn(f"closing a pooled {_kind_of(env).__qualname__} failed: {error!r}", stacklevel=2)
 
     def _build(self, name: str) -> AsyncEnv:
         known = self._specs.get(name)
@@ -84,8 +113,9 @@ class Supply:
         return env
 
 
-def _is_reusable(env: AsyncEnv) -> bool:
-    return bool(getattr(env, "kind", env.unwrapped).reusable)
+def _kind_of(env: AsyncEnv) -> type[Env] | type[AsyncEnv]:
+    own = env.unwrapped
+    return own.kind if isinstance(own, InWorker) else type(own)
 
 
 def tasks_of(envs: Envs, n: int | None, seed: int) -> tuple[Iterator[Task], list[EnvSpec]]:
@@ -110,7 +140,13 @@ def tasks_of(envs: Envs, n: int | None, seed: int) -> tuple[Iterator[Task], list
 def _drawn(ids: Sequence[str], n: int | None, seed: int) -> Iterator[Task]:
     if n is None:
         raise UsageError("say how many tasks to draw: n=…")
-    return (Task(ids[i % len(ids)], derive_seed(seed, "task", ids[i % len(ids)], i // len(ids))) for i in range(n))
+    drawn: Counter[str] = Counter()  # an id named twice is played twice as often, not twice on the same tasks
+    return (Task(id, derive_seed(seed, "task", id, _count(drawn, id))) for id in itertools.islice(itertools.cycle(ids), n))
+
+
+def _count(drawn: "Counter[str]", id: str) -> int:
+    drawn[id] += 1
+    return drawn[id] - 1
 
 
 def _only_tasks(items: Iterable[Any]) -> Iterator[Task]:

@@ -1,0 +1,118 @@
+import asyncio
+
+import pytest
+
+from palestra import Task
+from palestra.errors import UsageError
+from palestra.rollout.supply import EPISODES_PER_ENV, Supply, tasks_of
+from palestra.wrappers import TurnLimit
+from tests.rollout.faulty import Pooled, Slow
+from tests.test_core import Dice
+
+POOLED = Task("tests.rollout.faulty:Pooled", 1)
+DICE = "tests.test_core:Dice"
+
+
+async def test_light_environments_are_built_for_one_episode() -> None:
+    async with Supply([lambda env: TurnLimit(env, 2)]) as supply:
+        one = await supply.acquire(Task(DICE))
+        assert isinstance(one, TurnLimit)
+        await supply.give_back(Task(DICE), one, sound=True)
+        assert await supply.acquire(Task(DICE)) is not one
+
+
+async def test_costly_ones_are_kept_until_they_are_worn_out() -> None:
+    Pooled.begin()
+    async with Supply() as supply:
+        for _ in range(EPISODES_PER_ENV + 1):
+            await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
+        assert (Pooled.built, Pooled.closed) == (2, 1)
+    assert Pooled.closed == 2
+
+
+async def test_one_that_failed_is_closed_at_once() -> None:
+    Pooled.begin()
+    async with Supply() as supply:
+        await supply.give_back(POOLED, await supply.acquire(POOLED), sound=False)
+        assert Pooled.closed == 1
+        await supply.acquire(POOLED)
+    assert Pooled.built == 2
+
+
+async def test_one_that_is_ill_is_replaced() -> None:
+    Pooled.begin()
+    async with Supply() as supply:
+        await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
+        Pooled.plan = "ill"
+        await supply.acquire(POOLED)
+        assert (Pooled.built, Pooled.closed) == (2, 1)
+
+
+async def test_a_health_check_that_raises_means_ill() -> None:
+    Pooled.begin()
+    async with Supply() as supply:
+        await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
+        Pooled.plan = "raise in healthy"
+        with pytest.warns(UserWarning, match="a pooled Pooled failed its health check: RuntimeError"):
+            await supply.acquire(POOLED)
+        assert (Pooled.built, Pooled.closed) == (2, 1)
+
+
+async def test_one_whose_health_check_is_given_up_is_closed() -> None:
+    Pooled.begin()
+    async with Supply() as supply:
+        await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
+        Pooled.plan = "hang in healthy"
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.02):
+                await supply.acquire(POOLED)
+        assert Pooled.closed == 1
+
+
+@pytest.mark.parametrize(("plan", "told"), [("raise in close", "RuntimeError"), ("hang in close", "TimeoutError")])
+async def test_every_pooled_one_is_closed_even_if_one_will_not(plan: str, told: str) -> None:
+    Pooled.begin(plan)
+    supply = Supply(patience=0.05)
+    async with supply:
+        lent = [await supply.acquire(POOLED) for _ in range(3)]
+        late = lent.pop()
+        for env in lent:
+            await supply.give_back(POOLED, env, sound=True)
+        with pytest.warns(UserWarning, match=f"closing a pooled Pooled failed: {told}"):
+            await supply.__aexit__()
+    assert Pooled.closed == 2
+    Pooled.plan = ""
+    await supply.give_back(POOLED, late, sound=True)
+    assert Pooled.closed == 3, "what comes back after the end is not kept"
+
+
+def test_tasks_are_drawn_in_turn_and_do_not_depend_on_the_company() -> None:
+    tasks, specs = tasks_of([DICE, "game:GuessTheNumber-v0"], 5, seed=3)
+    drawn = list(tasks)
+    assert [task.env for task in drawn] == [DICE, "game:GuessTheNumber-v0"] * 2 + [DICE]
+    assert [known.id for known in specs] == [DICE, "game:GuessTheNumber-v0"]
+    assert [task for task in drawn if task.env == DICE] == list(tasks_of(DICE, 3, seed=3)[0])
+    assert len({task.seed for task in drawn}) == 5
+
+
+def test_an_id_named_twice_is_played_twice_as_often_on_other_tasks() -> None:
+    drawn = list(tasks_of([DICE, DICE, "game:GuessTheNumber-v0"], 60, seed=0)[0])
+    assert sum(task.env == DICE for task in drawn) == 40
+    assert len(set(drawn)) == 60
+
+
+def test_a_class_or_the_very_tasks() -> None:
+    tasks, (known,) = tasks_of(Slow, 2, seed=0)
+    assert [task.env for task in tasks] == ["tests.rollout.faulty:Slow"] * 2
+    assert known.entry is Slow
+    own = [Task(DICE, i) for i in range(5)]
+    assert list(tasks_of(own, None, 0)[0]) == own
+    assert list(tasks_of(iter(own), 2, 0)[0]) == own[:2]
+    assert next(tasks_of(lambda: Dice(), 1, 0)[0]).env.endswith("<lambda>")
+
+
+def test_what_cannot_be_played_is_refused() -> None:
+    with pytest.raises(UsageError, match="say how many tasks to draw: n=…"):
+        tasks_of(DICE, None, 0)
+    with pytest.raises(UsageError, match="expected ids or Tasks to play, got a int"):
+        list(tasks_of([7], None, 0)[0])  # type: ignore[arg-type]
