@@ -23,8 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.core import AsyncEnv, Step
-from palestra.errors import UsageError
+from palestra.errors import EnvError, EpisodeOver, UsageError
 from palestra.registry import make_async
+from palestra.rollout.episode import checked_step
 from palestra.seeding import derive_seed, fresh_seed
 from palestra.trajectory import Content, Failure, Phase, Task
 from palestra.views import Direct, LoopThread
@@ -79,6 +80,7 @@ class VectorEnv:
         self._same_step = autoreset == "same_step"
         self._deadline = deadline
         self._slots = [_Slot(index, make_env()) for index in range(n)]
+        self._begun = False
         plain = all(isinstance(slot.env, Direct) for slot in self._slots)
         self._thread = None if plain else LoopThread.hold()
         self._ready: queue.SimpleQueue[tuple[int, Step | BaseException]] = queue.SimpleQueue()
@@ -89,6 +91,7 @@ class VectorEnv:
     def reset(self, *, seed: int | None = None) -> tuple[list[Content], list[dict[str, Any]]]:
         """Begin an episode everywhere, all at once. Environment ``i`` plays a task of its own, derived from ``seed``."""
         self._refuse_while_busy("reset")
+        self._begun = True
         root = fresh_seed() if seed is None else seed
         for slot in self._slots:
             slot.seed = derive_seed(root, "vector", slot.index)
@@ -97,6 +100,7 @@ class VectorEnv:
 
     def step(self, actions: Sequence[str]) -> VectorStep:
         """One action for each environment; waits for all of them."""
+        self._refuse_before_reset()
         if len(actions) != len(self._slots):
             raise UsageError(f"{len(self._slots)} environments need as many actions, got {len(actions)}")
         self._refuse_while_busy("step")
@@ -117,7 +121,10 @@ class VectorEnv:
 
     def send(self, actions: Mapping[int, str]) -> None:
         """Set some environments going. Their steps come out of ``recv`` in the order in which they end."""
+        self._refuse_before_reset()
         for index in actions:
+            if not 0 <= index < len(self._slots):
+                raise UsageError(f"there is no environment {index}: they are numbered 0 to {len(self._slots) - 1}")
             if self._slots[index].busy:
                 raise UsageError(f"environment {index} has not finished its last action: recv() it first")
         for index, action in actions.items():
@@ -147,6 +154,7 @@ class VectorEnv:
     def close(self) -> None:
         """Close every environment; doing it twice is harmless."""
         slots, self._slots = self._slots, []
+        self._begun = False
         try:
             for slot in slots if self._thread is None else ():
                 _finish(self._discard(slot))
@@ -172,7 +180,7 @@ class VectorEnv:
                 slot.env = self._make_env()
             assert isinstance(slot.env, Direct)
             observation, info = slot.env.env.reset(task=task)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return _finish(self._replace(slot, error, Phase.RESET))
         return Step(observation, 0.0, False, False, info)
 
@@ -181,9 +189,12 @@ class VectorEnv:
             return self._begin_in_place(slot)
         try:
             step: Step = slot.env.env.step(action)  # type: ignore[union-attr]  # a Direct: asserting it here costs as much
-        except Exception as error:
+            _, reward, terminated, truncated, info = step
+            if reward.__class__ is not float or info.__class__ is not dict:
+                step = checked_step(step)
+        except (Exception, SystemExit) as error:
             return _finish(self._replace(slot, error, Phase.STEP))
-        if step[2] or step[3]:
+        if terminated or truncated:
             slot.ended = True
             return _joined(step, self._begin_in_place(slot)) if self._same_step else step
         return step
@@ -194,7 +205,7 @@ class VectorEnv:
             if slot.env is None:
                 slot.env = self._make_env()
             observation, info = await self._timed(slot.env.reset(task=task))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             return await self._replace(slot, error, Phase.RESET)
         return Step(observation, 0.0, False, False, info)
 
@@ -203,10 +214,10 @@ class VectorEnv:
             return await self._begin(slot)
         assert slot.env is not None
         try:
-            step = await self._timed(slot.env.step(action))
-        except Exception as error:
+            step = checked_step(await self._timed(slot.env.step(action)))
+        except (Exception, SystemExit) as error:
             return await self._replace(slot, error, Phase.STEP)
-        if step[2] or step[3]:
+        if step.terminated or step.truncated:
             slot.ended = True
             return _joined(step, await self._begin(slot)) if self._same_step else step
         return step
@@ -219,10 +230,17 @@ class VectorEnv:
     async def _timed(self, work: Coroutine[Any, Any, _T]) -> _T:
         if self._thread is None:  # nothing in a plain environment waits, and there is no loop to time it by
             return await work
-        async with asyncio.timeout(self._deadline):
-            return await work
+        try:
+            async with asyncio.timeout(self._deadline) as clock:
+                return await work
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            late = EnvError(f"the deadline of {self._deadline:g} s passed")
+            late.kind = "Deadline"
+            raise late from None
 
-    async def _replace(self, slot: _Slot, error: Exception, phase: Phase) -> Step:
+    async def _replace(self, slot: _Slot, error: BaseException, phase: Phase) -> Step:
         """Give up the environment that failed; the next step begins a new episode in a new one."""
         failure = Failure.of(error, phase)
         slot.ended = True
@@ -235,7 +253,7 @@ class VectorEnv:
             return
         try:
             await self._timed(env.close())
-        except Exception:  # it is being thrown away; what made it fail has been reported
+        except (Exception, SystemExit):  # it is being thrown away; what made it fail has been reported
             return
 
     # All environments.
@@ -253,6 +271,10 @@ class VectorEnv:
         except BaseException as error:
             self._ready.put((index, error))
             raise
+
+    def _refuse_before_reset(self) -> None:
+        if not self._begun:
+            raise EpisodeOver("these episodes have not begun, or the vector has been closed. Call reset() first.")
 
     def _refuse_while_busy(self, verb: str) -> None:
         busy = [slot.index for slot in self._slots if slot.busy]

@@ -1,0 +1,211 @@
+import asyncio
+import math
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from palestra import AsyncEnv, Env, Step, Task, make, make_vec
+from palestra.errors import EpisodeOver, UsageError
+from palestra.rollout import Autoreset
+from palestra.seeding import derive_seed
+from palestra.trajectory import Content
+from tests.leftovers import nothing_left
+
+ECHO, SLOW = f"{__name__}:Echo", "tests.rollout.faulty:Slow"
+GUESS = "game:GuessTheNumber-v0-easy"
+
+
+class Plain(Env):
+    """Ends at "end" or "cut", misbehaves where it is told to."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.turn = 0
+        return f"start {self.task.seed}", {"first": True}
+
+    def step(self, action: str) -> Step:
+        self.turn += 1
+        if action == "raise":
+            raise KeyError("step went wrong")
+        if action == "exit":
+            raise SystemExit(3)
+        if action == "wrong":
+            return None  # type: ignore[return-value]
+        if action == "text":
+            return Step("", "no number", False, False, {})  # type: ignore[arg-type]
+        return Step(f"heard {action}", 1, action == "end", action == "cut", {"turn": self.turn})
+
+
+class Echo(AsyncEnv):
+    """The same, on the loop; "wait" never answers, a number waits so long."""
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        await super().reset(seed=seed, task=task)
+        self.inner = Plain()
+        await asyncio.sleep(0.05)
+        return self.inner.reset(task=self.task)
+
+    async def step(self, action: str) -> Step:
+        if action == "wait":
+            await asyncio.sleep(3600)
+        if action == "late":
+            raise TimeoutError("my own")
+        if action.startswith("0."):
+            await asyncio.sleep(float(action))
+        return self.inner.step(action)
+
+
+BOTH = pytest.mark.parametrize("id", [f"{__name__}:Plain", ECHO], ids=["in place", "on the loop"])
+
+
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
+def test_it_gives_what_single_environments_give(autoreset: Autoreset) -> None:
+    with make_vec(GUESS, 8, autoreset=autoreset) as vec:
+        observations, infos = vec.reset(seed=7)
+        singles = [make(GUESS) for _ in range(8)]
+        seeds = [derive_seed(7, "vector", i) + 1 for i in range(8)]
+        assert list(zip(observations, infos, strict=True)) == [
+            env.reset(task=Task(GUESS, seed)) for env, seed in zip(singles, seeds, strict=True)
+        ]
+        fresh = [False] * 8
+        for turn in range(30):
+            action = f"\\boxed{{{turn % 11}}}"
+            got = vec.step([action] * 8)
+            for i, env in enumerate(singles):
+                if fresh[i]:
+                    fresh[i] = False
+                    seeds[i] += 1
+                    assert (got.observations[i], got.infos[i]) == env.reset(task=Task(GUESS, seeds[i]))
+                    assert (got.rewards[i], got.terminated[i], got.truncated[i]) == (0.0, False, False)
+                    continue
+                step = env.step(action)
+                assert (got.rewards[i], got.terminated[i], got.truncated[i]) == step[1:4]
+                ended = step.terminated or step.truncated
+                if ended and autoreset == "same_step":
+                    seeds[i] += 1
+                    first, info = env.reset(task=Task(GUESS, seeds[i]))
+                    assert got.observations[i] == first
+                    assert got.infos[i] == {**info, "final_observation": step.observation, "final_info": step.info}
+                else:
+                    fresh[i] = ended
+                    assert (got.observations[i], got.infos[i]) == (step.observation, step.info)
+
+
+@BOTH
+def test_one_that_fails_never_touches_its_neighbours(id: str) -> None:
+    with nothing_left(), make_vec(id, 5) as vec:
+        vec.reset(seed=0)
+        got = vec.step(["raise", "exit", "wrong", "text", "fine"])
+        assert [math.isnan(reward) for reward in got.rewards] == [True] * 4 + [False]
+        assert got.truncated.tolist() == [True] * 4 + [False]
+        kinds = [info["failure"].kind for info in got.infos[:4]]
+        assert kinds[:2] == ["KeyError", "SystemExit"]
+        assert kinds[2] in ("TypeError", "EnvError")
+        assert kinds[3] == "EnvError"
+        assert (got.observations[4], got.rewards[4], got.infos[4]) == ("heard fine", 1.0, {"turn": 1})
+        again = vec.step(["x"] * 5)
+        assert all(str(shown).startswith("start") for shown in again.observations[:4]), "replaced, and begun anew"
+        assert again.infos[4] == {"turn": 2}
+        assert again.rewards.dtype == np.float64
+
+
+@BOTH
+def test_both_ends_keep_the_last_observation_and_info(id: str) -> None:
+    with make_vec(id, 2) as vec:
+        vec.reset(seed=0)
+        got = vec.step(["end", "cut"])
+        assert (got.terminated.tolist(), got.truncated.tolist()) == ([True, False], [False, True])
+        assert [info["final_observation"] for info in got.infos] == ["heard end", "heard cut"]
+        assert [info["final_info"] for info in got.infos] == [{"turn": 1}] * 2
+        assert all(info["first"] for info in got.infos)
+    with make_vec(id, 1, autoreset="next_step") as vec:
+        vec.reset(seed=0)
+        assert vec.step(["end"]).observations == ["heard end"]
+        following = vec.step(["ignored"])
+        assert str(following.observations[0]).startswith("start")
+        assert following.rewards.tolist() == [0.0]
+
+
+def test_a_slow_neighbour_is_not_waited_for() -> None:
+    with nothing_left(), make_vec(ECHO, 3) as vec:
+        vec.reset(seed=0)
+        vec.send({0: "0.3", 1: "x", 2: "0.1"})
+        order: list[int] = []
+        while len(order) < 3:
+            order += vec.recv()
+            if order == [1]:
+                vec.send({1: "0.15"})  # goes on while the others are under way
+            if 1 in order[1:]:
+                break
+        while 0 not in order:
+            order += vec.recv()
+        assert order == [1, 2, 1, 0]
+
+
+@BOTH
+def test_send_and_recv_are_refused_where_they_make_no_sense(id: str) -> None:
+    with make_vec(id, 2) as vec:
+        for verb in (lambda: vec.step(["x"] * 2), lambda: vec.send({0: "x"})):
+            with pytest.raises(EpisodeOver, match=r"Call reset\(\) first"):
+                verb()
+        vec.reset(seed=0)
+        with pytest.raises(UsageError, match="nothing was sent"):
+            vec.recv()
+        vec.send({0: "x"})
+        with pytest.raises(UsageError, match=r"reset\(\) while environments \[0\] are under way"):
+            vec.reset()
+        with pytest.raises(UsageError, match=r"step\(\) while environments \[0\] are under way"):
+            vec.step(["x"] * 2)
+        with pytest.raises(UsageError, match="environment 0 has not finished its last action"):
+            vec.send({0: "x"})
+        with pytest.raises(UsageError, match="there is no environment 2: they are numbered 0 to 1"):
+            vec.send({2: "x"})
+        assert list(vec.recv()) == [0]
+        with pytest.raises(UsageError, match="2 environments need as many actions, got 1"):
+            vec.step(["x"])
+        assert len(vec) == 2
+    vec.close()
+    with pytest.raises(EpisodeOver):
+        vec.step([])
+
+
+def test_a_vector_must_make_sense() -> None:
+    with pytest.raises(UsageError, match="at least one environment, got n=0"):
+        make_vec(ECHO, 0)
+    with pytest.raises(UsageError, match="autoreset is"):
+        make_vec(ECHO, 1, autoreset="never")  # type: ignore[arg-type]
+
+
+def test_all_are_reset_at_once() -> None:
+    with make_vec(ECHO, 40) as vec:
+        began = time.perf_counter()
+        vec.reset(seed=0)  # 0.05 s each
+        assert time.perf_counter() - began < 1.0
+
+
+def test_recv_may_give_up_and_a_deadline_is_told_apart_from_an_error_of_the_same_kind() -> None:
+    with nothing_left(), make_vec(ECHO, 2, deadline=0.3) as vec:
+        vec.reset(seed=0)
+        vec.send({0: "wait", 1: "late"})
+        ready = vec.recv()
+        assert ready[1].info["failure"].kind == "TimeoutError"
+        assert vec.recv(timeout=0.01) == {}
+        late = vec.recv()[0]
+        assert (late.info["failure"].kind, late.info["failure"].message) == ("Deadline", "the deadline of 0.3 s passed")
+        vec.send({0: "wait"})  # begins a new episode
+        assert not vec.recv()[0].truncated
+        vec.send({0: "wait"})  # closed while it is under way
+
+
+def test_a_blocking_environment_that_hangs_is_replaced_and_its_process_killed() -> None:
+    with nothing_left(), make_vec(SLOW, 3, deadline=1.5) as vec:
+        _, infos = vec.reset(seed=0)
+        got = vec.step(["3600", "0", "exit"])
+        assert got.truncated.tolist() == [True, False, True]
+        assert [info["failure"].kind for info in (got.infos[0], got.infos[2])] == ["Deadline", "SystemExit"]
+        again = vec.step(["0"] * 3)
+        assert again.infos[0]["pid"] != infos[0]["pid"]
+        assert again.observations[1] == "heard '0'"
+        vec.send({1: "3600"})  # closed while it hangs
