@@ -1,7 +1,7 @@
 """Trajectories of one task gathered into groups, for algorithms that compare the members of a group."""
 
 from collections import defaultdict
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
 
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
@@ -15,11 +15,15 @@ async def grouped(trajectories: AsyncIterable[Trajectory], group_size: int) -> A
     (the iteration was cut) are yielded last, so that nothing is lost.
     """
     waiting: dict[tuple[int, str], list[Trajectory]] = defaultdict(list)
-    async for trajectory in trajectories:
-        key = (trajectory.group, trajectory.player)
-        waiting[key].append(trajectory)
-        if len(waiting[key]) == group_size:
-            yield _group(waiting.pop(key))
+    try:
+        async for trajectory in trajectories:
+            key = (trajectory.group, trajectory.player)
+            waiting[key].append(trajectory)
+            if len(waiting[key]) == group_size:
+                yield _group(waiting.pop(key))
+    finally:
+        if isinstance(trajectories, AsyncGenerator):
+            await trajectories.aclose()  # whoever leaves this iteration early leaves that one too
     for members in waiting.values():
         yield _group(members)
 

@@ -22,17 +22,19 @@ class TrajectoryWriter:
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_line(self.path)
-        self._file: BinaryIO = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        self._file: BinaryIO = open(self.path, "ab")  # noqa: SIM115 - closed by close()
 
     def write(self, trajectory: Trajectory) -> None:
         """Append ``trajectory``. What its environment put into ``info`` and JSON cannot hold is marked, not lost silently."""
         self._file.write(encode_json(writable(trajectory)) + b"\n")
+        self._file.flush()
 
     def close(self) -> None:
         """Make sure that everything has reached the disk."""
         if not self._file.closed:
-            os.fsync(self._file.fileno())
-            self._file.close()
+            with self._file:
+                self._file.flush()
+                os.fsync(self._file.fileno())
 
     def __enter__(self) -> "TrajectoryWriter":
         return self

@@ -1,0 +1,89 @@
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from palestra import Completion, StopReason, Task, Trajectory, Turn
+from palestra.errors import SchemaError
+from palestra.rollout import TrajectoryWriter, grouped, read_trajectories
+from palestra.trajectory import encode_json
+
+
+def some(n: int) -> list[Trajectory]:
+    return [Trajectory(Task("t", i), StopReason.TERMINATED, (Turn("é" * i, Completion("a"), 1.0),)) for i in range(n)]
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "run.jsonl"
+    with TrajectoryWriter(path) as writer:
+        for trajectory in some(3):
+            writer.write(trajectory)
+            assert list(read_trajectories(path))[-1] == trajectory, "it is on its way to the disk at once"
+        writer.close()
+    with TrajectoryWriter(path) as writer:
+        writer.write(some(4)[3])
+    assert list(read_trajectories(path)) == some(4)
+    assert all(b'"schema":1' in line for line in path.read_bytes().splitlines())
+
+
+def test_live_objects_do_not_cost_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with TrajectoryWriter(path) as writer:
+        writer.write(Trajectory(Task("t"), StopReason.TERMINATED, info={"file": writer, "kept": 1}))
+    (back,) = read_trajectories(path)
+    assert back.info["kept"] == 1
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(cut=st.integers(0, 600))
+def test_a_file_cut_anywhere_gives_its_whole_lines_and_can_go_on(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "torn.jsonl"
+    lines = [encode_json(trajectory) + b"\n" for trajectory in some(3)]
+    path.write_bytes(b"".join(lines)[:cut])
+    whole = path.read_bytes().count(b"\n")
+    assert list(read_trajectories(path)) == some(whole)
+    with TrajectoryWriter(path) as writer:
+        writer.write(some(9)[8])
+    assert list(read_trajectories(path)) == [*some(whole), some(9)[8]]
+
+
+def test_a_torn_line_longer_than_a_block_is_cut_off(tmp_path: Path) -> None:
+    path = tmp_path / "torn.jsonl"
+    path.write_bytes(encode_json(some(1)[0]) + b"\n" + b"x" * 200_000)
+    TrajectoryWriter(path).close()
+    assert list(read_trajectories(path)) == some(1)
+
+
+def test_damage_anywhere_else_is_told_with_its_place(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    line = encode_json(some(1)[0]) + b"\n"
+    path.write_bytes(line + b"{broken}\n" + line)
+    with pytest.raises(SchemaError, match=r"bad\.jsonl, line 2: not a Trajectory"):
+        list(read_trajectories(path))
+    path.write_bytes(line + line.replace(b'"schema":1', b'"schema":99'))
+    with pytest.raises(SchemaError, match=r"line 2: .*has schema 99, this version of palestra reads 1"):
+        list(read_trajectories(path))
+
+
+async def test_groups_come_as_soon_as_they_are_whole_and_nothing_is_lost() -> None:
+    closed = []
+
+    async def stream():  # type: ignore[no-untyped-def]
+        try:
+            for group, member, player in [(0, 1, ""), (1, 0, "a"), (0, 0, ""), (1, 0, "b"), (1, 1, "a")]:
+                yield Trajectory(Task("t", group), StopReason.TERMINATED, group=group, member=member, player=player)
+        finally:
+            closed.append(True)
+
+    groups = [group async for group in grouped(stream(), 2)]  # type: ignore[no-untyped-call]
+    assert [(g.task.seed, [m.member for m in g.members], g.members[0].player) for g in groups] == [
+        (0, [0, 1], ""),
+        (1, [0, 1], "a"),
+        (1, [0], "b"),
+    ]
+    early = grouped(stream(), 2)  # type: ignore[no-untyped-call]
+    async for _ in early:
+        break
+    await early.aclose()  # type: ignore[attr-defined]
+    assert closed == [True, True]
