@@ -2,13 +2,13 @@
 
 import asyncio
 import sys
-import threading
-from collections.abc import Callable
-from typing import Unpack
+from collections.abc import Coroutine
+from typing import Any, Unpack
 
 from palestra.rollout.scheduler import AnyPolicy, RolloutOptions, rollout
 from palestra.rollout.supply import Envs
 from palestra.trajectory import Trajectory
+from palestra.views import LoopThread
 
 __all__ = ["collect"]
 
@@ -21,7 +21,7 @@ def collect(
     Shows a progress bar on a terminal, unless ``progress`` says otherwise. Works inside a notebook too.
     """
     show = sys.stderr.isatty() if progress is None else progress
-    trajectories = _run_anywhere(lambda: asyncio.run(_collect(envs, policy, show, options)))
+    trajectories = _run_anywhere(_collect(envs, policy, show, options))
     return sorted(trajectories, key=lambda one: (one.group, one.member))
 
 
@@ -41,23 +41,14 @@ async def _collect(envs: Envs, policy: AnyPolicy, show: bool, options: RolloutOp
     return collected
 
 
-def _run_anywhere(work: Callable[[], list[Trajectory]]) -> list[Trajectory]:
-    """Run ``work`` here, or in a thread of its own if this one has an event loop already (a notebook)."""
+def _run_anywhere(work: Coroutine[Any, Any, list[Trajectory]]) -> list[Trajectory]:
+    """Run ``work`` here, or on the background loop if this thread has an event loop already (a notebook)."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return work()
-    outcome: list[list[Trajectory] | BaseException] = []
-
-    def capture() -> None:
-        try:
-            outcome.append(work())
-        except BaseException as error:  # handed over to the caller below
-            outcome.append(error)
-
-    thread = threading.Thread(target=capture, name="palestra-collect")
-    thread.start()
-    thread.join()
-    if isinstance(outcome[0], BaseException):
-        raise outcome[0]
-    return outcome[0]
+        return asyncio.run(work)
+    thread = LoopThread.hold()
+    try:
+        return thread.run(work)
+    finally:
+        thread.release()

@@ -7,8 +7,8 @@ cancellation, cancels what is running and waits until every environment has been
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypedDict, Unpack
@@ -19,7 +19,7 @@ from palestra.core import Policy
 from palestra.errors import Boundary, UsageError
 from palestra.policies import as_policy
 from palestra.registry import WrapperFactory
-from palestra.rollout.episode import Players, Ticket, run_episode
+from palestra.rollout.episode import CLEAN_UP_SHARE, Players, Ticket, run_episode
 from palestra.rollout.supply import Envs, Supply, tasks_of
 from palestra.trajectory import Failure, Task, Trajectory
 from palestra.views import WorkerPool
@@ -85,13 +85,16 @@ async def rollout(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOption
     players = _players(policy)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(WorkerPool.held())
-        supply = await stack.enter_async_context(Supply((*settings.wrappers, *horizon), specs))
+        supply = await stack.enter_async_context(
+            Supply((*settings.wrappers, *horizon), specs, patience=settings.deadline * CLEAN_UP_SHARE)
+        )
         running = _Running(
             _tickets(tasks, settings), partial(_run_until_sound, supply, players, settings), settings.concurrency
         )
         try:
-            async for trajectory in running.results():
-                yield trajectory
+            async with aclosing(running.results()) as results:
+                async for trajectory in results:
+                    yield trajectory
         finally:
             await running.cancel()
 
@@ -143,18 +146,23 @@ class _Running:
         self._finished: deque[asyncio.Task[tuple[Trajectory, ...]]] = deque()
         self._news = asyncio.Event()
         self._exhausted = False
+        self._broken: Exception | None = None
+        """What the caller's iterable of tasks raised. It is raised again when the episodes already begun have ended."""
 
-    async def results(self) -> AsyncIterator[Trajectory]:
+    async def results(self) -> AsyncGenerator[Trajectory, None]:
         while True:
             self._start()
             if not self._finished:
                 if not self._tasks:
-                    return
+                    break
                 self._news.clear()
                 await self._news.wait()
+                continue  # to look again: the news may be that somebody cancelled an episode
             # result() raises what no episode may raise: a bug of ours, or an interrupt. Then everything stops.
             for trajectory in self._finished.popleft().result():
                 yield trajectory
+        if self._broken is not None:
+            raise self._broken
 
     async def cancel(self) -> None:
         """Cancel what is running and wait until it has cleaned up."""
@@ -166,7 +174,10 @@ class _Running:
 
     def _start(self) -> None:
         while not self._exhausted and len(self._tasks) < self._concurrency and len(self._finished) < self._concurrency:
-            ticket = next(self._tickets, None)
+            try:
+                ticket = next(self._tickets, None)
+            except Exception as error:
+                self._broken, ticket = error, None
             if ticket is None:
                 self._exhausted = True
                 return
