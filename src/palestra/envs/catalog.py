@@ -62,3 +62,15 @@ def _register_games() -> None:
         tags={"game", "deduction"},
         description="Fill a Sudoku board that has exactly one solution.",
     )
+    register(
+        "game:Minesweeper-v0",
+        f"{_GAMES}.minesweeper:Minesweeper",
+        levels={
+            "easy": {"rows": 5, "cols": 5, "num_mines": 5, "max_turns": 25},
+            "hard": {"rows": 8, "cols": 8, "num_mines": 12, "max_turns": 64},
+            "random": {"rows": None, "cols": None, "num_mines": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "deduction"},
+        description="Clear a minefield by logic; no guess is needed.",
+    )
