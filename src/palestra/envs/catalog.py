@@ -74,3 +74,27 @@ def _register_games() -> None:
         tags={"game", "deduction"},
         description="Clear a minefield by logic; no guess is needed.",
     )
+    register(
+        "game:Wordle-v0",
+        f"{_GAMES}.wordle:Wordle",
+        levels={
+            "easy": {"word_length": 3, "max_turns": 15},
+            "hard": {"word_length": 5, "max_turns": 25},
+            "random": {"word_length": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "words"},
+        description="Find a secret word from marked letters.",
+    )
+    register(
+        "game:Hangman-v0",
+        f"{_GAMES}.hangman:Hangman",
+        levels={
+            "easy": {"word_length": 3, "max_turns": 10},
+            "hard": {"word_length": 7, "max_turns": 20},
+            "random": {"word_length": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "words"},
+        description="Find a secret word letter by letter.",
+    )

@@ -117,7 +117,7 @@ def test_the_oracle_takes_a_wrong_flag_away() -> None:
 
 def test_where_luck_is_needed_the_oracle_takes_the_smaller_risk() -> None:
     sure = wins = random_wins = 0
-    for seed in range(100):
+    for seed in range(60):
         game = Minesweeper(8, 8, 12, 64, guess_free=False)
         game.reset(seed=seed)
         step = game.step(game.oracle())
@@ -151,10 +151,10 @@ def test_the_floor_is_what_one_blind_reveal_opens(rows: int, mines: int) -> None
     game = Minesweeper(rows, rows, mines, 10)
     floor = game.floor
     total = 0.0
-    for seed in range(1000, 1400):
+    for seed in range(1000, 1200):
         game.reset(seed=seed)
         total += game.step(f"\\boxed{{reveal {rows // 2} {rows // 2}}}").reward
-    assert floor == pytest.approx(total / 400, abs=0.06)
+    assert floor == pytest.approx(total / 200, abs=0.08)
     assert floor > 9 / (rows * rows - mines)
 
 
