@@ -98,3 +98,28 @@ def _register_games() -> None:
         tags={"game", "words"},
         description="Find a secret word letter by letter.",
     )
+    register(
+        "game:FifteenPuzzle-v0",
+        f"{_GAMES}.fifteen_puzzle:FifteenPuzzle",
+        levels={
+            "easy": {"num_rows": 2, "max_turns": 10},
+            "hard": {"num_rows": 4, "max_turns": 50},
+            "random": {"num_rows": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "planning"},
+        description="Slide numbered tiles into order.",
+    )
+    register(
+        "game:Game2048-v0",
+        f"{_GAMES}.game_2048:Game2048",
+        levels={
+            "easy": {"target_tile": 64, "max_turns": 50},
+            "hard": {"target_tile": 512, "max_turns": 50},
+            "extreme-hard": {"target_tile": 2048, "max_turns": 100},
+            "random": {"target_tile": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "planning", "chance"},
+        description="Slide and merge tiles up to a target.",
+    )

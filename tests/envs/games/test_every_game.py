@@ -18,7 +18,12 @@ from palestra.trajectory import StopReason, Task
 IDS = [known.id for known in list_envs("game:*") if not known.needs]
 PLAYED = [id for id in IDS if not spec(id).level or id.endswith(f"-{spec(id).level}")]
 
-ORACLE_SUCCESS = {"game:Hangman-v0-easy": 0.6, "game:Hangman-v0-random": 0.8}
+ORACLE_SUCCESS = {
+    "game:Hangman-v0-easy": 0.6,
+    "game:Hangman-v0-random": 0.8,
+    "game:Game2048-v0-hard": 0.0,
+    "game:Game2048-v0-extreme-hard": 0.0,
+}
 """Where the oracle is strong but not perfect: the success rate it must at least have."""
 
 HOSTILE = [

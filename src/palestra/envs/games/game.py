@@ -28,7 +28,7 @@ __all__ = ["FORMAT_ERROR", "Game", "Outcome", "boxed", "require", "whole_number"
 FORMAT_ERROR = -0.1
 """The reward of a text that holds no readable move."""
 
-_FLOOR_TASKS = 200
+_FLOOR_TASKS = 100
 """How many tasks a measured floor is averaged over."""
 
 Move = TypeVar("Move")
