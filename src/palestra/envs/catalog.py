@@ -123,3 +123,15 @@ def _register_games() -> None:
         tags={"game", "planning", "chance"},
         description="Slide and merge tiles up to a target.",
     )
+    register(
+        "game:Sokoban-v0",
+        f"{_GAMES}.sokoban:Sokoban",
+        levels={
+            "easy": {"dim_room": (6, 6), "num_boxes": 2, "max_turns": 20},
+            "hard": {"dim_room": (8, 8), "num_boxes": 4, "max_turns": 50},
+            "random": {"dim_room": None, "num_boxes": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "planning"},
+        description="Push boxes onto goals.",
+    )

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palestra.envs.games.minefield import bits, conclude, neighbours, opening, solvable
+from palestra.envs.games.bitsets import bits
+from palestra.envs.games.minefield import conclude, neighbours, opening, solvable
 from palestra.envs.games.minesweeper import Minesweeper
 from palestra.errors import UsageError
 

@@ -3,8 +3,9 @@
 import re
 from typing import NamedTuple
 
+from palestra.envs.games.bitsets import bits
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
-from palestra.envs.games.minefield import bits, conclude, least_risky, neighbours, opening, solvable
+from palestra.envs.games.minefield import conclude, least_risky, neighbours, opening, solvable
 
 __all__ = ["Minesweeper", "Touch"]
 
