@@ -135,3 +135,27 @@ def _register_games() -> None:
         tags={"game", "planning"},
         description="Push boxes onto goals.",
     )
+    register(
+        "game:Crosswords-v0",
+        f"{_GAMES}.crosswords:Crosswords",
+        levels={
+            "easy": {"hardcore": False, "num_words": 3, "max_turns": 30},
+            "hard": {"hardcore": True, "num_words": 3, "max_turns": 40},
+            "random": {"hardcore": None, "num_words": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "words"},
+        description="Fill crossing words from clues, letter by letter.",
+    )
+    register(
+        "game:WordSearch-v0",
+        f"{_GAMES}.word_search:WordSearch",
+        levels={
+            "easy": {"num_words": 5, "max_turns": 20, "hardcore": False},
+            "hard": {"num_words": 5, "max_turns": 20, "hardcore": True},
+            "random": {"num_words": None, "max_turns": None, "hardcore": None},
+        },
+        default_level="hard",
+        tags={"game", "words"},
+        description="Find words hidden in a grid of letters.",
+    )

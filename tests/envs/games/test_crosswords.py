@@ -1,0 +1,109 @@
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palestra.envs.games.crosswords import Crosswords, _clues
+from palestra.errors import UsageError
+
+
+def runs(cells: dict[tuple[int, int], str]) -> set[str]:
+    """Every stretch of two letters or more, across and down."""
+    found = set()
+    for flip in (False, True):
+        grid = {(c, r) if flip else (r, c): letter for (r, c), letter in cells.items()}
+        for row, column in grid:
+            if (row, column - 1) not in grid and (row, column + 1) in grid:
+                word, at = "", column
+                while (row, at) in grid:
+                    word += grid[row, at]
+                    at += 1
+                found.add(word)
+    return found
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from([(False, 3, 30), (True, 3, 40), (False, 3, 20), (True, 6, 40), (False, 1, 6)]))
+def test_words_cross_and_nothing_else_can_be_read(seed: int, level: tuple[bool, int, int]) -> None:
+    hardcore, num_words, max_turns = level
+    game = Crosswords(hardcore, num_words, max_turns)
+    game.reset(seed=seed)
+    assert len(game.solution) <= max_turns
+    assert len(game.entries) == num_words
+    assert runs(game.solution) == {entry.word.upper() for entry in game.entries}
+    assert min(row for row, _ in game.solution) == min(column for _, column in game.solution) == 0
+    # One piece: from any cell all others can be reached.
+    reached, queue = {min(game.solution)}, [min(game.solution)]
+    while queue:
+        row, column = queue.pop()
+        fresh = {(row + 1, column), (row - 1, column), (row, column + 1), (row, column - 1)} & set(game.solution) - reached
+        reached |= fresh
+        queue += fresh
+    assert reached == set(game.solution)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.sampled_from("aeiorstnlc")), min_size=1, max_size=25),
+)
+def test_moves_follow_the_rules(seed: int, moves: list[tuple[int, int, str]]) -> None:
+    game = Crosswords(False, 3, 20)
+    game.reset(seed=seed)
+    filled = dict[tuple[int, int], str]()
+    for turn, (row, column, letter) in enumerate(moves, start=1):
+        step = game.step(f"\\boxed{{{row} {column} {letter}}}")
+        right = game.solution.get((row, column)) == letter.upper() and (row, column) not in filled
+        if right:
+            filled[row, column] = letter.upper()
+        assert game.filled == filled
+        assert step.reward == (pytest.approx(1 / len(game.solution)) if right else 0.0)
+        assert (step.terminated, step.truncated) == (False, turn == 20)
+        if turn == 20:
+            return
+
+
+def test_the_grid_shown_holds_only_what_was_filled() -> None:
+    game = Crosswords(True, 3, 40)
+    observation, _ = game.reset(seed=3)
+    for entry in game.entries:
+        assert entry.word.upper() not in observation.upper().split("THE CLUES")[1].replace(" ", "")
+        assert game.clues[entry.word] in observation
+    game.step(game.oracle())
+    shown = game.view().split("\n", 2)[2]
+    assert sum(mark.isalpha() for mark in shown) == 1
+    assert shown.count("_") == len(game.solution) - 1
+
+
+@pytest.mark.parametrize("hardcore", [False, True])
+def test_clues_are_complete_and_do_not_give_the_word_away(hardcore: bool) -> None:
+    clues = _clues(hardcore)
+    assert len(dict(clues)) == len(clues) >= 90
+    for word, clue in clues:
+        assert word.isascii()
+        assert word.isalpha()
+        assert word.islower()
+        assert 3 <= len(word) <= 8
+        assert clue
+        assert word not in clue.lower().replace("'", " ").replace(",", " ").split()
+
+
+def test_the_floor_bounds_what_a_constant_answer_scores() -> None:
+    game = Crosswords(False, 3, 30)
+    total = 0.0
+    for seed in range(500, 700):
+        game.reset(seed=seed)
+        total += game.step("\\boxed{0 1 E}").reward / 200
+    assert total <= game.floor <= 0.05
+
+
+@pytest.mark.parametrize("answer", ["0 0", "0 0 AB", "A 0 0", "0 0 é", "0 0 1", "0 0 A B", "٣ 0 A"])
+def test_what_is_not_a_move(answer: str) -> None:
+    game = Crosswords()
+    game.reset(seed=0)
+    assert game.step(f"\\boxed{{{answer}}}").info["format_error"]
+
+
+@pytest.mark.parametrize("arguments", [(True, 0, 30), (True, 3, 10), (True, 13, 100)])
+def test_impossible_parameters_are_refused(arguments: tuple[bool, int, int]) -> None:
+    with pytest.raises(UsageError):
+        Crosswords(*arguments)
