@@ -159,3 +159,15 @@ def _register_games() -> None:
         tags={"game", "words"},
         description="Find words hidden in a grid of letters.",
     )
+    register(
+        "game:WikiGame-v0",
+        f"{_GAMES}.wiki_game:WikiGame",
+        levels={
+            "easy": {"max_turns": 30, "nearest": 2, "farthest": 3},
+            "hard": {"max_turns": 15, "nearest": 3, "farthest": 5},
+            "random": {"max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "navigation"},
+        description="Get from one article to another by following links (needs a corpus).",
+    )

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +18,8 @@ from palestra.trajectory import StopReason, Task
 
 IDS = [known.id for known in list_envs("game:*") if not known.needs]
 PLAYED = [id for id in IDS if not spec(id).level or id.endswith(f"-{spec(id).level}")]
+
+SMALL_WIKI = Path(__file__).parent / "small_wiki.jsonl"
 
 ORACLE_SUCCESS = {
     "game:Hangman-v0-easy": 0.6,
@@ -68,7 +71,8 @@ HOSTILE = [
 
 def built(id: str) -> Game[object]:
     known = spec(id)
-    game = known.factory()(**known.kwargs)
+    corpus = {"corpus": str(SMALL_WIKI)} if known.family == "WikiGame" else {}
+    game = known.factory()(**known.kwargs, **corpus)
     assert isinstance(game, Game)
     return game
 
