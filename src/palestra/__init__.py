@@ -12,14 +12,18 @@ The face: what most programs need. The rest is in the modules, in the order of t
 ``registry``, ``envs``, ``wrappers``, ``policies``, ``rollout``, ``checking``.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from palestra import grading
-from palestra.checking import check_env
 from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool, Wrapper
 from palestra.envs import register_suite
 from palestra.registry import list_envs, make, make_async, register
 from palestra.rollout import VectorEnv, collect, make_vec, rollout
 from palestra.trajectory import Completion, Image, Message, StopReason, Task, Text, Trajectory, TrajectoryGroup, Turn
 from palestra.views import as_async
+
+if TYPE_CHECKING:
+    from palestra.checking import check_env
 
 __version__ = "0.1.0"
 
@@ -54,3 +58,12 @@ __all__ = [
 ]
 
 register_suite()
+
+
+def __getattr__(name: str) -> Any:
+    # The checker is needed once in a while, and is a tenth of everything that could be imported here.
+    if name == "check_env":
+        from palestra.checking import check_env
+
+        return check_env
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,8 @@ def check_command(
     targets: list[str] = typer.Argument(..., metavar="ID...", help='Ids, patterns ("game:*") or module:Class references.'),
     tasks: int = typer.Option(200, "-n", "--tasks", min=1, help="How many tasks to play."),
     seed: int = typer.Option(0, help="From which the tasks are drawn."),
+    skip: list[str] = typer.Option([], help="A check to leave out; may be given again."),
+    seconds: float = typer.Option(60.0, min=1.0, help="Play fewer tasks than asked rather than take much longer."),
     as_json: bool = typer.Option(False, "--json", help="One JSON report per line."),
 ) -> None:
     """Check environments: determinism, scores, hostile actions, leaks. Exits with 1 if one fails."""
@@ -22,7 +24,7 @@ def check_command(
     sys.path.insert(0, os.getcwd())
     failed = 0
     for target in _expanded(targets):
-        report = check_env(target, tasks=tasks, seed=seed)
+        report = check_env(target, tasks=tasks, seed=seed, skip=skip, seconds=seconds)
         failed += not report.ok
         _show(report, as_json)
     if failed:
