@@ -2,7 +2,8 @@
 
 An action is the text a model wrote. An observation is text, or text and images. An author writes an ``Env`` (plain methods) or
 an ``AsyncEnv`` (the same verbs with ``async def``); whatever runs episodes drives the async view, and wrappers exist once, on
-the async side. ``Policy`` is who acts, ``Tool`` is what the agent may call.
+the async side. ``Policy`` is who acts, ``Tool`` is what the agent may call. A policy that samples from weights of ours is
+a ``Renderer`` (messages to token ids) and an ``Engine`` (token ids to token ids).
 
 Two keys of ``info`` mean something to whoever runs the episode, all others are the author's:
 
@@ -16,16 +17,31 @@ have its own policy, and leaves its own trajectory.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
+import msgspec
 import numpy as np
 
 from palestra.errors import Unsupported
 from palestra.seeding import derive, derive_seed, fresh_seed
-from palestra.trajectory import Completion, Content, Message, Task, ToolResult
+from palestra.trajectory import Completion, Content, Finish, Ints, Message, Task, Tokens, ToolResult
 
-__all__ = ["AsyncEnv", "Conversation", "Env", "Policy", "Step", "Tool", "Wrapper"]
+__all__ = [
+    "AsyncEnv",
+    "Conversation",
+    "Engine",
+    "Env",
+    "Generation",
+    "Policy",
+    "Renderer",
+    "Reply",
+    "Sampling",
+    "Session",
+    "Step",
+    "Tool",
+    "Wrapper",
+]
 
 
 class Step(NamedTuple):
@@ -265,3 +281,94 @@ class Tool(Protocol):
     """JSON schema of the arguments."""
 
     async def __call__(self, **arguments: Any) -> ToolResult: ...
+
+
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How to draw tokens. While training leave ``top_p`` and ``top_k`` alone: a cut distribution is not the trained one."""
+
+    max_tokens: int = 512
+    temperature: float = 1.0
+    """0 takes the likeliest token; its log-prob is then that of the untempered distribution."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 keeps all tokens."""
+    stop: tuple[str, ...] = ()
+    """Sampling ends with the token that completes one of these."""
+    stop_ids: tuple[int, ...] = ()
+    """Sampling ends with one of these; it is part of what was sampled."""
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_tokens < 1 or self.temperature < 0 or not 0 < self.top_p <= 1 or self.top_k < 0:
+            raise ValueError(f"{self} cannot be sampled from: max_tokens >= 1, temperature >= 0, 0 < top_p <= 1, top_k >= 0")
+
+
+class Session:
+    """One growing context. An engine may keep its cache, and send it to the same replica, until the session is garbage."""
+
+    __slots__ = ("__weakref__",)
+
+
+class Generation(NamedTuple):
+    """What an engine returned."""
+
+    tokens: Tokens
+    finish: Finish
+
+
+class Engine(Protocol):
+    """Who samples: token ids in, token ids with their log-probs and the version of the weights out."""
+
+    context_length: int
+    """Prompt and sampled tokens together never exceed it."""
+
+    async def generate(self, prompt: Ints, sampling: Sampling, session: Session | None = None) -> Generation:
+        """Sample a continuation of ``prompt``. Any number may be under way at once."""
+        ...
+
+    async def update_weights(self, source: Any, version: int) -> None:
+        """Take new weights, between two tokens of whatever is under way, and stamp what follows with ``version``."""
+        ...
+
+    async def pause(self) -> None:
+        """Sample no more tokens until ``resume``. What is under way waits and loses nothing."""
+        ...
+
+    async def resume(self) -> None:
+        """Go on."""
+        ...
+
+    async def close(self) -> None:
+        """Free what the engine holds."""
+        ...
+
+
+class Reply(NamedTuple):
+    """What sampled tokens say."""
+
+    text: str
+    """The action: without stop token or reasoning, tool calls in their canonical form."""
+    reasoning: str = ""
+
+
+class Renderer(Protocol):
+    """Messages to token ids and back, for one tokenizer."""
+
+    stop_ids: tuple[int, ...]
+    """A sampled turn ends with one of these."""
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        """A whole conversation, up to where the assistant begins to write."""
+        ...
+
+    def extend(self, ids: Ints, messages: Sequence[Message]) -> Ints | None:
+        """What to append to ``ids``, which end in a sampled turn, so that they go on with ``messages``.
+
+        It holds whatever closes that turn and was not sampled, and ends where the assistant begins to write. ``None`` if the
+        template would rewrite what stands before: then the conversation starts over with ``first``.
+        """
+        ...
+
+    def read(self, prompt: Ints, ids: Ints) -> Reply:
+        """The text of ``ids``, sampled after ``prompt``."""
+        ...
