@@ -361,11 +361,12 @@ class Renderer(Protocol):
         """A whole conversation, up to where the assistant begins to write."""
         ...
 
-    def extend(self, ids: Ints, messages: Sequence[Message]) -> Ints | None:
-        """What to append to ``ids``, which end in a sampled turn, so that they go on with ``messages``.
+    def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
+        """What to append to ``prompt + sampled`` so that the conversation goes on with ``messages``.
 
-        It holds whatever closes that turn and was not sampled, and ends where the assistant begins to write. ``None`` if the
-        template would rewrite what stands before: then the conversation starts over with ``first``.
+        It holds whatever closes the sampled turn and was not sampled itself, and ends where the assistant begins to write. As
+        only the difference is returned, the prefix cannot change. ``None`` if the template would rewrite what stands before:
+        then the conversation starts over with ``first``, in a new segment.
         """
         ...
 

@@ -5,9 +5,10 @@ difference is appended. Any other prompt opens a new segment. Nothing is decoded
 exactly once, so what is trained is what was sampled.
 """
 
+import msgspec
 import numpy as np
 
-from palestra.trajectory import Ints, Segment, Span, Tokens, floats, ints
+from palestra.trajectory import Completion, Ints, Segment, Span, Tokens, floats, ints
 
 __all__ = ["SegmentRecorder"]
 
@@ -27,6 +28,16 @@ class SegmentRecorder:
             self._closed.append(self._open.segment())
             self._open = _Growing()
         self._open.append(tokens, turn)
+
+    def take(self, completion: Completion, turn: int) -> Completion:
+        """Record everything ``completion`` sampled; what comes back is the completion without its tokens."""
+        if completion.tokens is None and not completion.notes:
+            return completion
+        for note in completion.notes:
+            self.add(note, turn)
+        if completion.tokens is not None:
+            self.add(completion.tokens, turn)
+        return msgspec.structs.replace(completion, tokens=None, notes=())
 
     def segments(self) -> tuple[Segment, ...]:
         """Everything recorded so far, in order. The recorder may go on afterwards."""

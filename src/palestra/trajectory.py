@@ -275,6 +275,8 @@ class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: str = ""
     tokens: Tokens | None = None
     """Taken out when the turn is recorded: a trajectory keeps tokens in its segments, once."""
+    notes: tuple[Tokens, ...] = ()
+    """What else was sampled for this action, before it: a summary of the history. Taken out like ``tokens``."""
     usage: Usage | None = None
 
     def __post_init__(self) -> None:

@@ -1,0 +1,6 @@
+"""Small models to try things on: a real one that fits a laptop, and a tiny one that builds in seconds."""
+
+from palestra.models.home import model_home
+from palestra.models.smollm2 import fetch_smollm2
+
+__all__ = ["fetch_smollm2", "model_home"]

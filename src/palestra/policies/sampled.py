@@ -1,0 +1,150 @@
+"""The policy that is trained: a renderer and an engine.
+
+What an episode has rendered and sampled so far stays in ``conversation.memory`` as token ids. The next prompt is those ids, to
+the last one, and what the new messages add; text is never tokenised a second time. Only where the template or the history
+rewrites the past does the prompt start over, and then a new segment opens.
+
+A context that is full, a reply that was cut and an empty reply are all told by ``Completion.finish`` and its text; nothing is
+dropped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from palestra.core import Conversation, Engine, Generation, Renderer, Sampling, Session
+from palestra.policies.history import FullHistory, History
+from palestra.policies.shots import NoShots, Shots
+from palestra.seeding import derive_seed
+from palestra.trajectory import Completion, Finish, Ints, Message, Tokens, Usage, ints
+
+__all__ = ["SampledPolicy"]
+
+_MEMORY = "sampled"
+
+
+@dataclass
+class _Episode:
+    """What the policy keeps of one episode."""
+
+    session: Session = field(default_factory=Session)
+    shown: Sequence[Message] = ()
+    """The messages that the last prompt rendered."""
+    prompt: Ints = field(default_factory=lambda: ints([]))
+    sampled: Ints = field(default_factory=lambda: ints([]))
+    reply: str = ""
+    """The text of ``sampled``."""
+    notes: list[Tokens] = field(default_factory=list)
+    calls: int = 0
+
+
+class SampledPolicy:
+    """Acts by sampling token ids from an engine."""
+
+    def __init__(
+        self,
+        renderer: Renderer,
+        engine: Engine,
+        sampling: Sampling | None = None,
+        *,
+        history: History | None = None,
+        shots: Shots | None = None,
+    ) -> None:
+        self.renderer = renderer
+        self.engine = engine
+        self.sampling = sampling or Sampling()
+        self.history = history or FullHistory()
+        self.shots = shots or NoShots()
+        self._prefixes: dict[tuple[Message, ...], Ints | None] = {}
+
+    async def act(self, conversation: Conversation) -> Completion:
+        episode: _Episode = conversation.memory.setdefault(_MEMORY, _Episode())
+
+        async def ask(messages: Sequence[Message]) -> str:
+            prompt = await self._prompt(episode, tuple(messages), conversation)
+            generation = await self._generate(prompt, conversation, episode)
+            if generation is None:
+                return ""
+            episode.notes.append(generation.tokens)
+            return self.renderer.read(generation.tokens.prompt, generation.tokens.ids).text
+
+        shown = tuple(await self.history.view(conversation, ask))
+        prompt = await self._prompt(episode, shown, conversation)
+        generation = await self._generate(prompt, conversation, episode)
+        notes, episode.notes = tuple(episode.notes), []
+        if generation is None:
+            return Completion("", Finish.OVERFLOW, notes=notes)
+        tokens, finish = generation
+        text, reasoning = self.renderer.read(tokens.prompt, tokens.ids)
+        text = _cut(text, self.sampling.stop)
+        episode.shown, episode.prompt, episode.sampled, episode.reply = shown, tokens.prompt, tokens.ids, text
+        usage = Usage(len(tokens.prompt), len(tokens.ids))
+        return Completion(text, finish, reasoning, tokens, notes, usage)
+
+    async def _prompt(self, episode: _Episode, shown: tuple[Message, ...], conversation: Conversation) -> Ints:
+        if added := self._added(episode, shown):
+            tail = self.renderer.extend(episode.prompt, episode.sampled, added)
+            if tail is not None:
+                return ints(np.concatenate([episode.prompt, episode.sampled, tail]))
+        shots = await self.shots.messages(conversation.task)
+        return self._first(shots, shown) if shots else self.renderer.first(shown)
+
+    def _added(self, episode: _Episode, shown: tuple[Message, ...]) -> Sequence[Message]:
+        """The messages that follow our last reply, if what stands before them is what we rendered and wrote."""
+        before = len(episode.shown)
+        if not before or len(shown) <= before + 1 or shown[:before] != tuple(episode.shown):
+            return ()
+        reply = shown[before]
+        return shown[before + 1 :] if reply.role == "assistant" and reply.content == episode.reply else ()
+
+    def _first(self, shots: tuple[Message, ...], shown: tuple[Message, ...]) -> Ints:
+        """The shots and then ``shown``. The ids of the shots are computed once, where the template lets them stand alone."""
+        system = tuple(message for message in shown[:1] if message.role == "system")
+        key = (*system, *shots)
+        if key not in self._prefixes:
+            whole = self.renderer.first((*key, *shown[len(system) :]))
+            self._prefixes[key] = self._split(whole, shown[len(system) :])
+            return whole
+        prefix = self._prefixes[key]
+        tail = None if prefix is None else self._tail(prefix, shown[len(system) :])
+        if prefix is None or tail is None:
+            return self.renderer.first((*key, *shown[len(system) :]))
+        return ints(np.concatenate([prefix, tail]))
+
+    def _split(self, whole: Ints, shown: Sequence[Message]) -> Ints | None:
+        """What of ``whole`` stands before ``shown``; ``None`` if the two cannot be told apart."""
+        tail = self._tail(whole, shown)
+        if tail is None or not np.array_equal(whole[len(whole) - len(tail) :], tail):
+            return None
+        return ints(whole[: len(whole) - len(tail)])
+
+    def _tail(self, prefix: Ints, shown: Sequence[Message]) -> Ints | None:
+        return self.renderer.extend(prefix, ints([self.renderer.stop_ids[0]]), shown)
+
+    async def _generate(self, prompt: Ints, conversation: Conversation, episode: _Episode) -> Generation | None:
+        """Sample after ``prompt``; ``None`` if there is no room for a single token."""
+        room = self.engine.context_length - len(prompt)
+        if room < 1:
+            return None
+        wanted = self.sampling
+        sampling = Sampling(
+            max_tokens=min(wanted.max_tokens, room),
+            temperature=wanted.temperature,
+            top_p=wanted.top_p,
+            top_k=wanted.top_k,
+            stop=wanted.stop,
+            stop_ids=wanted.stop_ids or self.renderer.stop_ids,
+            seed=derive_seed(conversation.seed if wanted.seed is None else wanted.seed, "call", episode.calls),
+        )
+        episode.calls += 1
+        generation = await self.engine.generate(prompt, sampling, episode.session)
+        if generation.finish is Finish.LENGTH and room <= wanted.max_tokens:
+            return Generation(generation.tokens, Finish.OVERFLOW)
+        return generation
+
+
+def _cut(text: str, stops: Sequence[str]) -> str:
+    """``text`` up to and with the first stop string."""
+    ends = [text.find(stop) + len(stop) for stop in stops if stop in text]
+    return text[: min(ends)] if ends else text

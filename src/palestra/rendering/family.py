@@ -1,0 +1,98 @@
+"""The renderers of the ``renderers`` package, for the model families it knows by hand.
+
+It writes what those families' templates write, reads their reasoning and their own markup of tool calls, and knows how each
+closes a turn that was cut. Tool calls leave here in their canonical text form and enter in it.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from palestra.calls import format_call, parse_calls
+from palestra.core import Reply
+from palestra.errors import MissingExtra, UsageError
+from palestra.trajectory import Ints, Message, ToolCall, ints, text_of
+
+__all__ = ["FamilyRenderer", "family_of"]
+
+
+def _package() -> Any:
+    try:
+        import renderers
+    except ImportError as error:
+        raise MissingExtra(
+            f'rendering by model family needs the package renderers: pip install "palestra[hf]" ({error})'
+        ) from None
+    return renderers
+
+
+def family_of(tokenizer: Any) -> str | None:
+    """The family that the package knows this tokenizer's model by."""
+    _package()
+    from renderers.base import MODEL_RENDERER_MAP
+
+    name: str | None = MODEL_RENDERER_MAP.get(getattr(tokenizer, "name_or_path", ""))
+    return name
+
+
+class FamilyRenderer:
+    """Renders by hand-written code for one model family (``qwen3``, ``llama-3``, ``glm-5``, ``gpt-oss`` …)."""
+
+    def __init__(self, tokenizer: Any, family: str, *, append_only: bool = False) -> None:
+        package = _package()
+        try:
+            config = package.config_from_name(family)
+        except (KeyError, ValueError) as error:
+            raise UsageError(f"the package renderers knows no family {family!r}: {error}") from None
+        if append_only:
+            config = type(config)(**{**config.model_dump(exclude={"name"}), "thinking_retention": "all"})
+        self.tokenizer = tokenizer
+        self.append_only = append_only
+        try:
+            self._inner = package.create_renderer(tokenizer, config)
+        except AssertionError as error:
+            raise UsageError(f"this tokenizer is not of the family {family!r}: {error}") from None
+        self.stop_ids: tuple[int, ...] = tuple(self._inner.get_stop_token_ids())
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        return ints(self._inner.render_ids([_chat(message) for message in messages], add_generation_prompt=True))
+
+    def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
+        if any(message.role not in ("user", "tool") for message in messages):
+            return None
+        recent, ids = self._recent(prompt).tolist(), sampled.tolist()
+        bridged = self._inner.bridge_to_next_turn(recent, ids, [_chat(message) for message in messages])
+        before = recent + ids
+        # The package may cut a reply back to its last stop token; then history changed, and that is a new segment.
+        if bridged is None or bridged.token_ids[: len(before)] != before:
+            return None
+        return ints(bridged.token_ids[len(before) :])
+
+    def read(self, prompt: Ints, ids: Ints) -> Reply:
+        parsed = self._inner.parse_response(ids.tolist(), prompt_ids=self._recent(prompt).tolist())
+        calls = [
+            format_call(ToolCall(call.name, call.arguments, call.id or ""))
+            if call.name and isinstance(call.arguments, dict)
+            else call.raw
+            for call in parsed.tool_calls
+        ]
+        return Reply("\n".join(part for part in (parsed.content, *calls) if part), parsed.reasoning_content or "")
+
+    def _recent(self, prompt: Ints) -> Ints:
+        """The last turns of ``prompt``. They are all that bridging looks at, and keep its cost independent of the length."""
+        stops = np.flatnonzero(np.isin(prompt[-4096:], self.stop_ids))
+        return ints(prompt[-4096:][int(stops[-2]) :]) if len(stops) >= 2 else prompt
+
+
+def _chat(message: Message) -> dict[str, Any]:
+    chat: dict[str, Any] = {"role": message.role, "content": text_of(message.content)}
+    if message.role == "assistant":
+        parsed = parse_calls(chat["content"])
+        good = [call for call in parsed.calls if isinstance(call, ToolCall)]
+        if good and len(good) == len(parsed.calls):
+            chat["content"] = parsed.prose
+            chat["tool_calls"] = [{"function": {"name": call.name, "arguments": call.arguments}} for call in good]
+        if message.reasoning:
+            chat["reasoning_content"] = message.reasoning
+    return chat

@@ -1,0 +1,158 @@
+import pytest
+from tests.rendering.zoo import CHATML, QWEN3, ZOO, _bpe, tokenizer
+
+from palestra.core import Renderer
+from palestra.errors import UsageError
+from palestra.rendering import FamilyRenderer, TemplateRenderer, prove, renderer_for
+from palestra.trajectory import Ints, Message, ints
+
+pytestmark = pytest.mark.torch
+
+FIRST = [Message("user", "What is 2 + 3?")]
+NEXT = [Message("user", "And 3 + 4?")]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_every_tokenizer_of_the_zoo_is_proven(name: str) -> None:
+    renderer_for(tokenizer(name))
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_turn_by_turn_equals_the_template_on_the_whole(name: str) -> None:
+    words = tokenizer(name)
+    renderer = TemplateRenderer(words, append_only=True)
+    reply = ints(words.encode("5", add_special_tokens=False))
+    stop = renderer.stop_ids[0]
+    tail = renderer.extend(renderer.first(FIRST), ints([*reply, stop]), NEXT)
+    assert tail is not None
+    chat = [{"role": "user", "content": "What is 2 + 3?"}, {"role": "assistant", "content": "5"}]
+    whole = words.apply_chat_template([*chat, {"role": "user", "content": "And 3 + 4?"}], add_generation_prompt=True)[
+        "input_ids"
+    ]
+    assert whole[-len(tail) - 1 :] == [stop, *tail]
+
+
+def test_a_cut_reply_is_closed_in_the_prompt_and_not_among_the_sampled() -> None:
+    renderer = TemplateRenderer(tokenizer("chatml"))
+    prompt = renderer.first(FIRST)
+    stop = renderer.stop_ids[0]
+    closed, cut = (renderer.extend(prompt, ints(sampled), NEXT) for sampled in ([40, stop], [40]))
+    assert closed is not None
+    assert cut is not None
+    assert cut.tolist() == [stop, *closed.tolist()]
+
+
+@pytest.mark.parametrize("family", [None, "qwen3"])
+def test_a_template_that_drops_thinking_opens_a_segment_unless_told_otherwise(family: str | None) -> None:
+    words = tokenizer("qwen3")
+    faithful, appending = (renderer_for(words, family=family, append_only=append) for append in (False, True))
+    prompt, sampled = faithful.first(FIRST), ints([40, faithful.stop_ids[0]])
+    assert faithful.extend(prompt, sampled, NEXT) is None
+    assert appending.extend(prompt, sampled, NEXT) is not None
+
+
+def test_a_tool_result_does_not_make_it_drop_thinking() -> None:
+    renderer = TemplateRenderer(tokenizer("qwen3"))
+    assert renderer.extend(renderer.first(FIRST), ints([40, renderer.stop_ids[0]]), [Message("tool", "7")]) is not None
+
+
+@pytest.mark.parametrize("family", ["qwen3", "llama-3"])
+def test_the_family_renderer_writes_what_ours_reads_off_the_template(family: str) -> None:
+    words = tokenizer(family.replace("-", ""))
+    ours, theirs = TemplateRenderer(words, append_only=True), FamilyRenderer(words, family, append_only=True)
+    prompt, sampled = ours.first(FIRST), ints([60, ours.stop_ids[0]])
+    mine, other = ours.extend(prompt, sampled, NEXT), theirs.extend(prompt, sampled, NEXT)
+    assert mine is not None
+    assert other is not None
+    assert mine.tolist() == other.tolist()
+
+
+def test_a_family_call_is_read_into_the_canonical_form_with_its_reasoning() -> None:
+    words = tokenizer("qwen3")
+    renderer = FamilyRenderer(words, "qwen3")
+    written = '<think>\nlet me see\n</think>\n\n<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call><|im_end|>'
+    reply = renderer.read(renderer.first(FIRST), ints(words.encode(written)))
+    assert reply.reasoning.strip() == "let me see"
+    assert reply.text.strip() == '<tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "reasoning"),
+    [
+        ("<think>\na\n</think>\n\nb", "b", "a"),
+        ("b", "b", ""),
+        ("<think>\nnever closed", "", "never closed"),
+    ],
+)
+def test_thinking_is_read_apart(written: str, text: str, reasoning: str) -> None:
+    words = tokenizer("qwen3")
+    assert TemplateRenderer(words).read(ints([]), ints(words.encode(written))) == (text, reasoning)
+
+
+def test_thinking_opened_by_the_prompt_is_read_apart() -> None:
+    opening = QWEN3.replace("<|im_start|>assistant\n{% endif %}", "<|im_start|>assistant\n<think>\n{% endif %}")
+    words = _bpe(opening, ["<|im_start|>", "<|im_end|>", "<think>", "</think>"], "<|im_end|>")
+    renderer = renderer_for(words)
+    assert renderer.read(ints([]), ints(words.encode("a\n</think>\n\nb"))) == ("b", "a")
+    assert renderer.read(ints([]), ints(words.encode("a"))) == ("", "a")
+
+
+@pytest.mark.parametrize(
+    ("template", "complaint"),
+    [
+        ("", "no chat_template"),
+        (CHATML.replace("<|im_end|>", "").replace("<|im_start|>", ""), "no stop token"),
+        (CHATML.replace("m['content']", "m['content'] | upper"), "verbatim"),
+        ("{{ raise_exception('never') }}", "refused the roles"),
+        (CHATML.replace("{% for", "{{ add_generation_prompt }}{% for"), "changes the conversation before it"),
+    ],
+)
+def test_a_template_that_will_not_do_is_refused_with_the_reason(template: str, complaint: str) -> None:
+    words = _bpe(template, ["<|im_start|>", "<|im_end|>"], "<|im_end|>")
+    with pytest.raises(UsageError, match=complaint):
+        renderer_for(words)
+
+
+class _Broken:
+    """A renderer with one fault."""
+
+    def __init__(self, inner: TemplateRenderer, fault: str) -> None:
+        self.inner = inner
+        self.fault = fault
+        self.stop_ids = () if fault == "no stop" else inner.stop_ids
+
+    def first(self, messages: list[Message]) -> Ints:
+        return ints([]) if self.fault == "no ids" else self.inner.first(messages)
+
+    def extend(self, prompt: Ints, sampled: Ints, messages: list[Message]) -> Ints | None:
+        tail = self.inner.extend(prompt, sampled, messages)
+        if tail is not None and self.fault == "shifted":
+            return ints([40, *tail])
+        return tail
+
+    def read(self, prompt: Ints, ids: Ints) -> object:
+        reply = self.inner.read(prompt, ids)
+        return reply._replace(text=reply.text + "<|im_end|>") if self.fault == "stop in text" else reply
+
+
+@pytest.mark.parametrize(
+    ("fault", "complaint"),
+    [
+        ("no stop", "no stop token"),
+        ("no ids", "gave no ids"),
+        ("shifted", "must be the end of the first|prefix property"),
+        ("stop in text", "shows up in the text"),
+    ],
+)
+def test_the_proof_finds_the_fault(fault: str, complaint: str) -> None:
+    words = tokenizer("chatml")
+    broken: Renderer = _Broken(TemplateRenderer(words), fault)  # type: ignore[assignment]
+    with pytest.raises(UsageError, match=complaint):
+        prove(broken, words)
+
+
+def test_a_tokenizer_of_another_family_is_refused() -> None:
+    with pytest.raises(UsageError, match="not of the family"):
+        renderer_for(tokenizer("bytes"), family="qwen3")
+    with pytest.raises(UsageError, match="knows no family"):
+        renderer_for(tokenizer("bytes"), family="nobody")
