@@ -1,0 +1,146 @@
+"""Where the hf engine keeps keys and values: one row per context, all rows in one tensor a layer.
+
+Rows being sampled stand at the front, so that a decoding step reads ``keys[:n]`` in place: nothing is gathered, padded or
+concatenated from step to step. A row keeps its keys between the turns of an episode. The last column belongs to nobody; padding
+is written there.
+
+The arena is what a Hugging Face model takes for its cache: it has ``update``.
+
+Shapes: R rows, H key-value heads, C columns (positions), D head size, B rows of this pass, T new tokens.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from palestra.trajectory import Ints
+
+__all__ = ["Arena", "Pass", "Row", "common_prefix"]
+
+
+class Row:
+    """One context: its ids, and for how many of them keys and values are in place."""
+
+    __slots__ = ("busy", "cached", "ids", "index", "used")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.ids: list[int] = []
+        self.cached = 0
+        self.busy = False
+        self.used = 0
+        """When it was used last, in passes."""
+
+
+class Pass(NamedTuple):
+    """The inputs of one forward pass over the rows ``first`` to ``last``."""
+
+    input_ids_BT: torch.Tensor
+    position_ids_BT: torch.Tensor
+    mask_B1TC: torch.Tensor
+
+
+class Arena:
+    """Rows of keys and values that grow with their contexts."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = [Row(index) for index in range(rows)]
+        self._keys: list[torch.Tensor] = []
+        self._values: list[torch.Tensor] = []
+        self._columns = 0
+        self._span = slice(0, 0)
+        self._width = 0
+        self._write: tuple[torch.Tensor, torch.Tensor] | None = None
+
+    # --------------------------------------------------------------------------------------------------- what a model calls
+
+    def update(self, keys_BHTD: torch.Tensor, values_BHTD: torch.Tensor, layer: int, *_: Any) -> Any:
+        """Store the new keys and values of one layer; give back all that the present rows may look at."""
+        if layer == len(self._keys):
+            self._add_layer(keys_BHTD, values_BHTD)
+        keys, values = self._keys[layer], self._values[layer]
+        assert self._write is not None
+        rows, columns = self._write
+        keys[rows, :, columns] = keys_BHTD.transpose(1, 2)
+        values[rows, :, columns] = values_BHTD.transpose(1, 2)
+        return keys[self._span, :, : self._width], values[self._span, :, : self._width]
+
+    def get_seq_length(self, layer: int = 0) -> int:
+        """Asked by some models; positions and masks are given, so the answer does not matter."""
+        return self._width
+
+    def _add_layer(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        for kept, new in ((self._keys, keys), (self._values, values)):
+            shape = (len(self.rows), new.shape[1], self._columns, new.shape[3])
+            kept.append(torch.zeros(shape, dtype=new.dtype, device=new.device))
+
+    # -------------------------------------------------------------------------------------------------- what the engine calls
+
+    def begin(self, first: int, tokens: list[list[int]], device: Any) -> Pass:
+        """Prepare a pass that appends ``tokens`` to the rows from ``first`` on. Shorter ones are padded on the left."""
+        rows = self.rows[first : first + len(tokens)]
+        starts = np.array([row.cached for row in rows])
+        counts = np.array([len(new) for new in tokens])
+        most = int(counts.max())
+        self._width = int((starts + counts).max())
+        self._reserve(self._width + 1)
+        offsets_BT = np.arange(most)[None, :] - (most - counts)[:, None]
+        real_BT = offsets_BT >= 0
+        positions_BT = np.where(real_BT, starts[:, None] + offsets_BT, 0)
+        ids_BT = np.zeros((len(rows), most), dtype=np.int64)
+        for line, new in zip(ids_BT, tokens, strict=True):
+            line[most - len(new) :] = new
+        columns_BT = np.where(real_BT, positions_BT, self._columns - 1)
+        rows_B1 = np.arange(first, first + len(rows))[:, None]
+        self._span = slice(first, first + len(rows))
+        self._write = (torch.as_tensor(rows_B1, device=device), torch.as_tensor(columns_BT, device=device))
+        positions = torch.as_tensor(positions_BT, device=device)
+        mask = torch.arange(self._width, device=device)[None, None, None, :] <= positions[:, None, :, None]
+        return Pass(torch.as_tensor(ids_BT, device=device), positions, mask)
+
+    def advance(self, first: int, tokens: list[list[int]]) -> None:
+        """The pass is done: what it wrote counts as cached."""
+        for row, new in zip(self.rows[first : first + len(tokens)], tokens, strict=True):
+            row.cached += len(new)
+
+    def swap(self, a: int, b: int) -> None:
+        """Exchange two rows."""
+        if a == b:
+            return
+        length = max(self.rows[a].cached, self.rows[b].cached)
+        for tensor in (*self._keys, *self._values):
+            kept = tensor[a, :, :length].clone()
+            tensor[a, :, :length] = tensor[b, :, :length]
+            tensor[b, :, :length] = kept
+        self.rows[a], self.rows[b] = self.rows[b], self.rows[a]
+        self.rows[a].index, self.rows[b].index = a, b
+
+    def copy(self, source: Row, target: Row, length: int) -> None:
+        """Give ``target`` the first ``length`` keys and values of ``source``."""
+        for tensor in (*self._keys, *self._values):
+            tensor[target.index, :, :length] = tensor[source.index, :, :length]
+        target.ids, target.cached = source.ids[:length], length
+
+    def forget(self) -> None:
+        """Nothing that is stored holds any longer: the weights have changed."""
+        for row in self.rows:
+            row.cached = 0
+
+    def _reserve(self, columns: int) -> None:
+        if columns <= self._columns:
+            return
+        grown = max(columns, min(2 * self._columns, self._columns + 4096), 128)
+        for tensors in (self._keys, self._values):
+            for layer, old in enumerate(tensors):
+                new = torch.zeros((*old.shape[:2], grown, old.shape[3]), dtype=old.dtype, device=old.device)
+                new[:, :, : self._columns] = old
+                tensors[layer] = new
+        self._columns = grown
+
+
+def common_prefix(row: Row, ids: Ints) -> int:
+    """How many leading ``ids`` have their keys and values in ``row``."""
+    most = min(row.cached, len(ids))
+    differ = np.flatnonzero(np.asarray(row.ids[:most], dtype=np.int32) != ids[:most])
+    return int(differ[0]) if len(differ) else most

@@ -1,0 +1,316 @@
+"""transformers in this process: sampling for tests, laptops and small models, on a CPU or one GPU.
+
+Requests join and leave the running batch between two tokens, so nobody waits for the slowest of a batch. All passes run on one
+thread of their own; the event loop never computes. Contexts keep their keys and values from turn to turn (see ``arena``), as
+long as the ``Session`` lives and there is a row to spare; a new context copies what it shares with any other, so a prefix
+common to all episodes is computed once.
+
+New weights take effect between two tokens. What was cached under the old ones is computed again, so every log-prob is that of
+the version it is stamped with.
+"""
+
+import asyncio
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from palestra.core import Generation, Sampling, Session
+from palestra.engines.arena import Arena, Row, common_prefix
+from palestra.engines.drawing import draw
+from palestra.errors import InfrastructureError, UsageError
+from palestra.seeding import derive, fresh_seed
+from palestra.trajectory import Finish, Ints, Tokens, floats, ints
+
+__all__ = ["HFEngine"]
+
+_WORTH_COPYING = 16
+"""Tokens of common prefix from which on copying another row's keys beats computing them."""
+_STEPS_A_CALL = 32
+"""Decoding steps between two looks at the event loop, as long as nobody waits."""
+_PADDED_AT_MOST = 1.5
+"""Requests share a prefill pass while padding makes it no more than this much larger."""
+
+
+class _Request:
+    """A request under way."""
+
+    def __init__(self, prompt: Ints, sampling: Sampling, session: Session | None, answer: asyncio.Future[Generation]) -> None:
+        self.prompt = prompt
+        self.sampling = sampling
+        self.session = session
+        self.answer = answer
+        self.loop = asyncio.get_running_loop()
+        self.ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.updates: list[tuple[int, int]] = []
+        """Where versions changed; the first entry is the version sampling began with."""
+        self.finish: Finish | None = None
+        self._random = derive(fresh_seed() if sampling.seed is None else sampling.seed, "tokens")
+
+    @property
+    def context(self) -> Ints:
+        """Everything so far."""
+        return ints(np.concatenate([self.prompt, ints(self.ids)])) if self.ids else self.prompt
+
+    def uniform(self) -> float:
+        """The number that decides the next token."""
+        return float(self._random.random()) if self.sampling.temperature else 0.0
+
+    def take(self, token: int, logprob: float, version: int) -> None:
+        """The next token was drawn."""
+        if not self.updates or self.updates[-1][1] != version:
+            self.updates.append((len(self.ids), version))
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+
+    def generation(self) -> Generation:
+        """The finished answer."""
+        assert self.finish is not None
+        (_, version), *updates = self.updates
+        return Generation(Tokens(self.prompt, ints(self.ids), floats(self.logprobs), version, tuple(updates)), self.finish)
+
+
+class HFEngine:
+    """Samples from a Hugging Face causal language model in this process."""
+
+    def __init__(
+        self, model: Any, *, decode: Callable[[list[int]], str] | None = None, batch: int = 32, rows: int = 64
+    ) -> None:
+        """Serve ``model``: ``batch`` requests at once, ``rows`` contexts remembered; ``decode`` is for stop strings."""
+        _refuse_sliding_windows(model.config)
+        self.model = model.eval()
+        self.context_length: int = model.config.max_position_embeddings
+        self.version = 0
+        self._decode = decode
+        self._batch = batch
+        self._arena = Arena(max(rows, batch))
+        self._rows: weakref.WeakKeyDictionary[Session, Row] = weakref.WeakKeyDictionary()
+        self._waiting: deque[_Request] = deque()
+        self._active: list[_Request] = []
+        """The request of each of the arena's first rows."""
+        self._paused = False
+        self._pump: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hf-engine")
+        self._passes = 0
+
+    @classmethod
+    def load(cls, name: str | Path, *, dtype: str = "float32", device: str = "cpu", **options: Any) -> "HFEngine":
+        """The engine of a model folder or hub name."""
+        import transformers
+
+        model = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype)).to(device)
+        words = transformers.AutoTokenizer.from_pretrained(name)
+        return cls(model, decode=words.decode, **options)
+
+    # ------------------------------------------------------------------------------------------------------- the protocol
+
+    async def generate(self, prompt: Ints, sampling: Sampling, session: Session | None = None) -> Generation:
+        if not len(prompt) or len(prompt) + sampling.max_tokens > self.context_length:
+            raise UsageError(
+                f"{len(prompt)} prompt ids (at least 1) and {sampling.max_tokens} new ones do not fit {self.context_length}"
+            )
+        if sampling.stop and self._decode is None:
+            raise UsageError("stop strings need a tokenizer: HFEngine(model, decode=tokenizer.decode)")
+        request = _Request(prompt, sampling, session, asyncio.get_running_loop().create_future())
+        self._waiting.append(request)
+        self._start()
+        return await request.answer
+
+    async def update_weights(self, source: Any, version: int) -> None:
+        """Copy ``source`` (a state dict, or a folder with a model) into the model in place."""
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._load, source, version)
+
+    async def pause(self) -> None:
+        self._paused = True
+        # One thread, first come first served: when this comes back, no pass is under way.
+        await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
+
+    async def resume(self) -> None:
+        self._paused = False
+        self._start()
+
+    async def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    # ----------------------------------------------------------------------------------------------------- on the event loop
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._paused and (self._pump is None or self._pump.done() or self._pump.get_loop() is not loop):
+            self._pump = loop.create_task(self._run())
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while (self._waiting or self._active) and not self._paused:
+            try:
+                finished = await loop.run_in_executor(self._thread, self._work)
+            except Exception as error:  # whatever torch raises: every request is told, none is left waiting
+                self._fail(error)
+                return
+            for request in finished:
+                if not request.answer.done():
+                    request.answer.set_result(request.generation())
+
+    def _fail(self, error: Exception) -> None:
+        for request in (*self._active, *self._waiting):
+            if not request.answer.done():
+                request.answer.set_exception(InfrastructureError(f"the hf engine failed: {error!r}"))
+        self._waiting.clear()
+        self._release(range(len(self._active)))
+        self._arena.forget()
+
+    # ----------------------------------------------------------------------------------------------------- on the thread
+
+    def _work(self) -> list[_Request]:
+        """Let in who waits, then decode until somebody is finished, somebody waits, or it has been long enough."""
+        with torch.inference_mode():
+            return self._decode_some()
+
+    def _decode_some(self) -> list[_Request]:
+        self._release([at for at, request in enumerate(self._active) if request.answer.done()])
+        finished = self._admit()
+        for _ in range(_STEPS_A_CALL):
+            if finished or not self._active or self._paused:
+                break
+            finished = self._forward(0, [[request.ids[-1]] for request in self._active])
+            if self._waiting and len(self._active) < self._batch:
+                break
+        return finished
+
+    def _admit(self) -> list[_Request]:
+        entering: list[tuple[_Request, Row, list[int]]] = []
+        while self._waiting and len(self._active) + len(entering) < self._batch:
+            request = self._waiting.popleft()
+            if not request.answer.done():
+                entering.append(self._seat(request))
+        finished: list[_Request] = []
+        for group in _similar(entering):
+            first = len(self._active)
+            for request, row, _ in group:
+                self._arena.swap(row.index, len(self._active))
+                self._active.append(request)
+            finished += self._forward(first, [new for _, _, new in group])
+        return finished
+
+    def _seat(self, request: _Request) -> tuple[_Request, Row, list[int]]:
+        """A row for ``request``, and the ids it still has to compute."""
+        context = request.context
+        row = None if request.session is None else self._rows.get(request.session)
+        if row is None or row.busy:
+            row = self._free_row()
+            row.cached = 0
+        known = common_prefix(row, context)
+        best = max(self._arena.rows, key=lambda other: common_prefix(other, context))
+        if best is not row and common_prefix(best, context) >= known + _WORTH_COPYING:
+            known = common_prefix(best, context)
+            self._arena.copy(best, row, known)
+        row.busy, row.cached = True, min(known, len(context) - 1)  # the last one is computed for its logits
+        row.ids = context.tolist()
+        if request.session is not None:
+            self._rows[request.session] = row
+        return request, row, row.ids[row.cached :]
+
+    def _free_row(self) -> Row:
+        """A row that nobody uses: best one without a living session, else the one used longest ago."""
+        living = {id(row) for row in self._rows.values()}
+        idle = [row for row in self._arena.rows if not row.busy]
+        chosen = min(idle, key=lambda row: (id(row) in living, row.used))
+        for session, row in list(self._rows.items()):
+            if row is chosen:
+                del self._rows[session]
+        return chosen
+
+    def _forward(self, first: int, tokens: list[list[int]]) -> list[_Request]:
+        """One pass that appends ``tokens`` to the rows from ``first`` on, and draws one token for each."""
+        requests = self._active[first : first + len(tokens)]
+        ids, positions, mask = self._arena.begin(first, tokens, self.model.device)
+        output = self.model(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=mask,
+            past_key_values=self._arena,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._arena.advance(first, tokens)
+        self._passes += 1
+        drawn = draw(output.logits[:, -1], [request.sampling for request in requests], [r.uniform() for r in requests])
+        ended: list[int] = []
+        for at, (request, token, logprob) in enumerate(zip(requests, *drawn, strict=True), start=first):
+            request.take(token, logprob, self.version)
+            row = self._arena.rows[at]
+            row.ids.append(token)
+            row.used = self._passes
+            request.finish = self._finish(request)
+            if request.finish is not None:
+                ended.append(at)
+        finished = [self._active[at] for at in ended]
+        self._release(ended)
+        return finished
+
+    def _finish(self, request: _Request) -> Finish | None:
+        sampling = request.sampling
+        if request.ids[-1] in sampling.stop_ids:
+            return Finish.STOP
+        if sampling.stop and self._decode is not None:
+            recent = self._decode(request.ids[-max(map(len, sampling.stop)) - 8 :])
+            if any(stop in recent for stop in sampling.stop):
+                return Finish.STOP
+        return Finish.LENGTH if len(request.ids) >= sampling.max_tokens else None
+
+    def _release(self, places: Any) -> None:
+        """Take the requests at ``places`` out of the batch. Their rows stay as they are, behind the active ones."""
+        for at in sorted(places, reverse=True):
+            last = len(self._active) - 1
+            self._arena.rows[at].busy = False
+            self._arena.swap(at, last)
+            self._active[at] = self._active[last]
+            self._active.pop()
+
+    def _load(self, source: Any, version: int) -> None:
+        state = source if isinstance(source, Mapping) else _state_of(source)
+        own = self.model.state_dict()
+        if unknown := state.keys() - own.keys():
+            raise UsageError(f"the new weights name what this model does not have: {sorted(unknown)[:3]}")
+        with torch.no_grad():
+            for name, tensor in state.items():
+                own[name].copy_(tensor)
+        self.version = version
+        # Whoever is in mid-completion computes its context again under the new weights, before anybody else.
+        self._waiting.extendleft(reversed(self._active))
+        self._release(range(len(self._active)))
+        self._arena.forget()
+
+
+def _similar(entering: list[tuple[_Request, Row, list[int]]]) -> list[list[tuple[_Request, Row, list[int]]]]:
+    """Groups of about equally many new tokens, so that a pass is not mostly padding."""
+    groups: list[list[tuple[_Request, Row, list[int]]]] = []
+    for entry in sorted(entering, key=lambda entry: len(entry[2])):
+        if groups:
+            sizes = [len(new) for _, _, new in (*groups[-1], entry)]
+            if len(sizes) * sizes[-1] <= _PADDED_AT_MOST * sum(sizes):
+                groups[-1].append(entry)
+                continue
+        groups.append([entry])
+    return groups
+
+
+def _state_of(folder: Any) -> Mapping[str, torch.Tensor]:
+    import transformers
+
+    state: Mapping[str, torch.Tensor] = transformers.AutoModelForCausalLM.from_pretrained(folder).state_dict()
+    return state
+
+
+def _refuse_sliding_windows(config: Any) -> None:
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"}:
+        raise UsageError(
+            f"the hf engine serves models with full attention only, this one has {sorted(kinds)}: use vllm or sglang"
+        )
