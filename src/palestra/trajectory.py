@@ -229,6 +229,8 @@ class Finish(StrEnum):
     """The prompt left no room to sample in."""
     EMPTY = "empty"
     """Nothing was sampled at all."""
+    BUDGET = "budget"
+    """The run may spend no more, so nothing was asked for."""
 
 
 class Tokens(msgspec.Struct, frozen=True):

@@ -79,6 +79,8 @@ class SampledPolicy:
         text, reasoning = self.renderer.read(tokens.prompt, tokens.ids)
         text = _cut(text, self.sampling.stop)
         episode.shown, episode.prompt, episode.sampled, episode.reply = shown, tokens.prompt, tokens.ids, text
+        if not len(tokens.ids):
+            finish = Finish.EMPTY
         usage = Usage(len(tokens.prompt), len(tokens.ids))
         return Completion(text, finish, reasoning, tokens, notes, usage)
 

@@ -51,6 +51,7 @@ _STOP_OF_FINISH = {
     Finish.LENGTH: StopReason.LENGTH_CUT,
     Finish.OVERFLOW: StopReason.CONTEXT_OVERFLOW,
     Finish.EMPTY: StopReason.EMPTY_COMPLETION,
+    Finish.BUDGET: StopReason.BUDGET,
 }
 
 
@@ -129,7 +130,7 @@ class _Episode:
         acted = perf_counter()
         if not isinstance(completion, Completion):
             raise PolicyError(f"{policy_name(seat.policy)}.act() returned a {type(completion).__name__}, not a Completion")
-        if completion.tokens is not None:
+        if completion.tokens is not None or completion.notes:
             completion = self._keep_tokens(seat, completion)
         messages.append(Message("assistant", completion.text, completion.reasoning))
         if completion.finish is not Finish.STOP:
@@ -168,11 +169,9 @@ class _Episode:
 
     @staticmethod
     def _keep_tokens(seat: _Seat, completion: Completion) -> Completion:
-        assert completion.tokens is not None
         if seat.segments is None:
             seat.segments = SegmentRecorder()
-        seat.segments.add(completion.tokens, len(seat.turns))
-        return msgspec.structs.replace(completion, tokens=None)
+        return seat.segments.take(completion, len(seat.turns))
 
     def _pay(self, actor: _Seat, rewards: Mapping[str, float]) -> None:
         """Credit what the other players earned by this step to their latest turns."""
