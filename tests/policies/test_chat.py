@@ -4,8 +4,6 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from tests.engines.servers import serving
-from tests.policies.chat_server import ChatServer
 
 from palestra.calls import format_call, parse_calls
 from palestra.core import Conversation, Sampling
@@ -17,6 +15,8 @@ from palestra.policies.limits import Budget, Gate
 from palestra.policies.shots import FixedShots
 from palestra.registry import make_async
 from palestra.trajectory import Completion, Finish, Image, Message, Task, Text, ToolCall, ToolResult
+from tests.engines.servers import serving
+from tests.policies.chat_server import ChatServer
 
 TASK = Task("game:GuessTheNumber-v0-easy", 0)
 

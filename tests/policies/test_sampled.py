@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.rendering.zoo import tokenizer
 
 from palestra.calls import format_call
 from palestra.core import Conversation, Renderer, Sampling
@@ -37,6 +36,7 @@ from palestra.trajectory import (
     floats,
     ints,
 )
+from tests.rendering.zoo import tokenizer
 
 pytestmark = pytest.mark.torch
 

@@ -2,5 +2,6 @@
 
 from palestra.models.home import model_home
 from palestra.models.smollm2 import fetch_smollm2
+from palestra.models.tiny import build_tiny
 
-__all__ = ["fetch_smollm2", "model_home"]
+__all__ = ["build_tiny", "fetch_smollm2", "model_home"]

@@ -1,0 +1,133 @@
+"""A model of our own, far too small to know anything and quick to teach: for CI and for learning curves on a laptop.
+
+The tokenizer is a byte-level BPE trained on what the suite's own games say, so that an observation is a few dozen tokens, and
+every number up to a hundred is one token. The model is a Llama of two layers with random weights, a few hundred thousand
+parameters in all. Both come out the same for the same seed, in seconds.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from palestra.core import Env
+from palestra.errors import Unsupported, UsageError
+from palestra.models.home import model_home
+from palestra.registry import EnvSpec, list_envs, make
+from palestra.seeding import derive_seed
+from palestra.trajectory import text_of
+
+__all__ = ["build_tiny"]
+
+MOST_PARAMETERS = 1_000_000
+_ROLES = ("system", "user", "assistant", "tool")
+_END = "<|end|>"
+_SPECIALS = [_END, *(f"<|{role}|>" for role in _ROLES)]
+_TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+_NUMBERS = 101
+_TASKS = 8
+"""Episodes of each game that the tokenizer learns from."""
+_TURNS = 12
+
+
+def build_tiny(
+    folder: Path | None = None, *, envs: str = "game:*", words: int = 1024, width: int = 64, layers: int = 2, seed: int = 0
+) -> Path:
+    """Make a tiny model in ``folder``, unless it is there already; ``envs`` says whose text it should be able to write."""
+    folder = folder or model_home() / "tiny"
+    if (folder / "model.safetensors").exists():
+        return folder
+    tokenizer = _tokenizer(envs, words, seed)
+    model = _model(len(tokenizer), width, layers, seed, tokenizer.eos_token_id)
+    # A folder is complete or absent: it gets its name when everything is in it.
+    part = folder.with_name(f"{folder.name}.part")
+    model.save_pretrained(part)
+    tokenizer.save_pretrained(part)
+    part.rename(folder)
+    return folder
+
+
+def _tokenizer(envs: str, words: int, seed: int) -> Any:
+    import transformers
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    tokenizer = Tokenizer(models.BPE())
+    # A number is a word of its own; the space before it is not part of it.
+    numbers = pre_tokenizers.Split(Regex(r"\d+"), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([numbers, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=words,
+        special_tokens=_SPECIALS,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    text = [*_suite_text(envs, seed)]
+    # Each number more often than anything else occurs, so that all of them become tokens.
+    text += [" ".join(str(number) for number in range(_NUMBERS))] * (10 + max(len(text), 1))
+    tokenizer.train_from_iterator(text, trainer)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=_END, pad_token=_END)
+    fast.chat_template = _TEMPLATE
+    return fast
+
+
+def _model(words: int, width: int, layers: int, seed: int, stop: int) -> Any:
+    import torch
+    import transformers
+
+    config = transformers.LlamaConfig(
+        vocab_size=words,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=2048,
+        initializer_range=0.05,
+        tie_word_embeddings=True,
+        bos_token_id=None,
+        eos_token_id=stop,
+        pad_token_id=stop,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(derive_seed(seed, "tiny model"))
+        model = transformers.LlamaForCausalLM(config)
+    if model.num_parameters() > MOST_PARAMETERS:
+        raise UsageError(f"{model.num_parameters():,} parameters are not tiny: at most {MOST_PARAMETERS:,}")
+    return model
+
+
+def _suite_text(envs: str, seed: int) -> Iterator[str]:
+    """What the games of the suite say, and what one answers."""
+    specs = [spec for spec in list_envs(envs) if not spec.missing() and (not spec.levels or spec.id.endswith(spec.levels[0]))]
+    if not specs:
+        raise UsageError(f"no environment that can run here matches {envs!r}")
+    for spec in specs:
+        for number in range(_TASKS):
+            yield from _episode_text(spec, derive_seed(seed, "tiny text", number))
+
+
+def _episode_text(spec: EnvSpec, seed: int) -> Iterator[str]:
+    with make(spec.id) as env:
+        observation, _ = env.reset(seed=seed)
+        yield text_of(observation)
+        for _ in range(_TURNS):
+            action = _action(env)
+            if action is None:
+                return
+            step = env.step(action)
+            yield action
+            yield text_of(step.observation)
+            if step.terminated or step.truncated:
+                return
+
+
+def _action(env: Env) -> str | None:
+    for choose in (env.sample_random_action, env.oracle):
+        try:
+            return choose()
+        except Unsupported:
+            continue
+    return None
