@@ -6,7 +6,7 @@ from collections.abc import Callable
 import typer
 
 from palestra import __version__
-from palestra.cli import check, demo, doctor, listing, play, view
+from palestra.cli import check, demo, doctor, listing, model, play, view
 from palestra.errors import PalestraError
 
 __all__ = ["app", "main"]
@@ -29,6 +29,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
 )
 for _name, _function in _COMMANDS:
     app.command(_name)(_function)
+app.add_typer(model.app, name="model")
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,112 @@
+"""Against a real vLLM server. ``scripts/vllm_server.sh`` makes its venv and starts it; the test says where it is found:
+
+PALESTRA_VLLM_URL=http://127.0.0.1:8011 PALESTRA_VLLM_MODEL=…/smollm2 pytest -m vllm -s tests/engines/test_vllm_server.py
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from palestra.core import Sampling
+from palestra.engines.remote import Replica
+from palestra.engines.vllm import VLLMEngine
+from palestra.policies.sampled import SampledPolicy
+from palestra.policies.shots import OracleShots
+from palestra.rendering import renderer_for
+from palestra.rollout import rollout
+from palestra.trajectory import StopReason, Trajectory, ints
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
+
+EPISODES = 200
+
+
+class Watched(VLLMEngine):
+    """Notes what went over the wire."""
+
+    turns = 0
+    echoed = 0
+    equally_long = 0
+    aborted = 0
+
+    async def _complete(self, replica: Replica, prompt: list[int], sampling: Sampling) -> Any:
+        answer = await super()._complete(replica, prompt, sampling)
+        (choice,) = answer["choices"]
+        self.turns += 1
+        self.echoed += choice["prompt_token_ids"] == prompt
+        self.aborted += choice["finish_reason"] == "abort"
+        logprobs = choice["logprobs"]["token_logprobs"] if choice["token_ids"] else []
+        self.equally_long += len(choice["token_ids"]) == len(logprobs)
+        return answer
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Watched]:
+    engine = Watched(os.environ["PALESTRA_VLLM_URL"], timeout=1800.0)
+    await engine.connect()
+    yield engine
+    await engine.close()
+
+
+def tokenizer() -> Any:
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(os.environ["PALESTRA_VLLM_MODEL"])
+
+
+async def test_two_hundred_episodes_with_a_change_of_weights_in_the_middle(engine: Watched) -> None:
+    policy = SampledPolicy(renderer_for(tokenizer()), engine, Sampling(48), shots=OracleShots(1))
+    played: list[Trajectory] = []
+    began = perf_counter()
+    changed: asyncio.Task[None] | None = None
+    options: Any = {"n": EPISODES, "concurrency": 32, "seed": 0, "deadline": 1800.0}
+    async for trajectory in rollout("game:GuessTheNumber-v0-easy", policy, **options):
+        played.append(trajectory)
+        if len(played) == EPISODES // 4:
+            changed = asyncio.create_task(engine.update_weights(os.environ["PALESTRA_VLLM_MODEL"], 1))
+    assert changed is not None
+    await changed
+    versions = {span.version for t in played for segment in t.segments for span in segment.spans}
+    split = sum(
+        len({span.version for segment in t.segments for span in segment.spans if span.turn == turn}) > 1
+        for t in played
+        for turn in range(len(t.turns))
+    )
+    turns = sum(len(trajectory.turns) for trajectory in played)
+    sampled = sum(len(segment.logprobs) for t in played for segment in t.segments)
+    print(
+        f"\n{len(played)} episodes, {turns} turns, {sampled} sampled tokens in {perf_counter() - began:.0f} s; "
+        f"{engine.turns} calls, prompt echoed equal in {engine.echoed}, ids and log-probs equally long in "
+        f"{engine.equally_long}, {engine.aborted} interrupted; versions {sorted(versions)}, {split} turns sampled by both; "
+        f"stops {sorted({t.stop.value for t in played})}, failures {sum(len(t.failures) for t in played)}"
+    )
+    assert len(played) == EPISODES
+    assert turns > EPISODES, "the episodes have several turns"
+    assert engine.echoed == engine.equally_long == engine.turns
+    assert versions == {0, 1}
+    assert engine.aborted > 0, "something was under way when the weights changed"
+    assert all(len(trajectory.segments) == 1 for trajectory in played)
+    assert not any(trajectory.stop is StopReason.ERROR or trajectory.failures for trajectory in played)
+
+
+async def test_a_stop_token_is_part_of_what_was_sampled(engine: Watched) -> None:
+    tokens, _ = await engine.generate(ints(range(20, 40)), Sampling(20, seed=1))
+    stop = int(tokens.ids[7])
+    stopped, finish = await engine.generate(ints(range(20, 40)), Sampling(20, seed=1, stop_ids=(stop,)))
+    assert finish.value == "stop"
+    assert int(stopped.ids[-1]) == stop
+
+
+async def test_logprobs_are_of_the_tempered_distribution(engine: Watched) -> None:
+    hot, cold = [
+        (await engine.generate(ints(range(20, 60)), Sampling(1, temperature=heat, seed=3))).tokens for heat in (1.0, 0.25)
+    ]
+    again = (await engine.generate(ints(range(20, 60)), Sampling(1, temperature=0.0))).tokens
+    assert np.exp(hot.logprobs[0]) <= 1
+    assert cold.logprobs[0] != hot.logprobs[0] or cold.ids[0] != hot.ids[0]
+    assert len(again.ids) == 1
