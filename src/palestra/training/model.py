@@ -1,0 +1,224 @@
+"""The network that is trained: a transformers causal LM, in full or by LoRA, with a critic's head if one is wanted.
+
+``ActorCritic`` runs the decoder once and applies the vocabulary head only where a token was sampled, in slices, because the
+logits of a whole micro-batch are by far its largest tensor. Some families do more to their logits than one matrix (soft caps,
+scales); ``check_head`` compares with the model's own forward pass once, at the start, and refuses what it cannot reproduce.
+
+With more than one rank ``shard`` applies FSDP2 to every decoder layer and to the whole. Parameters are kept in float32;
+``bfloat16`` is a matter of computing (autocast, or FSDP's mixed precision).
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from torch.utils.checkpoint import checkpoint
+
+from palestra.errors import Unsupported
+from palestra.training.batch import MicroBatch
+from palestra.training.loss import TokenStatistics, token_statistics
+
+__all__ = [
+    "ActorCritic",
+    "Inputs",
+    "LoraSettings",
+    "ModelConfig",
+    "Outputs",
+    "check_head",
+    "full_weights",
+    "load_model",
+    "shard",
+]
+
+
+class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Low-rank adapters in place of full training."""
+
+    rank: Annotated[int, msgspec.Meta(ge=1)] = 16
+    alpha: float = 32.0
+    """The adapters' output is scaled by alpha / rank."""
+    targets: str | tuple[str, ...] = "all-linear"
+    """Names of the layers that get one."""
+
+
+class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which network, and how it computes."""
+
+    path: str
+    """A folder or a hub's name."""
+    lora: LoraSettings | None = None
+    """Train adapters instead of all weights."""
+    critic: bool = False
+    """Add a value head on the policy's last hidden state."""
+    compute: Literal["float32", "bfloat16"] = "float32"
+    """The type of the arithmetic. Weights and optimiser stay in float32."""
+    recompute: bool = False
+    """Recompute activations in the backward pass: less memory, a third more time."""
+    attention: str = "sdpa"
+    """The attention implementation that transformers is asked for."""
+    head_slice: Annotated[int, msgspec.Meta(ge=1)] = 2048
+    """How many sampled tokens have their logits in memory at once."""
+
+
+class Inputs(NamedTuple):
+    """A micro-batch as tensors; see ``batch.MicroBatch``."""
+
+    input_ids: Tensor
+    position_ids: Tensor
+    attention_mask: Tensor | None
+    predictors: Tensor
+    targets: Tensor
+    ends: Tensor
+
+    @classmethod
+    def of(cls, micro: MicroBatch, device: torch.device) -> "Inputs":
+        """``micro`` on ``device``."""
+        arrays = (getattr(micro, name) for name in cls._fields)
+        return cls(*(None if array is None else torch.from_numpy(array).to(device) for array in arrays))
+
+
+class Outputs(NamedTuple):
+    """What the network says about a micro-batch."""
+
+    statistics: TokenStatistics
+    values: Tensor | None
+    """The critic's value of the state before each sampled token (T)."""
+    end_values: Tensor | None
+    """And of the state after each segment."""
+
+
+class ActorCritic(nn.Module):  # type: ignore[misc]
+    """A causal LM that speaks about sampled tokens only."""
+
+    def __init__(self, model: Any, config: ModelConfig) -> None:
+        super().__init__()
+        self.model = model
+        self.config = config
+        width = model.config.get_text_config().hidden_size
+        self.critic = nn.Linear(width, 1) if config.critic else None
+        if self.critic is not None:
+            nn.init.zeros_(self.critic.weight)
+            nn.init.zeros_(self.critic.bias)
+
+    @property
+    def language_model(self) -> Any:
+        """The transformers model itself, below the adapters."""
+        return self.model.get_base_model() if self.config.lora else self.model
+
+    def without_adapters(self) -> AbstractContextManager[Any]:
+        """A context in which the network is the one it started from."""
+        context: AbstractContextManager[Any] = self.model.disable_adapter() if self.config.lora else nullcontext()
+        return context
+
+    def forward(self, inputs: Inputs, temperature: float, differentiable_entropy: bool = False) -> Outputs:
+        device = inputs.input_ids.device.type
+        with torch.autocast(device, torch.bfloat16, enabled=self.config.compute == "bfloat16"):
+            hidden = self.language_model.get_decoder()(
+                input_ids=inputs.input_ids,
+                attention_mask=inputs.attention_mask,
+                position_ids=inputs.position_ids,
+                use_cache=False,
+            ).last_hidden_state
+            hidden = hidden.reshape(-1, hidden.shape[-1])
+            states = hidden[inputs.predictors]
+            statistics = self._speak(states, inputs.targets, temperature, differentiable_entropy)
+            if self.critic is None:
+                return Outputs(statistics, None, None)
+            # Summed over their single column: a view, as squeeze() gives, would lose FSDP its backward hook.
+            values, end_values = (self.critic(some).float().sum(-1) for some in (states, hidden[inputs.ends]))
+            return Outputs(statistics, values, end_values)
+
+    def _speak(self, states: Tensor, targets: Tensor, temperature: float, differentiable_entropy: bool) -> TokenStatistics:
+        head = self.language_model.get_output_embeddings()
+
+        def piece(some: Tensor, ids: Tensor) -> TokenStatistics:
+            return token_statistics(head(some), ids, temperature, differentiable_entropy=differentiable_entropy)
+
+        size = self.config.head_slice
+        if len(states) <= size:
+            return piece(states, targets)
+        pieces = [
+            checkpoint(piece, states[i : i + size], targets[i : i + size], use_reentrant=False)
+            for i in range(0, len(states), size)
+        ]
+        return TokenStatistics(*(torch.cat(column) for column in zip(*pieces, strict=True)))
+
+
+def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
+    """The network of ``config``, around ``model`` if one is given instead of a path."""
+    if model is None:
+        from transformers import AutoModelForCausalLM
+
+        model = AutoModelForCausalLM.from_pretrained(config.path, dtype=torch.float32, attn_implementation=config.attention)
+    if config.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if config.lora is not None:
+        from peft import LoraConfig, get_peft_model
+
+        targets = config.lora.targets if isinstance(config.lora.targets, str) else list(config.lora.targets)
+        settings = LoraConfig(r=config.lora.rank, lora_alpha=config.lora.alpha, target_modules=targets, bias="none")
+        model = get_peft_model(model, settings)
+    network = ActorCritic(model, config)
+    check_head(network)
+    return network
+
+
+def check_head(network: ActorCritic) -> None:
+    """Raise unless decoder and head give the logits that the model's own forward pass gives."""
+    model = network.language_model
+    vocabulary = model.get_output_embeddings().weight.shape[0]
+    ids = torch.arange(1, 9).unsqueeze(0) * 7919 % vocabulary
+    training = model.training
+    model.eval()
+    with torch.no_grad():
+        whole = model(input_ids=ids, use_cache=False).logits
+        parts = model.get_output_embeddings()(model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state)
+    model.train(training)
+    if not torch.allclose(whole, parts, rtol=1e-3, atol=1e-3):
+        raise Unsupported(
+            f"{type(model).__name__} does more to its logits than its head: they differ by up to "
+            f"{(whole - parts).abs().max():.3g}. Training it would use other probabilities than sampling did"
+        )
+
+
+def shard(network: ActorCritic) -> None:
+    """Apply FSDP2: one group of parameters per decoder layer, and one for the rest."""
+    policy = MixedPrecisionPolicy()
+    if network.config.compute == "bfloat16":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in network.language_model.get_decoder().layers:
+        fully_shard(layer, mp_policy=policy)
+    fully_shard(network, mp_policy=policy)
+    # Losses carry their global weights: gradients are summed over ranks, where FSDP would average them.
+    for module in network.modules():
+        if isinstance(module, FSDPModule):
+            module.set_gradient_divide_factor(1.0)
+            module.set_force_sum_reduction_for_comms(True)
+
+
+def full_weights(network: ActorCritic) -> Iterator[tuple[str, Tensor]]:
+    """The policy's weights under the names that transformers gives them, whole, on the CPU, with adapters merged in.
+
+    Every rank must take part: a sharded tensor is gathered as it is asked for, one at a time.
+    """
+    adapted = {name: module for name, module in network.language_model.named_modules() if hasattr(module, "lora_A")}
+    for name, parameter in network.language_model.state_dict().items():
+        if ".lora_" in name:
+            continue
+        weight = _whole(parameter)
+        owner = name.removesuffix(".base_layer.weight")
+        if owner in adapted:
+            module = adapted[owner]
+            up, down = _whole(module.lora_B["default"].weight), _whole(module.lora_A["default"].weight)
+            weight = weight + module.scaling["default"] * (up @ down)
+        yield name.replace(".base_layer.", "."), weight
+
+
+def _whole(tensor: Tensor) -> Tensor:
+    tensor = tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.detach().cpu()

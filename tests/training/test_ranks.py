@@ -1,0 +1,77 @@
+"""One rank against two FSDP2 ranks over gloo: the same gradients, and checkpoints that either can take up."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from tests.training.tiny import gradients, learner_of, measured_batch, tiny_network
+
+from palestra.training.learner import Learner
+from palestra.training.model import LoraSettings
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(400)]
+
+KINDS = ("full", "lora")
+
+
+def _make(kind: str) -> Learner:
+    network = tiny_network(lora=LoraSettings(rank=4)) if kind == "lora" else tiny_network()
+    # 7 episodes and small micro-batches: the ranks' shares are not equal and one of the last micro-batches is empty.
+    return learner_of(60, network=network, learning_rate=1e-2)
+
+
+def _run(rank: int, ranks: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    if ranks > 1:
+        dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+    for kind in KINDS:
+        _learn(_make(kind), Path(folder) / f"{kind}-{ranks}")
+    if ranks > 1:
+        dist.destroy_process_group()
+
+
+def _learn(learner: Learner, folder: Path) -> None:
+    batch = measured_batch(learner)
+    metrics = learner.accumulate(batch)
+    gradient = gradients(learner)
+    learner.optimizer.zero_grad()
+    norms = [learner.update(batch)["gradient_norm"] for _ in range(2)]
+    folder.mkdir(exist_ok=True)
+    learner.save(folder)
+    weights = dict(learner.weights())
+    if learner.rank == 0:
+        result = {"gradient": gradient, "loss": metrics["loss"], "norms": norms, "weights": weights}
+        torch.save(result, folder / "result.pt")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ranks")
+    _run(0, 1, str(folder))
+    mp.spawn(_run, (2, str(folder)), nprocs=2)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_do_what_one_does(runs: Path, kind: str) -> None:
+    one, two = (torch.load(runs / f"{kind}-{ranks}" / "result.pt", weights_only=True) for ranks in (1, 2))
+    assert float((one["gradient"] - two["gradient"]).abs().max()) <= 1e-5
+    assert float(one["gradient"].abs().max()) > 1e-3
+    assert one["loss"] == pytest.approx(two["loss"], abs=1e-5)
+    assert one["norms"] == pytest.approx(two["norms"], abs=1e-5)
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(two["weights"][name], weight, atol=1e-4, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_two_ranks_saved_one_takes_up(runs: Path, kind: str) -> None:
+    again = _make(kind)
+    again.load(runs / f"{kind}-2")
+    assert again.updates == 2
+    saved = torch.load(runs / f"{kind}-2" / "result.pt", weights_only=True)["weights"]
+    for name, weight in again.weights():
+        assert torch.equal(weight, saved[name]), name
