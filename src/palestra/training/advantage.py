@@ -237,7 +237,9 @@ def _against_group(groups: Groups, config: AdvantageConfig, compare: Callable[[A
     for group in groups:
         present = [member for member in group if member is not None]
         totals = np.array([_turn_rewards(member, config.kl_in_reward).sum() for member in present])
-        scores = iter(compare(totals) if len(present) > 1 else np.zeros(len(present)))
+        # Nothing to compare with is exactly zero: a later whitening must not blow rounding up.
+        alike = len(present) < 2 or _is_zero(totals.std(), totals)
+        scores = iter(np.zeros(len(present)) if alike else compare(totals))
         credits.append([None if m is None else Credit(m, np.full(len(m.rewards), next(scores))) for m in group])
     return credits
 
