@@ -171,3 +171,49 @@ def _register_games() -> None:
         tags={"game", "navigation"},
         description="Get from one article to another by following links (needs a corpus).",
     )
+    register(
+        "game:Blackjack-v0",
+        f"{_GAMES}.blackjack:Blackjack",
+        levels={"easy": {"open_dealer": True}, "hard": {"open_dealer": False}},
+        default_level="hard",
+        max_turns=21,
+        tags={"game", "chance"},
+        description="One hand of Blackjack against the dealer.",
+    )
+    register(
+        "game:FrozenLake-v0",
+        f"{_GAMES}.frozen_lake:FrozenLake",
+        levels={
+            "easy": {"size": 4, "max_turns": 24},
+            "hard": {"size": 8, "max_turns": 48},
+            "slippery": {"size": 8, "max_turns": 96, "slip": 0.2},
+            "random": {"size": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "navigation"},
+        description="Cross a lake without falling into a hole.",
+    )
+    register(
+        "game:Maze-v0",
+        f"{_GAMES}.maze:Maze",
+        levels={
+            "easy": {"size": 4, "max_turns": 30},
+            "hard": {"size": 8, "max_turns": 126},
+            "random": {"size": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "navigation"},
+        description="Find the exit of a maze without a map.",
+    )
+    register(
+        "game:LightsOut-v0",
+        f"{_GAMES}.lights_out:LightsOut",
+        levels={
+            "easy": {"size": 3, "max_turns": 15},
+            "hard": {"size": 5, "max_turns": 30},
+            "random": {"size": None, "max_turns": None},
+        },
+        default_level="hard",
+        tags={"game", "planning"},
+        description="Turn all lights off; each press toggles a cross of them.",
+    )

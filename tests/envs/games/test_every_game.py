@@ -24,6 +24,9 @@ SMALL_WIKI = Path(__file__).parent / "small_wiki.jsonl"
 ORACLE_SUCCESS = {
     "game:Hangman-v0-easy": 0.6,
     "game:Hangman-v0-random": 0.8,
+    "game:Blackjack-v0-easy": 0.2,
+    "game:Blackjack-v0-hard": 0.2,
+    "game:FrozenLake-v0-slippery": 0.4,
     "game:Game2048-v0-hard": 0.0,
     "game:Game2048-v0-extreme-hard": 0.0,
 }

@@ -1,0 +1,132 @@
+"""Frozen lake: cross the ice to the goal without falling through a hole."""
+
+import heapq
+
+from palestra.envs.games.directions import DIRECTIONS, DirectionGame
+from palestra.envs.games.game import Outcome, boxed, require
+
+__all__ = ["FrozenLake"]
+
+_RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((4, 24), (6, 36), (8, 48))
+"""Side, turns."""
+
+_OFFSETS = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+_ASIDE = {"up": ("left", "right"), "down": ("left", "right"), "left": ("up", "down"), "right": ("up", "down")}
+
+
+class FrozenLake(DirectionGame):
+    """Walk from the top left to the bottom right corner of a lake whose holes can be seen.
+
+    Worth 1 at the goal; a hole ends the game. A winding safe way is drawn first and holes come beside it, so every lake can be
+    crossed in time. ``slip`` is the chance that a step slides to one of the two sides instead. ``size`` or ``max_turns`` of
+    ``None`` draws both for each task. The oracle makes the step that is best for the turns left: it always arrives where
+    nothing slips.
+    """
+
+    def __init__(self, size: int | None = 8, max_turns: int | None = 48, slip: float = 0.0, holes: float = 0.25) -> None:
+        if size is None or max_turns is None:
+            self._levels = _RANDOM_LEVELS
+        else:
+            require(size >= 2 and max_turns >= 6 * size, "size is at least 2 and max_turns at least six times the size")
+            self._levels = ((size, max_turns),)
+        require(0.0 <= slip < 1.0 and 0.0 <= holes <= 1.0, "slip is in [0, 1) and holes in [0, 1]")
+        self._slip, self._holes = slip, holes
+
+    def begin(self) -> None:
+        self.size, self.max_turns = self.draw(self._levels)
+        cells = self.size**2
+        way = self._draw_way()
+        beside = [cell for cell in range(cells) if cell not in way]
+        count = min(len(beside), round(self._holes * cells))
+        self.holes = frozenset(beside[place] for place in self.rng.permutation(len(beside))[:count].tolist())
+        self.player = 0
+        self._values: list[list[float]] | None = None
+
+    def _draw_way(self) -> set[int]:
+        """The cells of the cheapest way from corner to corner, cells costing at random 0.5 to 1.5.
+
+        A straight way costs at most 1.5 a step, so the cheapest has at most three times its steps.
+        """
+        costs = (self.rng.random(self.size**2) + 0.5).tolist()
+        goal = self.size**2 - 1
+        came_from = {0: 0}
+        queue = [(0.0, 0, 0)]
+        done: set[int] = set()
+        while goal not in done:
+            cost, cell, before = heapq.heappop(queue)
+            if cell in done:
+                continue
+            done.add(cell)
+            came_from[cell] = before
+            for move in DIRECTIONS:
+                there = self._there(cell, move)
+                heapq.heappush(queue, (cost + costs[there], there, cell))
+        way = {goal, 0}
+        while goal:
+            goal = came_from[goal]
+            way.add(goal)
+        return way
+
+    def rules(self) -> str:
+        slips = (
+            f"The ice is slippery: with a chance of {self._slip:.0%} you slide to one of the two sides instead.\n"
+            if self._slip
+            else ""
+        )
+        return (
+            f"You are crossing a frozen lake of {self.size} by {self.size} cells.\n"
+            f"Walk from the top left corner to the goal ('G') within {self.max_turns} turns. 'P' is you, '.' is ice, 'O' is a "
+            f"hole: step on one, and the game is over. A step off the lake leaves you where you are.\n"
+            f"{slips}{self.how_to_move}"
+        )
+
+    def view(self) -> str:
+        marks = ["O" if cell in self.holes else "." for cell in range(self.size**2)]
+        marks[-1] = "G"
+        marks[self.player] = "P"
+        rows = (" ".join(marks[start : start + self.size]) for start in range(0, len(marks), self.size))
+        return "The lake:\n" + "\n".join(rows)
+
+    def play(self, move: str) -> Outcome:
+        way = move
+        if self._slip and self.rng.random() < self._slip:
+            way = self.draw(_ASIDE[move])
+        before, self.player = self.player, self._there(self.player, way)
+        said = f"At turn {self.turn}, you went {move}" + (f" but slipped {way}" if way != move else "")
+        if self.player in self.holes:
+            return Outcome(f"{said} and fell into a hole. The game is over.", over=True)
+        if self.player == self.size**2 - 1:
+            return Outcome(f"{said} and reached the goal. Well done!", 1.0, solved=True)
+        return Outcome(f"{said}, which leads off the lake." if self.player == before else f"{said}.")
+
+    def _there(self, cell: int, way: str) -> int:
+        row, column = cell // self.size + _OFFSETS[way][0], cell % self.size + _OFFSETS[way][1]
+        return row * self.size + column if 0 <= row < self.size and 0 <= column < self.size else cell
+
+    def oracle(self) -> str:
+        if self._values is None:
+            self._values = self._chances()
+        after = self._values[self.max_turns - self.turn - 1]
+        return boxed(max(DIRECTIONS, key=lambda move: self._chance(self.player, move, after)))
+
+    def _chance(self, cell: int, move: str, after: list[float]) -> float:
+        """The chance to arrive when ``move`` is made, ``after`` being the chances from the cells it may lead to."""
+        straight = after[self._there(cell, move)]
+        if not self._slip:
+            return straight
+        aside = sum(after[self._there(cell, way)] for way in _ASIDE[move])
+        return (1 - self._slip) * straight + self._slip * aside / 2
+
+    def _chances(self) -> list[list[float]]:
+        """For each number of turns left, from none on, the chance to arrive from every cell."""
+        # Sooner is a little better, so that the oracle does not dawdle where it will arrive anyway.
+        patience = 1.0 - 1e-9
+        goal = self.size**2 - 1
+        tables = [[float(cell == goal) for cell in range(goal + 1)]]
+        open_cells = [cell for cell in range(goal) if cell not in self.holes]
+        for _ in range(self.max_turns):
+            table = [0.0] * goal + [1.0]
+            for cell in open_cells:
+                table[cell] = patience * max(self._chance(cell, move, tables[-1]) for move in DIRECTIONS)
+            tables.append(table)
+        return tables

@@ -1,0 +1,81 @@
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.envs.games.blackjack import Blackjack, best_score, worth
+
+NAMES = ["A", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K"]
+
+
+def slow_total(cards: list[int]) -> int:
+    """The best total over all ways to count the aces; the smallest where all are too much."""
+    ways = product(*[(1, 11) if card == 0 else (min(card + 1, 10),) for card in cards])
+    totals = sorted(map(sum, ways))
+    return max((total for total in totals if total <= 21), default=totals[0])
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=8))
+def test_hands_are_counted(cards: list[int]) -> None:
+    assert worth(cards)[0] == slow_total(cards)
+
+
+@given(st.integers(0, 2**32), st.lists(st.booleans(), min_size=25, max_size=25), st.booleans())
+def test_moves_follow_the_rules(seed: int, hits: list[bool], open_dealer: bool) -> None:
+    game = Blackjack(open_dealer)
+    observation, _ = game.reset(seed=seed)
+    shown = str(observation).rsplit("Dealer: ", 1)[1].split()
+    assert shown == [NAMES[card] for card in game.dealer] if open_dealer else [NAMES[game.dealer[0]], "?"]
+    for hit in hits:
+        before = list(game.hand)
+        step = game.step("\\boxed{hit}" if hit else "\\boxed{stand}")
+        mine = slow_total(game.hand)
+        if hit:
+            assert game.hand[:-1] == before
+            assert (step.reward, step.terminated, step.truncated) == (0.0, mine > 21, False)
+        else:
+            theirs = slow_total(game.dealer)
+            assert theirs >= 17 > slow_total(game.dealer[:-1]) or len(game.dealer) == 2
+            expected = 1.0 if theirs > 21 or mine > theirs else 0.5 if mine == theirs else 0.0
+            assert (step.reward, step.terminated, step.truncated) == (expected, True, False)
+            assert step.info["success"] == (expected == 1.0)
+        if step.terminated:
+            return
+    pytest.fail("a hand has an end")
+
+
+@pytest.mark.parametrize(
+    ("hand", "dealer", "action"),
+    [
+        ((17, False), (10, False), "stand"),
+        ((11, False), (6, False), "hit"),
+        ((12, False), (4, False), "stand"),
+        ((12, False), (2, False), "hit"),
+        ((16, False), (7, False), "hit"),
+        ((13, False), (6, False), "stand"),
+        ((17, True), (6, False), "hit"),
+        ((18, True), (7, False), "stand"),
+        ((18, True), (9, False), "hit"),
+    ],
+)
+def test_the_oracle_knows_basic_strategy(hand: tuple[int, bool], dealer: tuple[int, bool], action: str) -> None:
+    game = Blackjack()
+    game.reset(seed=0)
+    game.hand = [0, hand[0] - 12] if hand[1] else [9, hand[0] - 11] if hand[0] > 11 else [4, hand[0] - 6]
+    game.dealer = [dealer[0] - 1, 0]
+    assert worth(game.hand) == hand
+    assert game.oracle() == f"\\boxed{{{action}}}"
+
+
+@pytest.mark.parametrize(("open_dealer", "score"), [(False, 0.477), (True, 0.517)])
+def test_the_oracle_scores_what_it_should(open_dealer: bool, score: float) -> None:
+    game, total, expected, tasks = Blackjack(open_dealer), 0.0, 0.0, 1500
+    for seed in range(tasks):
+        game.reset(seed=seed)
+        expected += best_score(worth(game.hand), worth(game.dealer if open_dealer else game.dealer[:1]))
+        while not (step := game.step(game.oracle())).terminated:
+            pass
+        total += step.reward
+    assert total / tasks == pytest.approx(expected / tasks, abs=0.04)  # three standard errors
+    assert expected / tasks == pytest.approx(score, abs=0.03)
