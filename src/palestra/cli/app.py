@@ -6,7 +6,7 @@ from collections.abc import Callable
 import typer
 
 from palestra import __version__
-from palestra.cli import check, demo, doctor, listing, model, play, view
+from palestra.cli import check, compare, demo, doctor, evaluate, listing, model, play, view
 from palestra.errors import PalestraError
 
 __all__ = ["app", "main"]
@@ -23,6 +23,8 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("list", listing.list_command),
     ("play", play.play_command),
     ("demo", demo.demo_command),
+    ("eval", evaluate.eval_command),
+    ("compare", compare.compare_command),
     ("view", view.view_command),
     ("check", check.check_command),
     ("doctor", doctor.doctor_command),

@@ -1,15 +1,21 @@
 """Trajectories → report: scores with error bars that mean what they say."""
 
+from palestra.evaluation.budget import Budget
 from palestra.evaluation.comparison import Comparison, FamilyComparison, compare
+from palestra.evaluation.folder import read_episodes, read_report
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
-from palestra.evaluation.report import Report, Section, episode_of, report_on, success_scores, task_scores
+from palestra.evaluation.report import Report, Section, episode_of, report_on, score_bounds, success_scores, task_scores
+from palestra.evaluation.run import EvaluationOptions, Progress, evaluate, evaluate_async
 from palestra.evaluation.statistics import Distribution, Estimate, Score, distribution, mean_interval, pass_all_k, pass_at_k
 
 __all__ = [
+    "Budget",
     "Comparison",
     "Distribution",
     "Estimate",
+    "EvaluationOptions",
     "FamilyComparison",
+    "Progress",
     "Report",
     "Score",
     "Section",
@@ -17,12 +23,17 @@ __all__ = [
     "comparison_text",
     "distribution",
     "episode_of",
+    "evaluate",
+    "evaluate_async",
     "mean_interval",
     "pass_all_k",
     "pass_at_k",
+    "read_episodes",
+    "read_report",
     "report_html",
     "report_markdown",
     "report_on",
+    "score_bounds",
     "success_scores",
     "task_scores",
 ]

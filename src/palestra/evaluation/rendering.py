@@ -100,7 +100,7 @@ def _row(entry: tuple[Section, int]) -> tuple[str, ...]:
         _mean(section.turns, ".1f"),
         _mean(section.tokens, ",.0f"),
         f"${section.dollars.total:.2f}" if section.dollars else "–",
-        f"{section.seconds.quantiles['0.5']:.3g} s" if section.seconds else "–",
+        _seconds(section.seconds.quantiles["0.5"]) if section.seconds else "–",
     )
 
 
@@ -131,6 +131,10 @@ def _interval(estimate: Estimate | None) -> str:
 
 def _mean(distribution: Distribution | None, form: str) -> str:
     return format(distribution.mean, form) if distribution else "–"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3g} s" if value >= 1.0 else f"{value * 1000:.3g} ms"
 
 
 def _signed(value: float) -> str:

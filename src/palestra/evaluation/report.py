@@ -27,7 +27,17 @@ from palestra.evaluation.statistics import (
 )
 from palestra.trajectory import Trajectory
 
-__all__ = ["Episode", "Report", "Section", "episode_of", "family_of", "report_on", "success_scores", "task_scores"]
+__all__ = [
+    "Episode",
+    "Report",
+    "Section",
+    "episode_of",
+    "family_of",
+    "report_on",
+    "score_bounds",
+    "success_scores",
+    "task_scores",
+]
 
 REPORT_SCHEMA = 1
 
@@ -88,6 +98,7 @@ class Episode(NamedTuple):
 
     env: str
     task: bytes
+    group: int
     member: int
     policy: str
     reward: float | None
@@ -112,6 +123,7 @@ def episode_of(trajectory: Trajectory) -> Episode:
     return Episode(
         env=task.env,
         task=msgspec.msgpack.encode((task.seed, task.key, trajectory.player)),
+        group=trajectory.group,
         member=trajectory.member,
         policy=trajectory.policy,
         reward=trajectory.reward,
@@ -150,18 +162,19 @@ def success_scores(episodes: Iterable[Episode]) -> list[Score]:
 
 
 def report_on(
-    trajectories: Iterable[Trajectory],
+    trajectories: Iterable[Trajectory | Episode],
     *,
     issued: Mapping[str, int] | None = None,
     level: float = 0.95,
     about: Mapping[str, str] | None = None,
 ) -> Report:
-    """The report on ``trajectories``, all of one policy.
+    """The report on ``trajectories`` (or on what ``episode_of`` made of them), all of one policy.
 
     ``issued`` maps each environment to the episodes that were to be played; without it, those that finished are all there are.
     """
+    found = (one if isinstance(one, Episode) else episode_of(one) for one in trajectories)
     # Sorted, so that the order in which episodes happened to end leaves no trace, not even in the last digit.
-    episodes = sorted(map(episode_of, trajectories), key=lambda e: (e.env, e.task, e.member))
+    episodes = sorted(found, key=lambda e: (e.env, e.task, e.member))
     planned = Counter(episode.env for episode in episodes) if issued is None else Counter(dict(issued))
     finished = Counter(episode.env for episode in episodes)
     if extra := sorted(env for env in finished if finished[env] > planned[env]):
@@ -221,10 +234,13 @@ def _section(name: str, episodes: Sequence[Episode], issued: int, level: float) 
 def _estimate(scores: Sequence[Score], level: float) -> Estimate | None:
     if not scores:
         return None
-    sample = TaskMeans.of(scores)
-    # Most environments score from 0 to 1. Where rewards go further, the bounds go with what was seen.
-    bounds = min(0.0, float(sample.means.min())), max(1.0, float(sample.means.max()))
-    return mean_interval(sample, bounds=bounds, level=level)
+    return mean_interval(TaskMeans.of(scores), bounds=score_bounds(scores), level=level)
+
+
+def score_bounds(scores: Iterable[Score]) -> tuple[float, float]:
+    """Most environments score from 0 to 1. Where rewards go further, the bounds go with what was seen."""
+    values = [score.value for score in scores]
+    return min([0.0, *values]), max([1.0, *values])
 
 
 def _if_any(values: Sequence[float]) -> Distribution | None:

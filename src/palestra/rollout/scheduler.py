@@ -7,7 +7,7 @@ cancellation, cancels what is running and waits until every environment has been
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -53,6 +53,8 @@ class RolloutOptions(TypedDict, total=False):
     """How often an episode is tried again after a failure of infrastructure."""
     wrappers: Sequence[WrapperFactory]
     """Wrappers for every environment, innermost first."""
+    skip: Container[tuple[int, int]]
+    """Episodes, as (group, member), that need not be played: a run that goes on has them already. Asked just before each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +67,7 @@ class _Settings:
     max_turns: int | None = None
     retries: int = 2
     wrappers: Sequence[WrapperFactory] = ()
+    skip: Container[tuple[int, int]] = ()
 
     def __post_init__(self) -> None:
         for name in ("group_size", "concurrency"):
@@ -74,7 +77,7 @@ class _Settings:
             raise UsageError(f"deadline must be positive, got {self.deadline}")
 
 
-async def rollout(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]) -> AsyncIterator[Trajectory]:
+async def rollout(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]) -> AsyncGenerator[Trajectory, None]:
     """Play episodes and yield each trajectory as its episode ends.
 
     ``n`` tasks are played ``group_size`` times each. An episode of several players yields one trajectory for each of them.
@@ -108,7 +111,8 @@ def _players(policy: AnyPolicy) -> Players:
 def _tickets(tasks: Iterable[Task], settings: _Settings) -> Iterator[Ticket]:
     for group, task in enumerate(tasks):
         for member in range(settings.group_size):
-            yield Ticket(task, settings.seed, group, member)
+            if (group, member) not in settings.skip:
+                yield Ticket(task, settings.seed, group, member)
 
 
 async def _run_until_sound(supply: Supply, players: Players, settings: _Settings, ticket: Ticket) -> tuple[Trajectory, ...]:

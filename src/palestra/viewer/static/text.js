@@ -202,6 +202,7 @@ const percent = (part, whole) => (whole ? `${Math.round((100 * part) / whole)} %
 
 function duration(seconds) {
   if (!seconds) return "–";
+  if (seconds < 0.001) return "< 1 ms";
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   return seconds < 90 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
 }

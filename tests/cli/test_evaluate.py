@@ -1,0 +1,45 @@
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.errors import UsageError
+
+runner = CliRunner()
+
+
+def palestra(*arguments: str) -> str:
+    done = runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_eval_compare_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = palestra("eval", "random", "--envs", "game:GuessTheNumber-v0-*", "game:Sudoku-v0-easy", "-n", "8", "-r", "2")
+    assert "| game:Sudoku-v0-easy |" in shown
+    assert "game:GuessTheNumber-v0-hard |" in shown
+    assert "wrote runs/random" in shown
+    palestra("eval", "oracle", "--envs", "game:GuessTheNumber-v0-*", "game:Sudoku-v0-easy", "-n", "8", "-r", "2", "-o", "best")
+    told = palestra("compare", "best", "runs/random")
+    assert told.startswith("difference +0.")
+    assert "corrected for 2 families" in told
+    assert json.loads(palestra("compare", "best", "runs/random", "--success", "--json"))["difference"]["tasks"] == 32
+    palestra("view", "best", "runs/random", "--export", "page.html")
+    assert Path("page.html").stat().st_size > 10_000
+
+
+def test_a_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("my_players.py").write_text("def five(text):\n    return '\\\\boxed{5}'\n\nnumber = 3\n")
+    assert "# five" in palestra("eval", "my_players:five", "-e", "game:GuessTheNumber-v0-easy", "-n", "3")
+    with pytest.raises(UsageError, match="neither a policy nor a function"):
+        palestra("eval", "my_players:number", "-e", "game:GuessTheNumber-v0-easy")
+
+
+def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a run folder"):
+        palestra("compare", str(tmp_path), str(tmp_path))

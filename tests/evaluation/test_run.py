@@ -1,0 +1,272 @@
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import pytest
+
+import palestra
+from palestra import Env, Step, Task
+from palestra.core import Conversation
+from palestra.errors import InfrastructureError, UsageError
+from palestra.evaluation import Budget, Progress, evaluate, evaluate_async, read_episodes, read_report
+from palestra.evaluation.budget import Meter
+from palestra.trajectory import Completion, Usage, encode_json
+
+GUESS = "game:GuessTheNumber-v0-easy"
+
+
+class Coin(Env):
+    """Ends after three moves; tasks with a seed that 3 divides are not solved."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.left = 3
+        return "go", {}
+
+    def step(self, action: str) -> Step:
+        self.left -= 1
+        solved = self.left == 0 and self.task.seed % 3 > 0
+        return Step("on", float(solved), self.left == 0, False, {"success": solved})
+
+
+class Spender:
+    """Every call costs ten tokens and a cent. Counts its calls."""
+
+    name = "spender"
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.running = 0
+        self.most_at_once = 0
+
+    async def act(self, conversation: Conversation) -> Completion:
+        self.calls += 1
+        self.running += 1
+        self.most_at_once = max(self.most_at_once, self.running)
+        await asyncio.sleep(0)
+        self.running -= 1
+        return Completion("a", usage=Usage(7, 3, 0.01))
+
+
+def untimed(folder: Path) -> Any:
+    """A report without what clocks say."""
+
+    def strip(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: strip(item) for key, item in value.items() if key not in ("seconds", "act_seconds")}
+        return [strip(item) for item in value] if isinstance(value, list) else value
+
+    return strip(json.loads((folder / "report.json").read_bytes()))
+
+
+def keys(folder: Path) -> Counter[tuple[int, int]]:
+    return Counter((episode.group, episode.member) for episode in read_episodes(folder))
+
+
+# -------------------------------------------------------------------------------------------------------------- the panel
+
+
+def test_every_task_of_every_environment_is_tried_as_often_as_asked() -> None:
+    report = evaluate([GUESS, "game:Sudoku-v0-easy"], "oracle", n=5, repeats=3)
+    assert report.suite.score is not None
+    assert report.suite.score.mean == pytest.approx(1.0)
+    assert (report.suite.issued, report.suite.score.tasks) == (30, 10)
+    assert report.policy == "oracle"
+
+
+def test_patterns_classes_and_tasks() -> None:
+    assert {section.name for section in evaluate("game:*-easy", "random", n=1).envs} >= {GUESS}
+    assert evaluate(Coin, lambda text: "a", n=4).suite.issued == 4
+    assert evaluate([Task(GUESS, 5), Task(GUESS, 6)], "random", repeats=2).suite.issued == 4
+
+
+def test_the_same_tasks_whatever_else_is_in_the_suite(tmp_path: Path) -> None:
+    evaluate(GUESS, "oracle", n=4, out=tmp_path / "a")
+    evaluate([GUESS, "game:Sudoku-v0-easy"], "oracle", n=4, out=tmp_path / "b")
+    tasks = [{one.task for one in read_episodes(tmp_path / name) if one.env == GUESS} for name in "ab"]
+    assert tasks[0] == tasks[1]
+
+
+@pytest.mark.parametrize(("envs", "options"), [("game:Nothing*", {}), ([], {}), (GUESS, {"n": 0}), (GUESS, {"repeats": 0})])
+def test_mistakes_are_told(envs: Any, options: Any) -> None:
+    with pytest.raises(UsageError):
+        evaluate(envs, "random", **options)
+
+
+async def test_inside_a_running_loop() -> None:
+    assert (await evaluate_async(GUESS, "oracle", n=2)).suite.scored == 2
+    assert evaluate(GUESS, "oracle", n=2).suite.scored == 2
+
+
+def test_progress_is_told_after_each_episode() -> None:
+    seen: list[tuple[int, int, int]] = []
+
+    def watch(progress: Progress) -> None:
+        assert progress.report().suite.score is not None
+        seen.append((len(progress.episodes), progress.total, progress.failed))
+
+    evaluate(GUESS, "random", n=3, watch=watch)
+    assert seen == [(1, 3, 0), (2, 3, 0), (3, 3, 0)]
+
+
+# ------------------------------------------------------------------------------------------------------------- the folder
+
+
+def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
+    first = evaluate(Coin, spender := Spender(), n=6, repeats=2, out=tmp_path)
+    calls = spender.calls
+    assert encode_json(evaluate(Coin, spender, n=6, repeats=2, out=tmp_path)) == encode_json(first)
+    assert spender.calls == calls
+    assert read_report(tmp_path) == first
+    assert "<svg" in (tmp_path / "report.html").read_text()
+
+
+def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    def stop(progress: Progress) -> None:
+        if len(progress.episodes) == 7:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(GUESS, "random", n=10, repeats=2, out=tmp_path / "cut", watch=stop, concurrency=3)
+    assert len(read_episodes(tmp_path / "cut")) == 7
+    with open(tmp_path / "cut" / "trajectories.jsonl", "ab") as file:
+        file.write(b'{"task": torn')
+    evaluate(GUESS, "random", n=10, repeats=2, out=tmp_path / "cut")
+    evaluate(GUESS, "random", n=10, repeats=2, out=tmp_path / "whole")
+    assert set(keys(tmp_path / "cut").values()) == {1}
+    assert untimed(tmp_path / "cut") == untimed(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("change", [{"n": 5}, {"repeats": 2}, {"seed": 1}, {"max_turns": 2}])
+def test_another_evaluation_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
+    evaluate(GUESS, "random", n=4, out=tmp_path)
+    with pytest.raises(UsageError, match="name another folder"):
+        evaluate(GUESS, "random", **{"n": 4, "out": tmp_path, **change})
+    with pytest.raises(UsageError, match="policy random, this one has oracle"):
+        evaluate(GUESS, "oracle", n=4, out=tmp_path)
+
+
+def test_somebody_elses_trajectories_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "trajectories.jsonl").write_bytes(b"")
+    with pytest.raises(UsageError, match="something else"):
+        evaluate(GUESS, "random", n=1, out=tmp_path)
+
+
+def test_failures_are_missing_coverage() -> None:
+    class Flaky:
+        name = "flaky"
+
+        async def act(self, conversation: Conversation) -> Completion:
+            if conversation.task.seed % 2:
+                raise InfrastructureError("the line is dead")
+            return Completion("a")
+
+    report = evaluate([Task(f"{__name__}:Coin", seed) for seed in (2, 4, 5)], Flaky(), retries=0)
+    assert report.suite.score is not None
+    assert (report.suite.score.mean, report.suite.scored, report.suite.issued) == (1.0, 2, 3)
+    assert report.suite.failures == {"infrastructure": 1}
+
+
+# ------------------------------------------------------------------------------------------------------------- the budget
+
+
+@pytest.mark.parametrize(
+    ("text", "budget"),
+    [("5usd", Budget(dollars=5.0)), ("$2.50", Budget(dollars=2.5)), ("200_000 tokens", Budget(tokens=200_000)),
+     ("1.5Mtokens", Budget(tokens=1_500_000)), ("3ktok", Budget(tokens=3000))],
+)  # fmt: skip
+def test_budgets_are_read(text: str, budget: Budget) -> None:
+    assert Budget.parse(text) == budget
+
+
+@pytest.mark.parametrize("text", ["5", "usd", "-1usd", "5eur", ""])
+def test_what_is_no_budget_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a budget"):
+        Budget.parse(text)
+
+
+@pytest.mark.parametrize("budget", [Budget(tokens=200), Budget(dollars=0.2)])
+@pytest.mark.parametrize("concurrency", [1, 8])
+def test_a_budget_is_passed_by_the_calls_in_flight_at_most(budget: Budget, concurrency: int) -> None:
+    spender = Spender()
+    report = evaluate(Coin, spender, n=50, budget=budget, concurrency=concurrency)
+    assert 20 <= spender.calls <= 20 + concurrency - 1
+    assert report.suite.scored >= 1
+    assert report.suite.failures == {"not played": 50 - report.suite.scored}
+
+
+def test_a_larger_budget_plays_the_rest(tmp_path: Path) -> None:
+    first = evaluate(Coin, Spender(), n=20, budget=Budget(tokens=250), out=tmp_path, concurrency=4)
+    assert 0 < first.suite.scored < 20
+    again = evaluate(Coin, spender := Spender(), n=20, budget=Budget(tokens=250), out=tmp_path)
+    assert (spender.calls, again.suite.scored) == (0, first.suite.scored), "what was spent before counts"
+    whole = evaluate(Coin, Spender(), n=20, budget=Budget(tokens=10_000), out=tmp_path)
+    assert whole.suite.coverage == 1.0
+    assert set(keys(tmp_path).values()) == {1}
+
+
+def test_a_torn_line_of_the_log_is_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"10 0.5\n7 0.2")
+    meter = Meter(Budget(), tmp_path / "log")
+    meter.close()
+    assert (meter.tokens, meter.dollars) == (10, 0.5)
+
+
+# --------------------------------------------------------------------------------------------------------------- kill -9
+
+SCRIPT = """
+import asyncio, sys
+from palestra.evaluation import evaluate
+from palestra.policies import RandomPolicy
+
+class Slow(RandomPolicy):
+    async def act(self, conversation):
+        await asyncio.sleep(0.01)
+        return await super().act(conversation)
+
+evaluate(["game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy"], Slow(), n=20, repeats=2, out=sys.argv[1], concurrency=3)
+"""
+
+
+def start(folder: Path) -> "subprocess.Popen[bytes]":
+    source = str(Path(palestra.__file__).parents[1])
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(folder)], env={**os.environ, "PYTHONPATH": source})
+
+
+def kill_when_it_has_written(folder: Path, process: "subprocess.Popen[bytes]", more: int) -> None:
+    """Kill at a random moment after ``more`` further bytes are on disk, or let it end."""
+    file = folder / "trajectories.jsonl"
+    size = (file.stat().st_size if file.exists() else 0) + more
+    until = monotonic() + 60
+    while process.poll() is None and monotonic() < until:
+        if file.exists() and file.stat().st_size >= size:
+            process.send_signal(signal.SIGKILL)
+            break
+        sleep(0.001)
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def uncut(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("uncut")
+    assert start(folder).wait() == 0
+    return folder
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=[pytest.mark.slow, pytest.mark.timeout(400)])])
+def test_killed_and_resumed_is_the_run_not_killed(tmp_path: Path, uncut: Path, kills: int) -> None:
+    rng = random.Random(kills)
+    whole = (uncut / "trajectories.jsonl").stat().st_size
+    for _ in range(kills):
+        kill_when_it_has_written(tmp_path, start(tmp_path), rng.randrange(1, 2 * whole // (kills + 1)))
+    assert start(tmp_path).wait() == 0
+    assert keys(tmp_path) == {(group, member): 1 for group in range(40) for member in range(2)}
+    assert untimed(tmp_path) == untimed(uncut)
