@@ -10,6 +10,7 @@ Trajectories are reduced one at a time to a few numbers, so a run of any size ca
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 import msgspec
@@ -146,6 +147,7 @@ def _fault(trajectory: Trajectory) -> str:
     return last[0].boundary.value if last else "unknown"
 
 
+@cache
 def family_of(env: str) -> str:
     """``game:GuessTheNumber`` of ``game:GuessTheNumber-v0-easy``."""
     return re.sub(r"-v\d+(-.*)?$", "", env)
@@ -190,10 +192,15 @@ def report_on(
     for episode in episodes:
         by_env[episode.env].append(episode)
 
+    # Many a suite is one family, many a family one environment: what has the same episodes is worked out once.
+    known: dict[tuple[str, ...], Section] = {}
+
     def section(name: str, envs: Iterable[str]) -> Section:
-        chosen = list(envs)
-        inside = [episode for env in chosen for episode in by_env[env]]
-        return _section(name, inside, sum(planned[env] for env in chosen), level)
+        chosen = tuple(envs)
+        if chosen not in known:
+            inside = [episode for env in chosen for episode in by_env[env]]
+            known[chosen] = _section(name, inside, sum(planned[env] for env in chosen), level)
+        return msgspec.structs.replace(known[chosen], name=name)
 
     families = sorted({family_of(env) for env in by_env})
     return Report(

@@ -32,6 +32,8 @@ from palestra.trajectory import Task, Trajectory, encode_json
 
 __all__ = ["EvaluationOptions", "Progress", "evaluate", "evaluate_async"]
 
+DEFAULT_TASKS = 100
+
 
 class EvaluationOptions(TypedDict, total=False):
     """How to evaluate. Every one is optional."""
@@ -158,7 +160,7 @@ async def _play(panel: "_Panel", players: Players, settings: _Settings, record: 
         "skip": record,
     }
     progress = Progress(len(panel.tasks) * settings.repeats, record.episodes)
-    async with aclosing(rollout(panel.envs, players, **how)) as stream:
+    async with aclosing(rollout(panel.source, players, **how)) as stream:
         async for trajectory in stream:
             if cut_by_budget(trajectory):
                 continue
@@ -199,24 +201,26 @@ def _versions() -> dict[str, str]:
 class _Panel:
     """The tasks, and what to hand to ``rollout`` so that it plays these."""
 
-    envs: Envs
-    drawn: int | None
     tasks: tuple[Task, ...]
+    source: Envs
+    drawn: int | None
+    """How many tasks to draw from the source; ``None`` if it is the tasks themselves."""
 
     @classmethod
     def of(cls, envs: Envs, settings: _Settings) -> "_Panel":
-        chosen: Any = [envs] if isinstance(envs, str) else envs if callable(envs) else list(envs)
-        drawn = settings.n
-        if callable(chosen):
-            drawn = settings.n or 100
-        elif chosen and all(isinstance(one, str) for one in chosen):
+        if callable(envs):
+            # A class need not have a name by which it can be found again: it is handed on itself.
+            drawn = settings.n or DEFAULT_TASKS
+            return cls(tuple(tasks_of(envs, drawn, settings.seed)[0]), envs, drawn)
+        chosen: Any = [envs] if isinstance(envs, str) else list(envs)
+        count = settings.n
+        if chosen and all(isinstance(one, str) for one in chosen):
             chosen = _expanded(chosen)
-            drawn = (settings.n or 100) * len(chosen)
-        tasks, _ = tasks_of(chosen, drawn, settings.seed)
-        panel = cls(chosen, drawn, tuple(tasks))
-        if not panel.tasks:
+            count = (settings.n or DEFAULT_TASKS) * len(chosen)
+        tasks = tuple(tasks_of(chosen, count, settings.seed)[0])
+        if not tasks:
             raise UsageError("there is no task to evaluate on")
-        return panel
+        return cls(tasks, tasks, None)
 
     @property
     def digest(self) -> str:

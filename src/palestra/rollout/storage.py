@@ -26,7 +26,11 @@ class TrajectoryWriter:
 
     def write(self, trajectory: Trajectory) -> None:
         """Append ``trajectory``. What its environment put into ``info`` and JSON cannot hold is marked, not lost silently."""
-        self._file.write(encode_json(writable(trajectory)) + b"\n")
+        try:
+            line = encode_json(trajectory)
+        except (TypeError, ValueError, OverflowError):
+            line = encode_json(writable(trajectory))
+        self._file.write(line + b"\n")
         self._file.flush()
 
     def close(self) -> None:
