@@ -7,7 +7,7 @@ cancellation, cancels what is running and waits until every environment has been
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
