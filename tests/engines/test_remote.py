@@ -188,3 +188,17 @@ async def test_weights_that_do_not_load_keep_the_old_version() -> None:
         await engine.close()
     with pytest.raises(UsageError, match="at least one"):
         VLLMEngine([])
+
+
+@pytest.mark.parametrize("seeded", [True, False])
+async def test_a_seed_is_sent_only_on_request_and_moves_on_with_the_parts(seeded: bool) -> None:
+    seeds: list[int | None] = []
+
+    class Noting(VLLMEngine):
+        async def _sample(self, replica: remote.Replica, prompt: list[int], sampling: Sampling) -> remote.Part:
+            seeds.append(sampling.seed)
+            return remote.Part([4, 4], [-1.0, -1.0], None if len(seeds) == 1 else Finish.STOP)
+
+    engine = Noting("http://unused", seeded=seeded)
+    await engine.generate(PROMPT, Sampling(8, seed=70))
+    assert seeds == ([70, 72] if seeded else [None, None])

@@ -62,7 +62,7 @@ class Replica:
 class RemoteEngine(ABC):
     """Samples through one or more servers. A dialect says how to talk to them."""
 
-    def __init__(self, urls: str | Sequence[str], *, model: str = "", timeout: float = 600.0) -> None:
+    def __init__(self, urls: str | Sequence[str], *, model: str = "", timeout: float = 600.0, seeded: bool = False) -> None:
         urls = [urls] if isinstance(urls, str) else list(urls)
         if not urls:
             raise UsageError("an engine needs the URL of at least one server")
@@ -72,6 +72,9 @@ class RemoteEngine(ABC):
         self.context_length = 0
         self.version = 0
         self._timeout = timeout
+        self._seeded = seeded
+        """Whether a request's seed is sent along. Servers sample seeded requests one by one, and on a CPU vLLM 0.32 dies of a
+        seed in a prompt that it prefills in pieces; with other requests in the batch a seed does not repeat a run anyway."""
         self._source: Any = None
         self._sticky: weakref.WeakKeyDictionary[Session, Replica] = weakref.WeakKeyDictionary()
         self._running = asyncio.Event()
@@ -120,7 +123,7 @@ class RemoteEngine(ABC):
                 sampling,
                 max_tokens=sampling.max_tokens - len(ids),
                 # A second part with the first one's seed would repeat its random numbers.
-                seed=None if sampling.seed is None else sampling.seed + len(ids),
+                seed=sampling.seed + len(ids) if self._seeded and sampling.seed is not None else None,
             )
             part, version = await self._part([*prompt.tolist(), *ids], left, session)
             if part.ids and (not versions or versions[-1][1] != version):
