@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,9 @@ SOURCE = Path(__file__).parents[2] / "src"
 @pytest.mark.parametrize("snippet", sorted((SNIPPETS / "hf").glob("*.py")), ids=lambda path: path.name)
 def test_snippet_with_a_model_runs(snippet: Path, tmp_path: Path) -> None:
     surroundings = {**os.environ, "PALESTRA_HOME": str(tmp_path), "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, snippet], cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=110)
+    done = subprocess.run(
+        [sys.executable, snippet], cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=110
+    )
     assert done.returncode == 0, done.stderr
     assert "sampled" in done.stdout
 
@@ -30,7 +33,7 @@ async def test_snippet_with_a_server_runs(snippet: Path, tmp_path: Path) -> None
     server.reply = {"content": "\\boxed{5}"}
     async with serving(server.app()) as url:
         surroundings = {**os.environ, "BASE_URL": f"{url}/v1", "PYTHONPATH": str(SOURCE)}
-        pipes = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+        pipes: Any = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
         running = await asyncio.create_subprocess_exec(sys.executable, snippet, cwd=tmp_path, env=surroundings, **pipes)
         told, complained = await running.communicate()
     assert running.returncode == 0, complained.decode()
