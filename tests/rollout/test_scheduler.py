@@ -92,7 +92,7 @@ async def test_a_consumer_that_stops_draws_no_more_tasks() -> None:
         await asyncio.sleep(0.2)
         break
     assert drawn <= 12, "five running, five waiting to be taken, one taken"
-    await stream.aclose()  # type: ignore[attr-defined]
+    await stream.aclose()
 
 
 async def test_groups_share_a_task_and_members_differ() -> None:
@@ -205,8 +205,8 @@ async def test_whoever_leaves_early_leaves_nothing_running(leave: str, id: str) 
             if leave == "break":
                 break
             if leave == "raise":
-                await stream.athrow(KeyError("out"))  # type: ignore[attr-defined]
-        await stream.aclose()  # type: ignore[attr-defined]
+                await stream.athrow(KeyError("out"))
+        await stream.aclose()
 
     async with nothing_left_here():
         task = asyncio.ensure_future(consume())
