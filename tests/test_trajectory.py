@@ -115,7 +115,7 @@ data = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data)
 def test_every_datum_survives_both_formats(datum: Any) -> None:
     for encode, decode in ((encode_json, decode_json), (encode_msgpack, decode_msgpack)):
@@ -184,6 +184,7 @@ def test_a_task_is_hashable_frozen_and_can_be_copied_and_pickled() -> None:
             change()
 
 
+@settings(max_examples=40, deadline=None)
 @given(tasks, tasks)
 def test_two_tasks_have_the_same_key_only_if_all_but_the_name_and_seed_agree(one: Task, other: Task) -> None:
     same = (one.index, one.split, encode_msgpack(one.params)) == (other.index, other.split, encode_msgpack(other.params))

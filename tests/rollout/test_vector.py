@@ -57,6 +57,32 @@ class Echo(AsyncEnv):
         return self.inner.step(action)
 
 
+class Broken(Plain):
+    """Cannot be reset every other time, and never closed."""
+
+    resets = 0
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        Broken.resets += 1
+        if Broken.resets % 2:
+            raise KeyError("reset went wrong")
+        return super().reset(seed=seed, task=task)
+
+    def close(self) -> None:
+        raise SystemExit("close went wrong")
+
+
+class AsyncBroken(Echo):
+    """The same, on the loop."""
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        self.inner = Broken()
+        return self.inner.reset(seed=seed, task=task)
+
+    async def close(self) -> None:
+        self.inner.close()
+
+
 BOTH = pytest.mark.parametrize("id", [f"{__name__}:Plain", ECHO], ids=["in place", "on the loop"])
 
 
@@ -109,6 +135,19 @@ def test_one_that_fails_never_touches_its_neighbours(id: str) -> None:
         assert all(str(shown).startswith("start") for shown in again.observations[:4]), "replaced, and begun anew"
         assert again.infos[4] == {"turn": 2}
         assert again.rewards.dtype == np.float64
+
+
+@pytest.mark.parametrize("id", [f"{__name__}:Broken", f"{__name__}:AsyncBroken"], ids=["in place", "on the loop"])
+def test_a_reset_that_fails_is_told_and_tried_again_in_a_new_environment(id: str) -> None:
+    Broken.resets = 0
+    with nothing_left(), make_vec(id, 1) as vec:
+        observations, (info,) = vec.reset(seed=0)
+        assert (observations, info["failure"].kind, info["failure"].phase) == ([""], "KeyError", "reset")
+        assert vec.step(["x"]).infos == [{"first": True}]
+        ended = vec.step(["end"])
+        assert (ended.terminated.tolist(), ended.rewards.tolist()) == ([True], [1.0]), "the episode before it is not lost"
+        assert ended.infos[0]["final_observation"] == "heard end"
+        assert ended.infos[0]["failure"].message == "'reset went wrong'"
 
 
 @BOTH

@@ -2,7 +2,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra import AsyncEnv, Image, Step, StopReason, Task, Text, Trajectory
@@ -44,6 +44,7 @@ class Script(AsyncEnv):
 pieces = st.one_of(st.text(max_size=9), st.just((Text("look: "), Image(b"png"))))
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.lists(pieces, min_size=2, max_size=8), st.none() | st.integers(0, 9))
 async def test_the_task_statement_is_always_shown(shown: list[Content], window: int | None) -> None:
     env = KeepHistory(Script(["THE TASK", *shown]), window)
