@@ -10,10 +10,11 @@ calls ``register`` when it is imported. They are loaded the first time an id is 
 
 import difflib
 import importlib.util
+import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib import metadata
@@ -56,12 +57,18 @@ class Need:
     """The extra of this package that brings it."""
     program: str = ""
     """The program to look for."""
+    variable: str = ""
+    """The environment variable that names it."""
+    argument: str = ""
+    """The keyword of the class that names it as well: whoever passes it needs nothing else."""
     fix: str = ""
     """What to type, where it is not ``pip install "palestra[extra]"``."""
 
     def met(self) -> bool:
         """Whether it is here. Looks, does not import."""
         if self.module and not _is_importable(self.module):
+            return False
+        if self.variable and self.variable not in os.environ:
             return False
         return not self.program or shutil.which(self.program) is not None
 
@@ -96,13 +103,13 @@ class EnvSpec:
         """``game`` of ``game:GuessTheNumber-v0-easy``."""
         return self.id.partition(":")[0]
 
-    def missing(self) -> tuple[Need, ...]:
-        """What is not installed."""
-        return tuple(need for need in self.needs if not need.met())
+    def missing(self, given: Container[str] = ()) -> tuple[Need, ...]:
+        """What is not here, for somebody who passes the keywords ``given``."""
+        return tuple(need for need in self.needs if need.argument not in given and not need.met())
 
-    def factory(self) -> EnvFactory:
+    def factory(self, given: Container[str] = ()) -> EnvFactory:
         """The class or function that builds the environment, or ``MissingExtra``."""
-        if missing := self.missing():
+        if missing := self.missing(given):
             first, *others = missing
             also = "".join(f" (and {need.label}: not found)" for need in others)
             raise MissingExtra(f'"{self.id}" needs {first.label}: {first.remedy}{also}')
@@ -210,7 +217,7 @@ def make_async(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: An
 
 def build(known: EnvSpec, kwargs: Mapping[str, Any]) -> AsyncEnv:
     """The bare async view of what ``known`` names, without wrappers."""
-    factory = known.factory()
+    factory = known.factory(kwargs)
     if isinstance(factory, type) and issubclass(factory, Env) and factory.blocking:
         return InWorker(known.reference(), {**known.kwargs, **kwargs}, factory)
     env = _call(known, kwargs)
@@ -228,7 +235,7 @@ def _wrapped(env: AsyncEnv, wrappers: Iterable[WrapperFactory]) -> AsyncEnv:
 
 
 def _call(known: EnvSpec, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
-    env = known.factory()(**{**known.kwargs, **kwargs})
+    env = known.factory(kwargs)(**{**known.kwargs, **kwargs})
     if not isinstance(env, Env | AsyncEnv):
         raise UsageError(f'"{known.id}" built a {type(env).__name__}, which is neither an Env nor an AsyncEnv')
     return env

@@ -1,6 +1,6 @@
 """Every built-in id, its levels and their parameters, in one table."""
 
-from palestra.registry import register
+from palestra.registry import Need, register
 
 __all__ = ["register_suite"]
 
@@ -169,7 +169,15 @@ def _register_games() -> None:
         },
         default_level="hard",
         tags={"game", "navigation"},
-        description="Get from one article to another by following links (needs a corpus).",
+        needs=[
+            Need(
+                label="a corpus of linked articles",
+                variable="PALESTRA_WIKI_CORPUS",
+                argument="corpus",
+                fix="set PALESTRA_WIKI_CORPUS=articles.jsonl",
+            )
+        ],
+        description="Get from one article to another by following links.",
     )
     register(
         "game:Blackjack-v0",
