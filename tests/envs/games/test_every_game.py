@@ -26,9 +26,15 @@ ORACLE_SUCCESS = {
     "game:Hangman-v0-random": 0.8,
     "game:Blackjack-v0-easy": 0.2,
     "game:Blackjack-v0-hard": 0.2,
+    "game:ConnectFour-v0-hard": 0.4,
+    "game:ConnectFour-v0-random": 0.6,
     "game:FrozenLake-v0-slippery": 0.4,
     "game:Game2048-v0-hard": 0.0,
     "game:Game2048-v0-extreme-hard": 0.0,
+    "game:TicTacToe-v0-easy": 0.8,
+    "game:TicTacToe-v0-hard": 0.1,
+    "game:TicTacToe-v0-perfect": 0.0,
+    "game:TicTacToe-v0-random": 0.2,
 }
 """Where the oracle is strong but not perfect: the success rate it must at least have."""
 

@@ -1,0 +1,92 @@
+from functools import cache
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.envs.games.tic_tac_toe import TicTacToe
+from palestra.errors import UsageError
+
+LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+
+
+def board_of(game: TicTacToe) -> str:
+    marks = " ".join(game.view().splitlines()[1:]).replace("|", " ").split()
+    return "".join(mark if mark in "XO" else "." for mark in marks)
+
+
+def winner(board: str) -> str | None:
+    return next((board[a] for a, b, c in LINES if board[a] != "." and board[a] == board[b] == board[c]), None)
+
+
+@cache
+def value(board: str, mover: str) -> int:
+    """1 if X wins with best play on both sides, -1 if O does."""
+    if won := winner(board):
+        return 1 if won == "X" else -1
+    places = [place for place, mark in enumerate(board) if mark == "."]
+    if not places:
+        return 0
+    after = [value(board[:place] + mover + board[place + 1 :], "O" if mover == "X" else "X") for place in places]
+    return max(after) if mover == "X" else min(after)
+
+
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 10), min_size=1, max_size=9), st.sampled_from([0.0, 0.5, 1.0]))
+def test_moves_follow_the_rules(seed: int, moves: list[int], skill: float) -> None:
+    game = TicTacToe(skill)
+    game.reset(seed=seed)
+    board = board_of(game)
+    assert board.count("X") == 0
+    assert board.count("O") == (0 if game.begins else 1)
+    for move in moves:
+        step = game.step(f"\\boxed{{{move}}}")
+        now = board_of(game)
+        if not 1 <= move <= 9 or board[move - 1] != ".":
+            assert (now, step.reward, step.terminated) == (board, 0.0, False)
+            continue
+        mine = board[: move - 1] + "X" + board[move:]
+        replies = [place for place in range(9) if now[place] != mine[place]]
+        over = winner(mine) == "X" or "." not in mine
+        assert len(replies) == (0 if over else 1)
+        assert all(now[place] == "O" for place in replies)
+        if skill == 1.0 and replies:
+            assert value(now, "X") == value(mine, "O"), "the reply was a mistake"
+        won = winner(now)
+        expected = {"X": 1.0, "O": 0.0}.get(won or "", 0.5 if "." not in now else 0.0)
+        assert (step.reward, step.terminated) == (expected, won is not None or "." not in now)
+        board = now
+        if step.terminated:
+            assert step.info["success"] == (won == "X")
+            return
+
+
+@pytest.mark.parametrize("skill", [0.0, 0.8, 1.0])
+def test_the_oracle_never_loses(skill: float) -> None:
+    game, rewards = TicTacToe(skill), list[float]()
+    for seed in range(60):
+        game.reset(seed=seed)
+        while not (step := game.step(game.oracle())).terminated:
+            pass
+        rewards.append(step.reward)
+    assert skill != 1.0 or set(rewards) == {0.5}
+    assert skill != 0.0 or sum(reward == 1.0 for reward in rewards) > 48
+    # It may take a small risk against a weak opponent, but not against a strong one.
+    assert skill == 0.0 or min(rewards) == 0.5
+
+
+def test_a_more_skilful_opponent_is_harder_to_beat() -> None:
+    scores = []
+    for skill in (0.0, 0.5, 1.0):
+        game, total = TicTacToe(skill), 0.0
+        for seed in range(150):
+            game.reset(seed=seed)
+            while not (step := game.step(game.sample_random_action())).terminated:
+                pass
+            total += step.reward
+        scores.append(total)
+    assert scores[0] > scores[1] > scores[2]
+
+
+def test_impossible_parameters_are_refused() -> None:
+    with pytest.raises(UsageError):
+        TicTacToe(1.5)
