@@ -79,11 +79,11 @@ def test_the_oracle_is_strong() -> None:
     game = ConnectFour(1.0, 3)
     for name, choose in (("oracle", game.oracle), ("random", game.sample_random_action)):
         scores[name] = 0.0
-        for seed in range(8):
+        for seed in range(6):
             game.reset(seed=seed)
             while not (step := game.step(choose())).terminated:
                 pass
-            scores[name] += step.reward / 8
+            scores[name] += step.reward / 6
     assert scores["oracle"] >= 0.5 > scores["random"]
 
 

@@ -118,7 +118,7 @@ def transcript(game: Env, seed: int, *, oracle: bool) -> str:
 
 @pytest.mark.parametrize("id", PLAYED)
 def test_the_oracle_solves_every_task_for_a_total_of_one(id: str) -> None:
-    game, solved, tasks = built(id), 0, 25
+    game, solved, tasks = built(id), 0, 15
     for seed in range(tasks):
         game.reset(seed=seed)
         played = list(steps(game, game.oracle))
@@ -233,7 +233,7 @@ for id in PLAYED:
 
 def digest(id: str) -> str:
     game = built(id)
-    whole = "".join(transcript(game, seed, oracle=oracle) for seed in (0, 1) for oracle in (False, True))
+    whole = "".join(transcript(game, 0, oracle=oracle) for oracle in (False, True))
     return hashlib.sha256(whole.encode()).hexdigest()
 
 

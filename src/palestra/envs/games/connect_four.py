@@ -1,7 +1,6 @@
 """Connect four against an opponent who looks ahead as far as it is told to."""
 
 from collections.abc import Iterator
-from functools import cache
 
 from palestra.envs.games.duel import Duel
 from palestra.envs.games.game import boxed, require
@@ -17,6 +16,9 @@ _CELLS = sum(1 << _STRIDE * column + row for column in range(COLUMNS) for row in
 _BOTTOM = sum(1 << _STRIDE * column for column in range(COLUMNS))
 _COLUMN_CELLS = tuple(((1 << ROWS) - 1) << _STRIDE * column for column in range(COLUMNS))
 _MIDDLE_FIRST = sorted(range(COLUMNS), key=lambda column: abs(column - COLUMNS // 2))
+
+_STEPS = (1, _STRIDE, _STRIDE - 1, _STRIDE + 1)
+"""From a cell to the next one upwards, to the right, and along both diagonals."""
 
 _WIN = 1000
 _ORACLE_DEPTH = 6
@@ -96,7 +98,7 @@ def _negamax(mover: int, other: int, depth: int, worst: int, best: int) -> int:
     if _won(other):
         return -_WIN - depth
     if not depth:
-        return _standing(mover) - _standing(other)
+        return _balance(mover, other)
     for _, disc in _drops(mover | other):
         worst = max(worst, -_negamax(other, mover | disc, depth - 1, -best, -worst))
         if worst >= best:
@@ -108,24 +110,18 @@ def _negamax(mover: int, other: int, depth: int, worst: int, best: int) -> int:
 
 
 def _won(cells: int) -> bool:
-    for step in (1, _STRIDE, _STRIDE - 1, _STRIDE + 1):
+    for step in _STEPS:
         pairs = cells & cells >> step
         if pairs & pairs >> 2 * step:
             return True
     return False
 
 
-def _standing(cells: int) -> int:
-    """How many lines of four run through the cells, all told: the middle is worth most."""
-    return sum(weight * (cells & group).bit_count() for weight, group in _weights())
-
-
-@cache
 def _weights() -> tuple[tuple[int, int], ...]:
     """Cells grouped by how many lines of four run through them."""
     through = dict.fromkeys((cell for cell in range(_STRIDE * COLUMNS) if _CELLS >> cell & 1), 0)
     for cell in through:
-        for step in (1, _STRIDE, _STRIDE - 1, _STRIDE + 1):
+        for step in _STEPS:
             line = [cell + place * step for place in range(4)]
             if all(other in through for other in line):
                 for other in line:
@@ -134,3 +130,11 @@ def _weights() -> tuple[tuple[int, int], ...]:
         (weight, sum(1 << cell for cell, lines in through.items() if lines == weight))
         for weight in sorted(set(through.values()))
     )
+
+
+_WEIGHTS = _weights()
+
+
+def _balance(mover: int, other: int) -> int:
+    """How many lines of four run through the cells of the one to move, less those of the other: the middle is worth most."""
+    return sum(weight * ((mover & group).bit_count() - (other & group).bit_count()) for weight, group in _WEIGHTS)
