@@ -131,6 +131,26 @@ async def test_new_weights_in_mid_completion_split_the_versions_and_every_logpro
     await engine.close()
 
 
+async def test_many_in_mid_completion_all_go_on_under_new_weights(engine: HFEngine) -> None:
+    new = tiny(1)
+    calls = [asyncio.create_task(engine.generate(prompt(s, 9 + s), Sampling(150, seed=s), Session())) for s in range(4)]
+    while len(engine._active) < 4:
+        await asyncio.sleep(0.001)
+    await engine.update_weights(new.state_dict(), 1)
+    for call in calls:
+        tokens, _ = await call
+        cut = tokens.updates[0][0] if tokens.updates else 0
+        assert np.abs(recomputed(new, tokens)[cut:] - tokens.logprobs[cut:]).max() <= 1e-4
+        assert len(tokens.ids) == 150
+
+
+async def test_a_long_prompt_is_computed_in_pieces(engine: HFEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palestra.engines.hf._LONGEST_PASS", 16)
+    calls = [engine.generate(prompt(s, 20 + 40 * s), Sampling(4, seed=s)) for s in range(4)]
+    for tokens, _ in await asyncio.gather(*calls):
+        assert np.abs(recomputed(engine.model, tokens) - tokens.logprobs).max() <= 1e-4
+
+
 async def test_pause_stops_sampling_and_resume_loses_nothing(engine: HFEngine) -> None:
     expected = (await engine.generate(prompt(3, 9), Sampling(120, seed=5))).tokens.ids.tolist()
     request = asyncio.create_task(engine.generate(prompt(3, 9), Sampling(120, seed=5)))

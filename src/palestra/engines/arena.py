@@ -9,6 +9,7 @@ The arena is what a Hugging Face model takes for its cache: it has ``update``.
 Shapes: R rows, H key-value heads, C columns (positions), D head size, B rows of this pass, T new tokens.
 """
 
+from array import array
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ class Row:
 
     def __init__(self, index: int) -> None:
         self.index = index
-        self.ids: list[int] = []
+        self.ids = array("i")
         self.cached = 0
         self.busy = False
         self.used = 0
@@ -142,5 +143,8 @@ class Arena:
 def common_prefix(row: Row, ids: Ints) -> int:
     """How many leading ``ids`` have their keys and values in ``row``."""
     most = min(row.cached, len(ids))
-    differ = np.flatnonzero(np.asarray(row.ids[:most], dtype=np.int32) != ids[:most])
-    return int(differ[0]) if len(differ) else most
+    if not most:
+        return 0
+    differ = np.frombuffer(row.ids, dtype=np.int32, count=most) != ids[:most]
+    first = int(differ.argmax())
+    return first if differ[first] else most

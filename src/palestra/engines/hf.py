@@ -11,11 +11,12 @@ the version it is stamped with.
 
 import asyncio
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +36,8 @@ _STEPS_A_CALL = 32
 """Decoding steps between two looks at the event loop, as long as nobody waits."""
 _PADDED_AT_MOST = 1.5
 """Requests share a prefill pass while padding makes it no more than this much larger."""
+_LONGEST_PASS = 2048
+"""New tokens of one context in one pass; a longer prompt is computed in pieces, as its mask grows with the square."""
 
 
 class _Request:
@@ -45,7 +48,6 @@ class _Request:
         self.sampling = sampling
         self.session = session
         self.answer = answer
-        self.loop = asyncio.get_running_loop()
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.updates: list[tuple[int, int]] = []
@@ -76,6 +78,15 @@ class _Request:
         return Generation(Tokens(self.prompt, ints(self.ids), floats(self.logprobs), version, tuple(updates)), self.finish)
 
 
+class _Entry(NamedTuple):
+    """A request about to join the batch."""
+
+    request: _Request
+    row: Row
+    new: list[int]
+    """What of its context is not in the row yet."""
+
+
 class HFEngine:
     """Samples from a Hugging Face causal language model in this process."""
 
@@ -94,6 +105,8 @@ class HFEngine:
         self._waiting: deque[_Request] = deque()
         self._active: list[_Request] = []
         """The request of each of the arena's first rows."""
+        self._entering: list[_Entry] = []
+        """Requests that have a row and are not active yet."""
         self._paused = False
         self._pump: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hf-engine")
@@ -158,18 +171,20 @@ class HFEngine:
                     request.answer.set_result(request.generation())
 
     def _fail(self, error: Exception) -> None:
-        for request in (*self._active, *self._waiting):
+        for request in (*self._active, *(entry.request for entry in self._entering), *self._waiting):
             if not request.answer.done():
                 request.answer.set_exception(InfrastructureError(f"the hf engine failed: {error!r}"))
-        self._waiting.clear()
-        self._release(range(len(self._active)))
+        for requests in (self._active, self._entering, self._waiting):
+            requests.clear()
+        for row in self._arena.rows:
+            row.busy = False
         self._arena.forget()
 
     # ----------------------------------------------------------------------------------------------------- on the thread
 
     def _work(self) -> list[_Request]:
         """Let in who waits, then decode until somebody is finished, somebody waits, or it has been long enough."""
-        with torch.inference_mode():
+        with torch.no_grad():
             return self._decode_some()
 
     def _decode_some(self) -> list[_Request]:
@@ -184,21 +199,21 @@ class HFEngine:
         return finished
 
     def _admit(self) -> list[_Request]:
-        entering: list[tuple[_Request, Row, list[int]]] = []
-        while self._waiting and len(self._active) + len(entering) < self._batch:
+        while self._waiting and len(self._active) + len(self._entering) < self._batch:
             request = self._waiting.popleft()
             if not request.answer.done():
-                entering.append(self._seat(request))
+                self._entering.append(self._seat(request))
         finished: list[_Request] = []
-        for group in _similar(entering):
+        for group in _similar(self._entering):
             first = len(self._active)
-            for request, row, _ in group:
-                self._arena.swap(row.index, len(self._active))
-                self._active.append(request)
-            finished += self._forward(first, [new for _, _, new in group])
+            for entry in group:
+                self._arena.swap(entry.row.index, len(self._active))
+                self._active.append(entry.request)
+            finished += self._forward(first, [self._shortened(entry) for entry in group])
+        self._entering.clear()
         return finished
 
-    def _seat(self, request: _Request) -> tuple[_Request, Row, list[int]]:
+    def _seat(self, request: _Request) -> _Entry:
         """A row for ``request``, and the ids it still has to compute."""
         context = request.context
         row = None if request.session is None else self._rows.get(request.session)
@@ -206,15 +221,24 @@ class HFEngine:
             row = self._free_row()
             row.cached = 0
         known = common_prefix(row, context)
-        best = max(self._arena.rows, key=lambda other: common_prefix(other, context))
-        if best is not row and common_prefix(best, context) >= known + _WORTH_COPYING:
-            known = common_prefix(best, context)
-            self._arena.copy(best, row, known)
+        if known < len(context) // 2:
+            shared, best = max(((common_prefix(other, context), other) for other in self._arena.rows), key=lambda pair: pair[0])
+            if shared >= known + _WORTH_COPYING:
+                known = shared
+                self._arena.copy(best, row, known)
         row.busy, row.cached = True, min(known, len(context) - 1)  # the last one is computed for its logits
-        row.ids = context.tolist()
+        row.ids = array("i", context.tobytes())
         if request.session is not None:
             self._rows[request.session] = row
-        return request, row, row.ids[row.cached :]
+        return _Entry(request, row, row.ids[row.cached :].tolist())
+
+    def _shortened(self, entry: _Entry) -> list[int]:
+        """What is left of a long prompt after all but its last piece has been computed."""
+        new = entry.new
+        while len(new) > _LONGEST_PASS:
+            self._compute(entry.row.index, [new[:_LONGEST_PASS]])
+            new = new[_LONGEST_PASS:]
+        return new
 
     def _free_row(self) -> Row:
         """A row that nobody uses: best one without a living session, else the one used longest ago."""
@@ -229,18 +253,8 @@ class HFEngine:
     def _forward(self, first: int, tokens: list[list[int]]) -> list[_Request]:
         """One pass that appends ``tokens`` to the rows from ``first`` on, and draws one token for each."""
         requests = self._active[first : first + len(tokens)]
-        ids, positions, mask = self._arena.begin(first, tokens, self.model.device)
-        output = self.model(
-            input_ids=ids,
-            position_ids=positions,
-            attention_mask=mask,
-            past_key_values=self._arena,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        self._arena.advance(first, tokens)
-        self._passes += 1
-        drawn = draw(output.logits[:, -1], [request.sampling for request in requests], [r.uniform() for r in requests])
+        logits = self._compute(first, tokens)
+        drawn = draw(logits, [request.sampling for request in requests], [request.uniform() for request in requests])
         ended: list[int] = []
         for at, (request, token, logprob) in enumerate(zip(requests, *drawn, strict=True), start=first):
             request.take(token, logprob, self.version)
@@ -253,6 +267,21 @@ class HFEngine:
         finished = [self._active[at] for at in ended]
         self._release(ended)
         return finished
+
+    def _compute(self, first: int, tokens: list[list[int]]) -> torch.Tensor:
+        """The logits after ``tokens``, whose keys and values are then in place."""
+        ids, positions, mask = self._arena.begin(first, tokens, self.model.device)
+        output = self.model(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=mask,
+            past_key_values=self._arena,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        self._arena.advance(first, tokens)
+        self._passes += 1
+        return output.logits[:, -1]
 
     def _finish(self, request: _Request) -> Finish | None:
         sampling = request.sampling
@@ -288,12 +317,12 @@ class HFEngine:
         self._arena.forget()
 
 
-def _similar(entering: list[tuple[_Request, Row, list[int]]]) -> list[list[tuple[_Request, Row, list[int]]]]:
+def _similar(entering: list[_Entry]) -> list[list[_Entry]]:
     """Groups of about equally many new tokens, so that a pass is not mostly padding."""
-    groups: list[list[tuple[_Request, Row, list[int]]]] = []
-    for entry in sorted(entering, key=lambda entry: len(entry[2])):
+    groups: list[list[_Entry]] = []
+    for entry in sorted(entering, key=lambda entry: len(entry.new)):
         if groups:
-            sizes = [len(new) for _, _, new in (*groups[-1], entry)]
+            sizes = [len(other.new) for other in (*groups[-1], entry)]
             if len(sizes) * sizes[-1] <= _PADDED_AT_MOST * sum(sizes):
                 groups[-1].append(entry)
                 continue
