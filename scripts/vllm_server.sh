@@ -15,7 +15,7 @@ install)
     "$venv/bin/pip" uninstall --yes torchvision torchaudio torchcodec
     ;;
 serve)
-    exec env VLLM_SERVER_DEV_MODE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" \
+    exec env VLLM_SERVER_DEV_MODE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" KMP_BLOCKTIME=0 \
         "$venv/bin/python" -m vllm.entrypoints.openai.api_server --model "$3" --host 127.0.0.1 --port "${PORT:-8011}" \
         --max-model-len 2048 --max-num-seqs 32 --dtype bfloat16 --enforce-eager --logprobs-mode processed_logprobs \
         --no-enable-log-requests

@@ -59,7 +59,7 @@ def tokenizer() -> Any:
 
 
 async def test_two_hundred_episodes_with_a_change_of_weights_in_the_middle(engine: Watched) -> None:
-    policy = SampledPolicy(renderer_for(tokenizer()), engine, Sampling(48), shots=OracleShots(1))
+    policy = SampledPolicy(renderer_for(tokenizer()), engine, Sampling(24), shots=OracleShots(1))
     played: list[Trajectory] = []
     began = perf_counter()
     changed: asyncio.Task[None] | None = None
