@@ -136,9 +136,9 @@ def generate(rounds: int = 3, batch: int = 32, prompt: int = 64, new: int = 48) 
 
 
 def reuse(rounds: int = 2, episodes: int = 16, turns: int = 8) -> list[Row]:
-    from palestra.engines.hf import HFEngine
+    from palestra.engines import hf
 
-    engine = HFEngine(_model("float32"), batch=episodes)
+    engine = hf.HFEngine(_model("float32"), batch=episodes)
     random = np.random.default_rng(0)
     observed = [[ints(random.integers(100, 40_000, 48)) for _ in range(turns)] for _ in range(episodes)]
 
@@ -146,13 +146,12 @@ def reuse(rounds: int = 2, episodes: int = 16, turns: int = 8) -> list[Row]:
         session, context = Session(), ints([])
         for observation in script:
             context = ints(np.concatenate([context, observation]))
-            if not keep:
-                session = Session()
-                engine._arena.forget()
+            session = session if keep else Session()
             tokens, _ = await engine.generate(context, Sampling(8), session)
             context = ints(np.concatenate([context, tokens.ids]))
 
     async def play(keep: bool) -> float:
+        hf._WORTH_COPYING = 16 if keep else 1 << 30  # nor may a row be copied from an earlier turn's
         began = time.perf_counter()
         await asyncio.gather(*(episode(script, keep) for script in observed))
         engine._arena.forget()
@@ -297,10 +296,10 @@ async def _long_episode(renderer: Any, sampled: list[int], observation: str, tur
 def faults(server: str, episodes: int = 1000) -> list[Row]:
     async def run() -> list[Row]:
         async with FaultProxy(server) as proxy:
-            endpoint = Endpoint(proxy.model, f"{proxy.url}/v1", timeout=25.0, attempts=60, longest_wait=5.0, concurrency=64)
+            endpoint = Endpoint(proxy.model, f"{proxy.url}/v1", timeout=28.0, attempts=60, longest_wait=5.0, concurrency=24)
             policy = ChatPolicy(endpoint, Sampling(12), shots=OracleShots(1))
             began = time.perf_counter()
-            played = await _play(policy, episodes, 64)
+            played = await _play(policy, episodes, 48)
             seconds = time.perf_counter() - began
             spent = policy.ledger.prompt_tokens + policy.ledger.completion_tokens
             await policy.close()
@@ -322,7 +321,7 @@ def faults(server: str, episodes: int = 1000) -> list[Row]:
 async def _over_budget(endpoint: Endpoint, tokens: int) -> tuple[int, float, int]:
     """Episodes stopped by a budget, by how many of the largest calls it was exceeded, and how many could be in flight."""
     policy = ChatPolicy(endpoint, Sampling(12), shots=OracleShots(1), budget=Budget(tokens=tokens))
-    played = await _play(policy, 200, 64)
+    played = await _play(policy, 100, 48)
     await policy.close()
     costs = [
         turn.completion.usage.prompt_tokens + turn.completion.usage.completion_tokens
