@@ -18,6 +18,7 @@ from palestra.core import Conversation
 from palestra.errors import InfrastructureError, UsageError
 from palestra.evaluation import Budget, Progress, evaluate, evaluate_async, read_episodes, read_report
 from palestra.evaluation.budget import Meter
+from palestra.rollout import AnyPolicy
 from palestra.trajectory import Completion, Usage, encode_json
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -173,6 +174,33 @@ def test_failures_are_missing_coverage() -> None:
     assert report.suite.score is not None
     assert (report.suite.score.mean, report.suite.scored, report.suite.issued) == (1.0, 2, 3)
     assert report.suite.failures == {"infrastructure": 1}
+
+
+class Duel(Env):
+    """Two players, one move each; the second wins."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.moves = 0
+        return "go", {"player": "first"}
+
+    def step(self, action: str) -> Step:
+        self.moves += 1
+        if self.moves == 1:
+            return Step("go", 0.0, False, False, {"player": "second"})
+        return Step("over", 1.0, True, False, {"rewards": {"first": 0.0, "second": 1.0}})
+
+
+def test_several_players() -> None:
+    both: AnyPolicy = {"first": lambda text: "a", "second": Spender()}
+    with pytest.raises(UsageError, match="say whom the report is on"):
+        evaluate(Duel, both, n=3)
+    report = evaluate(Duel, both, n=3, player="second")
+    assert report.suite.score is not None
+    assert (report.policy, report.suite.score.mean, report.suite.issued, report.suite.scored) == ("spender", 1.0, 3, 3)
+    against_itself = evaluate(Duel, Spender(), n=3)
+    assert against_itself.suite.score is not None
+    assert (against_itself.suite.score.mean, against_itself.suite.issued, against_itself.suite.scored) == (0.5, 6, 6)
 
 
 # ------------------------------------------------------------------------------------------------------------- the budget

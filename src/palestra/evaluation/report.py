@@ -26,7 +26,7 @@ from palestra.evaluation.statistics import (
     pass_all_k,
     pass_at_k,
 )
-from palestra.trajectory import Trajectory
+from palestra.trajectory import Trajectory, encode_msgpack
 
 __all__ = [
     "Episode",
@@ -101,6 +101,7 @@ class Episode(NamedTuple):
     task: bytes
     group: int
     member: int
+    player: str
     policy: str
     reward: float | None
     success: bool | None
@@ -118,14 +119,19 @@ class Episode(NamedTuple):
 
 def episode_of(trajectory: Trajectory) -> Episode:
     """Reduce a trajectory. The task's name holds the player too: two players of one game are two samples."""
-    task = trajectory.task
-    usages = [turn.completion.usage for turn in trajectory.turns if turn.completion.usage is not None]
-    sampled = sum(len(segment.logprobs) for segment in trajectory.segments)
+    prompt_tokens = tokens = 0
+    dollars = 0.0
+    for turn in trajectory.turns:
+        if (usage := turn.completion.usage) is not None:
+            prompt_tokens += usage.prompt_tokens
+            tokens += usage.completion_tokens
+            dollars += usage.dollars
     return Episode(
-        env=task.env,
-        task=msgspec.msgpack.encode((task.seed, task.key, trajectory.player)),
+        env=trajectory.task.env,
+        task=encode_msgpack((trajectory.task, trajectory.player)),
         group=trajectory.group,
         member=trajectory.member,
+        player=trajectory.player,
         policy=trajectory.policy,
         reward=trajectory.reward,
         success=trajectory.success,
@@ -133,11 +139,12 @@ def episode_of(trajectory: Trajectory) -> Episode:
         fault=_fault(trajectory) if trajectory.stop.failed else "",
         attempt=trajectory.attempt,
         turns=len(trajectory.turns),
-        tokens=sampled or sum(usage.completion_tokens for usage in usages),
-        prompt_tokens=sum(usage.prompt_tokens for usage in usages),
-        dollars=sum(usage.dollars for usage in usages),
+        # What was recorded comes before what an API says of itself.
+        tokens=sum(len(segment.logprobs) for segment in trajectory.segments) or tokens,
+        prompt_tokens=prompt_tokens,
+        dollars=dollars,
         seconds=trajectory.seconds,
-        act_seconds=tuple(turn.act_seconds for turn in trajectory.turns),
+        act_seconds=tuple([turn.act_seconds for turn in trajectory.turns]),
     )
 
 
@@ -167,17 +174,22 @@ def report_on(
     trajectories: Iterable[Trajectory | Episode],
     *,
     issued: Mapping[str, int] | None = None,
+    player: str | None = None,
     level: float = 0.95,
     about: Mapping[str, str] | None = None,
 ) -> Report:
     """The report on ``trajectories`` (or on what ``episode_of`` made of them), all of one policy.
 
     ``issued`` maps each environment to the episodes that were to be played; without it, those that finished are all there are.
+    ``player`` chooses one of several; without it each player's seat in an episode counts as one.
     """
     found = (one if isinstance(one, Episode) else episode_of(one) for one in trajectories)
+    if player is not None:
+        # An episode that failed before anybody acted has no player: it is missing for all of them.
+        found = (one for one in found if one.player in (player, ""))
     # Sorted, so that the order in which episodes happened to end leaves no trace, not even in the last digit.
     episodes = sorted(found, key=lambda e: (e.env, e.task, e.member))
-    planned = Counter(episode.env for episode in episodes) if issued is None else Counter(dict(issued))
+    planned = Counter(episode.env for episode in episodes) if issued is None else _seats_issued(episodes, issued)
     finished = Counter(episode.env for episode in episodes)
     if extra := sorted(env for env in finished if finished[env] > planned[env]):
         raise UsageError(f"{extra[0]} has {finished[extra[0]]} episodes but {planned[extra[0]]} were issued")
@@ -210,6 +222,14 @@ def report_on(
         envs=tuple(section(env, [env]) for env in by_env),
         about=dict(about or {}),
     )
+
+
+def _seats_issued(episodes: Iterable[Episode], issued: Mapping[str, int]) -> Counter[str]:
+    players: dict[str, set[str]] = {}
+    for episode in episodes:
+        if episode.player:
+            players.setdefault(episode.env, set()).add(episode.player)
+    return Counter({env: count * len(players.get(env, "1")) for env, count in issued.items()})
 
 
 def _section(name: str, episodes: Sequence[Episode], issued: int, level: float) -> Section:

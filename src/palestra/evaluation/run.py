@@ -48,6 +48,8 @@ class EvaluationOptions(TypedDict, total=False):
     """Where to stop spending."""
     watch: Callable[["Progress"], None] | None
     """Called after each episode."""
+    player: str | None
+    """Whose episodes the report is on, where each player has a policy of its own."""
     seed: int
     concurrency: int
     deadline: float
@@ -62,6 +64,7 @@ class _Settings:
     out: str | Path | None = None
     budget: Budget | None = None
     watch: Callable[["Progress"], None] | None = None
+    player: str | None = None
     seed: int = 0
     concurrency: int = 64
     deadline: float = 600.0
@@ -83,6 +86,7 @@ class Progress:
     """Episodes of the panel."""
     episodes: Sequence[Episode] = field(repr=False)
     """Those that have ended. The list grows; read it, do not keep it."""
+    player: str | None = None
 
     @property
     def failed(self) -> int:
@@ -91,7 +95,7 @@ class Progress:
 
     def report(self) -> Report:
         """The report on what there is by now."""
-        return report_on(self.episodes)
+        return report_on(self.episodes, player=self.player)
 
 
 def evaluate(envs: Envs, policy: AnyPolicy, **options: Unpack[EvaluationOptions]) -> Report:
@@ -109,7 +113,7 @@ async def evaluate_async(envs: Envs, policy: AnyPolicy, **options: Unpack[Evalua
     """``evaluate`` for those who have a loop."""
     settings = _Settings(**options)
     panel = _Panel.of(envs, settings)
-    players = _players(policy)
+    players = _players(policy, settings.player)
     config = _config(panel, players, settings)
     folder = None if settings.out is None else RunFolder(settings.out, config)
     episodes = [] if folder is None else folder.episodes()
@@ -124,7 +128,7 @@ async def evaluate_async(envs: Envs, policy: AnyPolicy, **options: Unpack[Evalua
         "repeats": str(config.repeats),
         "palestra": config.versions["palestra"],
     }
-    report = report_on(episodes, issued=panel.issued(settings.repeats), about=about)
+    report = report_on(episodes, issued=panel.issued(settings.repeats), player=settings.player, about=about)
     if folder is not None:
         folder.write_report(report)
     return report
@@ -159,7 +163,7 @@ async def _play(panel: "_Panel", players: Players, settings: _Settings, record: 
         "retries": settings.retries,
         "skip": record,
     }
-    progress = Progress(len(panel.tasks) * settings.repeats, record.episodes)
+    progress = Progress(len(panel.tasks) * settings.repeats, record.episodes, settings.player)
     async with aclosing(rollout(panel.source, players, **how)) as stream:
         async for trajectory in stream:
             if cut_by_budget(trajectory):
@@ -169,8 +173,10 @@ async def _play(panel: "_Panel", players: Players, settings: _Settings, record: 
                 settings.watch(progress)
 
 
-def _players(policy: AnyPolicy) -> Players:
+def _players(policy: AnyPolicy, player: str | None) -> Players:
     if isinstance(policy, Mapping):
+        if player not in policy:
+            raise UsageError(f"say whom the report is on: player must be one of {sorted(policy)}, got {player}")
         return {player: as_policy(one) for player, one in policy.items()}
     return as_policy(policy)
 
