@@ -1,3 +1,4 @@
+import asyncio
 import json
 from pathlib import Path
 
@@ -6,6 +7,9 @@ from typer.testing import CliRunner
 
 from palestra.cli.app import app
 from palestra.errors import UsageError
+from palestra.evaluation import read_report
+from tests.engines.servers import serving
+from tests.policies.chat_server import ChatServer
 
 runner = CliRunner()
 
@@ -43,3 +47,30 @@ def test_a_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run folder"):
         palestra("compare", str(tmp_path), str(tmp_path))
+
+
+async def test_a_model_behind_an_api(tmp_path: Path) -> None:
+    server = ChatServer({"429": 0.1, "500": 0.05})
+    server.reply = {"content": "\\boxed{5}"}
+    arguments = ["eval", "some-model", "--envs", "game:GuessTheNumber-v0-easy", "-n", "12", "-r", "2", "--prices", "1", "2"]
+    async with serving(server.app()) as url:
+        told = await asyncio.to_thread(palestra, *arguments, "--base-url", f"{url}/v1", "-o", str(tmp_path), "--budget", "1usd")
+    assert "24 of 24 episodes" in told
+    report = read_report(tmp_path)
+    assert report.policy == "some-model"
+    assert report.about["temperature"] == "1"
+    assert report.suite.dollars is not None
+    assert report.suite.dollars.total == pytest.approx(server.answered * (10 * 1 + 7 * 2) / 1e6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["some-model"], "give its --base-url"),
+        (["some-model", "--base-url", "http://127.0.0.1:9/v1", "--budget", "1usd"], "needs --prices"),
+        (["random", "--budget", "much"], "is not a budget"),
+    ],
+)
+def test_mistakes_are_told(arguments: list[str], problem: str) -> None:
+    with pytest.raises(UsageError, match=problem):
+        palestra("eval", *arguments, "-e", "game:GuessTheNumber-v0-easy")

@@ -16,10 +16,10 @@ import palestra
 from palestra import Env, Step, Task
 from palestra.core import Conversation
 from palestra.errors import InfrastructureError, UsageError
-from palestra.evaluation import Budget, Progress, evaluate, evaluate_async, read_episodes, read_report
+from palestra.evaluation import Budget, Progress, evaluate, evaluate_async, parse_budget, read_episodes, read_report, report_on
 from palestra.evaluation.budget import Meter
 from palestra.rollout import AnyPolicy
-from palestra.trajectory import Completion, Usage, encode_json
+from palestra.trajectory import Completion, Finish, StopReason, Trajectory, Turn, Usage, encode_json
 
 GUESS = "game:GuessTheNumber-v0-easy"
 
@@ -146,7 +146,7 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     assert untimed(tmp_path / "cut") == untimed(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("change", [{"n": 5}, {"repeats": 2}, {"seed": 1}, {"max_turns": 2}])
+@pytest.mark.parametrize("change", [{"n": 5}, {"repeats": 2}, {"seed": 1}, {"max_turns": 2}, {"about": {"temperature": "0"}}])
 def test_another_evaluation_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     evaluate(GUESS, "random", n=4, out=tmp_path)
     with pytest.raises(UsageError, match="name another folder"):
@@ -212,13 +212,13 @@ def test_several_players() -> None:
      ("1.5Mtokens", Budget(tokens=1_500_000)), ("3ktok", Budget(tokens=3000))],
 )  # fmt: skip
 def test_budgets_are_read(text: str, budget: Budget) -> None:
-    assert Budget.parse(text) == budget
+    assert parse_budget(text) == budget
 
 
 @pytest.mark.parametrize("text", ["5", "usd", "-1usd", "5eur", ""])
 def test_what_is_no_budget_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a budget"):
-        Budget.parse(text)
+        parse_budget(text)
 
 
 @pytest.mark.parametrize("budget", [Budget(tokens=200), Budget(dollars=0.2)])
@@ -241,11 +241,17 @@ def test_a_larger_budget_plays_the_rest(tmp_path: Path) -> None:
     assert set(keys(tmp_path).values()) == {1}
 
 
+def test_what_the_money_did_not_suffice_for_is_no_score() -> None:
+    cut = Trajectory(Task(GUESS), StopReason.BUDGET, (Turn("o", Completion("", Finish.BUDGET), 0.0),))
+    suite = report_on([cut]).suite
+    assert (suite.score, suite.failures) == (None, {"budget": 1})
+
+
 def test_a_torn_line_of_the_log_is_passed_over(tmp_path: Path) -> None:
-    (tmp_path / "log").write_bytes(b"10 0.5\n7 0.2")
+    (tmp_path / "log").write_bytes(b'{"prompt_tokens":10,"dollars":0.5}\n{"prompt_to')
     meter = Meter(Budget(), tmp_path / "log")
     meter.close()
-    assert (meter.tokens, meter.dollars) == (10, 0.5)
+    assert (meter.ledger.prompt_tokens, meter.ledger.dollars) == (10, 0.5)
 
 
 # --------------------------------------------------------------------------------------------------------------- kill -9

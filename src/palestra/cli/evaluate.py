@@ -1,5 +1,6 @@
 """``palestra eval``: a score with an honest interval, and everything it rests on in a folder."""
 
+import asyncio
 import os
 import sys
 from pathlib import Path
@@ -7,10 +8,11 @@ from time import monotonic
 
 import typer
 
-from palestra.core import Policy
+from palestra.core import Policy, Sampling
 from palestra.errors import UsageError
-from palestra.evaluation import Budget, Progress, Report, evaluate, report_markdown
+from palestra.evaluation import EvaluationOptions, Progress, Report, evaluate_async, parse_budget, report_markdown
 from palestra.policies import as_policy
+from palestra.policies.chat import ChatPolicy, Endpoint
 from palestra.references import resolve
 
 __all__ = ["eval_command"]
@@ -19,7 +21,9 @@ REFRESH_SECONDS = 0.5
 
 
 def eval_command(  # noqa: PLR0913 - one parameter an option
-    policy: str = typer.Argument(..., help="random, oracle, or module:name of a policy or of a function of text."),
+    policy: str = typer.Argument(
+        ..., help="A model (with --base-url), random, oracle, or module:name of a policy or function."
+    ),
     more_envs: list[str] = typer.Argument(None, hidden=True),
     envs: list[str] = typer.Option(..., "--envs", "-e", help='Ids or patterns: --envs "game:*-easy" rg:letter_counting'),
     tasks: int = typer.Option(100, "-n", "--tasks", min=1, help="Tasks of each environment."),
@@ -30,29 +34,51 @@ def eval_command(  # noqa: PLR0913 - one parameter an option
     deadline: float = typer.Option(600.0, help="Seconds for one episode."),
     budget: str | None = typer.Option(None, help="Stop spending at 5usd, or at 200ktokens."),
     out: Path | None = typer.Option(None, "-o", "--out", help="The run folder; runs/POLICY by default."),
+    base_url: str | None = typer.Option(None, help="An OpenAI-compatible API, up to /chat/completions; key in OPENAI_API_KEY."),
+    prices: tuple[float, float] = typer.Option((0.0, 0.0), help="Dollars a million tokens, sent and written."),
+    max_tokens: int = typer.Option(4096, min=1, help="Longest answer of the model."),
+    temperature: float = typer.Option(1.0, min=0.0, help="Of the model."),
 ) -> None:
     """Evaluate a policy. Killed half-way? The same command goes on where it was."""
+    limit = None if budget is None else parse_budget(budget)
+    if limit is not None and limit.dollars is not None and base_url is not None and not any(prices):
+        raise UsageError("a budget in money needs --prices: dollars a million tokens, sent and written")
     folder = out or Path("runs") / policy.replace(":", "-").replace("/", "-")
+    options: EvaluationOptions = {
+        "n": tasks,
+        "repeats": repeats,
+        "out": folder,
+        "budget": limit,
+        "seed": seed,
+        "concurrency": concurrency,
+        "deadline": deadline,
+        "max_turns": max_turns,
+    }
+    if base_url is None:
+        player = _policy(policy)
+    else:
+        endpoint = Endpoint(policy, base_url, prompt_price=prices[0], completion_price=prices[1])
+        player = ChatPolicy(endpoint, Sampling(max_tokens=max_tokens, temperature=temperature))
+        options["about"] = {"address": base_url, "temperature": f"{temperature:g}", "longest answer": str(max_tokens)}
+    chosen = [*envs, *(more_envs or [])]  # what follows the first value of --envs
     with _Display() as display:
-        report = evaluate(
-            [*envs, *(more_envs or [])],  # what follows the first value of --envs
-            _policy(policy),
-            n=tasks,
-            repeats=repeats,
-            out=folder,
-            budget=None if budget is None else Budget.parse(budget),
-            watch=display.show,
-            seed=seed,
-            concurrency=concurrency,
-            deadline=deadline,
-            max_turns=max_turns,
-        )
+        report = asyncio.run(_evaluate(chosen, player, {**options, "watch": display.show}))
     _print(report)
     typer.echo(f"wrote {folder}  (palestra view {folder})")
 
 
+async def _evaluate(envs: list[str], policy: Policy, options: EvaluationOptions) -> Report:
+    try:
+        return await evaluate_async(envs, policy, **options)
+    finally:
+        if isinstance(policy, ChatPolicy):
+            await policy.close()
+
+
 def _policy(name: str) -> Policy:
     if ":" not in name:
+        if name not in ("random", "oracle"):
+            raise UsageError(f'"{name}" is neither random nor oracle; for a model behind an API give its --base-url')
         return as_policy(name)
     # Something in a file of this folder is found as it would be by `python -c "import …"`.
     sys.path.insert(0, os.getcwd())

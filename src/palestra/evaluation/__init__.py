@@ -1,6 +1,6 @@
 """Trajectories → report: scores with error bars that mean what they say."""
 
-from palestra.evaluation.budget import Budget
+from palestra.evaluation.budget import Budget, parse_budget
 from palestra.evaluation.comparison import Comparison, FamilyComparison, compare
 from palestra.evaluation.folder import read_episodes, read_report
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
@@ -26,6 +26,7 @@ __all__ = [
     "evaluate",
     "evaluate_async",
     "mean_interval",
+    "parse_budget",
     "pass_all_k",
     "pass_at_k",
     "read_episodes",

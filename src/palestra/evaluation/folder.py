@@ -40,6 +40,8 @@ class EvaluationConfig(msgspec.Struct, frozen=True):
     max_turns: int | None
     panel: str
     """Hash of the tasks, in order."""
+    about: dict[str, str]
+    """What else tells this policy from others."""
     versions: dict[str, str]
     """Of what ran it. Noted, not compared."""
 
@@ -91,7 +93,7 @@ def read_report(path: str | Path) -> Report:
 
 
 def _check_same(path: Path, old: EvaluationConfig, new: EvaluationConfig) -> None:
-    for name in ("policy", "envs", "tasks", "repeats", "seed", "max_turns", "panel"):
+    for name in ("policy", "envs", "tasks", "repeats", "seed", "max_turns", "panel", "about"):
         before, now = getattr(old, name), getattr(new, name)
         if before != now:
             raise UsageError(f"{path} holds an evaluation with {name} {before}, this one has {now}: name another folder")

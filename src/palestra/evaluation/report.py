@@ -26,7 +26,7 @@ from palestra.evaluation.statistics import (
     pass_all_k,
     pass_at_k,
 )
-from palestra.trajectory import Trajectory, encode_msgpack
+from palestra.trajectory import StopReason, Trajectory, encode_msgpack
 
 __all__ = [
     "Episode",
@@ -59,7 +59,7 @@ class Section(msgspec.Struct, frozen=True):
     pass_all: dict[str, Estimate]
     """k → chance that all of k tries solve a task."""
     failures: dict[str, int]
-    """Boundary → episodes without a score that are its fault. ``not played`` if they were never finished at all."""
+    """Boundary → episodes without a score that are its fault; also ``budget``, and ``not played`` if there is no trace."""
     retried: int
     """Attempts that failed for reasons of infrastructure and were made again."""
     stops: dict[str, int]
@@ -126,6 +126,8 @@ def episode_of(trajectory: Trajectory) -> Episode:
             prompt_tokens += usage.prompt_tokens
             tokens += usage.completion_tokens
             dollars += usage.dollars
+    # When the run's money is gone, what was under way says nothing about the policy.
+    broke = trajectory.stop is StopReason.BUDGET
     return Episode(
         env=trajectory.task.env,
         task=encode_msgpack((trajectory.task, trajectory.player)),
@@ -133,10 +135,10 @@ def episode_of(trajectory: Trajectory) -> Episode:
         member=trajectory.member,
         player=trajectory.player,
         policy=trajectory.policy,
-        reward=trajectory.reward,
-        success=trajectory.success,
+        reward=None if broke else trajectory.reward,
+        success=None if broke else trajectory.success,
         stop=trajectory.stop.value,
-        fault=_fault(trajectory) if trajectory.stop.failed else "",
+        fault="budget" if broke else _fault(trajectory) if trajectory.stop.failed else "",
         attempt=trajectory.attempt,
         turns=len(trajectory.turns),
         # What was recorded comes before what an API says of itself.

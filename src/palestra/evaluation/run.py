@@ -21,14 +21,14 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from palestra.errors import UsageError
-from palestra.evaluation.budget import Budget, Meter, cut_by_budget, metered
+from palestra.evaluation.budget import Budget, Meter, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.report import Episode, Report, episode_of, report_on
 from palestra.policies import as_policy, policy_name
 from palestra.registry import list_envs
 from palestra.rollout import AnyPolicy, Envs, Players, RolloutOptions, TrajectoryWriter, rollout
 from palestra.rollout.supply import tasks_of
-from palestra.trajectory import Task, Trajectory, encode_json
+from palestra.trajectory import StopReason, Task, Trajectory, encode_json
 
 __all__ = ["EvaluationOptions", "Progress", "evaluate", "evaluate_async"]
 
@@ -50,6 +50,8 @@ class EvaluationOptions(TypedDict, total=False):
     """Called after each episode."""
     player: str | None
     """Whose episodes the report is on, where each player has a policy of its own."""
+    about: Mapping[str, str]
+    """What else tells this policy from others (a temperature, an address): noted in the folder and the report."""
     seed: int
     concurrency: int
     deadline: float
@@ -65,6 +67,7 @@ class _Settings:
     budget: Budget | None = None
     watch: Callable[["Progress"], None] | None = None
     player: str | None = None
+    about: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
     concurrency: int = 64
     deadline: float = 600.0
@@ -122,12 +125,7 @@ async def evaluate_async(envs: Envs, policy: AnyPolicy, **options: Unpack[Evalua
         stack.callback(meter.close)
         writer = stack.enter_context(TrajectoryWriter(folder.trajectories)) if folder else None
         await _play(panel, metered(players, meter) if settings.budget else players, settings, _Record(episodes, meter, writer))
-    about = {
-        "panel": config.panel,
-        "seed": str(config.seed),
-        "repeats": str(config.repeats),
-        "palestra": config.versions["palestra"],
-    }
+    about = {**config.about, "seed": str(config.seed), "panel": config.panel, **config.versions}
     report = report_on(episodes, issued=panel.issued(settings.repeats), player=settings.player, about=about)
     if folder is not None:
         folder.write_report(report)
@@ -166,7 +164,8 @@ async def _play(panel: "_Panel", players: Players, settings: _Settings, record: 
     progress = Progress(len(panel.tasks) * settings.repeats, record.episodes, settings.player)
     async with aclosing(rollout(panel.source, players, **how)) as stream:
         async for trajectory in stream:
-            if cut_by_budget(trajectory):
+            # An episode that the money did not suffice for was not played.
+            if trajectory.stop is StopReason.BUDGET:
                 continue
             record.add(trajectory)
             if settings.watch is not None:
@@ -191,6 +190,7 @@ def _config(panel: "_Panel", players: Players, settings: _Settings) -> Evaluatio
         seed=settings.seed,
         max_turns=settings.max_turns,
         panel=panel.digest,
+        about=dict(settings.about),
         versions=_versions(),
     )
 
