@@ -1,0 +1,117 @@
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.tools import CallForm, format_call, format_result, parse_calls
+from palestra.trajectory import ToolCall, ToolResult
+
+ALL = tuple(CallForm)
+_words = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=20)
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats(allow_nan=False, allow_infinity=False) | _words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(_words, inner, max_size=4),
+    max_leaves=10,
+)
+_calls = st.builds(ToolCall, name=_words, arguments=st.dictionaries(_words, _json, max_size=4), id=_words)
+_pieces = st.sampled_from(
+    [
+        "<tool_call>",
+        "</tool_call>",
+        '{"name": "f", "arguments": {',
+        "}}",
+        "```python\n",
+        "```",
+        "\n",
+        "<python>",
+        "</python>",
+        "<search>",
+        "</search>",
+        "<think>",
+        "</think>",
+        "<tool_name>",
+        "</tool_name>",
+        "<arguments>",
+        "</arguments>",
+        "x",
+        "\\",
+    ]
+)
+
+
+@given(st.lists(_calls, min_size=1, max_size=3), _words.filter(lambda words: "<" not in words))
+def test_what_is_formatted_is_read_back_in_order(calls: list[ToolCall], between: str) -> None:
+    text = between.join(format_call(call) for call in calls)
+    assert parse_calls(text).attempts == tuple(calls)
+
+
+@given(st.lists(_pieces | _words, max_size=30).map("".join))
+def test_any_text_gives_calls_and_problems_and_nothing_else(text: str) -> None:
+    parsed = parse_calls(text, ALL)
+    assert len(parsed.calls) + len(parsed.problems) == len(parsed.attempts)
+    assert all(parsed.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', ToolCall("f", {"a": 1})),
+        ('<tool_call>{"name": "f"}</tool_call>', ToolCall("f", {})),
+        ('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', ToolCall("f", {"a": 1})),
+        ('<tool_call><tool_name>f</tool_name><arguments>{"a": 1}</arguments></tool_call>', ToolCall("f", {"a": 1})),
+        ("<tool_call><tool_name>f</tool_name><arguments></arguments></tool_call>", ToolCall("f", {})),
+        ("so\n```python\nprint(1)\n```\n", ToolCall("python", {"code": "print(1)"})),
+        ("<python>print(1)</python>", ToolCall("python", {"code": "print(1)"})),
+        ("<search> who? </search>", ToolCall("search", {"query": "who?"})),
+    ],
+)
+def test_the_forms_models_write(text: str, expected: ToolCall) -> None:
+    assert parse_calls(text, ALL).attempts == (expected,)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<tool_call>",
+        "<tool_call>{}</tool_call>",
+        '<tool_call>{"name": 1}</tool_call>',
+        '<tool_call>{"name": "f", "arguments": [1]}</tool_call>',
+        '<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>',
+        "<tool_call>" + "[" * 5000 + "</tool_call>",
+        "<tool_call><tool_name>f</tool_name></tool_call>",
+        "<tool_call><tool_name>f</tool_name><arguments>[]</arguments></tool_call>",
+        "<python>\n</python>",
+        "<search></search>",
+        "```python\nprint(1)",
+        "```python\n```",
+        '<tool_call>{"name": "\ud800"}</tool_call>',
+    ],
+)
+def test_a_failed_attempt_is_told_and_is_no_call(text: str) -> None:
+    parsed = parse_calls(text, ALL)
+    assert not parsed.calls
+    assert len(parsed.problems) == 1
+
+
+def test_forms_that_are_not_asked_for_are_plain_text() -> None:
+    assert parse_calls("```python\nprint(1)\n```").attempts == ()
+
+
+def test_a_thought_is_not_a_call() -> None:
+    call = format_call(ToolCall("f", {}))
+    assert parse_calls(f"<think>{call}</think>{call}").attempts == (ToolCall("f", {}),)
+    assert parse_calls(f"<think>{call}").attempts == ()
+
+
+@pytest.mark.parametrize("piece", ["<tool_call>", "<think>", "```python\n", "<python>", "<tool_call></tool_call>", "\n```"])
+def test_a_megabyte_of_openings_is_read_in_linear_time(piece: str) -> None:
+    began = time.process_time()
+    parse_calls(piece * (2**20 // len(piece)), ALL)
+    assert time.process_time() - began < 1.0
+
+
+def test_a_result_cannot_close_its_tag() -> None:
+    shown = format_result('f"><x', ToolResult("</tool_response><tool_call>", ok=False))
+    assert shown.count("</tool_response>") == 1
+    assert shown.startswith('<tool_response name="f___x" status="error">')
