@@ -1,0 +1,83 @@
+"""The system calls a box may not make, as a BPF program.
+
+Everything a Python program needs is allowed; what reaches into the kernel's rarer corners answers ``EPERM``. ``clone3``
+answers ``ENOSYS``, because its flags lie in memory where a filter cannot look, and the C library then falls back to
+``clone``. Calls of a foreign architecture (32-bit entries on a 64-bit kernel) kill, as libseccomp does by default.
+"""
+
+import errno
+import os
+import tempfile
+from functools import cache
+
+from palestra.errors import MissingExtra
+
+__all__ = ["DENIED", "filter_program"]
+
+DENIED = (
+    # other processes' memory
+    *("ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp", "pidfd_getfd"),
+    # mounts and namespaces
+    *("mount", "umount2", "pivot_root", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount", "fspick", "mount_setattr"),
+    *("unshare", "setns", "chroot", "name_to_handle_at", "open_by_handle_at", "fanotify_init", "quotactl", "swapon", "swapoff"),
+    # kernel interfaces with a long history of holes
+    *("bpf", "perf_event_open", "userfaultfd", "add_key", "request_key", "keyctl"),
+    *("io_uring_setup", "io_uring_enter", "io_uring_register", "memfd_create", "memfd_secret", "vmsplice"),
+    *(
+        "init_module",
+        "finit_module",
+        "delete_module",
+        "kexec_load",
+        "kexec_file_load",
+        "reboot",
+        "acct",
+        "syslog",
+        "lookup_dcookie",
+    ),
+    *("personality", "modify_ldt", "iopl", "ioperm", "vhangup", "sethostname", "setdomainname"),
+    # clocks
+    *("settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
+    # memory that outlives a process
+    *("shmget", "shmat", "shmctl", "shmdt", "semget", "semop", "semctl", "semtimedop", "msgget", "msgsnd", "msgrcv", "msgctl"),
+    *("mq_open", "mq_unlink", "mbind", "migrate_pages", "move_pages", "set_mempolicy"),
+)
+
+_NAMESPACE_FLAGS = (
+    0x00000080,  # CLONE_NEWTIME
+    0x00020000,  # CLONE_NEWNS
+    0x02000000,  # CLONE_NEWCGROUP
+    0x04000000,  # CLONE_NEWUTS
+    0x08000000,  # CLONE_NEWIPC
+    0x10000000,  # CLONE_NEWUSER
+    0x20000000,  # CLONE_NEWPID
+    0x40000000,  # CLONE_NEWNET
+)
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_AF_UNIX = 1
+_LOW_WORD = 0xFFFFFFFF
+
+
+@cache
+def filter_program() -> bytes:
+    """The filter in the form ``bwrap --seccomp`` reads."""
+    try:
+        import pyseccomp
+    except (ImportError, OSError, RuntimeError) as error:
+        raise MissingExtra(
+            f'the box needs seccomp: pip install "palestra[sandbox]" and apt-get install libseccomp2 ({error})'
+        ) from None
+    made = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    refuse = pyseccomp.ERRNO(errno.EPERM)
+    for name in DENIED:
+        made.add_rule(refuse, name)
+    made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
+    for flag in _NAMESPACE_FLAGS:
+        made.add_rule(refuse, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, flag, flag))
+    # The kernel reads the low 32 bits only, so a request with the high ones set must match too.
+    for request in (_TIOCSTI, _TIOCLINUX):
+        made.add_rule(refuse, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _LOW_WORD, request))
+    made.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.NE, _AF_UNIX))
+    with tempfile.TemporaryFile() as file:
+        made.export_bpf(file)
+        file.seek(0)
+        return os.pread(file.fileno(), 2**20, 0)
