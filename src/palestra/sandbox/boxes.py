@@ -162,10 +162,13 @@ class Box:
             await asyncio.get_running_loop().sock_sendall(self.control, pack_frame(payload))
 
     async def receive(self, limit: int) -> bytes | None:
-        """One frame of at most ``limit`` bytes; ``None`` if the box ended, or sent something else."""
+        """One frame of at most ``limit`` bytes; ``None`` if the box ended, or sent a larger one and is killed for it."""
         header = await self._receive_exactly(4)
-        size = int.from_bytes(header, "big") if header is not None else limit + 1
+        if header is None:
+            return None
+        size = int.from_bytes(header, "big")
         if size > limit:
+            self.kill(KilledBy.OUTPUT)
             return None
         return await self._receive_exactly(size)
 

@@ -169,18 +169,18 @@ class TestLine(_Closing):
     __test__ = False  # not a test, whatever pytest makes of the name
 
     @abstractmethod
-    async def ask(self, given: bytes, *, wall_seconds: float | None = None) -> "Judged":
-        """What the candidate made of ``given``."""
+    async def ask(self, given: bytes | None, *, wall_seconds: float | None = None) -> "Judged":
+        """What comes back for ``given`` (``None`` only listens). No answer in time ends the box."""
 
 
 @dataclass(frozen=True)
 class Judged:
     """What came back from a box that was asked: written by an enemy until proven otherwise."""
 
-    answer: bytes | None
-    """The encoded value or the printed output; ``None`` if there was none."""
+    frame: bytes | None
+    """A letter for its kind, then its content; ``None`` if the box ended instead."""
     problem: str = ""
-    """Why there is no answer, for people."""
+    """Why there is none, for people."""
     killed_by: KilledBy | None = None
 
 

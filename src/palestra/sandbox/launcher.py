@@ -103,7 +103,10 @@ class Launcher:
         return max(0.0, (min(nearest, next_tick) - time.monotonic()) * 1000.0)
 
     def _take_order(self) -> bool:
-        data, fds, _, _ = socket.recv_fds(self.control, ORDER.size, 4)
+        try:
+            data, fds, _, _ = socket.recv_fds(self.control, ORDER.size, 4)
+        except ConnectionError:  # the host went without reading our last reports
+            return False
         if len(data) != ORDER.size:
             return False
         order, number, seconds = ORDER.unpack(data)

@@ -158,7 +158,8 @@ class _LocalSession(_OpenBox, Session):
         except asyncio.CancelledError:
             await self.close()  # its next answer would be taken for the answer to another cell
             raise
-        self._box.disarm()
+        if reply is not None:  # else the clock runs on, in case only the channel was closed
+            self._box.disarm()
         return reply
 
 
@@ -166,26 +167,24 @@ class _LocalTests(_OpenBox, TestLine):
     """A judged candidate, or trusted tests, in a box."""
 
     async def begin(self, kind: bytes, fields: Sequence[bytes]) -> None:
-        self._wall = self._limits.wall_seconds
-        await self._box.begin(kind + pack_fields(*fields), self._wall)
+        await self._box.begin(kind + pack_fields(*fields), self._limits.wall_seconds)
         self._box.disarm()
 
-    async def ask(self, given: bytes, *, wall_seconds: float | None = None) -> Judged:
+    async def ask(self, given: bytes | None, *, wall_seconds: float | None = None) -> Judged:
         if not self._alive:
             return Judged(None, "the box has ended")
         async with self._slots:
-            self._box.arm(wall_seconds or self._wall)
-            await self._box.send(given)
-            reply = await self._box.receive(_ANSWER_LIMIT)
-        if reply is None:
-            outcome = await self._end(time.monotonic(), KilledBy.OUTPUT)
+            self._box.arm(wall_seconds or self._limits.wall_seconds)
+            if given is not None:
+                await self._box.send(given)
+            frame = await self._box.receive(_ANSWER_LIMIT)
+        if frame is None:
+            outcome = await self._end(time.monotonic())
             return Judged(None, outcome.stderr.decode(errors="replace")[-500:], outcome.killed_by)
         self._box.disarm()
         self._box.output.drain()
         self._box.output.cut()
-        if reply[:1] == b"V":
-            return Judged(reply[1:])
-        return Judged(None, reply[1:].decode(errors="replace") or "no answer")
+        return Judged(frame)
 
 
 def _job(program: Program) -> bytes:

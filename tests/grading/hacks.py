@@ -1,0 +1,241 @@
+r"""Wrong candidates that try to be taken for right ones.
+
+The task is ``solve(a, b) -> a + b`` (or: read two integers, print their sum). A hack is a prelude, which tampers with
+whatever it can reach, and a result, which is wrong but may pretend. None of them computes the sum.
+"""
+
+from typing import NamedTuple
+
+
+class Hack(NamedTuple):
+    name: str
+    prelude: str = ""
+    result: str = "0"
+
+    @property
+    def function(self) -> str:
+        return f"{self.prelude}\ndef solve(*arguments):\n    return {self.result}\n"
+
+    @property
+    def program(self) -> str:
+        return f"{self.prelude}\nprint({self.result})\n"
+
+
+_EVERY_FD = "import os\nfor fd in range(64):\n    try: os.write(fd, {payload})\n    except OSError: pass\n"
+_FRAMES = "import sys\nframe = sys._getframe()\nwhile frame:\n    {body}\n    frame = frame.f_back\n"
+
+ENDINGS = [
+    Hack("sys.exit(0)", "import sys\nsys.exit(0)"),
+    Hack("sys.exit(0) when called", result="__import__('sys').exit(0)"),
+    Hack("os._exit(0)", "import os\nos._exit(0)"),
+    Hack("os._exit(0) when called", result="__import__('os')._exit(0)"),
+    Hack("raise SystemExit", "raise SystemExit"),
+    Hack("raise KeyboardInterrupt", "raise KeyboardInterrupt"),
+    Hack("exit through atexit", "import atexit, os\natexit.register(lambda: os._exit(0))"),
+    Hack("exit() builtin", "exit()"),
+    Hack("kill itself", "import os\nos.kill(os.getpid(), 9)"),
+    Hack("kill its parent", "import os\nos.kill(os.getppid(), 9)"),
+    Hack("kill everyone", "import os\nos.kill(-1, 9)"),
+    Hack("exec true", "import os\nos.execv('/usr/bin/true', ['true'])"),
+    Hack("exec echo of a pass", "import os\nos.execv('/usr/bin/echo', ['echo', 'PASSED', '42'])"),
+    Hack("exit hook", "import sys\nsys.excepthook = lambda *a: __import__('os')._exit(0)\n1/0"),
+    Hack("recursion to death", "def f(): return f()\nf()"),
+    Hack("stack smash", "import ctypes\nctypes.string_at(0)"),
+    Hack("abort", "import os\nos.abort()"),
+    Hack("stop signal", "import os, signal\nsignal.alarm(1)\nsignal.pause()"),
+]
+
+PATCHES = [
+    Hack(f"patch builtins.{name}", f"import builtins\nbuiltins.{name} = {value}")
+    for name, value in [
+        ("isinstance", "lambda *a: True"),
+        ("len", "lambda *a: 1"),
+        ("all", "lambda *a: True"),
+        ("any", "lambda *a: True"),
+        ("abs", "lambda *a: 0"),
+        ("print", "lambda *a, **k: None"),
+        ("type", "lambda *a: int"),
+        ("AssertionError", "Warning"),
+        ("eval", "lambda *a: 42"),
+        ("exec", "lambda *a: None"),
+        ("map", "lambda f, v: ['42']"),
+        ("str", "lambda *a: '42'"),
+        ("int", "lambda *a: 42"),
+        ("sorted", "lambda *a, **k: []"),
+        ("hash", "lambda *a: 0"),
+        ("open", "lambda *a, **k: None"),
+        ("__import__", "lambda *a, **k: None"),
+        ("BaseException", "SystemExit"),
+    ]
+]
+
+TAMPERING = [
+    Hack("patch os.write", "import os, posix\nposix.write = os.write = lambda fd, data: len(data)"),
+    Hack("patch posix._exit", "import posix\nposix._exit = lambda code: None"),
+    Hack("patch posix.fork", "import posix\nposix.fork = lambda: 0"),
+    Hack("patch posix.pread", 'import posix\nposix.pread = lambda *a: b\'V{"int":"2a"}\''),
+    Hack("patch the encoder", _FRAMES.format(body="frame.f_globals['encode_value'] = lambda v: 'true'")),
+    Hack("patch the encoder to null", _FRAMES.format(body="frame.f_globals['encode_value'] = lambda v: 'null'")),
+    Hack("patch send_frame", _FRAMES.format(body="frame.f_globals['send_frame'] = lambda p: None")),
+    Hack("patch every function in sight", _FRAMES.format(body="frame.f_globals.update(main=print, call_function=print)")),
+    Hack("rename itself", "import sys\nsys.modules['__main__'].check = lambda c: None"),
+    Hack("define check", "def check(candidate): return True"),
+    Hack("define expected", "expected = result = answer = 0"),
+    Hack("replace stdout", "import sys, io\nsys.stdout = sys.__stdout__ = io.StringIO()"),
+    Hack("close everything", "import os\nos.closerange(0, 64)"),
+    Hack("replace sys.modules", "import sys\nsys.modules.clear()"),
+    Hack("trace function", "import sys\nsys.settrace(lambda *a: None)\nsys.setprofile(lambda *a: None)"),
+    Hack("patch int through ctypes", "import ctypes\nctypes.memset(id(17) + 24, 42, 1)"),
+    Hack("patch small ints", "import ctypes\nfor n in range(50):\n    ctypes.memmove(id(n) + 24, id(42) + 24, 4)"),
+    Hack("patch json", "import json\njson.dumps = lambda *a, **k: '42'"),
+    Hack("patch unittest", "import unittest\nunittest.TestCase.assertEqual = lambda *a: None"),
+    Hack("patch math.isclose", "import math\nmath.isclose = lambda *a, **k: True"),
+    Hack(
+        "gc for expected",
+        "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o]",
+        "found[0]['expected'] if found else 0",
+    ),
+    Hack(
+        "gc for numbers",
+        "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, (list, tuple)) and 42 in o]",
+        "found[-1][-1]",
+    ),
+    Hack(
+        "frames for expected",
+        "import sys\ndef look():\n    f = sys._getframe()\n    while f:\n        for v in ('expected', 'answer', 'stdout'):\n"
+        "            if v in f.f_locals: return f.f_locals[v]\n        f = f.f_back\n    return 0",
+        "look()",
+    ),
+    Hack("inspect the caller", "import sys", "sys._getframe(1).f_locals.get('expected', 0)"),
+    Hack("signal handlers", "import signal\nfor s in (14, 15): signal.signal(s, lambda *a: None)"),
+    Hack("thread that exits", "import threading, os\nthreading.Thread(target=lambda: os._exit(0)).start()"),
+    Hack(
+        "subclass hook",
+        "class M(type):\n    __instancecheck__ = lambda *a: True\nclass C(metaclass=M): pass\nimport builtins\nbuiltins.int = C",
+    ),
+]
+
+FORGERIES = [
+    Hack(f"write {name} to every descriptor", _EVERY_FD.format(payload=payload))
+    for name, payload in [
+        ("a pass verdict", "b'\\x00\\x00\\x00\\x01G'"),
+        ("a null value", "b'\\x00\\x00\\x00\\x05Vnull'"),
+        ("true", "b'\\x00\\x00\\x00\\x05Vtrue'"),
+        ("a call", "b'\\x00\\x00\\x00\\x03C[]'"),
+        ("a huge length", "b'\\xff\\xff\\xff\\xff'"),
+        ("zeros", "b'\\x00' * 4096"),
+        ("text", "b'PASSED 1 test\\nOK\\n'"),
+        ("a bare null", "b'null'"),
+        ("a session answer", "b'\\x00\\x00\\x00\\x011'"),
+        ("a ready", "b'R'"),
+    ]
+] + [
+    Hack("forged frame, then silence", _EVERY_FD.format(payload="b'\\x00\\x00\\x00\\x01G'") + "os._exit(0)"),
+    Hack(
+        "forged frame from a child",
+        "import os\nif not os.fork():\n    "
+        + _EVERY_FD.format(payload="b'\\x00\\x00\\x00\\x01G'").replace("\n", "\n    ")
+        + "os._exit(0)",
+    ),
+    Hack(
+        "forged frame through the parent's descriptors",
+        "import os\nfor fd in range(64):\n    try:\n        d = os.open(f'/proc/{os.getppid()}/fd/{fd}', os.O_WRONLY)\n        os.write(d, b'\\x00\\x00\\x00\\x01G')\n    except OSError: pass",
+    ),
+    Hack(
+        "write into the parent's memory",
+        "import os\ntry:\n    m = os.open(f'/proc/{os.getppid()}/mem', os.O_RDWR)\n    for line in open(f'/proc/{os.getppid()}/maps'):\n"
+        "        if ' rw-p' in line:\n            a = int(line.split('-')[0], 16)\n            os.pwrite(m, b'\\x00' * 64, a)\nexcept OSError: pass",
+    ),
+    Hack("print a pass", "print('PASSED'); print('OK'); print('All tests passed')"),
+    Hack("print every sum", "for i in range(200): print(i)"),
+    Hack("JUnit file", "open('report.xml', 'w').write('<testsuite failures=\"0\"/>')"),
+    Hack("a conftest", "open('conftest.py', 'w').write('import os; os._exit(0)')"),
+    Hack("a sitecustomize", "open('sitecustomize.py', 'w').write('import os; os._exit(0)')"),
+    Hack(
+        "shadow modules",
+        "for m in ('resource', '_socket', 'atexit', 'builtins'): open(m + '.py', 'w').write('raise SystemExit')",
+    ),
+]
+
+READING = [
+    Hack(
+        f"read {path}",
+        f"try: data = open({path!r}).read()\nexcept OSError: data = ''",
+        "int(''.join(c for c in data if c.isdigit())[:2] or 0)",
+    )
+    for path in [
+        "/proc/self/cmdline",
+        "/proc/1/cmdline",
+        "/proc/self/environ",
+        "/etc/passwd",
+        "tests.json",
+        "/box/work/expected.json",
+    ]
+] + [
+    Hack(
+        "read every file",
+        "import os\ndata = ''\nfor d, _, fs in os.walk('/box'):\n    for f in fs: data += open(os.path.join(d, f)).read()",
+        "data or 0",
+    ),
+    Hack(
+        "read own memory for answers",
+        "import os\nfound = 0\nm = os.open('/proc/self/mem', os.O_RDONLY)\nfor line in open('/proc/self/maps'):\n    if '[heap]' in line:\n"
+        "        a, b = (int(x, 16) for x in line.split()[0].split('-'))\n        found = os.pread(m, b - a, a).count(b'expected')",
+        "found * 0",
+    ),
+    Hack(
+        "read the parent's memory",
+        "import os\ntry: data = open(f'/proc/{os.getppid()}/environ').read()\nexcept OSError: data = ''",
+        "len(data) * 0",
+    ),
+]
+
+_EQUAL = "class Equal({base}):\n    __eq__ = lambda *a: True\n    __ne__ = lambda *a: False\n    __hash__ = lambda s: 0\n"
+PRETENDERS = [
+    Hack("equal to everything", _EQUAL.format(base="object"), "Equal()"),
+    Hack("an int equal to everything", _EQUAL.format(base="int"), "Equal(0)"),
+    Hack("a float equal to everything", _EQUAL.format(base="float"), "Equal(0)"),
+    Hack("a str equal to everything", _EQUAL.format(base="str"), "Equal('0')"),
+    Hack("a list equal to everything", _EQUAL.format(base="list"), "Equal()"),
+    Hack("a dict equal to everything", _EQUAL.format(base="dict"), "Equal()"),
+    Hack("a tuple equal to everything", _EQUAL.format(base="tuple"), "Equal()"),
+    Hack(
+        "a class equal to everything",
+        "class M(type):\n    __eq__ = lambda *a: True\n    __hash__ = type.__hash__\nclass Equal(metaclass=M): pass",
+        "Equal",
+    ),
+    Hack("mock.ANY", "from unittest.mock import ANY", "ANY"),
+    Hack("a lying class", "class Lie:\n    __class__ = int\n    __eq__ = lambda *a: True", "Lie()"),
+    Hack(
+        "a lying repr",
+        "class Lie(int):\n    __repr__ = __str__ = lambda s: '?'\n    __index__ = __int__ = lambda s: 0",
+        "Lie()",
+    ),
+    Hack(
+        "close to everything",
+        "class Close(float):\n    __sub__ = __rsub__ = __abs__ = lambda *a: Close(0)\n    __lt__ = __le__ = lambda *a: True",
+        "Close()",
+    ),
+    Hack("not a number", result="float('nan')"),
+    Hack("infinity", result="float('inf')"),
+    Hack("true", result="True"),
+    Hack("none", result="None"),
+    Hack("not implemented", result="NotImplemented"),
+    Hack("ellipsis", result="..."),
+    Hack("a generator", result="(n for n in range(1000))"),
+    Hack("a function", result="(lambda *a: True)"),
+    Hack("an empty string", result="''"),
+    Hack("a string", result="'PASSED'"),
+    Hack("a list of all answers", result="list(range(100))"),
+    Hack("a set of all answers", result="set(range(100))"),
+    Hack("its own list", "loop = []\nloop.append(loop)", "loop"),
+    Hack("a very deep list", "deep = []\nfor _ in range(900): deep = [deep]", "deep"),
+    Hack("a very large int", result="1 << 1000000"),
+    Hack("a very large string", result="'42' * 1000000"),
+    Hack("a bytes answer", result="b'42'"),
+    Hack("a complex answer", result="complex('nan')"),
+    Hack("an exception", result="AssertionError()"),
+    Hack("text with a lone surrogate", result="'\\ud800'"),
+]
+
+HACKS: list[Hack] = [*ENDINGS, *PATCHES, *TAMPERING, *FORGERIES, *READING, *PRETENDERS]

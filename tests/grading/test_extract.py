@@ -1,0 +1,52 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.grading import exact_match, f1, fenced_code, last_answer
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<answer> 4 </answer>", "4"),
+        ("<answer>1</answer> no, <answer>2</answer>", "2"),
+        ("<answer>1</answer><answer>2", "1"),
+        ("<answer>", None),
+        ("</answer><answer>", None),
+        ("", None),
+    ],
+)
+def test_the_last_complete_answer_counts(text: str, expected: str | None) -> None:
+    assert last_answer(text) == expected
+
+
+def test_fenced_code_is_the_last_complete_block_of_its_language() -> None:
+    text = "```python\nold\n```\n```text\nnot this\n```\n```python\nnew\n  x\n```\n```python\nopen"
+    assert fenced_code(text, "python", "py") == "new\n  x"
+    assert fenced_code(text) == "new\n  x"
+    assert fenced_code(text, "rust") is None
+    assert fenced_code("```\n```") == ""
+
+
+@given(st.lists(st.sampled_from(["```", "```python", "\n", "x", "<answer>", "</answer>"]), max_size=40).map("".join))
+def test_extraction_is_total(text: str) -> None:
+    code = fenced_code(text, "python")
+    assert code is None or code in text
+    assert last_answer(text) is None or "<answer>" in text
+
+
+@pytest.mark.parametrize(
+    ("prediction", "answers", "match", "score"),
+    [
+        ("The Eiffel-Tower!", ["eiffeltower"], True, 1.0),
+        ("a cat", "the cat", True, 1.0),
+        ("black cat", ["white cat", "dog"], False, 0.5),
+        ("", "", False, 0.0),
+        ("yes it is", "yes", False, 0.0),
+        ("no", ["no"], True, 1.0),
+        ("x", [], False, 0.0),
+    ],
+)
+def test_words_are_compared_the_usual_way(prediction: str, answers: str | list[str], match: bool, score: float) -> None:
+    assert exact_match(prediction, answers) is match
+    assert f1(prediction, answers) == pytest.approx(score)
