@@ -3,5 +3,15 @@
 from palestra.wrappers.history import KeepHistory
 from palestra.wrappers.limits import TokenLimit, TurnLimit, approximate_tokens
 from palestra.wrappers.recording import RecordTrajectory
+from palestra.wrappers.use_tools import ToolFault, ToolRules, UseTools
 
-__all__ = ["KeepHistory", "RecordTrajectory", "TokenLimit", "TurnLimit", "approximate_tokens"]
+__all__ = [
+    "KeepHistory",
+    "RecordTrajectory",
+    "TokenLimit",
+    "ToolFault",
+    "ToolRules",
+    "TurnLimit",
+    "UseTools",
+    "approximate_tokens",
+]

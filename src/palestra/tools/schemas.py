@@ -1,0 +1,42 @@
+"""A first look at arguments: enough of JSON schema to tell a model what it forgot. The tool itself has the last word."""
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["argument_problem"]
+
+_TYPES: Mapping[str, tuple[type, ...]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+def argument_problem(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
+    """What is wrong with ``arguments`` at the first level; empty if nothing is."""
+    properties = schema.get("properties")
+    known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
+    required = schema.get("required")
+    missing = [name for name in required if name not in arguments] if isinstance(required, list | tuple) else []
+    if missing:
+        return f"missing: {', '.join(map(str, missing))}"
+    unknown = [name for name in arguments if name not in known]
+    if unknown and schema.get("additionalProperties") is False:
+        return f"unknown: {', '.join(unknown)} (known: {', '.join(known)})"
+    for name, value in arguments.items():
+        expected = known[name].get("type") if isinstance(known.get(name), Mapping) else None
+        if isinstance(expected, str) and not _is_a(value, expected):
+            return f"{name} must be of type {expected}"
+    return ""
+
+
+def _is_a(value: object, expected: str) -> bool:
+    if isinstance(value, bool) and expected in ("integer", "number"):
+        return False
+    if isinstance(value, float) and expected == "integer":
+        return value.is_integer()
+    return isinstance(value, _TYPES.get(expected, (object,)))
