@@ -6,7 +6,7 @@ from collections.abc import Callable
 import typer
 
 from palestra import __version__
-from palestra.cli import check, compare, demo, doctor, evaluate, listing, model, play, view
+from palestra.cli import check, compare, demo, doctor, evaluate, index, listing, model, play, view
 from palestra.errors import PalestraError
 
 __all__ = ["app", "main"]
@@ -32,6 +32,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
 for _name, _function in _COMMANDS:
     app.command(_name)(_function)
 app.add_typer(model.app, name="model")
+app.add_typer(index.index_app, name="index")
 
 
 def _print_version(wanted: bool) -> None:
