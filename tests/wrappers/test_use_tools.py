@@ -190,7 +190,7 @@ async def test_tools_of_an_episode_are_opened_and_closed_with_it() -> None:
         name, description = "count", ""
         parameters: Mapping[str, Any] = {"type": "object"}
 
-        def for_episode(self) -> "Counter":
+        def for_episode(self, _shared: dict[Any, Any]) -> "Counter":
             log.append("open")
             return Counter()
 

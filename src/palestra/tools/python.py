@@ -6,7 +6,7 @@ ends the interpreter; the model is told, and the next call starts a new one.
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from palestra.sandbox import KilledBy, Limits, Outcome, Program, Sandbox, Session
@@ -45,7 +45,7 @@ class PythonTool:
             f"Run Python code in a sandbox without network, for at most {self._limits.wall_seconds:g} seconds. {state}"
         )
 
-    def for_episode(self) -> "EpisodePython":
+    def for_episode(self, _shared: MutableMapping[Any, Any] | None = None) -> "EpisodePython":
         """The tool as one episode uses it."""
         return EpisodePython(self, self._sandbox, self._limits)
 

@@ -78,7 +78,7 @@ class _Answer(NamedTuple):
 
 
 class UseTools(Wrapper):
-    """Intercepts tool calls. Tools with ``for_episode`` are opened for each episode and closed with it."""
+    """Intercepts tool calls. Tools with ``for_episode(shared)`` are opened for each episode and closed with it."""
 
     def __init__(self, env: AsyncEnv, tools: Sequence[Tool], rules: ToolRules | None = None) -> None:
         super().__init__(env)
@@ -97,7 +97,8 @@ class UseTools(Wrapper):
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         await self._close_tools()
         observation, info = await self.env.reset(seed=seed, task=task)
-        self._tools = {tool.name: _for_episode(tool) for tool in self._lent}
+        shared: dict[Any, Any] = {}
+        self._tools = {tool.name: _for_episode(tool, shared) for tool in self._lent}
         self._spent = 0
         self.totals = Counter()
         self._remember(info)
@@ -218,9 +219,10 @@ def _fault(name: str, fault: ToolFault, text: str) -> _Answer:
     return _Answer(name, ToolResult(presentable(text, 1000), ok=False), fault)
 
 
-def _for_episode(tool: Tool) -> Tool:
-    opened: Callable[[], Tool] | None = getattr(tool, "for_episode", None)
-    return tool if opened is None else opened()
+def _for_episode(tool: Tool, shared: dict[Any, Any]) -> Tool:
+    """The tool as this episode uses it; ``shared`` is where tools of one server meet."""
+    opened: Callable[[dict[Any, Any]], Tool] | None = getattr(tool, "for_episode", None)
+    return tool if opened is None else opened(shared)
 
 
 def _schema(tool: Tool) -> dict[str, Any]:
