@@ -1,8 +1,7 @@
 """A tool call as text: one canonical form, and the forms that models write.
 
-The canonical form is ``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` (Hermes, Qwen). Policies translate the native
-calls of chat APIs to and from it, so an environment and a trace never see anything else. What is written between the tags is
-JSON with ``<`` escaped, so no argument can close the tag.
+The canonical form is ``palestra.calls``'s: ``<tool_call>{"name": …, "arguments": {…}}</tool_call>`` (Hermes, Qwen). Where an
+environment lends tools, models may be allowed to write calls in other forms too; this module reads all of them.
 
 Reading is total and linear: any text gives a list of calls and of attempts that failed, each with a sentence for the model. An
 attempt that cannot be read is never mistaken for an ordinary action. What stands in ``<think>`` is a thought, not a call.
@@ -14,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from palestra.calls import format_call
 from palestra.trajectory import ToolCall, ToolResult
 
 __all__ = ["CallForm", "MalformedCall", "ParsedCalls", "format_call", "format_result", "parse_calls"]
@@ -53,16 +53,6 @@ class ParsedCalls(NamedTuple):
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the others."""
         return tuple(attempt.problem for attempt in self.attempts if isinstance(attempt, MalformedCall))
-
-
-def format_call(call: ToolCall) -> str:
-    """``call`` in the canonical form; ``parse_calls`` reads exactly this call back."""
-    body: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
-    if call.id:
-        body["id"] = call.id
-    # "<" cannot occur in JSON outside a string, and inside one its escape means the same.
-    written = msgspec.json.encode(body).decode().replace("<", "\\u003c")
-    return f"<tool_call>{written}</tool_call>"
 
 
 def format_result(name: str, result: ToolResult) -> str:

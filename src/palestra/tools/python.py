@@ -49,10 +49,10 @@ class PythonTool:
         """The tool as one episode uses it."""
         return EpisodePython(self, self._sandbox, self._limits)
 
-    async def __call__(self, /, code: str) -> ToolResult:
+    async def __call__(self, /, **arguments: Any) -> ToolResult:
         episode = self.for_episode()
         try:
-            return await episode(code=code)
+            return await episode(**arguments)
         finally:
             await episode.close()
 
@@ -70,9 +70,9 @@ class EpisodePython:
         self._held = contextlib.AsyncExitStack()
         self._turn = asyncio.Lock()
 
-    async def __call__(self, /, code: str) -> ToolResult:
+    async def __call__(self, /, **arguments: Any) -> ToolResult:
         async with self._turn:  # one interpreter runs one cell at a time, in the order they were written
-            return await self._run(code)
+            return await self._run(**arguments)
 
     async def _run(self, code: str) -> ToolResult:
         if self._sandbox is None:

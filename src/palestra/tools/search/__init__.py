@@ -36,7 +36,11 @@ class SearchTool:
         """What must never be shown: the retriever's."""
         return tuple(getattr(self._retriever, "secrets", ()))
 
-    async def __call__(self, /, query: str) -> ToolResult:
+    async def __call__(self, /, **arguments: Any) -> ToolResult:
+        return await self.search(**arguments)
+
+    async def search(self, query: str) -> ToolResult:
+        """The passages that fit ``query``, as the model sees them."""
         found = await self._find(" ".join(query.split()))
         if not found:
             return ToolResult("Nothing was found. Try other words.")

@@ -16,6 +16,7 @@ import msgspec
 
 from palestra.errors import MissingExtra, SchemaError, UsageError
 from palestra.tools.search.documents import Document, Hit
+from palestra.trajectory import clean_text
 
 __all__ = ["Bm25Index", "build_index"]
 
@@ -24,6 +25,13 @@ _WORD = re.compile(r"\w+")
 _QUERY_WORDS = 64
 """Words of a query that count: enough for a question, too few for an attack."""
 _BATCH = 1000
+_COMMON = frozenset(
+    _WORD.findall(
+        "a an and are as at be but by for from had has have he her his i if in into is it its not of on or she so such "
+        "that the their then there these they this to was were what when where which who whom whose why will with you"
+    )
+)
+"""Words that stand in every document: they cost the most and tell the least."""
 
 
 class _Manifest(msgspec.Struct):
@@ -41,12 +49,14 @@ def build_index(documents: Iterable[Document], folder: Path | str, *, progress: 
     building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
         index = tantivy.Index(_schema(tantivy), path=str(building))
-        writer = index.writer(heap_size=128_000_000, num_threads=2)
+        writer = index.writer(heap_size=512_000_000, num_threads=2)  # few threads and much room: few segments to search
         count = 0
         remaining = iter(documents)
         while batch := list(itertools.islice(remaining, _BATCH)):
             for document in batch:
-                writer.add_document(tantivy.Document(id=document.id, title=document.title, text=document.text))
+                stored = {name: value.encode(errors="replace") for name, value in document._asdict().items()}
+                words = clean_text(f"{document.title}\n{document.text}")
+                writer.add_document(tantivy.Document(**stored, words=words))
             count += len(batch)
             if progress is not None:
                 progress(count)
@@ -82,10 +92,11 @@ class Bm25Index:
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The best ``k`` documents, best first."""
-        words = _WORD.findall(query[:2000].lower())[:_QUERY_WORDS]
-        if not words or k < 1:
+        words = _WORD.findall(query[:2000].lower())
+        telling = [word for word in words if word not in _COMMON] or words
+        if not telling or k < 1:
             return []
-        parsed, _ = self._index.parse_query_lenient(" ".join(words), ["title", "text"])
+        parsed, _ = self._index.parse_query_lenient(" ".join(telling[:_QUERY_WORDS]), ["words"])
         found = self._searcher.search(parsed, k, count=False).hits
         return [Hit(_stored(self._searcher.doc(address)), float(score)) for score, address in found]
 
@@ -95,14 +106,14 @@ class Bm25Index:
 
 
 def _stored(document: Any) -> Document:
-    return Document(*(document.get_first(name) or "" for name in Document._fields))
+    return Document(*(bytes(document.get_first(name) or b"").decode() for name in Document._fields))
 
 
 def _schema(tantivy: Any) -> Any:
     builder = tantivy.SchemaBuilder()
-    builder.add_text_field("id", stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("title", stored=True, tokenizer_name="en_stem")
-    builder.add_text_field("text", stored=True, tokenizer_name="en_stem")
+    for name in Document._fields:
+        builder.add_bytes_field(name, stored=True)  # kept, not searched
+    builder.add_text_field("words", stored=False, tokenizer_name="en_stem", index_option="freq")
     return builder.build()
 
 

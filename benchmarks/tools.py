@@ -1,0 +1,255 @@
+"""Box, judge and tools, measured: ``python benchmarks/tools.py --boxes --timeouts --search …`` (``--help`` lists them).
+
+Every comparison runs its two sides back to back in this process, in turns, and prints a ratio. Nothing here is asserted: the
+tests do that on short versions.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+
+from benchmarks import tools_episodes, tools_fuzz, tools_grading  # noqa: E402
+
+from palestra.sandbox import Bubblewrap, Limits, Program  # noqa: E402
+from palestra.sandbox.profile import Profile  # noqa: E402
+from palestra.sandbox.seccomp import filter_program  # noqa: E402
+
+CODE = "print(sum(range(1000)))"
+
+
+# ------------------------------------------------------------------------------------------------------------- bare bwrap
+
+
+def _bare_command(filter_file: str) -> list[str]:
+    """The same profile and limits in a shell's words: the cheapest way to start such a box by hand."""
+    limits = "ulimit -v 1048576; ulimit -t 5; ulimit -f 32768; ulimit -n 64; ulimit -c 0"
+    drop = "setpriv --reuid 1950000000 --regid 1950000000 --clear-groups " if os.geteuid() == 0 else ""
+    script = f'{limits}; exec {drop}"$@" 4<{filter_file}'
+    profile = Profile(limits=Limits())
+    return ["/bin/sh", "-c", script, "sh", *profile._bubblewrap(), "/usr/bin/python3", "-I", "-S", "-c", CODE]
+
+
+async def _bare_run(command: list[str]) -> None:
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE)
+    out, err = await process.communicate()
+    assert out.strip() == b"499500", err
+
+
+async def _throughput(run: Callable[[], Awaitable[None]], count: int, concurrency: int) -> float:
+    pending = iter(range(count))
+
+    async def work() -> None:
+        for _ in pending:
+            await run()
+
+    began = time.monotonic()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(concurrency):
+            group.create_task(work())
+    return count / (time.monotonic() - began)
+
+
+async def _latencies(run: Callable[[], Awaitable[None]], count: int, pause: float) -> list[float]:
+    taken = []
+    for _ in range(count):
+        began = time.monotonic()
+        await run()
+        taken.append(time.monotonic() - began)
+        await asyncio.sleep(pause)  # an agent thinks between its calls
+    return taken
+
+
+async def boxes(rounds: int) -> None:
+    """Write the filter where a shell can read it, and compare."""
+    with tempfile.NamedTemporaryFile(prefix="palestra-bench-") as file:
+        file.write(filter_program())
+        file.flush()
+        os.chmod(file.name, 0o644)
+        await _compare_boxes(rounds, file.name)
+
+
+async def _compare_boxes(rounds: int, filter_file: str) -> None:
+    """Warm boxes against bare bubblewrap: throughput at concurrency 8, latency at 1, and a call in an open session."""
+    async with Bubblewrap(warm=8, concurrency=8) as sandbox, await sandbox.open_session() as session:
+        command = _bare_command(filter_file)
+
+        async def bare_run() -> None:
+            await _bare_run(command)
+
+        async def warm_run() -> None:
+            outcome = await sandbox.run(Program(code=CODE))
+            assert outcome.stdout == b"499500\n", outcome
+
+        async def cell() -> None:
+            outcome = await session.run(CODE)
+            assert outcome.stdout == b"499500\n", outcome
+
+        ratios = []
+        for _ in range(rounds):
+            bare = await _throughput(bare_run, 200, 8)
+            warm = await _throughput(warm_run, 200, 8)
+            ratios.append(warm / bare)
+            print(f"  concurrency 8: bare {bare:.1f}/s, warm {warm:.1f}/s, ratio {warm / bare:.2f}")
+        print(f"throughput, warm / bare, at concurrency 8: median {statistics.median(ratios):.2f} (target >= 0.95)")
+        bare_times, warm_times, cell_times = [], [], []
+        for _ in range(rounds):
+            bare_times += await _latencies(bare_run, 20, 0.1)
+            warm_times += await _latencies(warm_run, 20, 0.1)
+            cell_times += await _latencies(cell, 20, 0.0)
+        bare_p50, warm_p50, cell_p50 = (statistics.median(times) for times in (bare_times, warm_times, cell_times))
+        print(f"p50 at concurrency 1: bare {bare_p50 * 1e3:.2f} ms, warm {warm_p50 * 1e3:.2f} ms, cell {cell_p50 * 1e3:.3f} ms")
+        print(f"p50, warm / bare: {warm_p50 / bare_p50:.3f} (target <= 0.35)")
+        print(f"p50, cell / bare: {cell_p50 / bare_p50:.4f} (target <= 0.1)")
+
+
+async def timeouts() -> None:
+    """How long a time-out of one second takes."""
+    async with Bubblewrap() as sandbox:
+        taken = []
+        for code in (
+            "while True: pass",
+            "import time; time.sleep(60)",
+            "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass",
+        ) * 3:
+            began = time.monotonic()
+            outcome = await sandbox.run(Program(code=code, wall_seconds=1.0))
+            taken.append(time.monotonic() - began)
+            assert outcome.killed_by is not None
+        print(f"a time-out of 1 s takes {statistics.median(taken):.3f} s (worst {max(taken):.3f}; target <= 1.2)")
+
+
+# -------------------------------------------------------------------------------------------------------------------- soak
+
+
+def _state(launcher: int) -> dict[str, int]:
+    """Everything that must not grow."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    zombies = 0
+    for pid in pids:
+        try:
+            zombies += Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except OSError:
+            continue
+    folders = (Path(tempfile.gettempdir()), Path("/dev/shm"))
+    return {
+        "fds": len(os.listdir("/proc/self/fd")),
+        "launcher fds": len(os.listdir(f"/proc/{launcher}/fd")),
+        "rss KiB": _rss(os.getpid()),
+        "launcher rss KiB": _rss(launcher),
+        "zombies": zombies,
+        "mounts": Path("/proc/self/mountinfo").read_text().count("\n"),
+        "temporary files": sum("palestra" in entry.name for folder in folders for entry in folder.iterdir()),
+    }
+
+
+def _rss(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4
+
+
+async def soak(runs: int) -> None:
+    """Many boxed runs of all kinds; what grew, from after the first twentieth to the end."""
+    kinds = [CODE, "1/0", "import os; os._exit(3)", "print('x' * 100_000)", "open('f', 'w').write('x')", "import os; os.fork()"]
+    rare = ["while True: pass", "import os\nwhile True: os.write(1, b'x' * 65536)"]
+    chance = random.Random(0)
+    async with Bubblewrap(Limits(wall_seconds=0.5), warm=8, concurrency=8) as sandbox:
+
+        async def run() -> None:
+            code = chance.choice(rare) if chance.random() < 0.002 else chance.choice(kinds)
+            await sandbox.run(Program(code=code, files={"given": b"x"}, wanted=["f"]))
+
+        await _throughput(run, max(100, runs // 20), 8)
+        await _quiet(sandbox)
+        launcher = sandbox._pool._process
+        assert launcher is not None
+        before, began = _state(launcher.pid), time.monotonic()
+        for part in range(10):
+            await _throughput(run, runs // 10, 8)
+            print(f"  {runs // 10 * (part + 1)} runs, {time.monotonic() - began:.0f} s, {_state(launcher.pid)}", flush=True)
+        await _quiet(sandbox)
+        after = _state(launcher.pid)
+    print(f"soak of {runs} runs: { ({name: after[name] - before[name] for name in after}) } (growth; target 0)")
+
+
+async def _quiet(sandbox: Bubblewrap) -> None:
+    while sandbox._pool.running > 8:
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.3)
+
+
+# ------------------------------------------------------------------------------------------------------------------ search
+
+
+def search() -> None:
+    """Index 100,000 documents of Debian's dictionaries, and ask them 2,000 questions."""
+    from tests.tools.dictionaries import read_dictionary
+
+    from palestra.tools.search.bm25 import Bm25Index, build_index
+
+    documents = [*read_dictionary("foldoc"), *read_dictionary("wn")][:100_000]
+    folder = Path(tempfile.mkdtemp(prefix="palestra-bench-"))
+    try:
+        began = time.monotonic()
+        count = build_index(documents, folder / "index")
+        built = time.monotonic() - began
+        index = Bm25Index(folder / "index")
+        chance = random.Random(0)
+        taken, used = [], []
+        for _ in range(2000):
+            words = chance.choice(documents).text.split()
+            query = " ".join(chance.sample(words, min(6, len(words))))
+            began, began_cpu = time.monotonic(), time.thread_time()
+            index.search(query, 3)
+            taken.append(time.monotonic() - began)
+            used.append(time.thread_time() - began_cpu)
+    finally:
+        shutil.rmtree(folder)
+    taken.sort()
+    used.sort()
+    print(f"search: {count} documents indexed in {built:.2f} s (target <= 10)")
+    print(f"search: p50 {taken[1000] * 1e3:.3f} ms, p99 {taken[1980] * 1e3:.3f} ms (target p50 <= 2)")
+    print(f"search: processor time p50 {used[1000] * 1e3:.3f} ms")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    for name in ("boxes", "timeouts", "search", "soak", "fuzz", "judge", "hostile", "maths", "episodes"):
+        parser.add_argument(f"--{name}", action="store_true")
+    parser.add_argument("--runs", type=int, default=20_000, help="of the soak")
+    parser.add_argument("--inputs", type=int, default=1_000_000, help="of the fuzzing")
+    parser.add_argument("--rounds", type=int, default=5, help="of the box comparison")
+    given = parser.parse_args()
+    jobs: dict[str, Callable[[], Awaitable[object]]] = {
+        "boxes": lambda: boxes(given.rounds),
+        "timeouts": timeouts,
+        "soak": lambda: soak(given.runs),
+        "judge": tools_grading.judge,
+        "hostile": tools_grading.hostile,
+        "maths": tools_grading.maths,
+        "episodes": tools_episodes.episodes,
+    }
+    for name, job in jobs.items():
+        if getattr(given, name):
+            asyncio.run(_awaited(job))
+    if given.search:
+        search()
+    if given.fuzz:
+        tools_fuzz.fuzz(given.inputs)
+
+
+async def _awaited(job: Callable[[], Awaitable[object]]) -> None:
+    await job()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""The judge against honest candidates in number, and the maths grader against hostile answers and against GEM's."""
+
+import asyncio
+import importlib
+import random
+import statistics
+import time
+from collections.abc import Callable
+
+from tests.grading.hacks import HACKS
+from tests.grading.hostile_answers import HOSTILE
+
+from palestra.grading.code import CodeJudge, FunctionCase, ProgramCase, Verdict
+from palestra.grading.maths import MathsGrader
+from palestra.sandbox import Bubblewrap
+
+_HONEST: tuple[tuple[str, Callable[[random.Random], tuple[tuple[object, ...], object]]], ...] = (
+    ("def solve(a, b): return a + b", lambda r: ((a := r.randrange(10**30), b := r.randrange(10**30)), a + b)),
+    ("def solve(v): return sorted(v)", lambda r: ((v := [r.random() for _ in range(20)],), sorted(v))),
+    ("def solve(s): return s[::-1]", lambda r: ((s := "".join(r.choices("aé漢 \n'\"\\", k=30)),), s[::-1])),
+    ("def solve(v): return set(v)", lambda r: ((v := r.choices(range(50), k=20),), set(v))),
+    (
+        "def solve(d): return {v: k for k, v in d.items()}",
+        lambda r: (({"a": (n := r.randrange(99)), "b": -1},), {n: "a", -1: "b"}),
+    ),
+    (
+        "def solve(a, b): return (a, [b, None, True], {'x': (a,)})",
+        lambda r: ((a := r.random(), b := r.randrange(9)), (a, [b, None, True], {"x": (a,)})),
+    ),
+    ("def solve(n): return n / 7", lambda r: ((n := r.randrange(10**6),), n / 7)),
+    ("def solve(b): return b * 2", lambda r: ((b := r.randbytes(20),), b * 2)),
+    ("def solve(z): return z * 1j", lambda r: ((z := complex(r.random(), r.random()),), z * 1j)),
+    ("def solve(n):\n    return [solve(n - 1)] if n else []", lambda r: ((2,), [[[]]])),
+)
+
+
+async def judge() -> None:
+    """Every hack against every judge, and a thousand honest candidates."""
+    chance = random.Random(0)
+    async with Bubblewrap(warm=4) as sandbox:
+        strict = CodeJudge(sandbox=sandbox, wall_seconds=2.0)
+        check = "def check(candidate):\n    assert candidate(17, 25) == 42\n    assert candidate(-3, 1) == -2\n"
+        cases, programs = [FunctionCase((17, 25), 42), FunctionCase((-3, 1), -2)], [ProgramCase("17 25\n", "42\n")]
+        async with asyncio.TaskGroup() as group:
+            hacks = [group.create_task(strict.function(hack.function, "solve", cases)) for hack in HACKS]
+            hacks += [group.create_task(strict.program(hack.program, programs)) for hack in HACKS]
+            hacks += [group.create_task(strict.asserts(hack.function, "solve", check)) for hack in HACKS]
+        print(f"judge: {len(HACKS)} hacks x 3 judges, {_passed(hacks)} false passes (target 0)")
+        honest = CodeJudge(sandbox=sandbox, wall_seconds=20.0)
+        async with asyncio.TaskGroup() as group:
+            fair = []
+            for number in range(1000):
+                code, make = _HONEST[number % len(_HONEST)]
+                made = [FunctionCase(*make(chance)) for _ in range(3)]
+                fair.append(group.create_task(honest.function(code, "solve", made)))
+        problems = [task.result().problem for task in fair if not task.result().ok]
+        print(f"judge: 1000 correct candidates x 3 tests, {len(problems)} false fails (target 0) {problems[:3]}")
+
+
+def _passed(tasks: list[asyncio.Task[Verdict]]) -> int:
+    return sum(task.result().ok for task in tasks)
+
+
+async def hostile() -> None:
+    """Two hundred hostile answers, each followed by an honest one."""
+    async with MathsGrader() as grader:
+        taken, wrong = [], []
+        for answer in HOSTILE:
+            began = time.monotonic()
+            if await grader.equivalent(answer, "\\sqrt{8}"):
+                wrong.append(answer)
+            taken.append(time.monotonic() - began)
+            if not await grader.equivalent("2\\sqrt{2}", "\\sqrt{8}"):
+                wrong.append(f"honest answer after {answer[:40]!r}")
+        print(
+            f"hostile maths: {len(HOSTILE)} answers, slowest {max(taken):.2f} s (target <= 1.0), {len(wrong)} wrong {wrong[:3]}"
+        )
+        print(f"hostile maths: {grader.counts}")
+
+
+# -------------------------------------------------------------------------------------------------------- against GEM's
+
+
+def _mixed(count: int) -> list[tuple[str, str]]:
+    """Answers as models give them: most are numbers, some formulas; half are wrong."""
+    chance = random.Random(0)
+    pairs: list[tuple[str, str]] = []
+    while len(pairs) < count:
+        a, b = chance.randrange(1, 100), chance.randrange(2, 30)
+        wrong = chance.random() < 0.5
+        kinds = [
+            (str(a), str(a + wrong)),
+            (str(a), str(a + wrong)),
+            (f"{a}.0", str(a + wrong)),
+            (f"{a},000", f"{a + wrong}000"),
+            (f"\\frac{{{a}}}{{{b}}}", f"{a + wrong}/{b}"),
+            (f"\\dfrac{{{a}}}{{{b}}}", f"\\frac{{{a + wrong}}}{{{b}}}"),
+            (f"{a}\\sqrt{{{b}}}", f"\\sqrt{{{(a + wrong) ** 2 * b}}}"),
+            (f"({a}, {b})", f"({a + wrong},{b})"),
+            (f"x^2+{2 * a}x+{a * a + wrong}", f"(x+{a})^2"),
+            (f"{a}\\pi", f"\\pi\\cdot {a + wrong}"),
+            (f"{a}\\%", f"{a + wrong}\\%"),
+            (f"x={a}", str(a + wrong)),
+        ]
+        pairs.append(chance.choice(kinds))
+    return pairs
+
+
+async def maths() -> None:
+    """Our grader and GEM's on one mixed set, in turns; every disagreement is printed."""
+    pairs = _mixed(600)
+    grade = _gem_grader()
+    async with MathsGrader(workers=1) as grader:
+        for answer, gold in pairs[:50]:
+            await grader.equivalent(answer, gold)
+        ratios: list[float] = []
+        ours: list[bool] = []
+        theirs: list[bool] = []
+        for start in range(0, len(pairs), 100):
+            part = pairs[start : start + 100]
+            began = time.monotonic()
+            ours += [await grader.equivalent(answer, gold) for answer, gold in part]
+            middle = time.monotonic()
+            if grade is not None:
+                theirs += [grade(answer, gold) for answer, gold in part]
+                ratios.append((time.monotonic() - middle) / (middle - began))
+        print(f"maths: {len(pairs)} answers, {sum(ours)} right, {grader.counts}")
+    if grade is None:
+        print("maths: gem-llm is not installed here, so there is nothing to compare with")
+        return
+    print(f"maths: throughput, ours / GEM's: median {statistics.median(ratios):.2f} (target >= 2)")
+    differing = [(pair, mine, other) for pair, mine, other in zip(pairs, ours, theirs, strict=True) if mine != other]
+    print(f"maths: {len(differing)} disagreements")
+    for (answer, gold), mine, other in differing:
+        print(f"  answer {answer!r}, gold {gold!r}: ours {mine}, GEM's {other}")
+
+
+def _gem_grader() -> Callable[[str, str], bool] | None:
+    try:
+        boxed_reward_fn = importlib.import_module("gem.utils.math_grader").boxed_reward_fn
+    except ImportError:
+        return None
+
+    def grade(answer: str, gold: str) -> bool:
+        return bool(boxed_reward_fn(f"\\boxed{{{answer}}}", gold, fast=False)[1] > 0)
+
+    return grade
