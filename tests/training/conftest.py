@@ -6,7 +6,7 @@ import pytest
 
 _HAS_TORCH = find_spec("torch") is not None and find_spec("transformers") is not None
 
-collect_ignore = [] if _HAS_TORCH else ["test_loss.py", "test_learner.py", "test_ranks.py"]
+collect_ignore = [] if _HAS_TORCH else ["test_loss.py", "test_learner.py", "test_ranks.py", "test_trainer.py", "test_config.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

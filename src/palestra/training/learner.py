@@ -128,9 +128,12 @@ class Learner:
 
     # ------------------------------------------------------------------------------------------------------------- learning
 
-    def update(self, batch: Batch, *, entropy_coefficient: float | None = None) -> dict[str, float]:
-        """One optimiser step on the whole of ``batch``, in as many passes as it takes. Returns means over all its tokens."""
-        metrics = self.accumulate(batch, entropy_coefficient=entropy_coefficient)
+    def update(self, batch: Batch, loss: LossConfig | None = None) -> dict[str, float]:
+        """One optimiser step on the whole of ``batch``, in as many passes as it takes. Returns means over all its tokens.
+
+        ``loss`` replaces the configured one, for a coefficient that is annealed by step.
+        """
+        metrics = self.accumulate(batch, loss)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.gradient_clip)
         norm = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
         finite = math.isfinite(norm)
@@ -142,39 +145,34 @@ class Learner:
         self.updates += 1
         return {**metrics, "gradient_norm": norm, "skipped": float(not finite)}
 
-    def accumulate(self, batch: Batch, *, entropy_coefficient: float | None = None) -> dict[str, float]:
+    def accumulate(self, batch: Batch, loss: LossConfig | None = None) -> dict[str, float]:
         """Add the gradient of the loss of ``batch`` to the parameters' gradients."""
         if batch.old is None or batch.advantages is None:
             raise UsageError("an update needs advantages and the old log-probs: measure the batch and give it both first")
-        weights = token_weights(batch, self.config.loss.aggregation, self.config.loss.constant)
+        config = loss or self.config.loss
+        weights = token_weights(batch, config.aggregation, config.constant)
         totals: dict[str, Tensor] = {}
         self.network.train()
-        wanted = self.config.loss.entropy_coefficient if entropy_coefficient is None else entropy_coefficient
         for micro in self._passes(batch):
-            out = self.network(Inputs.of(micro, self.device), self.config.temperature, bool(wanted))
-            tokens = self._policy_tokens(batch, micro, weights)
-            loss, metrics = policy_loss(out.statistics, tokens, self.config.loss, entropy_coefficient=wanted)
+            out = self.network(Inputs.of(micro, self.device), self.config.temperature, bool(config.entropy_coefficient))
+            total, metrics = policy_loss(out.statistics, self._policy_tokens(batch, micro, weights), config)
             if out.values is not None:
-                loss, metrics = self._with_critic(batch, micro, out, loss, metrics)
-            loss.backward()
-            for name, value in {**metrics, "loss": loss.detach()}.items():
+                critic = value_loss(out.values, self._value_tokens(batch, micro), config)
+                total, metrics = total + config.value_coefficient * critic, {**metrics, "value_loss": critic.detach()}
+            total.backward()
+            for name, value in {**metrics, "loss": total.detach()}.items():
                 totals[name] = totals.get(name, 0.0) + value.double()
         names = sorted(totals)
         values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
         return dict(zip(names, values.tolist(), strict=True))
 
-    def _with_critic(
-        self, batch: Batch, micro: MicroBatch, out: Outputs, loss: Tensor, metrics: dict[str, Tensor]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        assert out.values is not None
-        absent = np.full(len(batch.positions), np.nan)
-        tokens = ValueTokens(
-            old_values=self._tensor(batch.values if batch.values is not None else np.zeros(len(absent)), micro),
-            targets=self._tensor(batch.targets if batch.targets is not None else absent, micro),
+    def _value_tokens(self, batch: Batch, micro: MicroBatch) -> ValueTokens:
+        total = len(batch.positions)
+        return ValueTokens(
+            old_values=self._tensor(np.zeros(total) if batch.values is None else batch.values, micro),
+            targets=self._tensor(np.full(total, np.nan) if batch.targets is None else batch.targets, micro),
             weights=self._tensor(value_weights(batch), micro),
         )
-        critic = value_loss(out.values, tokens, self.config.loss)
-        return loss + self.config.loss.value_coefficient * critic, {**metrics, "value_loss": critic.detach()}
 
     def _policy_tokens(self, batch: Batch, micro: MicroBatch, weights: Array) -> PolicyTokens:
         assert batch.old is not None

@@ -30,7 +30,7 @@ import msgspec
 from palestra.errors import SchemaError, UsageError
 from palestra.training.checkpoint import sync_folder
 
-__all__ = ["Audit", "Event", "Ledger", "Position", "State"]
+__all__ = ["BEGINNING", "Audit", "Event", "Ledger", "Position", "State"]
 
 _DIGITS = 16
 
@@ -79,7 +79,7 @@ class Position(msgspec.Struct, frozen=True):
     checksum: str
 
 
-_BEGINNING = Position(0, "0" * _DIGITS)
+BEGINNING = Position(0, "0" * _DIGITS)
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class Ledger:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.position = _BEGINNING
+        self.position = BEGINNING
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
         self._replay()
@@ -198,7 +198,7 @@ class Ledger:
         self._file.flush()
         with self.path.open("rb") as file:
             places = [place for _, place in _events(file.read(position.size))]
-        return (places or [_BEGINNING])[-1] == position
+        return (places or [BEGINNING])[-1] == position
 
     def rewind(self, position: Position) -> None:
         """Go back to ``position``. What came after it is put aside, beside the ledger."""
@@ -230,7 +230,7 @@ class Ledger:
         self._states: dict[str, State] = {}
         self._uncommitted: dict[str, int] = {}
         self._attempts_failed = 0
-        self.position = _BEGINNING
+        self.position = BEGINNING
         for event, position in _events(self.path.read_bytes()):
             try:
                 self._apply(event)
@@ -267,7 +267,7 @@ def _checksum(previous: str, body: bytes) -> str:
 
 def _events(data: bytes) -> Iterable[tuple[Event, Position]]:
     """The events of the longest valid prefix of ``data``, each with the position after it."""
-    position = _BEGINNING
+    position = BEGINNING
     while (end := data.find(b"\n", position.size)) >= 0:
         checksum, _, body = data[position.size : end].partition(b" ")
         if checksum.decode("ascii", "replace") != _checksum(position.checksum, body):

@@ -41,8 +41,9 @@ _Fraction = Annotated[float, msgspec.Meta(ge=0.0)]
 class LossConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which loss, and its bounds."""
 
-    kind: Literal["clip", "gspo", "cispo"] = "clip"
-    """Clip the token's ratio (PPO, GRPO), the segment's (GSPO), or weigh log π by the clipped ratio (CISPO)."""
+    kind: Literal["clip", "gspo", "cispo", "plain"] = "clip"
+    """Clip the token's ratio (PPO, GRPO), the segment's (GSPO), weigh log π by the clipped ratio (CISPO), or take A·log π as it
+    is: the plain policy gradient, and with A = 1 supervised learning."""
     clip_low: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.2
     """How far below 1 the ratio may fall."""
     clip_high: _Fraction = 0.2
@@ -144,21 +145,15 @@ def kl_estimate(new: Tensor, reference: Tensor, kind: Literal["k1", "k2", "k3"])
     return torch.expm1(-difference) + difference
 
 
-def policy_loss(
-    new: TokenStatistics, tokens: PolicyTokens, config: LossConfig, *, entropy_coefficient: float | None = None
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """The micro-batch's part of the global policy loss, and parts of global means. Both add up over micro-batches.
-
-    ``entropy_coefficient`` replaces the configured one, for a coefficient that is annealed by step.
-    """
+def policy_loss(new: TokenStatistics, tokens: PolicyTokens, config: LossConfig) -> tuple[Tensor, dict[str, Tensor]]:
+    """The micro-batch's part of the global policy loss, and parts of global means. Both add up over micro-batches."""
     old = tokens.sampled if config.old == "sampled" else tokens.old
     difference = _difference(new.logprobs, old, tokens.segments, config)
     ratio = torch.exp(difference)
     importance = importance_weights(tokens.old, tokens.sampled, config)
     objective = importance * _surrogate(new.logprobs, ratio, tokens.advantages, config)
-    entropy = config.entropy_coefficient if entropy_coefficient is None else entropy_coefficient
     # The entropy is left out where it is not asked for: its gradient would be 0 · something, which is NaN if that is infinite.
-    loss = -objective - (entropy * new.entropy if entropy else 0.0)
+    loss = -objective - (config.entropy_coefficient * new.entropy if config.entropy_coefficient else 0.0)
     kl = torch.zeros_like(ratio)
     if tokens.reference is not None:
         kl = kl_estimate(new.logprobs, tokens.reference, config.kl)
@@ -192,6 +187,8 @@ def _difference(new: Tensor, old: Tensor, segments: Tensor, config: LossConfig) 
 
 def _surrogate(new: Tensor, ratio: Tensor, advantages: Tensor, config: LossConfig) -> Tensor:
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
+    if config.kind == "plain":
+        return advantages * new
     if config.kind == "cispo":
         return clipped.detach() * advantages * new
     surrogate = torch.minimum(ratio * advantages, clipped * advantages)

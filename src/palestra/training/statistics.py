@@ -1,0 +1,38 @@
+"""What a step looked like in numbers, over all and for each environment. Failed episodes are counted, never averaged."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from palestra.training.experience import Experience
+from palestra.trajectory import Trajectory, TrajectoryGroup
+
+__all__ = ["summarise"]
+
+
+def summarise(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict[str, float]:
+    """Flat names to numbers: ``reward``, ``success``, …, ``stop/turn_limit``, ``env/game:x/reward``, ``poison/reward_nan``."""
+    members = [member for group in groups for member in group.members]
+    numbers = _of(members)
+    for env in sorted({member.task.env for member in members}):
+        numbers |= {f"env/{env}/{name}": value for name, value in _of([m for m in members if m.task.env == env]).items()}
+    numbers |= {f"members/{name}": count for name, count in msgspec.structs.asdict(experience.counts).items()}
+    numbers |= {f"poison/{name}": count for name, count in experience.poisons.items()}
+    numbers |= {f"stop/{reason}": count for reason, count in Counter(m.stop for m in members).items()}
+    return {**numbers, "tokens": len(experience.batch.positions), "staleness": experience.staleness}
+
+
+def _of(members: Sequence[Trajectory]) -> dict[str, float]:
+    finished = [member for member in members if not member.stop.failed]
+    numbers: dict[str, float] = {"episodes": len(finished), "failed": len(members) - len(finished)}
+    if finished:
+        sampled = [sum(len(segment.logprobs) for segment in member.segments) for member in finished]
+        numbers |= {
+            "reward": float(np.mean([member.reward for member in finished if member.reward is not None])),
+            "turns": float(np.mean([len(member.turns) for member in finished])),
+            "tokens_an_episode": float(np.mean(sampled)),
+        }
+    said = [member.success for member in finished if member.success is not None]
+    return {**numbers, "success": float(np.mean(said))} if said else numbers

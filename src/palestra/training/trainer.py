@@ -1,0 +1,259 @@
+"""The training loop. ``Trainer.step`` is the whole of it: play, prepare, learn, publish, record.
+
+This is the synchronous trainer: a step's episodes are played by the weights that the step before it left. It runs in one
+process; the learner alone may have more ranks. Everything that a step does is derived from the run's seed and the step, and a
+checkpoint holds all there is beside that: weights, optimiser, generator, what each environment's steps came to (for horizons
+that depend on it), and the ledger's position. So a run that is killed and resumed goes on as if it had not been.
+
+::
+
+    run/  config.json  ledger  metrics.jsonl  checkpoints/  trajectories/step-00000012.jsonl
+"""
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from palestra.core import AsyncEnv, Engine
+from palestra.policies.sampled import SampledPolicy
+from palestra.rollout import TrajectoryWriter, grouped, rollout
+from palestra.seeding import derive, derive_seed
+from palestra.training.checkpoint import Checkpoints, Manifest, sync_file
+from palestra.training.config import TrainConfig
+from palestra.training.experience import USED, Experience, prepare
+from palestra.training.horizon import Outcome
+from palestra.training.learner import Learner
+from palestra.training.ledger import BEGINNING, Ledger, Position
+from palestra.training.quarantine import Limits
+from palestra.training.statistics import summarise
+from palestra.trajectory import Content, Task, TrajectoryGroup
+from palestra.wrappers import TurnLimit
+
+__all__ = ["Evaluate", "Trainer"]
+
+Evaluate = Callable[[SampledPolicy, int], Awaitable[Mapping[str, float]]]
+"""Plays held-out tasks with the policy as it is after a step, and says how it did."""
+
+
+class Trainer:
+    """A run: a learner, a policy that samples from its weights, and a folder in which everything is kept."""
+
+    def __init__(
+        self,
+        config: TrainConfig,
+        learner: Learner,
+        policy: SampledPolicy,
+        folder: Path,
+        *,
+        evaluate: Evaluate | None = None,
+        show: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    ) -> None:
+        self.config = config
+        self.learner = learner
+        self.policy = policy
+        self.engine: Engine = policy.engine
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        self.evaluate = evaluate
+        self.show = show
+        self.outcomes: dict[str, list[Outcome]] = defaultdict(list)
+        self.checkpoints = Checkpoints(folder / "checkpoints", config.keep)
+        self.ledger = Ledger(folder / "ledger")
+        (folder / "config.json").write_bytes(msgspec.json.format(msgspec.json.encode(config)))
+
+    async def train(self) -> None:
+        """From the newest checkpoint that verifies, or from the beginning, to the last step."""
+        with self.ledger:
+            first = self._resume()
+            await self._publish(first)
+            for step in range(first, self.config.steps):
+                await self.step(step)
+
+    async def step(self, step: int) -> None:
+        """One step: the words of the flow, in their order."""
+        clock = _Clock()
+        groups = await self._play(step)
+        clock.lap("play")
+        experience = self._prepare(step, groups)
+        clock.lap("prepare")
+        learned = self._learn(step, experience)
+        clock.lap("learn")
+        await self._publish(step + 1)
+        clock.lap("publish")
+        self._account(step, groups, experience)
+        self._keep_samples(step, groups)
+        last = step + 1 == self.config.steps
+        if last or (step + 1) % self.config.checkpoint_every == 0:
+            self._checkpoint(step)
+        clock.lap("save")
+        evaluated = await self._evaluate(step, last)
+        clock.lap("evaluate")
+        self._record(step, {**summarise(groups, experience), **learned, **evaluated, **clock.laps})
+
+    # ---------------------------------------------------------------------------------------------------------- the parts
+
+    async def _play(self, step: int) -> list[TrajectoryGroup]:
+        tasks, play = self._tasks(step), self.config.play
+        for group in range(len(tasks)):
+            for member in range(play.group_size):
+                self.ledger.issue(_name(step, group, member), tasks[group].env)
+                self.ledger.lease(_name(step, group, member))
+        episodes = rollout(
+            tasks,
+            self.policy,
+            group_size=play.group_size,
+            concurrency=play.concurrency,
+            seed=derive_seed(self.config.seed, "step", step),
+            deadline=play.deadline,
+            retries=play.retries,
+            wrappers=self._horizon(step, tasks),
+        )
+        # In the order of the tasks, not of completion: what follows must not depend on who was faster.
+        return sorted([group async for group in grouped(episodes, play.group_size)], key=lambda group: group.members[0].group)
+
+    def _tasks(self, step: int) -> list[Task]:
+        names, weights = list(self.config.envs), np.array(list(self.config.envs.values()))
+        drawn = derive(self.config.seed, "mixture", step).choice(len(names), self.config.play.tasks, p=weights / weights.sum())
+        return [Task(names[e], derive_seed(self.config.seed, "task", step, i)) for i, e in enumerate(drawn)]
+
+    def _horizon(self, step: int, tasks: Sequence[Task]) -> Sequence[Callable[[AsyncEnv], AsyncEnv]]:
+        if self.config.horizon is None:
+            return ()
+        turns = {env: self.config.horizon.at(env, step, self.outcomes) for env in {task.env for task in tasks}}
+        return (partial(ScheduledHorizon, turns_of=turns),)
+
+    def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
+        model = self.learner.network.language_model
+        limits = Limits(
+            vocabulary=model.get_input_embeddings().weight.shape[0], context=self.engine.context_length, version=step
+        )
+        return prepare(groups, self.learner, self.config.advantage, self.config.partial, limits)
+
+    def _learn(self, step: int, experience: Experience) -> dict[str, float]:
+        loss = self.config.learner.loss
+        if self.config.entropy is not None:
+            loss = msgspec.structs.replace(loss, entropy_coefficient=self.config.entropy.at(step))
+        updates = []
+        for epoch in range(self.config.epochs):
+            rng = derive(self.config.seed, "minibatches", step, epoch)
+            updates += [self.learner.update(part, loss) for part in experience.batch.split(self.config.minibatches, rng)]
+        return {name: float(np.mean([update[name] for update in updates])) for name in (updates[0] if updates else ())}
+
+    async def _publish(self, version: int) -> None:
+        await self.engine.update_weights(dict(self.learner.weights()), version)
+
+    def _account(self, step: int, groups: Sequence[TrajectoryGroup], experience: Experience) -> None:
+        """Write every member's fate into the ledger and every environment's outcome into the statistics."""
+        used: list[str] = []
+        for group, fates in zip(groups, experience.fates, strict=True):
+            for member, fate in zip(group.members, fates, strict=True):
+                name = _name(step, member.group, member.member)
+                if member.stop.failed:
+                    self.ledger.fail(name, member.failures[-1].kind, member.attempt)
+                    continue
+                self.ledger.finish(name)
+                if fate == USED:
+                    used.append(name)
+                else:
+                    self.ledger.drop(name, fate)
+        self.ledger.consume(used, step)
+        for env in sorted({group.task.env for group in groups}):
+            said = [m.success for group in groups if group.task.env == env for m in group.members if m.success is not None]
+            self.outcomes[env].append(Outcome(step, len(said), sum(said)))
+
+    def _keep_samples(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
+        if not self.config.samples:
+            return
+        path = self.folder / "trajectories" / f"step-{step:08d}.jsonl"
+        path.unlink(missing_ok=True)  # of an earlier life of this step
+        with TrajectoryWriter(path) as writer:
+            for group in groups[: self.config.samples]:
+                for member in group.members:
+                    writer.write(member)
+
+    async def _evaluate(self, step: int, last: bool) -> dict[str, float]:
+        every = self.config.evaluate_every
+        if self.evaluate is None or not every or not (last or (step + 1) % every == 0):
+            return {}
+        return {f"evaluation/{name}": value for name, value in (await self.evaluate(self.policy, step)).items()}
+
+    def _record(self, step: int, metrics: Mapping[str, Any]) -> None:
+        with (self.folder / "metrics.jsonl").open("ab") as file:
+            file.write(msgspec.json.encode({"step": step, **metrics}) + b"\n")
+        self.show({"step": step, **metrics})
+
+    # ---------------------------------------------------------------------------------------------------- saving and resuming
+
+    def _checkpoint(self, step: int) -> None:
+        # The ledger is on the disk before the checkpoint that refers to it, and says "committed" after it.
+        self.ledger.sync()
+        self.learner.save(self.checkpoints.begin(step))
+        notes = {"ledger": self.ledger.position, "outcomes": self.outcomes}
+        self.checkpoints.commit(step, msgspec.to_builtins(notes))
+        self.ledger.commit(step)
+
+    def _resume(self) -> int:
+        """The step to go on with, everything being as it was when it was to begin."""
+        found = self.checkpoints.newest(lambda manifest: self.ledger.holds(_position(manifest)))
+        if found is None:
+            self.ledger.rewind(BEGINNING)
+            self._trim_metrics(-1)
+            return 0
+        path, manifest = found
+        self.learner.load(path)
+        self.ledger.rewind(_position(manifest))
+        self.ledger.commit(manifest.step)
+        self.outcomes = defaultdict(list, msgspec.convert(manifest.notes["outcomes"], dict[str, list[Outcome]]))
+        self._trim_metrics(manifest.step)
+        return manifest.step + 1
+
+    def _trim_metrics(self, step: int) -> None:
+        """Leave out of the metrics what the checkpoint does not know of."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        kept = [line for line in lines if line.endswith(b"\n") and msgspec.json.decode(line)["step"] <= step]
+        trimmed = path.with_suffix(".new")
+        trimmed.write_bytes(b"".join(kept))
+        sync_file(trimmed)
+        os.replace(trimmed, path)
+
+
+class ScheduledHorizon(TurnLimit):
+    """A turn limit that depends on the environment."""
+
+    def __init__(self, env: AsyncEnv, turns_of: Mapping[str, int]) -> None:
+        super().__init__(env, 1)
+        self._turns_of = turns_of
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        assert task is not None
+        self.turns = self._turns_of[task.env]
+        return await super().reset(seed=seed, task=task)
+
+
+class _Clock:
+    """Where the time of a step goes."""
+
+    def __init__(self) -> None:
+        self._last = time.perf_counter()
+        self.laps: dict[str, float] = {}
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[f"seconds/{name}"] = now - self._last
+        self._last = now
+
+
+def _name(step: int, group: int, member: int) -> str:
+    return f"{step}.{group}.{member}"
+
+
+def _position(manifest: Manifest) -> Position:
+    return msgspec.convert(manifest.notes["ledger"], Position)

@@ -1,0 +1,202 @@
+"""The loop: it plays, learns, accounts for everything, and goes on after a crash as if there had been none."""
+
+import asyncio
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import transformers
+
+from palestra.models import build_tiny
+from palestra.policies import as_policy
+from palestra.rendering import renderer_for
+from palestra.rollout import collect, read_trajectories
+from palestra.training.assembly import assemble
+from palestra.training.config import TrainConfig
+from palestra.training.imitation import TaughtPolicy
+from palestra.training.ledger import Ledger
+from palestra.training.trainer import Trainer
+from palestra.trajectory import StopReason
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
+
+GAME = "game:GuessTheNumber-v0-easy"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny(tmp_path_factory.mktemp("models") / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+
+
+def config(model: Path, *, critic: bool = False, **changes: Any) -> TrainConfig:
+    data: dict[str, Any] = {
+        "model": {"path": str(model), "critic": critic},
+        "envs": {GAME: 1.0},
+        "steps": 4,
+        # One request at a time: then the arithmetic of sampling does not depend on who is in the batch with whom.
+        "play": {"tasks": 2, "group_size": 2, "concurrency": 1, "max_tokens": 6},
+        "engine": {"batch": 1, "rows": 1},
+        "advantage": {"method": "rebn", "discount": 0.9},
+        "learner": {"learning_rate": 1e-2},
+        "minibatches": 2,
+        "checkpoint_every": 2,
+        **changes,
+    }
+    return msgspec.convert(data, TrainConfig)
+
+
+def train(settings: TrainConfig, folder: Path, **options: Any) -> Trainer:
+    trainer = assemble(settings, folder, **options)
+    asyncio.run(trainer.train())
+    return trainer
+
+
+def fingerprint(trainer: Trainer) -> str:
+    """Of the weights, the optimiser, the generator and the ledger, to the bit."""
+    hasher = hashlib.sha256()
+    for parameter in trainer.learner.parameters:
+        hasher.update(parameter.detach().numpy().tobytes())
+        for value in trainer.learner.optimizer.state[parameter].values():
+            hasher.update(value.numpy().tobytes())
+    hasher.update(torch.get_rng_state().numpy().tobytes())
+    hasher.update((trainer.folder / "ledger").read_bytes())
+    return hasher.hexdigest()
+
+
+@pytest.mark.parametrize("method", ["rebn", "grpo", "ppo_turn", "ppo_token", "gigpo"])
+def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, method: str) -> None:
+    shown: list[Any] = []
+    settings = config(
+        model,
+        steps=2,
+        play={"tasks": 3, "group_size": 2, "max_tokens": 6},
+        engine={"batch": 8, "rows": 8},
+        advantage={"method": method},
+        critic=method.startswith("ppo"),
+    )
+    trainer = train(settings, tmp_path, show=shown.append)
+    audit = Ledger(tmp_path / "ledger")
+    with audit:
+        assert audit.audit().balanced
+        assert audit.audit().issued == 12
+        assert audit.audit().committed == audit.audit().consumed > 0
+    lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
+    assert [line["step"] for line in lines] == [0, 1]
+    assert lines == shown
+    for line in lines:
+        assert line["members/members"] == 6
+        assert line[f"env/{GAME}/episodes"] + line[f"env/{GAME}/failed"] == 6
+        assert line["importance"] == pytest.approx(1.0, abs=1e-3)
+        assert line["staleness"] == 0
+        assert line["skipped"] == 0
+    assert trainer.engine.version == 2  # type: ignore[attr-defined]
+    kept = list(read_trajectories(tmp_path / "trajectories" / "step-00000001.jsonl"))
+    assert {segment.spans[0].version for one in kept for segment in one.segments} == {1}
+
+
+class Crash(Exception):
+    """Stands for a power cut."""
+
+
+def crash_in(name: str, step: int, *, after: bool) -> Callable[[Trainer], None]:
+    """Make ``Trainer.<name>`` crash at its ``step``-th call, before or after it has done its work."""
+
+    def arm(trainer: Trainer) -> None:
+        owner, attribute = (trainer, name) if hasattr(trainer, name) else (trainer.checkpoints, name)
+        original, calls = getattr(owner, attribute), [0]
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            calls[0] += 1
+            if calls[0] < step:
+                return original(*args, **kwargs)
+            result = original(*args, **kwargs) if after else None
+            if asyncio.iscoroutine(result):
+                result.close()
+            raise Crash
+
+        setattr(owner, attribute, wrapped)
+
+    return arm
+
+
+@pytest.fixture(scope="module")
+def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return fingerprint(train(config(model), tmp_path_factory.mktemp("undisturbed")))
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [
+        crash_in("_play", 1, after=False),
+        crash_in("_prepare", 2, after=True),
+        crash_in("_learn", 3, after=True),
+        crash_in("_account", 2, after=True),
+        crash_in("_account", 4, after=False),
+        crash_in("begin", 1, after=True),
+        crash_in("commit", 1, after=False),
+        crash_in("commit", 1, after=True),
+        crash_in("commit", 2, after=True),
+        crash_in("_record", 2, after=False),
+        crash_in("_record", 3, after=True),
+    ],
+    ids=lambda crash: "",
+)
+def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
+    model: Path, tmp_path: Path, undisturbed: str, crash: Callable[[Trainer], None]
+) -> None:
+    trainer = assemble(config(model), tmp_path)
+    crash(trainer)
+    with pytest.raises(Crash):
+        asyncio.run(trainer.train())
+    trainer = train(config(model), tmp_path)
+    assert fingerprint(trainer) == undisturbed
+    lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
+    steps = [line["step"] for line in lines]
+    assert steps == sorted(set(steps))
+
+
+def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:
+    horizon = {"default": {"kind": "stepwise", "turns": [1, 2], "every": 1}}
+    teacher = {"teacher": "random", "episodes": 32, "epochs": 8, "minibatches": 4, "learning_rate": 5e-3}
+    train(config(model, steps=2, horizon=horizon, warm_start=teacher, samples=9), tmp_path)
+    for step in (0, 1):
+        for one in read_trajectories(tmp_path / "trajectories" / f"step-{step:08d}.jsonl"):
+            assert len(one.turns) <= step + 1
+            if one.stop is StopReason.TURN_LIMIT:
+                assert len(one.turns) == step + 1
+                assert one.truncated
+
+
+def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    renderer = renderer_for(tokenizer)
+    policy = TaughtPolicy(as_policy("oracle"), renderer, lambda text: list(tokenizer.encode(text)), 2048)
+    for one in collect(GAME, policy, n=8, seed=0, progress=False):
+        (segment,) = one.segments
+        assert len(segment.spans) == len(one.turns)
+        for span, turn in zip(segment.spans, one.turns, strict=True):
+            assert tokenizer.decode(segment.ids[span.start : span.stop - 1]) == turn.action
+            assert segment.ids[span.stop - 1] in renderer.stop_ids
+
+
+@pytest.mark.slow
+def test_a_warm_start_teaches_the_form_and_is_made_once(model: Path, tmp_path: Path) -> None:
+    teacher = {"teacher": "random", "episodes": 128, "epochs": 10, "minibatches": 8, "learning_rate": 5e-3}
+    settings = config(
+        model,
+        steps=1,
+        warm_start=teacher,
+        play={"tasks": 16, "group_size": 2, "max_tokens": 8},
+        engine={"batch": 32, "rows": 32},
+    )
+    shown: list[Any] = []
+    train(settings, tmp_path, show=shown.append)
+    # A legal move most of the time: format errors end an episode at once, with a reward of -0.1.
+    assert shown[0]["turns"] > 1.5
+    made = (tmp_path / "warm-start" / "model.safetensors").stat().st_mtime_ns
+    train(msgspec.structs.replace(settings, steps=2), tmp_path)
+    assert (tmp_path / "warm-start" / "model.safetensors").stat().st_mtime_ns == made
