@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from palestra import grading
 from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool, Wrapper
 from palestra.envs import register_suite
-from palestra.registry import list_envs, make, make_async, register
+from palestra.registry import Need, list_envs, make, make_async, register, register_scheme
 from palestra.rollout import VectorEnv, collect, make_vec, rollout
 from palestra.trajectory import Completion, Image, Message, StopReason, Task, Text, Trajectory, TrajectoryGroup, Turn
 from palestra.views import as_async
@@ -58,6 +58,9 @@ __all__ = [
 ]
 
 register_suite()
+register_scheme(
+    "remote", "palestra.serve.client:RemoteEnv", needs=[Need(label="websockets", module="websockets", extra="serve")]
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,7 +2,8 @@
 
 An id reads ``namespace:Family-vN`` or ``namespace:Family-vN-level``; without a level it means the family's default one. A
 registration names its class by reference (``module:Class``), so listing two hundred environments imports none of them.
-``module:Class`` is itself an id for a class that nobody registered.
+``module:Class`` is itself an id for a class that nobody registered. ``scheme:place#id`` is ``id`` somewhere else
+(``remote:http://host:port#game:Sudoku-v0``): the same tasks under the same names, played by whatever registered the scheme.
 
 Packages bring their own environments through the entry-point group ``palestra.envs``: each entry point names a module that
 calls ``register`` when it is imported. They are loaded the first time an id is not found or the list is asked for.
@@ -35,6 +36,7 @@ __all__ = [
     "make",
     "make_async",
     "register",
+    "register_scheme",
     "spec",
     "unregister",
 ]
@@ -124,6 +126,7 @@ class EnvSpec:
 
 
 _specs: dict[str, EnvSpec] = {}
+_schemes: dict[str, EnvSpec] = {}
 _plugins_loaded = False
 
 
@@ -162,6 +165,16 @@ def register(
             _add(_with_turns(replace(own, id=id)))
 
 
+def register_scheme(scheme: str, entry: str, *, needs: Sequence[Need] = ()) -> None:
+    """Let every id ``scheme:place#id`` mean ``entry("place#id", …)``. Nothing is imported until such an id is made.
+
+    Its tasks bear the name ``id``: where a task is played is no part of it.
+    """
+    if not scheme.isidentifier():
+        raise UsageError(f'"{scheme}" is no scheme: write one word')
+    _schemes[scheme] = EnvSpec(id=scheme, entry=entry, needs=tuple(needs))
+
+
 def _with_turns(spec: EnvSpec) -> EnvSpec:
     return spec if spec.max_turns is not None else replace(spec, max_turns=spec.kwargs.get("max_turns"))
 
@@ -181,7 +194,10 @@ def unregister(id: str) -> None:
 
 
 def spec(id: str) -> EnvSpec:
-    """What is registered under ``id``; a ``module:Class`` reference is a spec of its own."""
+    """What is registered under ``id``; a scheme's address and a ``module:Class`` reference are specs of their own."""
+    scheme, _, address = id.partition(":")
+    if scheme in _schemes and id not in _specs:
+        return replace(_schemes[scheme], id=address.partition("#")[2] or id, kwargs={"address": address})
     if id not in _specs:
         _load_plugins()
     if id in _specs:
@@ -205,8 +221,8 @@ def make(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> 
     env = _call(known, kwargs)
     every = (*known.wrappers, *wrappers)
     if isinstance(env, Env) and not every:
-        return Guarded(env, id)
-    return Guarded(Blocking(_wrapped(env if isinstance(env, AsyncEnv) else Direct(env), every)), id)
+        return Guarded(env, known.id)
+    return Guarded(Blocking(_wrapped(env if isinstance(env, AsyncEnv) else Direct(env), every)), known.id)
 
 
 def make_async(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> AsyncEnv:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import typer
 
 from palestra import __version__
-from palestra.cli import check, compare, demo, doctor, evaluate, index, listing, model, play, view
+from palestra.cli import check, compare, demo, doctor, evaluate, index, listing, model, play, serve, view
 from palestra.errors import PalestraError
 
 __all__ = ["app", "main"]
@@ -28,6 +28,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("view", view.view_command),
     ("check", check.check_command),
     ("doctor", doctor.doctor_command),
+    ("serve", serve.serve_command),
 )
 for _name, _function in _COMMANDS:
     app.command(_name)(_function)

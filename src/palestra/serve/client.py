@@ -1,0 +1,267 @@
+"""An environment that runs on a server, as if it ran here: ``palestra.make("remote:URL#ID", token=…)``.
+
+A lost connection, a repeated frame or a late answer changes nothing that the player sees: the session is resumed, the call is
+sent again under its number, and the server runs it once. What cannot be saved (the lease ran out, the server was replaced in
+mid-episode) is an ``InfrastructureError``, which ``rollout`` answers by playing the task again.
+"""
+
+import asyncio
+import math
+import os
+from typing import Any, TypeVar
+
+import msgspec
+
+from palestra import core
+from palestra.core import AsyncEnv
+from palestra.errors import (
+    EnvError,
+    EpisodeError,
+    EpisodeOver,
+    GraderError,
+    InfrastructureError,
+    PolicyError,
+    SchemaError,
+    ToolError,
+    UnknownEnv,
+    Unsupported,
+    UsageError,
+)
+from palestra.seeding import fresh_seed
+from palestra.serve.link import Broken, Link, Refused
+from palestra.serve.tokens import TOKEN_VARIABLE
+from palestra.serve.wire import (
+    PROTOCOL_VERSION,
+    Ask,
+    Call,
+    Close,
+    Code,
+    Done,
+    Fault,
+    Hello,
+    Limits,
+    Reply,
+    Reset,
+    Said,
+    SeedActions,
+    Shown,
+    Step,
+    Stepped,
+    Verb,
+    Welcome,
+    check_depth,
+    encode_frame,
+)
+from palestra.trajectory import Content, Task, clean_text
+
+__all__ = ["RemoteEnv"]
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+"""Seconds between attempts to connect: doubled each time, up to the second."""
+GRACE = 2.0
+"""Seconds beyond a call's deadline in which the server may still say that it passed."""
+CLOSE_SECONDS = 5.0
+"""How long a session may take to close. After that the lease sees to it."""
+
+_USAGE = {
+    Code.UNSUPPORTED: Unsupported,
+    Code.EPISODE_OVER: EpisodeOver,
+    Code.UNKNOWN_ENV: UnknownEnv,
+    Code.USAGE: UsageError,
+    Code.VERSION: UsageError,
+    Code.TOO_LARGE: UsageError,
+}
+_FAILED = {error.boundary: error for error in (PolicyError, EnvError, ToolError, GraderError, InfrastructureError)}
+_LATER = (Code.BUSY, Code.DRAINING)
+
+_R = TypeVar("_R", Shown, Stepped, Said, Done)
+
+
+class RemoteEnv(AsyncEnv):
+    """One session on a server. ``address`` is ``URL#ID``; the token is read from ``PALESTRA_TOKEN`` if none is given."""
+
+    reusable = True  # the session is; the server makes a fresh environment for each episode where it should
+
+    def __init__(
+        self, address: str, *, token: str | None = None, deadline: float = 60.0, max_message: int = Limits().max_message
+    ) -> None:
+        self._url, mark, self._id = address.partition("#")
+        if not mark or not self._id or self._url.partition("://")[0] not in ("http", "https", "ws", "wss"):
+            raise UsageError(f'"{address}" is no address of an environment: write remote:http://HOST:PORT#ID')
+        found = token or os.environ.get(TOKEN_VARIABLE)
+        if not found:
+            raise UsageError(f"{self._url} needs a token: make(…, token=…) or the variable {TOKEN_VARIABLE}")
+        self._token = found
+        self._deadline = deadline
+        self._max_message = max_message
+        self._seq = self._request = 0
+        self._session = ""
+        self._floor = 0.0
+        self._link: Link | None = None
+        self._connecting = asyncio.Lock()
+        self._keeper: asyncio.Task[None] | None = None
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        self.task = task or Task(self._id, fresh_seed() if seed is None else seed)
+        shown = await self._call(Reset(task=msgspec.structs.replace(self.task, env=self._id)), Shown)
+        check_depth(shown.info)
+        self._floor = shown.floor
+        return shown.observation, shown.info
+
+    async def step(self, action: str) -> core.Step:
+        told = await self._call(Step(action=clean_text(action)), Stepped)
+        if not math.isfinite(told.reward):
+            raise InfrastructureError(f"{self._url} sent a reward of {told.reward}")
+        check_depth(told.info)
+        return core.Step(told.observation, told.reward, told.terminated, told.truncated, told.info)
+
+    async def oracle(self) -> str:
+        return (await self._call(Ask(verb="oracle"), Said)).action
+
+    async def sample_random_action(self) -> str:
+        return (await self._call(Ask(verb="sample_random_action"), Said)).action
+
+    async def seed_actions(self, seed: int) -> None:
+        await self._call(SeedActions(seed=seed), Done)
+
+    @property
+    def floor(self) -> float:
+        return self._floor
+
+    async def close(self) -> None:
+        """End the session. If the server cannot be reached, its lease will."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            self._keeper = None
+        try:
+            if self._session:
+                await self._call(Close(), Done, CLOSE_SECONDS)
+        except InfrastructureError:
+            pass
+        finally:
+            self._session = ""
+            await self._drop()
+
+    # ------------------------------------------------------------------------------------------------------------- calls
+
+    async def _call(self, verb: Verb, kind: type[_R], deadline: float | None = None) -> _R:
+        """Have ``verb`` done once, whatever happens on the way."""
+        self._seq += 1
+        loop = asyncio.get_running_loop()
+        limit = deadline or self._deadline
+        due = loop.time() + limit
+        pause, why = FIRST_PAUSE, ""
+        while (left := due + GRACE - loop.time()) > 0:
+            try:
+                answer = await self._attempt(verb, due, left)
+            except (Broken, Refused) as error:
+                why = str(error)
+                wait = self._after(error, verb, pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+                await self._drop()
+                await asyncio.sleep(min(wait, max(due - loop.time(), 0.0)))
+                continue
+            if isinstance(answer, Reply):
+                return self._result(answer, kind)
+            if answer.code not in _LATER:
+                raise self._raised(answer)
+            if answer.code is Code.DRAINING and isinstance(verb, Reset):
+                await self._forget()  # a new episode is as well played on another server behind the same address
+            why = answer.message
+            await asyncio.sleep(_between(0.01, answer.retry_after, LONGEST_PAUSE))
+        raise InfrastructureError(f"{self._url} did not answer within {limit:g} s: {why or 'silence'}")
+
+    async def _attempt(self, verb: Verb, due: float, left: float) -> Reply | Fault:
+        loop = asyncio.get_running_loop()
+        try:
+            link = await self._connected(left)
+            self._request += 1
+            seconds = _between(0.001, due - loop.time(), link.welcome.max_deadline)
+            call = Call(seq=self._seq, request=self._request, deadline=seconds, verb=verb)
+            self._check_size(call, link.welcome)
+            answer = await link.ask(call, loop.time() + left)
+        except SchemaError as error:
+            await self._drop()
+            raise InfrastructureError(f"{self._url} broke the protocol: {error}") from None
+        self._request = max(self._request, answer.request)
+        return answer
+
+    def _after(self, error: Broken | Refused, verb: Verb, pause: float) -> float:
+        """How long to wait before the next attempt; raises where there is no point in one."""
+        if isinstance(error, Broken):
+            return pause
+        fault = error.fault
+        if fault.code is Code.NO_SESSION and isinstance(verb, Reset):
+            self._session = ""
+            return 0.0
+        if fault.code in _LATER:
+            return _between(0.01, fault.retry_after, LONGEST_PAUSE)
+        raise self._raised(fault)
+
+    def _result(self, reply: Reply, kind: type[_R]) -> _R:
+        if not isinstance(reply.result, kind):
+            raise InfrastructureError(f"{self._url} answered with {type(reply.result).__name__}, not {kind.__name__}")
+        return reply.result
+
+    def _raised(self, fault: Fault) -> Exception:
+        if fault.code in _USAGE:
+            return _USAGE[fault.code](fault.message)
+        error: EpisodeError
+        if fault.code is Code.FAILED:
+            error = _FAILED[fault.boundary](fault.message)
+            error.kind = fault.kind
+        elif fault.code is Code.DEADLINE:
+            error = EnvError(fault.message)
+            error.kind = "Deadline"
+        else:
+            error = InfrastructureError(f"{self._url}: {fault.message} ({fault.code})")
+        return error
+
+    def _check_size(self, call: Call, welcome: Welcome) -> None:
+        try:
+            size = len(encode_frame(call))
+        except (TypeError, ValueError, OverflowError) as error:
+            raise UsageError(f"this cannot be sent: {error}") from None
+        if size > welcome.max_message:
+            raise UsageError(f"a message of {size} bytes; {welcome.max_message} were agreed with {self._url}")
+
+    # ------------------------------------------------------------------------------------------------------- connection
+
+    async def _connected(self, seconds: float) -> Link:
+        async with self._connecting:
+            if self._link is not None and self._link.broken is None:
+                return self._link
+            hello = Hello(versions=(PROTOCOL_VERSION,), env=self._id, session=self._session, max_message=self._max_message)
+            link = self._link = await Link.open(self._url, self._token, hello, seconds)
+            if not self._session:
+                self._session = link.welcome.session
+            if self._keeper is None:
+                self._keeper = asyncio.create_task(self._keep())
+            return link
+
+    async def _keep(self) -> None:
+        """Keep the lease while the player thinks, over a new connection if the old one is lost."""
+        heartbeat = 1.0
+        while True:
+            if self._link is not None:
+                heartbeat = self._link.welcome.heartbeat
+            await asyncio.sleep(heartbeat)
+            try:
+                link = await self._connected(heartbeat)
+                await link.beat()
+            except (Broken, Refused, SchemaError, UsageError) as error:
+                if isinstance(error, Broken):
+                    await self._drop()
+
+    async def _drop(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            await link.close()
+
+    async def _forget(self) -> None:
+        self._session = ""
+        await self._drop()
+
+
+def _between(low: float, value: float, high: float) -> float:
+    return min(max(value, low), high) if math.isfinite(value) else low
