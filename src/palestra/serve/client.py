@@ -28,7 +28,7 @@ from palestra.errors import (
     UsageError,
 )
 from palestra.seeding import fresh_seed
-from palestra.serve.link import Broken, Link, Refused
+from palestra.serve.link import SILENT_BEATS, Broken, Link, Refused
 from palestra.serve.tokens import TOKEN_VARIABLE
 from palestra.serve.wire import (
     PROTOCOL_VERSION,
@@ -60,6 +60,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between attempts to connect: doubled each time, up to the second."""
 GRACE = 2.0
 """Seconds beyond a call's deadline in which the server may still say that it passed."""
+CONNECT_SECONDS = 5.0
+"""How long one attempt to connect may take; less where the server's heart beats faster."""
 CLOSE_SECONDS = 5.0
 """How long a session may take to close. After that the lease sees to it."""
 
@@ -97,6 +99,7 @@ class RemoteEnv(AsyncEnv):
         self._seq = self._request = 0
         self._session = ""
         self._floor = 0.0
+        self._heartbeat = Limits().heartbeat
         self._link: Link | None = None
         self._connecting = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
@@ -232,7 +235,9 @@ class RemoteEnv(AsyncEnv):
             if self._link is not None and self._link.broken is None:
                 return self._link
             hello = Hello(versions=(PROTOCOL_VERSION,), env=self._id, session=self._session, max_message=self._max_message)
-            link = self._link = await Link.open(self._url, self._token, hello, seconds)
+            patience = min(seconds, CONNECT_SECONDS, max(1.0, self._heartbeat * SILENT_BEATS))
+            link = self._link = await Link.open(self._url, self._token, hello, patience)
+            self._heartbeat = link.welcome.heartbeat
             if not self._session:
                 self._session = link.welcome.session
             if self._keeper is None:
@@ -241,13 +246,10 @@ class RemoteEnv(AsyncEnv):
 
     async def _keep(self) -> None:
         """Keep the lease while the player thinks, over a new connection if the old one is lost."""
-        heartbeat = 1.0
         while True:
-            if self._link is not None:
-                heartbeat = self._link.welcome.heartbeat
-            await asyncio.sleep(heartbeat)
+            await asyncio.sleep(self._heartbeat)
             try:
-                link = await self._connected(heartbeat)
+                link = await self._connected(CONNECT_SECONDS)
                 await link.beat()
             except (Broken, Refused, SchemaError, UsageError) as error:
                 if isinstance(error, Broken):

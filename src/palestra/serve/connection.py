@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, cast
 
+import msgspec
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.protocol import State
@@ -65,7 +66,7 @@ class Door:
 class Connection(asyncio.Protocol):
     """One client's WebSocket."""
 
-    __slots__ = ("_door", "_others", "_owner", "_parts", "_transport", "_ws", "session", "since")
+    __slots__ = ("_door", "_hello_said", "_others", "_owner", "_parts", "_transport", "_ws", "session", "since")
 
     def __init__(self, door: Door, server_state: "ServerState") -> None:
         self._door = door
@@ -74,6 +75,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._owner = b""
         self._parts: list[bytes] = []
+        self._hello_said: Hello | None = None
         self.session: Session | None = None
         self.since = asyncio.get_running_loop().time()
 
@@ -187,14 +189,17 @@ class Connection(asyncio.Protocol):
 
     def _hello(self, hello: Hello) -> bytes:
         if self.session is not None:
-            raise SchemaError("one connection carries one session")
+            if hello != self._hello_said:
+                raise SchemaError("one connection carries one session")
+            hello = msgspec.structs.replace(hello, session=self.session.id)  # the same frame, arrived twice
         found = self._door.sessions.hello(self._owner, hello)
         if isinstance(found, Fault):
             return encode_frame(found)
         session, welcome = found
+        self._hello_said = self._hello_said or hello
         earlier, session.deliver = session.deliver, self.send
         self.session = session
-        if isinstance(owner := getattr(earlier, "__self__", None), Connection):
+        if isinstance(owner := getattr(earlier, "__self__", None), Connection) and owner is not self:
             owner.shut(SUPERSEDED, "resumed elsewhere")
         return encode_frame(welcome)
 

@@ -27,7 +27,7 @@ from palestra.serve.wire import (
     encode_frame,
 )
 
-__all__ = ["Broken", "Link", "Refused"]
+__all__ = ["SILENT_BEATS", "Broken", "Link", "Refused"]
 
 SILENT_BEATS = 2.5
 """Heartbeats without a sound after which the other end is taken for dead."""
@@ -134,9 +134,7 @@ class Link:
             self._fail(error if isinstance(error, SchemaError) else Broken(f"{type(error).__name__}: {error}"))
 
     def _hear(self, frame: Any) -> None:
-        if isinstance(frame, Welcome):
-            raise SchemaError("a second welcome")
-        if isinstance(frame, Beat) or self._answer is None or self._answer.done():
+        if isinstance(frame, Beat | Welcome) or self._answer is None or self._answer.done():
             return
         # Late, repeated and foreign answers are for nobody: both numbers must be those of the call that waits.
         if frame.seq == self._seq and frame.request in self._requests:
