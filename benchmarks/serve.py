@@ -27,11 +27,11 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from rows import Row, finish  # noqa: E402
+from tests.serve import faulted, hostile, sequences  # noqa: E402
+from tests.serve.tally import REFERENCE  # noqa: E402
 from wsload import Echo, Player, Tallied, cpu_seconds, play, rss_megabytes  # noqa: E402
 
 from palestra.serve.tokens import new_token  # noqa: E402
-from tests.serve import faulted, hostile, sequences  # noqa: E402
-from tests.serve.tally import REFERENCE  # noqa: E402
 
 ECHO = """
 import asyncio, sys

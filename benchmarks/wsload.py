@@ -1,7 +1,7 @@
 """Load for a WebSocket server on this machine: thousands of players in one process, each as cheap as Python allows.
 
-A ``Player`` is an asyncio protocol that writes its frames by hand, so that the load costs less than what it loads. ``Echo`` plays
-against a bare echo server, ``Tallied`` against ours, where it checks every answer.
+A ``Player`` is an asyncio protocol that writes its frames by hand, so that the load costs less than what it loads. ``Echo``
+plays against a bare echo server, ``Tallied`` against ours, where it checks every answer.
 """
 
 import asyncio
@@ -12,9 +12,10 @@ from pathlib import Path
 from time import perf_counter
 from typing import Protocol
 
+from tests.serve.tally import reward_of, told
+
 from palestra.serve.wire import PATH, Call, FromServer, Hello, Reply, Reset, Step, Stepped, Welcome, decode_frame, encode_frame
 from palestra.trajectory import Task
-from tests.serve.tally import reward_of, told
 
 __all__ = ["Echo", "Gate", "Player", "Tallied", "cpu_seconds", "play", "rss_megabytes"]
 

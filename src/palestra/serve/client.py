@@ -62,8 +62,8 @@ GRACE = 2.0
 """Seconds beyond a call's deadline in which the server may still say that it passed."""
 CONNECT_SECONDS = 5.0
 """How long one attempt to connect may take; less where the server's heart beats faster."""
-CLOSE_SECONDS = 5.0
-"""How long a session may take to close. After that the lease sees to it."""
+CLOSE_SECONDS, MOST_PATIENT_CLOSE = 5.0, 0.1
+"""How long a session may take to close, and the pause after which no other connection is tried. The lease sees to the rest."""
 
 _USAGE = {
     Code.UNSUPPORTED: Unsupported,
@@ -158,7 +158,7 @@ class RemoteEnv(AsyncEnv):
             try:
                 answer = await self._attempt(verb, due, left)
             except (Broken, Refused) as error:
-                why = str(error)
+                why = why or str(error)
                 wait = self._after(error, verb, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
                 await self._drop()
@@ -192,6 +192,8 @@ class RemoteEnv(AsyncEnv):
     def _after(self, error: Broken | Refused, verb: Verb, pause: float) -> float:
         """How long to wait before the next attempt; raises where there is no point in one."""
         if isinstance(error, Broken):
+            if isinstance(verb, Close) and pause > MOST_PATIENT_CLOSE:
+                raise InfrastructureError(f"{self._url} cannot be reached: {error}")
             return pause
         fault = error.fault
         if fault.code is Code.NO_SESSION and isinstance(verb, Reset):
@@ -237,7 +239,7 @@ class RemoteEnv(AsyncEnv):
             hello = Hello(versions=(PROTOCOL_VERSION,), env=self._id, session=self._session, max_message=self._max_message)
             patience = min(seconds, CONNECT_SECONDS, max(1.0, self._heartbeat * SILENT_BEATS))
             link = self._link = await Link.open(self._url, self._token, hello, patience)
-            self._heartbeat = link.welcome.heartbeat
+            self._heartbeat = link.heartbeat
             if not self._session:
                 self._session = link.welcome.session
             if self._keeper is None:

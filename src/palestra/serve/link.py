@@ -33,6 +33,10 @@ SILENT_BEATS = 2.5
 """Heartbeats without a sound after which the other end is taken for dead."""
 
 
+FASTEST_BEAT, SLOWEST_BEAT = 0.05, 600.0
+"""Bounds of the heartbeat a server may ask for, in seconds."""
+
+
 class Broken(Exception):
     """The connection is of no use any more; another may be."""
 
@@ -56,6 +60,7 @@ class Link:
     def __init__(self, socket: ClientConnection, welcome: Welcome) -> None:
         self._socket = socket
         self.welcome = welcome
+        self.heartbeat = min(max(welcome.heartbeat, FASTEST_BEAT), SLOWEST_BEAT)
         self._loop = asyncio.get_running_loop()
         self._heard = self._loop.time()
         self._seq = 0
@@ -75,7 +80,9 @@ class Link:
                 except BaseException:
                     await _hang_up(socket)
                     raise
-        except (OSError, ConnectionClosed, InvalidMessage) as error:  # TimeoutError is an OSError
+        except TimeoutError:
+            raise Broken(f"no welcome within {seconds:.1f} s") from None
+        except (OSError, ConnectionClosed, InvalidMessage) as error:
             raise Broken(f"{type(error).__name__}: {error}") from None
         return cls(socket, welcome)
 
@@ -87,7 +94,7 @@ class Link:
             while (left := until - self._loop.time()) > 0:
                 self._requests.add(call.request)
                 await self.send(call)
-                await asyncio.wait([answer], timeout=min(self.welcome.heartbeat, left))
+                await asyncio.wait([answer], timeout=min(self.heartbeat, left))
                 if answer.done():
                     return answer.result()
                 self._check_silence()
@@ -101,7 +108,7 @@ class Link:
         if self.broken is not None:
             raise self.broken
         try:
-            async with asyncio.timeout(self.welcome.heartbeat * SILENT_BEATS):
+            async with asyncio.timeout(self.heartbeat * SILENT_BEATS):
                 await self._socket.send(encode_frame(frame))
         except (OSError, ConnectionClosed) as error:
             raise Broken(f"{type(error).__name__}: {error}") from None
@@ -119,7 +126,7 @@ class Link:
 
     def _check_silence(self) -> None:
         silence = self._loop.time() - self._heard
-        if silence > self.welcome.heartbeat * SILENT_BEATS:
+        if silence > self.heartbeat * SILENT_BEATS:
             raise Broken(f"nothing heard for {silence:.1f} s")
 
     async def _listen(self) -> None:

@@ -99,17 +99,18 @@ class Session:
         """The answer to ``seq``; empty while it is under way."""
         self.running: asyncio.Task[None] | None = None
         self.deliver: Deliver | None = None
-        self.seen = monotonic()
+        self.seen = 0.0
 
 
 class Sessions:
     """All sessions of one server."""
 
-    def __init__(self, host: Host, limits: Limits) -> None:
+    def __init__(self, host: Host, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
         self.host = host
         self.limits = limits
         self.metrics = Metrics()
         self.draining = False
+        self._clock = clock
         self._table: dict[str, Session] = {}
         self._waiting = 0
         self._cleaning: set[asyncio.Task[None]] = set()
@@ -154,7 +155,7 @@ class Sessions:
 
     def renew(self, session: Session) -> None:
         """Somebody still speaks for ``session``."""
-        session.seen = monotonic()
+        session.seen = self._clock()
 
     def end(self, session: Session) -> None:
         """Forget ``session`` now; its environment is closed in the background."""
@@ -165,7 +166,7 @@ class Sessions:
 
     def expire(self) -> list[Session]:
         """End every session whose lease ran out."""
-        before = monotonic() - self.limits.ttl
+        before = self._clock() - self.limits.ttl
         gone = [session for session in self._table.values() if session.seen < before]
         for session in gone:
             self.metrics.expired += 1
@@ -183,7 +184,7 @@ class Sessions:
 
     def take(self, session: Session, call: Call) -> bytes:
         """The answer to ``call``; empty if there is none yet, and then ``session.deliver`` gets it."""
-        session.seen = monotonic()
+        session.seen = self._clock()
         if call.seq <= session.seq:
             return self._earlier(session, call)
         refusal = self._refusal(session, call)
@@ -279,7 +280,7 @@ class Sessions:
 
     def _overrun(self, session: Session, call: Call) -> Fault:
         self._let_go(session)
-        return self._fault(Code.DEADLINE, f"the call's deadline of {call.deadline:g} s passed; the episode is lost")
+        return self._fault(Code.DEADLINE, f"the call's deadline of {call.deadline:.3g} s passed; the episode is lost")
 
     async def _outcome(self, session: Session, verb: Verb) -> Result | Fault:
         try:
@@ -346,7 +347,7 @@ class Sessions:
     # ------------------------------------------------------------------------------------------------------------- words
 
     def _welcome(self, session: Session) -> Welcome:
-        session.seen = monotonic()
+        session.seen = self._clock()
         limits = self.limits
         return Welcome(
             version=PROTOCOL_VERSION,

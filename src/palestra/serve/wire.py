@@ -12,7 +12,6 @@ A session speaks msgpack over one WebSocket; the same types travel as JSON over 
 ``request`` names one sending of a call and is echoed, so that a reply is never taken for the answer to something else.
 """
 
-import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -61,7 +60,7 @@ PATH = "/v1/session"
 """Where the WebSocket is."""
 
 DEEPEST = 64
-"""How deep values may be nested, in either direction."""
+"""How deep values may be nested, in either direction. Only a task's params and an info can be nested at all."""
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Name = Annotated[str, msgspec.Meta(max_length=512)]
@@ -300,21 +299,8 @@ def decode_frame(data: bytes, kind: Any) -> Any:
         raise SchemaError(f"not a frame: {error}") from None
 
 
-_NESTING = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]')
-
-
 def decode_json_frame(data: bytes, kind: Any) -> Any:
-    """The same from JSON. Nesting is bounded before anything is built; NaN and infinities are no JSON."""
-    depth = deepest = 0
-    for token in _NESTING.finditer(data):
-        first = token.group()[0]
-        if first in b"[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif first in b"]}":
-            depth -= 1
-    if deepest > DEEPEST:
-        raise SchemaError(f"nested {deepest} deep; {DEEPEST} is the limit")
+    """The same from JSON, where NaN and infinities are no numbers."""
     try:
         return _json_decoders[kind].decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:

@@ -1,0 +1,221 @@
+"""The rules of a session, held against a model that fits on a page, under any order of calls, repeats, losses and waits."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+
+from palestra.serve.host import Host
+from palestra.serve.sessions import Session, Sessions
+from palestra.serve.wire import (
+    Ask,
+    Call,
+    Close,
+    Code,
+    Done,
+    Fault,
+    FromServer,
+    Hello,
+    Limits,
+    Reply,
+    Reset,
+    SeedActions,
+    Shown,
+    Step,
+    Stepped,
+    Verb,
+    decode_frame,
+)
+from palestra.trajectory import Task
+from tests.serve.tally import REFERENCE, reward_of, told
+
+TTL = 60.0
+LIMITS = Limits(ttl=TTL, max_sessions=4)
+VERBS = st.one_of(
+    st.builds(Reset, st.builds(Task, st.just("any"), st.integers(0, 3))),
+    st.builds(Step, st.sampled_from(["a", "b", "end"])),
+    st.just(Ask("oracle")),
+    st.builds(SeedActions, st.integers(0, 3)),
+)
+OWNERS = st.sampled_from([b"ann", b"bob"])
+
+
+@dataclass
+class Model:
+    """What a session should be."""
+
+    session: Session
+    owner: bytes
+    seen: float
+    seq: int = 0
+    verb: Verb | None = None
+    answer: Any = None
+    seed: int | None = None
+    """The task being played; ``None`` before the first reset."""
+    turn: int = 0
+    over: bool = True
+    open: bool = True
+
+    def expected(self, verb: Verb) -> Any:
+        """What the environment should say, and how it changes."""
+        if isinstance(verb, Reset):
+            self.seed, self.turn, self.over = verb.task.seed, 0, False
+            return Shown(told(self.seed, 0, ""), {})
+        if isinstance(verb, Step):
+            if self.over or self.seed is None:
+                return Code.EPISODE_OVER
+            self.turn += 1
+            self.over = verb.action == "end"
+            reward = reward_of(self.seed, self.turn, verb.action)
+            return Stepped(told(self.seed, self.turn, verb.action), reward, self.over, False, {"turn": self.turn})
+        if self.seed is None:
+            return Code.EPISODE_OVER
+        return Code.UNSUPPORTED if isinstance(verb, Ask) else Done()
+
+
+class SessionRules(RuleBasedStateMachine):
+    """Opens, calls, repeats, contradicts, waits, resumes and closes; the model says what should come of it."""
+
+    sessions = Bundle("sessions")
+
+    @initialize()
+    def start(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.now = 1000.0
+        self.requests = 0
+        self.server = Sessions(Host([REFERENCE]), LIMITS, clock=lambda: self.now)
+        self.models: list[Model] = []
+
+    def teardown(self) -> None:
+        if hasattr(self, "loop"):
+            self.loop.run_until_complete(self.server.end_all())
+            self.loop.close()
+
+    def take(self, model: Model, seq: int, verb: Verb) -> Reply | Fault:
+        self.requests += 1
+
+        async def ask() -> bytes:
+            return self.server.take(model.session, Call(seq, self.requests, 10.0, verb))
+
+        model.seen = self.now
+        frame = decode_frame(self.loop.run_until_complete(ask()), FromServer)
+        assert isinstance(frame, Reply | Fault)
+        assert (frame.seq, frame.request) == (seq, self.requests), "an answer names the call and the sending it answers"
+        return frame
+
+    @rule(target=sessions, owner=OWNERS)
+    def open(self, owner: bytes) -> Any:
+        found = self.server.hello(owner, Hello((1,), REFERENCE))
+        full = sum(model.open for model in self.models) >= LIMITS.max_sessions
+        if self.server.draining or full:
+            assert isinstance(found, Fault)
+            assert found.code is (Code.DRAINING if self.server.draining else Code.BUSY)
+            assert found.retry_after > 0
+            return multiple()
+        assert not isinstance(found, Fault)
+        session, welcome = found
+        assert len(welcome.session) == 32
+        assert welcome.seq == 0
+        model = Model(session, owner, self.now)
+        self.models.append(model)
+        return model
+
+    @rule(model=sessions, owner=OWNERS)
+    def resume(self, model: Model, owner: bytes) -> None:
+        found = self.server.hello(owner, Hello((1,), session=model.session.id))
+        if model.open and owner == model.owner:
+            assert not isinstance(found, Fault)
+            assert found[0] is model.session
+            assert found[1].seq == model.seq
+            model.seen = self.now
+        else:
+            assert isinstance(found, Fault)
+            assert found.code is Code.NO_SESSION
+
+    @rule(model=sessions, verb=VERBS, gap=st.integers(1, 3))
+    def call(self, model: Model, verb: Verb, gap: int) -> None:
+        if not model.open:
+            return
+        seq = model.seq + gap
+        frame = self.take(model, seq, verb)
+        if self.server.draining and isinstance(verb, Reset):
+            assert isinstance(frame, Fault)
+            assert frame.code is Code.DRAINING
+            return
+        expected = model.expected(verb)
+        if expected is Code.EPISODE_OVER:  # refused, so the number is still free
+            assert isinstance(frame, Fault)
+            assert frame.code is expected
+            return
+        model.seq, model.verb, model.answer = seq, verb, expected
+        self.check(frame, expected)
+
+    @rule(model=sessions)
+    def repeat(self, model: Model) -> None:
+        if model.open and model.verb is not None:
+            self.check(self.take(model, model.seq, model.verb), model.answer)
+
+    @rule(model=sessions, verb=VERBS)
+    def contradict(self, model: Model, verb: Verb) -> None:
+        if model.open and model.verb not in (None, verb):
+            frame = self.take(model, model.seq, verb)
+            assert isinstance(frame, Fault)
+            assert frame.code is Code.CONFLICT
+
+    @rule(model=sessions, verb=VERBS, back=st.integers(1, 3))
+    def arrive_late(self, model: Model, verb: Verb, back: int) -> None:
+        if model.open and model.seq - back >= 0:
+            frame = self.take(model, model.seq - back, verb)
+            assert isinstance(frame, Fault)
+            assert frame.code is Code.STALE
+
+    @rule(model=sessions)
+    def beat(self, model: Model) -> None:
+        if model.open:
+            self.server.renew(model.session)
+            model.seen = self.now
+
+    @rule(model=consumes(sessions))
+    def close(self, model: Model) -> None:
+        if model.open:
+            self.check(self.take(model, model.seq + 1, Close()), Done())
+            model.open = False
+
+    @rule(seconds=st.sampled_from([1.0, 30.0, 59.0, 61.0]))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+        async def sweep() -> set[str]:
+            return {session.id for session in self.server.expire()}
+
+        gone = self.loop.run_until_complete(sweep())
+        due = {model.session.id for model in self.models if model.open and model.seen < self.now - TTL}
+        assert gone == due
+        for model in self.models:
+            model.open = model.open and model.session.id not in gone
+
+    @rule(draining=st.booleans())
+    def drain(self, draining: bool) -> None:
+        self.server.draining = draining
+
+    def check(self, frame: Reply | Fault, expected: Any) -> None:
+        if isinstance(expected, Code):
+            assert isinstance(frame, Fault)
+            assert frame.code is expected
+        else:
+            assert isinstance(frame, Reply)
+            assert frame.result == expected
+
+    @invariant()
+    def as_many_as_are_open(self) -> None:
+        if hasattr(self, "server"):
+            assert len(self.server) == sum(model.open for model in self.models)
+
+
+SessionRules.TestCase.settings = settings(
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+TestSessionRules = SessionRules.TestCase
