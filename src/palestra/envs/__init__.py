@@ -1,5 +1,6 @@
 """The suite. Importing this registers every built-in id by reference and imports none of the environments."""
 
 from palestra.envs.catalog import register_suite
+from palestra.envs.mixture import Mixture, mix
 
-__all__ = ["register_suite"]
+__all__ = ["Mixture", "mix", "register_suite"]

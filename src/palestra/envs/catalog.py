@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from palestra.envs.reasoning.ids import register_reasoning
 from palestra.registry import Need, register
 
 __all__ = ["register_suite"]
@@ -31,6 +32,7 @@ def register_suite() -> None:
             needs=game.needs,
             description=game.description,
         )
+    register_reasoning()
 
 
 _GAMES = {

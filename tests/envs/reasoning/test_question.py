@@ -1,0 +1,140 @@
+"""The environment on quick generators; ``test_every_generator`` goes through all of them."""
+
+import random
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+
+import palestra
+from palestra.envs.reasoning import library
+from palestra.envs.reasoning.question import Reasoning
+from palestra.errors import UsageError
+from palestra.trajectory import Task
+
+QUICK = ["chain_sum", "leg_counting", "graph_color", "boxnet", "propositional_logic", "isomorphic_strings", "pool_matrix"]
+
+
+def test_the_list_of_generators_is_the_librarys() -> None:
+    assert {known.id for known in palestra.list_envs("rg:*")} == {f"rg:{name}" for name in library.generator_names()}
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_the_oracle_is_right_and_an_answer_to_another_task_is_not(name: str) -> None:
+    env = palestra.make(f"rg:{name}")
+    scores = []
+    for seed in range(20):
+        env.reset(seed=seed)
+        step = env.step(env.oracle())
+        assert (step.reward, step.terminated, step.truncated, step.info["success"]) == (1.0, True, False, True)
+        env.reset(seed=seed)
+        scores.append(env.step(env.sample_random_action()).reward)
+    assert sum(scores) / len(scores) < 0.9
+
+
+def test_neighbouring_seeds_share_no_questions() -> None:
+    env = palestra.make("rg:chain_sum")
+    questions = {env.reset(seed=seed)[0] for seed in range(300)}
+    assert len(questions) == 300
+
+
+def test_a_text_without_a_box_scores_nothing() -> None:
+    env = palestra.make("rg:chain_sum")
+    env.reset(seed=0)
+    step = env.step("it is 12")
+    assert (step.reward, step.terminated, step.info) == (0.0, True, {"success": False, "format_error": True})
+
+
+def test_the_global_generators_are_left_alone() -> None:
+    env = palestra.make("rg:pool_matrix")
+    random.seed(3)
+    np.random.seed(3)
+    before = random.getstate(), np.random.get_state()[1].tobytes()  # type: ignore[index]
+    env.reset(seed=0)
+    env.step(env.oracle())
+    assert (random.getstate(), np.random.get_state()[1].tobytes()) == before  # type: ignore[index]
+
+
+# difficulty
+
+
+def test_parameters_and_levels_make_it_harder() -> None:
+    def length(**options: Any) -> float:
+        env = palestra.make("rg:chain_sum", **options)
+        return sum(len(str(env.reset(seed=seed)[0])) for seed in range(30)) / 30
+
+    assert length(min_terms=2, max_terms=2) < length(min_terms=20, max_terms=20)
+    assert length(level=0) < length(level=3)
+
+
+def test_a_task_can_carry_its_own_difficulty() -> None:
+    env = palestra.make("rg:chain_sum")
+    by_task = env.reset(task=Task("rg:chain_sum", 5, params={"min_terms": 9, "max_terms": 9}))[0]
+    assert str(by_task).count("+") + str(by_task).count(" - ") >= 8
+
+
+def test_the_curriculum_is_shown() -> None:
+    knobs = library.curriculum("chain_sum")
+    assert all(len(levels) > 1 for levels in knobs.values())
+    assert knobs
+    assert library.curriculum("acre") == {}
+
+
+@pytest.mark.parametrize("options", [{"level": 99}, {"no_such_knob": 1}, {"min_terms": 5, "max_terms": 2}])
+def test_wrong_parameters_are_told_at_once(options: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="rg:chain_sum"):
+        palestra.make("rg:chain_sum", **options)
+
+
+# scorers that must not be trusted
+
+ATTACKS = [
+    "__import__('os').system('touch {file}')",
+    "[c for c in open('{file}', 'w').name]",
+    "(lambda: open('{file}', 'w'))()",
+]
+EVALUATING = [
+    *("string_insertion", "spiral_matrix", "binary_matrix", "n_queens", "countdown", "simple_integration"),
+    *("polynomial_multiplication",),
+]
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+@pytest.mark.parametrize("name", EVALUATING)
+def test_an_answer_is_never_run(name: str, attack: str, tmp_path: object) -> None:
+    mark = f"{tmp_path}/run"
+    env = Reasoning(name)
+    env.reset(seed=0)
+    assert env.step(f"\\boxed{{{attack.format(file=mark)}}}").reward <= 0.05
+    with pytest.raises(FileNotFoundError):
+        open(mark).close()
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    [
+        ("rush_hour", "A+99999999999"),
+        ("rubiks_cube", "R99999999999"),
+        ("countdown", "9**9**9**9"),
+        ("propositional_logic", "(" * 19_000),
+        ("propositional_logic", "¬" * 19_000 + "P"),
+        ("chain_sum", "9" * 19_000),
+    ],
+)
+def test_an_answer_cannot_keep_the_scorer_busy(name: str, answer: str) -> None:
+    env = Reasoning(name)
+    env.reset(seed=0)
+    began = time.process_time()
+    assert env.step(f"\\boxed{{{answer}}}").reward <= 0.1
+    assert time.process_time() - began < 2
+
+
+def test_a_fork_is_independent() -> None:
+    env = Reasoning("chain_sum")
+    env.reset(seed=1)
+    twin, answer = env.fork(), env.oracle()
+    env.reset(seed=2)
+    assert twin.step(answer).reward == 1.0
