@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from palestra import grading
 from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool, Wrapper
-from palestra.envs import register_suite
+from palestra.envs import mix, register_suite
 from palestra.registry import Need, list_envs, make, make_async, register, register_scheme
 from palestra.rollout import VectorEnv, collect, make_vec, rollout
 from palestra.trajectory import Completion, Image, Message, StopReason, Task, Text, Trajectory, TrajectoryGroup, Turn
@@ -53,6 +53,7 @@ __all__ = [
     "make",
     "make_async",
     "make_vec",
+    "mix",
     "register",
     "rollout",
 ]

@@ -1,0 +1,113 @@
+"""Mixtures of environments: an endless source of tasks that can be stopped and taken up again.
+
+::
+
+    tasks = mix({"game:Sudoku-v0-easy": 2, "rg:*": 1}, seed=0)
+    async for trajectory in rollout(tasks, policy, n=512): ...
+    saved = tasks.state                                             # into a checkpoint, as JSON
+    tasks = mix({"game:Sudoku-v0-easy": 2, "rg:*": 1}, seed=0).resume(saved)
+
+The k-th task depends on the seed and on k alone, so all there is to remember is k. No two tasks of one mixture share a seed.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from math import fsum, isfinite
+from typing import Any
+
+from palestra.errors import SchemaError, UsageError
+from palestra.registry import EnvSpec, list_envs, spec
+from palestra.seeding import derive, derive_seed
+from palestra.trajectory import Task
+
+__all__ = ["Mixture", "mix"]
+
+
+class Mixture(Iterator[Task]):
+    """An iterator over tasks, drawn with given weights. ``rollout`` and ``collect`` take it as they take an id."""
+
+    def __init__(self, weights: Mapping[str, float], *, seed: int = 0, n: int | None = None) -> None:
+        self.weights = _per_id(weights)
+        """The chance of each id; they add up to 1."""
+        self.seed = seed
+        self.n = n
+        """How many tasks there are; endless if ``None``."""
+        self.position = 0
+        """How many tasks were handed out."""
+        self._ids = list(self.weights)
+        self._bounds = list(accumulate(self.weights.values()))
+
+    def __next__(self) -> Task:
+        if self.n is not None and self.position >= self.n:
+            raise StopIteration
+        task = self.task(self.position)
+        self.position += 1
+        return task
+
+    def task(self, place: int) -> Task:
+        """The task at ``place``, whatever was handed out before."""
+        point = derive(self.seed, "mix", place).random() * self._bounds[-1]
+        chosen = self._ids[min(bisect_right(self._bounds, point), len(self._ids) - 1)]
+        return Task(chosen, derive_seed(self.seed, "mix task", place))
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Where the source stands, as plain JSON."""
+        return {"position": self.position, "mixture": self._name()}
+
+    def resume(self, state: Mapping[str, Any]) -> "Mixture":
+        """Go on from ``state``. One that was saved by another mixture, or under another seed, is refused."""
+        position = state.get("position")
+        if type(position) is not int or position < 0:
+            raise SchemaError(f"{dict(state)!r} is not the state of a mixture")
+        if state.get("mixture") != self._name():
+            raise UsageError(
+                "this state was saved by another mixture: the ids, the weights or the seed differ. Build the same one to go "
+                "on, or start anew without a state"
+            )
+        self.position = position
+        return self
+
+    def _name(self) -> str:
+        parts = [part for id, weight in self.weights.items() for part in (id, weight.hex())]
+        return f"{derive_seed(self.seed, *parts):x}"
+
+
+def mix(weights: Mapping[str, float], *, seed: int = 0, n: int | None = None) -> Mixture:
+    """A source of tasks from several environments.
+
+    A key is an id or a pattern (``rg:*``); the weight of a pattern is shared evenly by all ids that match. Of a family's bare
+    id and its levels a pattern takes the levels. ``n`` ends the source after so many tasks.
+    """
+    return Mixture(weights, seed=seed, n=n)
+
+
+def _per_id(weights: Mapping[str, float]) -> dict[str, float]:
+    shares: dict[str, list[float]] = {}
+    for name, weight in weights.items():
+        if not (isfinite(weight) and weight >= 0):
+            raise UsageError(f'the weight of "{name}" must be a number from 0 up, got {weight!r}')
+        found = _matching(name)
+        for known in found if weight else ():
+            if known.missing():
+                known.factory()  # which says what is missing: now, not in the middle of a run
+            shares.setdefault(known.id, []).append(weight / len(found))
+    if not shares:
+        raise UsageError("a mixture needs at least one id with a weight above 0")
+    total = fsum(share for several in shares.values() for share in several)  # exact, so that no order matters
+    return {id: fsum(shares[id]) / total for id in sorted(shares)}
+
+
+def _matching(name: str) -> list[EnvSpec]:
+    if not any(mark in name for mark in "*?["):
+        return [spec(name)]
+    found = list_envs(name)
+    if not found:
+        raise UsageError(f'no environment matches "{name}" (palestra list)')
+    ids = {known.id for known in found}
+    return [known for known in found if not _is_bare(known) or f"{known.id}-{known.level}" not in ids]
+
+
+def _is_bare(known: EnvSpec) -> bool:
+    return bool(known.level) and not known.id.endswith(f"-{known.level}")
