@@ -36,6 +36,7 @@ def _run(id: str, closes: Counter[int]) -> tuple[list[Trajectory], float]:
     return played, time.perf_counter() - began
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_thousand_episodes_of_which_a_fifth_fail_in_four_ways(tmp_path: Path) -> None:
     book = tmp_path / "closes"

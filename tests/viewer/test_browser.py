@@ -290,6 +290,7 @@ def test_the_exported_page_needs_nobody(browser: Browser, tmp_path: Path) -> Non
     context.close()
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_an_episode_of_100_000_tokens_opens_within_a_second(browser: Browser, tmp_path: Path) -> None:
     long = Trajectory(

@@ -133,6 +133,7 @@ def test_floors_are_connected_and_rooms_differ() -> None:
     assert len(rooms) == 30
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_hard_resets_are_quick() -> None:
     game, times = Sokoban((8, 8), 4, 50), list[float]()
