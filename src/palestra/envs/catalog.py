@@ -17,6 +17,8 @@ class _Game(NamedTuple):
     tags: str
     description: str
     levels: Mapping[str, Mapping[str, Any]]
+    max_turns: int | None = None
+    """The turn limit where it is not a parameter of the levels."""
     needs: tuple[Need, ...] = ()
 
 
@@ -31,6 +33,7 @@ def register_suite() -> None:
             tags={"game", *game.tags.split()},
             needs=game.needs,
             description=game.description,
+            max_turns=game.max_turns,
         )
     register_reasoning()
 
@@ -167,7 +170,7 @@ _GAMES = {
             "hard": {"max_turns": 15, "nearest": 3, "farthest": 5},
             "random": {"max_turns": None},
         },
-        (
+        needs=(
             Need(
                 label="a corpus of linked articles",
                 variable="PALESTRA_WIKI_CORPUS",
@@ -182,6 +185,7 @@ _GAMES = {
         "chance",
         "One hand of Blackjack against the dealer.",
         {"easy": {"open_dealer": True}, "hard": {"open_dealer": False}},
+        max_turns=21,
     ),
     "FrozenLake": _Game(
         "frozen_lake:FrozenLake",
@@ -234,6 +238,7 @@ _GAMES = {
             "perfect": {"skill": 1.0},
             "random": {"skill": None},
         },
+        max_turns=9,
     ),
     "ConnectFour": _Game(
         "connect_four:ConnectFour",
@@ -244,5 +249,6 @@ _GAMES = {
             "hard": {"skill": 1.0, "depth": 3},
             "random": {"skill": None, "depth": 3},
         },
+        max_turns=42,
     ),
 }

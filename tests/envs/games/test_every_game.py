@@ -218,6 +218,14 @@ def test_the_last_boxed_move_counts(id: str) -> None:
     assert game.step(f"First I thought \\boxed{{nonsense}}, but now {action} it is.") == plain.step(action)
 
 
+@pytest.mark.parametrize("id", PLAYED)
+def test_the_registered_turn_limit_is_the_real_one(id: str) -> None:
+    game = built(id)
+    game.reset(seed=0)
+    assert spec(id).max_turns in (None, game.max_turns)
+    assert spec(id).max_turns is not None or spec(id).level == "random"
+
+
 @pytest.mark.parametrize("id", [id for id in IDS if id not in PLAYED])
 def test_an_id_without_a_level_means_hard(id: str) -> None:
     assert spec(id).level == "hard"

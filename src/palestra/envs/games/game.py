@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
     reward: float = 0.0
     solved: bool = False
     over: bool = False
-    """The game was lost by its own rules (a mine, a hanged man)."""
+    """The game ended by its own rules and is not solved: a mine, a lost or drawn duel."""
 
 
 class Game(Env, Generic[Move]):
