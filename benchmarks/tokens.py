@@ -296,10 +296,13 @@ async def _long_episode(renderer: Any, sampled: list[int], observation: str, tur
 def faults(server: str, episodes: int = 1000) -> list[Row]:
     async def run() -> list[Row]:
         async with FaultProxy(server) as proxy:
-            endpoint = Endpoint(proxy.model, f"{proxy.url}/v1", timeout=28.0, attempts=60, longest_wait=5.0, concurrency=24)
-            policy = ChatPolicy(endpoint, Sampling(12), shots=OracleShots(1))
+            # A legal move each time, so that even a tiny untrained model plays several turns.
+            legal = {"structured_outputs": {"regex": r"\\boxed\{[1-9]\}"}}
+            options: Any = {"timeout": 28.0, "attempts": 60, "longest_wait": 5.0, "concurrency": 64, "extra": legal}
+            endpoint = Endpoint(proxy.model, f"{proxy.url}/v1", **options)
+            policy = ChatPolicy(endpoint, Sampling(16))
             began = time.perf_counter()
-            played = await _play(policy, episodes, 48)
+            played = await _play(policy, episodes, 64)
             seconds = time.perf_counter() - began
             spent = policy.ledger.prompt_tokens + policy.ledger.completion_tokens
             await policy.close()
@@ -320,8 +323,8 @@ def faults(server: str, episodes: int = 1000) -> list[Row]:
 
 async def _over_budget(endpoint: Endpoint, tokens: int) -> tuple[int, float, int]:
     """Episodes stopped by a budget, by how many of the largest calls it was exceeded, and how many could be in flight."""
-    policy = ChatPolicy(endpoint, Sampling(12), shots=OracleShots(1), budget=Budget(tokens=tokens))
-    played = await _play(policy, 100, 48)
+    policy = ChatPolicy(endpoint, Sampling(16), budget=Budget(tokens=tokens))
+    played = await _play(policy, 200, 64)
     await policy.close()
     costs = [
         turn.completion.usage.prompt_tokens + turn.completion.usage.completion_tokens

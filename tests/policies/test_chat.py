@@ -129,6 +129,14 @@ async def test_a_budget_is_exceeded_by_the_calls_in_flight_at_most(budget: Budge
     assert server.charged == spent
 
 
+async def test_fields_of_the_servers_own_are_sent_along() -> None:
+    server = ChatServer()
+    async with chatting(server, extra={"chat_template_kwargs": {"enable_thinking": False}}) as policy:
+        await policy.act(conversation())
+    assert server.seen[0]["chat_template_kwargs"] == {"enable_thinking": False}
+    assert server.seen[0]["model"] == "stub"
+
+
 async def test_a_call_has_a_budget_of_its_own() -> None:
     server = ChatServer()
     async with chatting(server, {"budget": Budget(call_tokens=5)}) as policy:

@@ -48,6 +48,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Dollars for a million completion tokens."""
     length_field: str = "max_tokens"
     """Some models want ``max_completion_tokens``."""
+    extra: dict[str, Any] = {}
+    """Fields of the server's own for every call, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``."""
 
 
 class _Overflow(Exception):
@@ -187,7 +189,7 @@ class ChatPolicy:
             most.append(int(self.budget.call_dollars / self.endpoint.completion_price * 1e6))
         if min(most) < 1:
             raise UsageError(f"{self.budget} does not pay for a single token of {self.endpoint.model}")
-        fields: dict[str, Any] = {"model": self.endpoint.model, self.endpoint.length_field: min(most)}
+        fields = {**self.endpoint.extra, "model": self.endpoint.model, self.endpoint.length_field: min(most)}
         fields["temperature"] = self.sampling.temperature
         if self.sampling.top_p < 1:
             fields["top_p"] = self.sampling.top_p
