@@ -199,9 +199,9 @@ def search() -> None:
     documents = [*read_dictionary("foldoc"), *read_dictionary("wn")][:100_000]
     folder = Path(tempfile.mkdtemp(prefix="palestra-bench-"))
     try:
-        began = time.monotonic()
+        began, began_cpu = time.monotonic(), time.process_time()
         count = build_index(documents, folder / "index")
-        built = time.monotonic() - began
+        built, built_cpu = time.monotonic() - began, time.process_time() - began_cpu
         index = Bm25Index(folder / "index")
         chance = random.Random(0)
         taken, used = [], []
@@ -216,7 +216,7 @@ def search() -> None:
         shutil.rmtree(folder)
     taken.sort()
     used.sort()
-    print(f"search: {count} documents indexed in {built:.2f} s (target <= 10)")
+    print(f"search: {count} documents indexed in {built:.2f} s (target <= 10), {built_cpu:.2f} s of processor time")
     print(f"search: p50 {taken[1000] * 1e3:.3f} ms, p99 {taken[1980] * 1e3:.3f} ms (target p50 <= 2)")
     print(f"search: processor time p50 {used[1000] * 1e3:.3f} ms")
 

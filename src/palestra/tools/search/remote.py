@@ -79,13 +79,16 @@ class RemoteRetriever:
     """A client of a retrieval server."""
 
     def __init__(self, url: str, *, token: str = "", seconds: float = 30.0) -> None:
-        if urlsplit(url).scheme not in ("http", "https"):
-            raise UsageError(f"{url!r} is not an http address")
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https"):
+            raise UsageError("a retrieval server has an http address")
+        if token and parts.username:
+            raise UsageError("a retrieval server is given a token, or a name and password in its address, not both")
         self._url = f"{url.rstrip('/')}/retrieve"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._seconds = seconds
         self._session: Any = None
-        self.secrets = (token,) if token else ()
+        self.secrets = tuple(filter(None, (token, parts.password)))
         """What must never be shown."""
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:

@@ -1,0 +1,7 @@
+from benchmarks.tools_fuzz import TARGETS, fuzz
+
+
+def test_readers_neither_crash_nor_hang() -> None:
+    # The long version, a million inputs, is a command: python benchmarks/tools.py --fuzz
+    assert len(TARGETS) >= 8
+    assert fuzz(8_000, seed=1) < 0.1
