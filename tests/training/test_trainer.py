@@ -155,8 +155,7 @@ def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
     trainer = train(config(model), tmp_path)
     assert fingerprint(trainer) == undisturbed
     lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
-    steps = [line["step"] for line in lines]
-    assert steps == sorted(set(steps))
+    assert [line["step"] for line in lines] == [0, 1, 2, 3]
 
 
 def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:

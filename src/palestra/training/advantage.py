@@ -73,6 +73,8 @@ class AdvantageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Added to a group's standard deviation (GRPO, GiGPO)."""
     kl_in_reward: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
     """Coefficient of the KL that is taken off the reward of every sampled token."""
+    kl: Literal["k1", "k2", "k3"] = "k1"
+    """Estimator of that KL; see ``loss.kl_estimate``."""
     anchor_weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
     """w of GiGPO."""
     whiten: bool = True

@@ -56,7 +56,7 @@ def prepare(
         if poison is not None:
             fates[g][m] = poison
         else:
-            episodes[g][m] = _episode(kept[e], e, batch, measured, learner.config.loss.kl)
+            episodes[g][m] = _episode(kept[e], e, batch, measured, advantage)
     selection = select(episodes, partial)
     for g in (*selection.held, *selection.dropped):
         fate = "held" if g in selection.held else "dropped"
@@ -92,18 +92,18 @@ def _measure(batch: Batch, learner: Learner, advantage: AdvantageConfig) -> tupl
     return replace(batch, old=measured.logprobs, values=measured.values, reference=reference), measured
 
 
-def _episode(trajectory: Trajectory, e: int, batch: Batch, measured: Measured, kind: str) -> Episode:
+def _episode(trajectory: Trajectory, e: int, batch: Batch, measured: Measured, config: AdvantageConfig) -> Episode:
     episode = episode_of(trajectory)
     assert episode is not None
     tokens = batch.tokens_of(e)
     return replace(
         episode,
-        kl=None if batch.reference is None else _kl(measured.logprobs[tokens], batch.reference[tokens], kind),
+        kl=None if batch.reference is None else _kl(measured.logprobs[tokens], batch.reference[tokens], config),
         values=None if measured.values is None else measured.values[tokens],
         final_value=0.0 if measured.final_values is None else float(measured.final_values[e]),
     )
 
 
-def _kl(new: Array, reference: Array, kind: str) -> Array:
-    estimate: Array = kl_estimate(torch.from_numpy(new), torch.from_numpy(reference), kind).numpy()  # type: ignore[arg-type]
+def _kl(new: Array, reference: Array, config: AdvantageConfig) -> Array:
+    estimate: Array = kl_estimate(torch.from_numpy(new), torch.from_numpy(reference), config.kl).numpy()
     return estimate

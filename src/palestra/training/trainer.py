@@ -30,10 +30,10 @@ from palestra.training.config import TrainConfig
 from palestra.training.experience import USED, Experience, prepare
 from palestra.training.horizon import Outcome
 from palestra.training.learner import Learner
-from palestra.training.ledger import BEGINNING, Ledger, Position
+from palestra.training.ledger import BEGINNING, Ledger, Position, State
 from palestra.training.quarantine import Limits
 from palestra.training.statistics import summarise
-from palestra.trajectory import Content, Task, TrajectoryGroup
+from palestra.trajectory import Content, Task, Trajectory, TrajectoryGroup
 from palestra.wrappers import TurnLimit
 
 __all__ = ["Evaluate", "Trainer"]
@@ -87,15 +87,14 @@ class Trainer:
         clock.lap("learn")
         await self._publish(step + 1)
         clock.lap("publish")
+        evaluated = await self._evaluate(step)
+        clock.lap("evaluate")
         self._account(step, groups, experience)
         self._keep_samples(step, groups)
-        last = step + 1 == self.config.steps
-        if last or (step + 1) % self.config.checkpoint_every == 0:
-            self._checkpoint(step)
-        clock.lap("save")
-        evaluated = await self._evaluate(step, last)
-        clock.lap("evaluate")
         self._record(step, {**summarise(groups, experience), **learned, **evaluated, **clock.laps})
+        # Last of all: what a checkpoint holds is never done again, so everything about the step must have been written.
+        if self._due(step, self.config.checkpoint_every):
+            self._checkpoint(step)
 
     # ---------------------------------------------------------------------------------------------------------- the parts
 
@@ -116,7 +115,8 @@ class Trainer:
             wrappers=self._horizon(step, tasks),
         )
         # In the order of the tasks, not of completion: what follows must not depend on who was faster.
-        return sorted([group async for group in grouped(episodes, play.group_size)], key=lambda group: group.members[0].group)
+        groups = [group async for group in grouped(episodes, play.group_size)]
+        return sorted(groups, key=lambda group: (group.members[0].group, group.members[0].player))
 
     def _tasks(self, step: int) -> list[Task]:
         names, weights = list(self.config.envs), np.array(list(self.config.envs.values()))
@@ -150,20 +150,23 @@ class Trainer:
         await self.engine.update_weights(dict(self.learner.weights()), version)
 
     def _account(self, step: int, groups: Sequence[TrajectoryGroup], experience: Experience) -> None:
-        """Write every member's fate into the ledger and every environment's outcome into the statistics."""
-        used: list[str] = []
-        for group, fates in zip(groups, experience.fates, strict=True):
-            for member, fate in zip(group.members, fates, strict=True):
-                name = _name(step, member.group, member.member)
-                if member.stop.failed:
-                    self.ledger.fail(name, member.failures[-1].kind, member.attempt)
-                    continue
-                self.ledger.finish(name)
-                if fate == USED:
-                    used.append(name)
-                else:
-                    self.ledger.drop(name, fate)
-        self.ledger.consume(used, step)
+        """Write every episode's fate into the ledger and every environment's outcome into the statistics.
+
+        An episode of several players has several trajectories and one entry: it was used if any of them was.
+        """
+        fates: dict[str, list[tuple[Trajectory, str]]] = defaultdict(list)
+        for group, row in zip(groups, experience.fates, strict=True):
+            for member, fate in zip(group.members, row, strict=True):
+                fates[_name(step, member.group, member.member)].append((member, fate))
+        for name, seats in fates.items():
+            first, fate = seats[0]
+            if first.stop.failed:
+                self.ledger.fail(name, first.failures[-1].kind, first.attempt)
+                continue
+            self.ledger.finish(name)
+            if not any(fate == USED for _, fate in seats):
+                self.ledger.drop(name, fate)
+        self.ledger.consume([name for name in fates if self.ledger.state(name) is State.FINISHED], step)
         for env in sorted({group.task.env for group in groups}):
             said = [m.success for group in groups if group.task.env == env for m in group.members if m.success is not None]
             self.outcomes[env].append(Outcome(step, len(said), sum(said)))
@@ -178,15 +181,20 @@ class Trainer:
                 for member in group.members:
                     writer.write(member)
 
-    async def _evaluate(self, step: int, last: bool) -> dict[str, float]:
-        every = self.config.evaluate_every
-        if self.evaluate is None or not every or not (last or (step + 1) % every == 0):
+    def _due(self, step: int, every: int) -> bool:
+        """Whether something that happens every so many steps, and after the last one, happens now."""
+        return every > 0 and ((step + 1) % every == 0 or step + 1 == self.config.steps)
+
+    async def _evaluate(self, step: int) -> dict[str, float]:
+        if self.evaluate is None or not self._due(step, self.config.evaluate_every):
             return {}
         return {f"evaluation/{name}": value for name, value in (await self.evaluate(self.policy, step)).items()}
 
     def _record(self, step: int, metrics: Mapping[str, Any]) -> None:
         with (self.folder / "metrics.jsonl").open("ab") as file:
             file.write(msgspec.json.encode({"step": step, **metrics}) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
         self.show({"step": step, **metrics})
 
     # ---------------------------------------------------------------------------------------------------- saving and resuming

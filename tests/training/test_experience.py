@@ -1,0 +1,126 @@
+"""From groups to a batch: everybody's fate is known, and only the healthy are in any statistic."""
+
+import msgspec
+import numpy as np
+import pytest
+from tests.training.samples import VOCABULARY, random_group
+from tests.training.tiny import learner_of, tiny_network
+
+from palestra.training.advantage import AdvantageConfig, advantages
+from palestra.training.batch import Batch
+from palestra.training.experience import prepare
+from palestra.training.groups import PartialGroups, episode_of
+from palestra.training.learner import Learner
+from palestra.training.loss import LossConfig
+from palestra.training.quarantine import Limits
+from palestra.trajectory import StopReason, Trajectory, TrajectoryGroup, floats
+
+pytestmark = pytest.mark.torch
+
+LIMITS = Limits(VOCABULARY, 1000)
+PLAIN = LossConfig(importance="none")
+
+
+def as_sampled_by(learner: Learner, groups: list[TrajectoryGroup]) -> list[TrajectoryGroup]:
+    """The same groups, with the log-probabilities that ``learner`` would have recorded."""
+
+    def resampled(member: Trajectory) -> Trajectory:
+        batch = Batch.of([member])
+        logprobs = learner.measure(batch).logprobs
+        segments = tuple(
+            msgspec.structs.replace(segment, logprobs=floats(logprobs[batch.segments == s]))
+            for s, segment in enumerate(member.segments)
+        )
+        return msgspec.structs.replace(member, segments=segments)
+
+    return [TrajectoryGroup(g.task, tuple(resampled(m) for m in g.members)) for g in groups]
+
+
+@pytest.fixture
+def learner() -> Learner:
+    return learner_of(loss=PLAIN)
+
+
+@pytest.fixture
+def groups(learner: Learner) -> list[TrajectoryGroup]:
+    rng = np.random.default_rng(0)
+    return as_sampled_by(learner, [random_group(rng, 3, group=g) for g in range(3)])
+
+
+def change(groups: list[TrajectoryGroup], group: int, member: int, **changes: object) -> list[TrajectoryGroup]:
+    members = list(groups[group].members)
+    members[member] = msgspec.structs.replace(members[member], **changes)
+    made = list(groups)
+    made[group] = TrajectoryGroup(groups[group].task, tuple(members))
+    return made
+
+
+def test_healthy_groups_are_all_used_with_their_advantages(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+    made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+    assert made.fates == [["used"] * 3] * 3
+    assert made.poisons == {}
+    expected = advantages([[episode_of(m) for m in g.members] for g in groups], AdvantageConfig("grpo"))
+    flat = np.concatenate([credit.per_token() for row in expected for credit in row if credit is not None])
+    assert made.batch.advantages is not None
+    assert made.batch.old is not None
+    np.testing.assert_allclose(made.batch.advantages, flat)
+    np.testing.assert_allclose(made.batch.old, made.batch.sampled, atol=1e-5)
+
+
+def test_failed_poisoned_and_mismatched_members_leave_by_their_names(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+    groups = change(groups, 0, 1, stop=StopReason.ERROR)
+    spoiled = groups[1].members[0].turns
+    groups = change(groups, 1, 0, turns=(msgspec.structs.replace(spoiled[0], reward=float("nan")), *spoiled[1:]))
+    other = groups[2].members[2].segments
+    off = tuple(msgspec.structs.replace(s, logprobs=floats(np.full(len(s.logprobs), -40.0))) for s in other)
+    groups = change(groups, 2, 2, segments=off)
+    made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups("at_least", 2), LIMITS)
+    assert made.fates == [
+        ["used", "failed", "used"],
+        ["reward_nan", "used", "used"],
+        ["used", "used", "sampler_mismatch"],
+    ]
+    assert made.poisons == {"reward_nan": 1, "sampler_mismatch": 1}
+    assert made.counts.used == 6
+    assert made.batch.count == 6
+    assert made.batch.advantages is not None
+    assert np.isfinite(made.batch.advantages).all()
+
+
+@pytest.mark.parametrize(("rule", "fate"), [("complete", "held"), ("drop", "dropped")])
+def test_a_partial_group_takes_its_members_with_it(
+    learner: Learner, groups: list[TrajectoryGroup], rule: str, fate: str
+) -> None:
+    groups = change(groups, 0, 1, stop=StopReason.DEADLINE)
+    policy = msgspec.convert({"rule": rule}, PartialGroups)
+    made = prepare(groups, learner, AdvantageConfig("rloo"), policy, LIMITS)
+    assert made.fates[0] == [fate, "failed", fate]
+    assert made.batch.count == 6
+
+
+def test_values_targets_and_kl_reach_the_advantages() -> None:
+    frozen = tiny_network(critic=False)
+    learner = learner_of(loss=PLAIN)
+    learner.reference = frozen
+    rng = np.random.default_rng(1)
+    groups = as_sampled_by(learner, [random_group(rng, 2)])
+    config = AdvantageConfig("ppo_turn", kl_in_reward=0.5, whiten=False)
+    made = prepare(groups, learner, config, PartialGroups(), LIMITS)
+    assert made.batch.targets is not None
+    assert made.batch.reference is not None
+    assert (~np.isnan(made.batch.targets)).sum() == sum(len(m.turns) for m in groups[0].members)
+    # The reference is the policy itself, so the KL is nothing and the rewards are as they were.
+    same = prepare(groups, learner, msgspec.structs.replace(config, kl_in_reward=0.0), PartialGroups(), LIMITS)
+    assert same.batch.advantages is not None
+    assert made.batch.advantages is not None
+    np.testing.assert_allclose(made.batch.advantages, same.batch.advantages, atol=1e-4)
+
+
+def test_a_step_in_which_everything_failed_is_no_error(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+    for g in range(3):
+        for m in range(3):
+            groups = change(groups, g, m, stop=StopReason.ERROR)
+    made = prepare(groups, learner, AdvantageConfig("rebn"), PartialGroups(), LIMITS)
+    assert made.batch.count == 0
+    assert made.counts.failed == 9
+    assert made.batch.split(4, np.random.default_rng(0)) == []
