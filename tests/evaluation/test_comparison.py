@@ -25,7 +25,14 @@ def difficulties(rng: np.random.Generator, means: list[float], tasks: int) -> di
     }
 
 
-@pytest.mark.parametrize(("means", "tasks", "repeats"), [([0.5], 30, 4), ([0.1, 0.4, 0.9], 15, 3), ([0.05], 60, 2)])
+@pytest.mark.parametrize(
+    ("means", "tasks", "repeats"),
+    [
+        ([0.5], 30, 4),
+        pytest.param([0.1, 0.4, 0.9], 15, 3, marks=pytest.mark.slow),
+        pytest.param([0.05], 60, 2, marks=pytest.mark.slow),
+    ],
+)
 def test_under_no_difference_at_most_6_percent_are_called_significant(means: list[float], tasks: int, repeats: int) -> None:
     rng = derive(0, "no difference", tasks)
     false_finds = uncovered = 0

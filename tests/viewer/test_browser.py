@@ -236,9 +236,17 @@ def test_dark_and_light(watched: Watched, url: str) -> None:
     assert watched.page.evaluate("getComputedStyle(document.body).backgroundColor") != before
 
 
-def test_what_is_not_there_is_said(watched: Watched, url: str) -> None:
-    watched.open(f"{url}#/r/0/e/99")
-    expect(watched.page.locator("main")).to_contain_text("has no episode 99")
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("#/r/0/e/99", "has no episode 99"),
+        ("#/r/7", "no run number 7"),
+        ("#/r/0/e/0/constructor", "no view called constructor"),
+    ],
+)
+def test_what_is_not_there_is_said(watched: Watched, url: str, address: str, said: str) -> None:
+    watched.open(url + address)
+    expect(watched.page.locator("main")).to_contain_text(said)
 
 
 # ----------------------------------------------------------------------------------------------------------- hostile text

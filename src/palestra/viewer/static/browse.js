@@ -43,7 +43,7 @@ const FILTERS = { env: "environment", policy: "policy", stop: "ending", boundary
 function runView(run, query, found) {
   const rows = filtered(run, query, found);
   const tabs = { episodes: "Episodes", tasks: "Tasks", envs: "Environments" };
-  const tab = tabs[query.list] ? query.list : "episodes";
+  const tab = Object.hasOwn(tabs, query.list ?? "") ? query.list : "episodes";
   const list = { episodes: episodeTable, tasks: taskTable, envs: envTable }[tab];
   return el("div", { class: "run" }, facts(outcome(run, rows)),
     run.read < 1 ? el("p", { class: "hint" }, `reading: ${Math.floor(100 * run.read)} % of the file so far`) : null,

@@ -41,7 +41,7 @@ async function draw() {
     current = { key };
     main.replaceChildren(view.node);
     document.getElementById("trail").replaceChildren(...view.trail);
-    document.title = view.title;
+    document.title = plain(view.title);
     if (query.turn) showTurn(query.turn);
     else window.scrollTo(0, 0);
   } catch (error) {
@@ -72,17 +72,18 @@ async function episodeView(run, row, tab, query) {
   const episode = normalised(await Source.episode(run.number, row));
   const base = `#/r/${run.number}/e/${row}`;
   const tabs = { chat: [base, "Chat"], tokens: [`${base}/tokens`, "Tokens"], raw: [`${base}/raw`, "Raw"] };
-  const content = {
+  const views = {
     chat: () => chatView(episode),
-    tokens: async () => tokensView(episode, { run, row, colour: COLOURS[query.colour] ? query.colour : "mask", vocabulary: await Source.vocabulary(run.number) }),
+    tokens: async () => tokensView(episode, { run, row, colour: Object.hasOwn(COLOURS, query.colour ?? "") ? query.colour : "mask", vocabulary: await Source.vocabulary(run.number) }),
     raw: () => el("pre", { class: "raw" }, longText(JSON.stringify(episode, null, 2))),
-  }[tab] ?? (() => chatView(episode));
+  };
+  if (!Object.hasOwn(views, tab)) throw new Error(`An episode has no view called ${tab}.`);
   return el("div", { class: "episode" }, episodeHead(run, row, episode),
     el("div", { class: "bar" },
       el("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([name, [href, label]]) => el("a", { href, role: "tab", "aria-selected": String(name === tab) }, label)),
         el("a", { href: `#/r/${run.number}/g/${row}`, role: "tab", "aria-selected": "false" }, `Group (${run.siblings(row).length})`)),
       el("div", { class: "filters" }, neighbour(row, -1, "← previous"), neighbour(row, 1, "next →"))),
-    await content());
+    await views[tab]());
 }
 
 // Fields at their defaults are left out of the file.
