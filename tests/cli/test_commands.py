@@ -104,7 +104,7 @@ def test_doctor_names_what_is_installed() -> None:
     assert "environment ids can be made here" in palestra("doctor")
 
 
-@pytest.mark.parametrize("name", ["list", "play", "demo", "check", "doctor"])
+@pytest.mark.parametrize("name", ["list", "play", "demo", "check", "doctor", "serve"])
 def test_every_command_has_help(name: str) -> None:
     assert name in palestra("--help")
     assert "--help" in palestra(name, "--help")

@@ -148,7 +148,8 @@ async def schemathesis(examples: int) -> tuple[int, int] | None:
     async with EnvServer(REFERENCE, token, limits=Limits(max_sessions=2**30, ttl=5.0)) as server:
         process = await asyncio.create_subprocess_exec(
             *(program, "run", f"{server.url}/openapi.json", "--header", f"Authorization: Bearer {token}"),
-            *("--max-examples", str(examples), "--seed", "1", "--checks", "not_a_server_error"),
+            *("--max-examples", str(examples), "--seed", "1", "--phases", "coverage,fuzzing,stateful"),
+            *("--checks", "not_a_server_error,status_code_conformance,response_schema_conformance,use_after_free"),
             *("--generation-database", "none", "--no-color"),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

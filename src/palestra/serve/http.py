@@ -98,7 +98,7 @@ class _Pages:
         return _json({"status": status}, 200 if status == "ok" else 503)
 
     async def openapi(self, request: Request) -> Response:
-        return _json(document())
+        return _json(document(self.sessions.host.offers))
 
     async def metrics(self, request: Request, owner: bytes) -> Response:
         text = self.sessions.metrics.text({"sessions": len(self.sessions), "workers": self.sessions.host.workers})

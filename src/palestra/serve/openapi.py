@@ -1,6 +1,6 @@
 """The OpenAPI page of the HTTP side, made from the very types that travel."""
 
-from functools import cache
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -12,58 +12,71 @@ __all__ = ["document"]
 _TYPES = (Hello, Call, Welcome, Reply, Fault)
 
 
-@cache
-def document() -> dict[str, Any]:
-    """The page, as OpenAPI 3.1."""
+def document(ids: Iterable[str]) -> dict[str, Any]:
+    """The page of a server of ``ids``, as OpenAPI 3.1."""
     _, schemas = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
-    faults = {code: _faults(code) for code in Code}
-    session = {"name": "session", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-    always = (Code.UNAUTHORIZED, Code.BAD_FRAME)
-    spoken = (*always, Code.TOO_LARGE, Code.UNKNOWN_ENV, Code.NO_SESSION, Code.BUSY, Code.DRAINING)
-    called = (*spoken, Code.CONFLICT, Code.DEADLINE, Code.UNSUPPORTED, Code.FAILED)
-
-    def answers(codes: tuple[Code, ...], good: dict[str, Any]) -> dict[str, Any]:
-        return {**{str(HTTP_STATUS[code]): faults[code] for code in codes}, **good}
-
+    # Narrower than the types are: what this very server speaks and serves.
+    hello = schemas["Hello"]["properties"]
+    hello["env"] = {"type": "string", "enum": ["", *ids], "default": ""}
+    hello["versions"]["items"] = {"type": "integer", "enum": [PROTOCOL_VERSION]}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Palestra environment server", "version": str(PROTOCOL_VERSION)},
         "security": [{"token": []}],
         "components": {"schemas": schemas, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
-        "paths": {
-            "/health": {
-                "get": {"security": [], "responses": {"200": _said("well"), "503": _said("not well, or about to stop")}}
-            },
-            "/metrics": {
-                "get": {
-                    "responses": answers(
-                        always[:1],
-                        {"200": {"description": "counters", "content": {"text/plain": {"schema": {"type": "string"}}}}},
-                    )
-                }
-            },
-            "/v1/envs": {"get": {"responses": answers(always[:1], {"200": _said("what is served")})}},
-            "/v1/sessions": {"post": {"requestBody": _body("Hello"), "responses": answers(spoken, {"201": _typed("Welcome")})}},
-            "/v1/sessions/{session}": {
-                "parameters": [session],
-                "get": {"responses": answers((*always, Code.NO_SESSION), {"200": _typed("Welcome")})},
-                "delete": {"responses": answers((*always, Code.NO_SESSION), {"204": {"description": "closed"}})},
-            },
-            "/v1/sessions/{session}/calls": {
-                "parameters": [session],
-                "post": {"requestBody": _body("Call"), "responses": answers(called, {"200": _typed("Reply")})},
+        "paths": {**_looking(), **_playing()},
+    }
+
+
+_ALWAYS = (Code.UNAUTHORIZED,)
+_SPOKEN = (*_ALWAYS, Code.BAD_FRAME, Code.TOO_LARGE, Code.UNKNOWN_ENV, Code.BUSY)
+_CALLED = (*_SPOKEN, Code.CONFLICT, Code.DEADLINE, Code.UNSUPPORTED, Code.FAILED)
+_NAMED = (*_ALWAYS, Code.NO_SESSION)
+
+
+def _looking() -> dict[str, Any]:
+    counters = {"description": "counters", "content": {"text/plain": {"schema": {"type": "string"}}}}
+    well = {"200": _said("well"), "503": _said("not well, or about to stop")}
+    return {
+        "/health": {"get": {"operationId": "health", "security": [], "responses": well}},
+        "/metrics": {"get": {"operationId": "metrics", "responses": _answers(_ALWAYS, "200", counters)}},
+        "/v1/envs": {"get": {"operationId": "envs", "responses": _answers(_ALWAYS, "200", _said("what is served"))}},
+    }
+
+
+def _playing() -> dict[str, Any]:
+    session = {"name": "session", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    follow = {"session": "$response.body#/session"}
+    links = {name: {"operationId": name, "parameters": follow} for name in ("call", "renew", "end")}
+    opened = {**_typed("Welcome"), "links": links}
+    return {
+        "/v1/sessions": {
+            "post": {"operationId": "open", "requestBody": _body("Hello"), "responses": _answers(_SPOKEN, "201", opened)}
+        },
+        "/v1/sessions/{session}": {
+            "parameters": [session],
+            "get": {"operationId": "renew", "responses": _answers(_NAMED, "200", _typed("Welcome"))},
+            "delete": {"operationId": "end", "responses": _answers(_NAMED, "204", {"description": "closed"})},
+        },
+        "/v1/sessions/{session}/calls": {
+            "parameters": [session],
+            "post": {
+                "operationId": "call",
+                "requestBody": _body("Call"),
+                "responses": _answers(_CALLED, "200", _typed("Reply")),
             },
         },
     }
 
 
+def _answers(codes: tuple[Code, ...], status: str, good: dict[str, Any]) -> dict[str, Any]:
+    faults = {str(HTTP_STATUS[code]): {**_typed("Fault"), "description": code.value} for code in codes}
+    return {**faults, status: good}
+
+
 def _typed(name: str) -> dict[str, Any]:
     schema = {"$ref": f"#/components/schemas/{name}"}
     return {"description": name, "content": {"application/json": {"schema": schema}}}
-
-
-def _faults(code: Code) -> dict[str, Any]:
-    return {**_typed("Fault"), "description": code.value}
 
 
 def _said(what: str) -> dict[str, Any]:
