@@ -16,6 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import palestra
+from palestra import registry
 from palestra.errors import MissingExtra, UnknownEnv, UsageError
 from palestra.serve import EnvServer, Limits
 from palestra.serve.connection import LEASE_OVER, SUPERSEDED
@@ -337,6 +338,18 @@ def test_what_cannot_be_served_is_said_before_anybody_connects() -> None:
             EnvServer(ids, TOKEN)
     with pytest.raises(UsageError, match="128 bits"):
         EnvServer(REFERENCE, "secret")
+
+
+def test_a_pattern_leaves_out_what_lacks_something_and_a_name_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "_specs", dict(registry._specs))
+    palestra.register("half:Whole-v0", REFERENCE)
+    palestra.register(
+        "half:Lacking-v0", REFERENCE, needs=[registry.Need(label="a thing", program="no-such-program", fix="get it")]
+    )
+    assert list(EnvServer("half:*", TOKEN).sessions.host.offers) == ["half:Whole-v0"]
+    for ids, kind in ((["half:Lacking-v0"], MissingExtra), (["half:L*"], UsageError)):
+        with pytest.raises(kind):
+            EnvServer(ids, TOKEN)
 
 
 async def test_a_port_in_use_is_a_mistake_that_is_explained(server: EnvServer) -> None:

@@ -5,6 +5,7 @@ or every plain one if the server was told to ``isolate``, runs in a worker proce
 """
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from palestra.trajectory import Task
 from palestra.views import InWorker, WorkerPool
 
 __all__ = ["Host", "Offer"]
+
+_log = logging.getLogger("palestra.serve")
 
 PROBE_SECONDS = 10.0
 """A probe that takes longer has failed."""
@@ -93,13 +96,22 @@ def _named(ids: Iterable[str]) -> list[EnvSpec]:
     wanted = [ids] if isinstance(ids, str) else list(ids)
     found: dict[str, EnvSpec] = {}
     for name in wanted:
-        matches = list_envs(name) if any(mark in name for mark in "*?[") else [spec(name)]
-        if not matches:
-            raise UsageError(f'nothing matches "{name}" (palestra list)')
+        matches = _matching(name) if any(mark in name for mark in "*?[") else [spec(name)]
         found |= {known.id: known for known in matches}
     if not found:
         raise UsageError("name at least one environment to serve")
     return list(found.values())
+
+
+def _matching(pattern: str) -> list[EnvSpec]:
+    """What ``pattern`` names and can be made here. One that was named in full is not left out, it is a mistake."""
+    matches = list_envs(pattern)
+    able = [known for known in matches if not known.missing()]
+    if not able:
+        raise UsageError(f'nothing that matches "{pattern}" can be served here (palestra list, palestra doctor)')
+    if lacking := sorted({known.family for known in matches} - {known.family for known in able}):
+        _log.warning("left out of %s for want of something: %s (palestra doctor)", pattern, ", ".join(lacking))
+    return able
 
 
 def _offer(known: EnvSpec, isolate: bool) -> Offer:
