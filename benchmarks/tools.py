@@ -19,7 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-from benchmarks import tools_episodes, tools_fuzz, tools_grading  # noqa: E402
+import tools_episodes  # noqa: E402
+import tools_fuzz  # noqa: E402
+import tools_grading  # noqa: E402
 
 from palestra.sandbox import Bubblewrap, Limits, Program  # noqa: E402
 from palestra.sandbox.profile import Profile  # noqa: E402

@@ -1,4 +1,4 @@
-from benchmarks.tools_fuzz import TARGETS, fuzz
+from tools_fuzz import TARGETS, fuzz
 
 
 def test_readers_neither_crash_nor_hang() -> None:

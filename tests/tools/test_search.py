@@ -171,9 +171,9 @@ async def test_a_server_that_fails_is_infrastructure_and_keeps_its_secrets(serve
         await nobody.retrieve(["x"], 1)
     assert "CANARY" not in f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}"
     await nobody.close()
-    for wrong in ({"url": "ftp://x"}, {"url": "http://user:password@x", "token": "CANARY"}):
+    for url, token in (("ftp://x", ""), ("http://user:password@x", "CANARY")):
         with pytest.raises(UsageError) as refused:
-            RemoteRetriever(**wrong)
+            RemoteRetriever(url, token=token)
         assert "CANARY" not in str(refused.value)
         assert "password@" not in str(refused.value)
 

@@ -79,8 +79,8 @@ async def test_fifty_secrets_are_seen_nowhere(canaries: list[str], caplog: pytes
         heard += [str(await env.step(format_call(call))) for call in calls]
         await env.close()
     for number, canary in enumerate(canaries[41:]):
-        with_token = {"url": "http://127.0.0.1:9", "token": canary}
-        remote = RemoteRetriever(**(with_token if number % 2 else {"url": f"http://user:{canary}@127.0.0.1:9"}))
+        in_address = RemoteRetriever(f"http://user:{canary}@127.0.0.1:9")
+        remote = RemoteRetriever("http://127.0.0.1:9", token=canary) if number % 2 else in_address
         with pytest.raises(InfrastructureError) as caught:
             await SearchTool(remote)(query="x")
         heard.append(f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}")
