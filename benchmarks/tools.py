@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
 import tools_episodes  # noqa: E402
-import tools_fuzz  # noqa: E402
 import tools_grading  # noqa: E402
+from tests.tools.fuzzing import fuzz  # noqa: E402
 
 from palestra.sandbox import Bubblewrap, Limits, Program  # noqa: E402
 from palestra.sandbox.profile import Profile  # noqa: E402
@@ -246,7 +246,7 @@ def main() -> None:
     if given.search:
         search()
     if given.fuzz:
-        tools_fuzz.fuzz(given.inputs)
+        fuzz(given.inputs)
 
 
 async def _awaited(job: Callable[[], Awaitable[object]]) -> None:

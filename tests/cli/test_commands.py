@@ -114,3 +114,12 @@ def test_version() -> None:
     from palestra import __version__
 
     assert palestra("--version").strip() == f"palestra {__version__}"
+
+
+def test_play_lends_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["<python>6 * 7</python>", "?"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    done = CliRunner().invoke(app, ["play", "game:GuessTheNumber-v0-easy", "--seed", "0", "--tool", "python"])
+    assert "\n42\n" in done.output
+    refused = CliRunner().invoke(app, ["play", "game:GuessTheNumber-v0-easy", "--tool", "hammer"])
+    assert "no tool 'hammer'" in str(refused.exception)

@@ -1,4 +1,4 @@
-from tools_fuzz import TARGETS, fuzz
+from tests.tools.fuzzing import TARGETS, fuzz
 
 
 def test_readers_neither_crash_nor_hang() -> None:

@@ -79,8 +79,8 @@ async def test_fifty_secrets_are_seen_nowhere(canaries: list[str], caplog: pytes
         heard += [str(await env.step(format_call(call))) for call in calls]
         await env.close()
     for number, canary in enumerate(canaries[41:]):
-        in_address = RemoteRetriever(f"http://user:{canary}@127.0.0.1:9")
-        remote = RemoteRetriever("http://127.0.0.1:9", token=canary) if number % 2 else in_address
+        in_address = f"user:{canary}@" if number % 2 else ""
+        remote = RemoteRetriever(f"http://{in_address}127.0.0.1:9", token="" if in_address else canary)
         with pytest.raises(InfrastructureError) as caught:
             await SearchTool(remote)(query="x")
         heard.append(f"{caught.value!r} {caught.value.__cause__!r} {caught.value.__context__!r}")

@@ -1,18 +1,22 @@
 r"""``palestra play``: you against the environment, in the terminal.
 
 What is typed is the action, to the letter, with one kindness: where the rules ask for ``\boxed{…}`` and it is missing, it is
-put around what was typed.
+put around what was typed. With ``--tool`` you have what an agent would have: ``<python>1 + 1</python>`` runs in the box.
 """
 
 import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import typer
 
-from palestra.core import Env
-from palestra.errors import Unsupported
+from palestra.core import AsyncEnv, Env, Tool
+from palestra.errors import Unsupported, UsageError
 from palestra.registry import make
+from palestra.tools import CallForm, parse_calls
 from palestra.trajectory import text_of
+from palestra.wrappers import ToolRules, UseTools
 
 __all__ = ["play_command"]
 
@@ -20,10 +24,11 @@ __all__ = ["play_command"]
 def play_command(
     id: str = typer.Argument(..., help="An id, or module:Class."),
     seed: int | None = typer.Option(None, help="Play this very task; by default another each time."),
+    tool: list[str] = typer.Option([], help="Lend yourself a tool: python, or search=FOLDER of an index. May be repeated."),
 ) -> None:
     """Play an environment yourself. `?` shows what a perfect player would do; Ctrl-D ends."""
     sys.path.insert(0, os.getcwd())
-    with make(id) as env:
+    with make(id, wrappers=_lend(tool)) as env:
         observation, _ = env.reset(seed=seed)
         first = text_of(observation)
         typer.secho(f"{id}, seed {env.task.seed}\n", dim=True)
@@ -31,6 +36,26 @@ def play_command(
             _play(env, first, wants_box="\\boxed" in first)
         except (EOFError, KeyboardInterrupt):
             typer.secho("\nYou left the game.", dim=True)
+
+
+def _lend(names: Sequence[str]) -> list[Callable[[AsyncEnv], AsyncEnv]]:
+    if not names:
+        return []
+    return [partial(UseTools, tools=[_tool(name) for name in names], rules=ToolRules(forms=tuple(CallForm)))]
+
+
+def _tool(name: str) -> Tool:
+    kind, _, folder = name.partition("=")
+    if kind == "python" and not folder:
+        from palestra.tools.python import PythonTool
+
+        return PythonTool()
+    if kind == "search" and folder:
+        from palestra.tools.search import SearchTool
+        from palestra.tools.search.bm25 import Bm25Index
+
+        return SearchTool(Bm25Index(folder))
+    raise UsageError(f"no tool {name!r}: write python, or search=FOLDER")
 
 
 def _play(env: Env, shown: str, *, wants_box: bool) -> None:
@@ -57,7 +82,8 @@ def _ask(env: Env, turn: int, wants_box: bool) -> str:
     while True:
         typed = input(f"\n[{turn}] > ")
         if typed.strip() != "?":
-            return f"\\boxed{{{typed.strip()}}}" if wants_box and "\\boxed" not in typed else typed
+            finished = "\\boxed" in typed or bool(parse_calls(typed, tuple(CallForm)).attempts)
+            return f"\\boxed{{{typed.strip()}}}" if wants_box and not finished else typed
         try:
             typer.secho(env.oracle(), fg=typer.colors.CYAN)
         except Unsupported as error:
