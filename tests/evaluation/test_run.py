@@ -15,9 +15,20 @@ import pytest
 import palestra
 from palestra import Env, Step, Task
 from palestra.core import Conversation
-from palestra.errors import InfrastructureError, UsageError
-from palestra.evaluation import Budget, Progress, evaluate, evaluate_async, parse_budget, read_episodes, read_report, report_on
+from palestra.errors import InfrastructureError, MissingExtra, UsageError
+from palestra.evaluation import (
+    Budget,
+    Progress,
+    evaluate,
+    evaluate_async,
+    parse_budget,
+    read_episodes,
+    read_report,
+    report_markdown,
+    report_on,
+)
 from palestra.evaluation.budget import Meter
+from palestra.registry import Need, unregister
 from palestra.rollout import AnyPolicy
 from palestra.trajectory import Completion, Finish, StopReason, Trajectory, Turn, Usage, encode_json
 
@@ -87,6 +98,23 @@ def test_patterns_classes_and_tasks() -> None:
     assert {section.name for section in evaluate("game:*-easy", "random", n=1).envs} >= {GUESS}
     assert evaluate(Coin, lambda text: "a", n=4).suite.issued == 4
     assert evaluate([Task(GUESS, 5), Task(GUESS, 6)], "random", repeats=2).suite.issued == 4
+
+
+def test_a_pattern_leaves_out_what_cannot_run_here_and_says_so() -> None:
+    lacking = Need(label="Nothing", module="no_such_module", extra="nothing")
+    palestra.register("lack:Coin-v0", Coin)
+    palestra.register("lack:Missing-v0", Coin, needs=[lacking])
+    try:
+        report = evaluate("lack:*", lambda text: "a", n=2)
+        assert [section.name for section in report.envs] == ["lack:Coin-v0"]
+        assert "lack:Missing-v0" in report_markdown(report)
+        with pytest.raises(UsageError, match="lack:Missing-v0 cannot run here"):
+            evaluate("lack:Miss*", lambda text: "a", n=2)
+        with pytest.raises(MissingExtra, match="Nothing"):
+            evaluate("lack:Missing-v0", lambda text: "a", n=2)
+    finally:
+        unregister("lack:Coin-v0")
+        unregister("lack:Missing-v0")
 
 
 def test_the_same_tasks_whatever_else_is_in_the_suite(tmp_path: Path) -> None:

@@ -125,7 +125,7 @@ async def evaluate_async(envs: Envs, policy: AnyPolicy, **options: Unpack[Evalua
         stack.callback(meter.close)
         writer = stack.enter_context(TrajectoryWriter(folder.trajectories)) if folder else None
         await _play(panel, metered(players, meter) if settings.budget else players, settings, _Record(episodes, meter, writer))
-    about = {**config.about, "seed": str(config.seed), "panel": config.panel, **config.versions}
+    about = {**config.about, **panel.notes, "seed": str(config.seed), "panel": config.panel, **config.versions}
     report = report_on(episodes, issued=panel.issued(settings.repeats), player=settings.player, about=about)
     if folder is not None:
         folder.write_report(report)
@@ -211,6 +211,8 @@ class _Panel:
     source: Envs
     drawn: int | None
     """How many tasks to draw from the source; ``None`` if it is the tasks themselves."""
+    left_out: tuple[str, ...] = ()
+    """Environments that a pattern named and that lack something here."""
 
     @classmethod
     def of(cls, envs: Envs, settings: _Settings) -> "_Panel":
@@ -220,13 +222,21 @@ class _Panel:
             return cls(tuple(tasks_of(envs, drawn, settings.seed)[0]), envs, drawn)
         chosen: Any = [envs] if isinstance(envs, str) else list(envs)
         count = settings.n
+        left_out: list[str] = []
         if chosen and all(isinstance(one, str) for one in chosen):
-            chosen = _expanded(chosen)
+            chosen, left_out = _expanded(chosen)
             count = (settings.n or DEFAULT_TASKS) * len(chosen)
         tasks = tuple(tasks_of(chosen, count, settings.seed)[0])
         if not tasks:
-            raise UsageError("there is no task to evaluate on")
-        return cls(tasks, tasks, None)
+            raise UsageError(
+                "there is no task to evaluate on" + (f": {', '.join(left_out)} cannot run here" if left_out else "")
+            )
+        return cls(tasks, tasks, None, tuple(left_out))
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What the report must say about the panel."""
+        return {"left out, because they lack something here": ", ".join(self.left_out)} if self.left_out else {}
 
     @property
     def digest(self) -> str:
@@ -236,11 +246,17 @@ class _Panel:
         return {env: count * repeats for env, count in Counter(task.env for task in self.tasks).items()}
 
 
-def _expanded(names: Sequence[str]) -> list[str]:
-    found: dict[str, None] = {}
+def _expanded(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The ids that ``names`` mean, and those a pattern means that cannot run here: they are left out, and said to be."""
+    chosen: dict[str, None] = {}
+    left_out: dict[str, None] = {}
     for name in names:
-        matches = [spec.id for spec in list_envs(name)] if any(mark in name for mark in "*?[") else [name]
+        if not any(mark in name for mark in "*?["):
+            chosen[name] = None
+            continue
+        matches = list_envs(name)
         if not matches:
             raise UsageError(f'no environment matches "{name}" (palestra list shows them)')
-        found.update(dict.fromkeys(matches))
-    return list(found)
+        for spec in matches:
+            (left_out if spec.missing() else chosen)[spec.id] = None
+    return list(chosen), [id for id in left_out if id not in chosen]
