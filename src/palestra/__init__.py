@@ -59,9 +59,8 @@ __all__ = [
 ]
 
 register_suite()
-register_scheme(
-    "remote", "palestra.serve.client:RemoteEnv", needs=[Need(label="websockets", module="websockets", extra="serve")]
-)
+for _scheme, _entry in (("remote", "palestra.serve.client:RemoteEnv"), ("openenv", "palestra.integrations.openenv:OpenEnv")):
+    register_scheme(_scheme, _entry, needs=[Need(label="websockets", module="websockets", extra="serve")])
 
 
 def __getattr__(name: str) -> Any:

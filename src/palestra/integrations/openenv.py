@@ -1,0 +1,200 @@
+"""OpenEnv in both directions: their servers as our environments, ours for their clients.
+
+``palestra.make("openenv:http://HOST:PORT", action_field="message")`` plays a running OpenEnv server. An action there is a JSON
+object: the text goes into one field of it, or is the whole object if no field is named. An observation is a JSON object too:
+one field of it is shown, or all of it as JSON.
+
+``openenv_app(id)`` is an application for uvicorn, made by OpenEnv's own server, in which the action is ``{"message": TEXT}``
+and the observation ``{"text": TEXT, "info": {…}}``.
+
+Their protocol numbers nothing, so an answer that comes late would be taken for the next one. Here a connection whose call was
+not answered in time, or was cancelled, is never used again.
+"""
+
+import asyncio
+import contextlib
+import math
+from typing import Any, Literal
+
+import msgspec
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed, WebSocketException
+
+from palestra.core import AsyncEnv, Step
+from palestra.errors import EnvError, InfrastructureError, MissingExtra, SchemaError, UsageError
+from palestra.registry import make
+from palestra.seeding import fresh_seed
+from palestra.trajectory import Content, Task, clean_text, decode_json, encode_json, text_of
+
+__all__ = ["OpenEnv", "openenv_app"]
+
+LARGEST_SEED = 2**31 - 1
+"""Seeds are cut to this: OpenEnv environments hand them to generators that take 32 bits."""
+
+
+class _Outcome(msgspec.Struct, frozen=True):
+    observation: dict[str, Any]
+    reward: float | None = None
+    done: bool = False
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    type: Literal["observation", "state", "error"]
+    data: dict[str, Any] = {}
+
+
+class OpenEnv(AsyncEnv):
+    """One session on an OpenEnv server."""
+
+    reusable = True
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        action_field: str = "",
+        observation_field: str = "",
+        deadline: float = 60.0,
+        max_message: int = 2**24,
+    ) -> None:
+        url = address.partition("#")[0]
+        scheme, mark, place = url.partition("://")
+        if not mark or scheme not in ("http", "https", "ws", "wss"):
+            raise UsageError(f'"{address}" is no address of a server: write openenv:http://HOST:PORT')
+        self._name = f"openenv:{address}"
+        self._url = f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{place.rstrip('/')}/ws"
+        self._action_field = action_field
+        self._observation_field = observation_field
+        self._deadline = deadline
+        self._max_message = max_message
+        self._socket: ClientConnection | None = None
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        self.task = task or Task(self._name, fresh_seed() if seed is None else seed)
+        outcome = await self._ask({"type": "reset", "data": {"seed": self.task.seed & LARGEST_SEED, **self.task.params}})
+        return self._shown(outcome), {}
+
+    async def step(self, action: str) -> Step:
+        outcome = await self._ask({"type": "step", "data": self._action(action)})
+        reward = 0.0 if outcome.reward is None else outcome.reward
+        if not math.isfinite(reward):
+            raise InfrastructureError(f"{self._url} sent a reward of {reward}")
+        return Step(self._shown(outcome), reward, outcome.done, False, {"observation": outcome.observation})
+
+    async def close(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            with contextlib.suppress(WebSocketException, OSError):
+                await socket.send('{"type":"close"}')
+            await _hang_up(socket)
+
+    async def _ask(self, message: dict[str, Any]) -> _Outcome:
+        answered = False
+        try:
+            async with asyncio.timeout(self._deadline):
+                if self._socket is None:
+                    self._socket = await connect(self._url, max_size=self._max_message, compression=None)
+                await self._socket.send(encode_json(message).decode())
+                answer = decode_json(await self._socket.recv(), _Answer)
+                answered = True
+        except (OSError, ConnectionClosed, WebSocketException, SchemaError) as error:
+            raise InfrastructureError(f"{self._url}: {type(error).__name__}: {error}") from None
+        finally:
+            if not answered:
+                await self._drop()
+        if answer.type == "error":
+            failed = EnvError(clean_text(str(answer.data.get("message", "no message"))))
+            failed.kind = clean_text(str(answer.data.get("code", "")))
+            raise failed
+        try:
+            return msgspec.convert(answer.data, _Outcome)
+        except msgspec.ValidationError as error:
+            await self._drop()
+            raise InfrastructureError(f"{self._url} sent no observation: {error}") from None
+
+    def _action(self, action: str) -> dict[str, Any]:
+        if self._action_field:
+            return {self._action_field: clean_text(action)}
+        try:
+            return decode_json(clean_text(action), dict)
+        except SchemaError:
+            # The model's mistake: the server is told so in its own terms, and answers with an error of the environment.
+            return {"text": clean_text(action)}
+
+    def _shown(self, outcome: _Outcome) -> str:
+        if not self._observation_field:
+            return encode_json(outcome.observation).decode()
+        if self._observation_field not in outcome.observation:
+            there = ", ".join(sorted(outcome.observation))
+            raise EnvError(f'the observation has no field "{self._observation_field}"; it has {there}')
+        found = outcome.observation[self._observation_field]
+        return found if isinstance(found, str) else encode_json(found).decode()
+
+    async def _drop(self) -> None:
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            await _hang_up(socket)
+
+
+async def _hang_up(socket: ClientConnection) -> None:
+    socket.transport.abort()  # nobody is left who would take a late answer for another
+    with contextlib.suppress(WebSocketException, OSError):
+        await socket.wait_closed()
+
+
+def openenv_app(id: str, *, max_sessions: int = 64, **kwargs: Any) -> Any:
+    """An ASGI application that serves ``id`` to OpenEnv clients: ``uvicorn.run(openenv_app("game:Sudoku-v0"))``."""
+    try:
+        from openenv.core.env_server import http_server, interfaces, types
+        from pydantic import create_model
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f'serving OpenEnv clients needs {error.name}: pip install "palestra[openenv]"') from None
+    action = create_model("TextAction", __base__=types.Action, message=(str, ...))
+    observation = create_model(
+        "TextObservation", __base__=types.Observation, text=(str, ...), truncated=(bool, False), info=(dict[str, Any], {})
+    )
+    hosted = type("Hosted", (_Hosted, interfaces.Environment), {"SUPPORTS_CONCURRENT_SESSIONS": True})
+
+    def build() -> Any:
+        return hosted(make(id, **kwargs), observation, types.State)
+
+    return http_server.create_fastapi_app(build, action, observation, max_concurrent_envs=max_sessions)
+
+
+class _Hosted:
+    """What an OpenEnv ``Environment`` does, over one of ours."""
+
+    def __init__(self, env: Any, observation: Any, state: Any) -> None:
+        super().__init__()
+        self._env = env
+        self._observation = observation
+        self._state = state
+        self._episode: str | None = None
+        self._steps = 0
+
+    def reset(self, seed: int | None = None, episode_id: str | None = None, **_: Any) -> Any:
+        observation, info = self._env.reset(seed=seed)
+        self._episode, self._steps = episode_id, 0
+        return self._observation(text=text_of(observation), info=_plain(info))
+
+    def step(self, action: Any, timeout_s: float | None = None, **_: Any) -> Any:
+        step = self._env.step(action.message)
+        self._steps += 1
+        return self._observation(
+            text=text_of(step.observation),
+            reward=step.reward,
+            done=step.terminated or step.truncated,
+            truncated=step.truncated,
+            info=_plain(step.info),
+        )
+
+    @property
+    def state(self) -> Any:
+        return self._state(episode_id=self._episode, step_count=self._steps)
+
+    def close(self) -> None:
+        self._env.close()
+
+
+def _plain(info: dict[str, Any]) -> dict[str, Any]:
+    return decode_json(encode_json(info), dict)

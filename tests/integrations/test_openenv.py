@@ -1,0 +1,118 @@
+"""OpenEnv against the real package: its client on our environments, our environment on its server, and late answers."""
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("websockets")
+
+import uvicorn
+from websockets.asyncio.server import ServerConnection, serve
+
+import palestra
+from palestra.errors import EnvError, InfrastructureError, UsageError
+from palestra.integrations.openenv import OpenEnv, openenv_app
+
+GAME = "game:GuessTheNumber-v0-easy"
+
+
+@contextlib.asynccontextmanager
+async def running(app: Any) -> AsyncIterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off", ws="websockets-sansio"))
+    serving = asyncio.create_task(server._serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    await serving
+
+
+@pytest.mark.filterwarnings("default")
+async def test_their_client_plays_our_environment() -> None:
+    core = pytest.importorskip("openenv.core")
+    with palestra.make(GAME) as local:
+        first_shown, _ = local.reset(seed=3)
+        steps = [local.step(f"\\boxed{{{number}}}") for number in (0, 5)]
+    async with running(openenv_app(GAME)) as url, core.GenericEnvClient(base_url=url) as client:
+        first = await client.reset(seed=3)
+        assert first.observation["text"] == first_shown
+        for number, expected in zip((0, 5), steps, strict=True):
+            told = await client.step({"message": f"\\boxed{{{number}}}"})
+            assert (told.observation["text"], told.reward, told.done) == (
+                expected.observation,
+                expected.reward,
+                expected.terminated or expected.truncated,
+            )
+        assert (await client.state())["step_count"] == 2
+
+
+@pytest.mark.filterwarnings("default")
+async def test_our_environment_plays_their_server() -> None:
+    pytest.importorskip("openenv.core")
+    async with running(openenv_app(GAME)) as url:
+        there = palestra.make_async(f"openenv:{url}", action_field="message", observation_field="text")
+        here = palestra.make_async(GAME)
+        for seed in (1, 2):
+            assert (await there.reset(seed=seed))[0] == (await here.reset(seed=seed))[0]
+            for number in range(1, 4):
+                ours, theirs = await here.step(f"\\boxed{{{number}}}"), await there.step(f"\\boxed{{{number}}}")
+                assert (ours.observation, ours.reward) == (theirs.observation, theirs.reward)
+                if ours.terminated:
+                    break
+        with pytest.raises(EnvError) as caught:
+            await OpenEnv(url).step("not what the server takes")
+        assert caught.value.kind == "VALIDATION_ERROR"
+        await there.close()
+        await here.close()
+
+
+class Late:
+    """Answers its first step too late, as a server of theirs may; every answer says which step it belongs to."""
+
+    async def handle(self, socket: ServerConnection) -> None:
+        async for message in socket:
+            data = json.loads(message)
+            action = data.get("data", {}).get("action", "reset")
+            if action == "slow":
+                await asyncio.sleep(0.3)
+            answer = {"observation": {"text": action}, "reward": float(len(action)), "done": False}
+            await socket.send(json.dumps({"type": "observation", "data": answer}))
+
+
+async def test_a_late_answer_is_never_the_next_reward() -> None:
+    async with serve(Late().handle, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        env = OpenEnv(url, action_field="action", observation_field="text", deadline=0.1)
+        await env.reset(seed=0)
+        with pytest.raises(InfrastructureError, match="TimeoutError"):
+            await env.step("slow")
+        env._deadline = 5.0
+        assert (await env.step("a")).observation == "a"
+        cancelled = asyncio.create_task(env.step("slow"))
+        await asyncio.sleep(0.05)
+        cancelled.cancel()
+        await asyncio.wait([cancelled])
+        assert (await env.step("bb")).reward == 2.0
+        await env.close()
+
+
+@pytest.mark.parametrize("answer", ["", "[]", '{"type":"exec"}', '{"type":"observation","data":{}}', '{"type":"state"}'])
+async def test_an_answer_that_is_none_is_infrastructure(answer: str) -> None:
+    async def handle(socket: ServerConnection) -> None:
+        async for _ in socket:
+            await socket.send(answer)
+
+    async with serve(handle, "127.0.0.1", 0) as server:
+        env = OpenEnv(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        with pytest.raises(InfrastructureError):
+            await env.reset(seed=0)
+        await env.close()
+
+
+def test_an_address_is_a_url() -> None:
+    with pytest.raises(UsageError, match="openenv:http://HOST:PORT"):
+        palestra.make_async("openenv:nowhere")
