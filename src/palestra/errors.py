@@ -6,6 +6,7 @@
     ├── UsageError (ValueError)          the caller made a mistake; nothing is retried
     │   ├── UnknownEnv                   no such id; the nearest ones are named
     │   ├── MissingExtra                 the id is known, a package or program for it is not installed
+    │   ├── MissingData                  the id is known, its data set is not on this machine
     │   ├── EpisodeOver                  step() after the end, or before the first reset()
     │   └── Unsupported                  this environment has no oracle / random action / fork
     ├── SchemaError (ValueError)         data on disk or on a wire is not what it claims to be
@@ -33,6 +34,7 @@ __all__ = [
     "GraderError",
     "HeldLoop",
     "InfrastructureError",
+    "MissingData",
     "MissingExtra",
     "PalestraError",
     "PolicyError",
@@ -69,6 +71,10 @@ class UnknownEnv(UsageError):
 
 class MissingExtra(UsageError):
     """The environment is known, but something it needs is not installed."""
+
+
+class MissingData(UsageError):
+    """The environment is known, but the data set it draws from is not on this machine."""
 
 
 class EpisodeOver(UsageError):

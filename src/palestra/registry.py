@@ -31,6 +31,7 @@ __all__ = [
     "EnvFactory",
     "EnvSpec",
     "Need",
+    "WrapperReference",
     "build",
     "list_envs",
     "make",
@@ -45,6 +46,18 @@ ENTRY_POINT_GROUP = "palestra.envs"
 
 EnvFactory = Callable[..., Env | AsyncEnv]
 WrapperFactory = Callable[[AsyncEnv], AsyncEnv]
+
+
+@dataclass(frozen=True)
+class WrapperReference:
+    """A wrapper named by ``module:function``, imported when the first environment is made with it."""
+
+    reference: str
+
+    def __call__(self, env: AsyncEnv) -> AsyncEnv:
+        wrapped = resolve(self.reference)(env)
+        assert isinstance(wrapped, AsyncEnv), f"{self.reference} is not a wrapper"
+        return wrapped
 
 
 @dataclass(frozen=True, kw_only=True)

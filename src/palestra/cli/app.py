@@ -6,7 +6,7 @@ from collections.abc import Callable
 import typer
 
 from palestra import __version__
-from palestra.cli import check, compare, demo, doctor, evaluate, index, listing, model, play, serve, view
+from palestra.cli import check, compare, demo, doctor, evaluate, index, listing, model, play, prefetch, serve, show, view
 from palestra.errors import PalestraError
 
 __all__ = ["app", "main"]
@@ -21,11 +21,13 @@ app = typer.Typer(
 
 _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("list", listing.list_command),
+    ("show", show.show_command),
     ("play", play.play_command),
     ("demo", demo.demo_command),
     ("eval", evaluate.eval_command),
     ("compare", compare.compare_command),
     ("view", view.view_command),
+    ("prefetch", prefetch.prefetch_command),
     ("check", check.check_command),
     ("doctor", doctor.doctor_command),
     ("serve", serve.serve_command),

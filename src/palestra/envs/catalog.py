@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from palestra.envs.data.ids import register_data
 from palestra.envs.reasoning.ids import register_reasoning
 from palestra.registry import Need, register
 
@@ -36,6 +37,7 @@ def register_suite() -> None:
             max_turns=game.max_turns,
         )
     register_reasoning()
+    register_data()
 
 
 _GAMES = {
