@@ -6,6 +6,7 @@ of input and output; the first two are public. A *function* has arguments and re
 
 import ast
 import doctest
+import re
 from abc import ABC, abstractmethod
 from typing import Any
 
@@ -16,6 +17,8 @@ from palestra.grading.code import CodeJudge, FunctionCase, ProgramCase, Verdict
 
 __all__ = ["Problem", "problem_of"]
 
+_CLOSING = re.compile("\"\"\"|'''")
+"""The end of a docstring, which its last example runs into."""
 PUBLIC = 2
 """Tests that are shown, where the problem does not say which."""
 _SHOWN = 400
@@ -155,6 +158,6 @@ def _examples(prompt: str, entry: str) -> Any:
             ):
                 continue
             arguments = [ast.literal_eval(argument) for argument in call.args]
-            yield example.source.strip(), arguments, ast.literal_eval(example.want.strip())
+            yield example.source.strip(), arguments, ast.literal_eval(_CLOSING.split(example.want)[0].strip())
         except (SyntaxError, ValueError):
             continue
