@@ -16,7 +16,7 @@ from palestra.envs.games.game import FORMAT_ERROR, Game
 from palestra.registry import list_envs, spec
 from palestra.trajectory import StopReason, Task
 
-IDS = [known.id for known in list_envs("game:*") if not known.needs]
+IDS = [known.id for known in list_envs("game:*")]
 PLAYED = [id for id in IDS if not spec(id).level or id.endswith(f"-{spec(id).level}")]
 
 SMALL_WIKI = Path(__file__).parent / "small_wiki.jsonl"
@@ -81,7 +81,7 @@ HOSTILE = [
 def built(id: str) -> Game[object]:
     known = spec(id)
     corpus = {"corpus": str(SMALL_WIKI)} if known.family == "WikiGame" else {}
-    game = known.factory()(**known.kwargs, **corpus)
+    game = known.factory(corpus)(**known.kwargs, **corpus)
     assert isinstance(game, Game)
     return game
 

@@ -74,6 +74,7 @@ def test_the_easy_game_lists_its_words_and_the_hard_one_does_not() -> None:
         assert not any(word in told.split("The grid")[0] for word in hard.hidden)
 
 
+@pytest.mark.alone
 def test_resets_are_quick() -> None:
     game, times = WordSearch(5, 20, False), list[float]()
     for seed in range(100):
