@@ -63,7 +63,8 @@ def _version(name: str) -> str | None:
 
 
 def _extras() -> list[str]:
-    return sorted(metadata.metadata("palestra").get_all("Provides-Extra") or [])
+    # "all" is the sum of the others.
+    return sorted(set(metadata.metadata("palestra").get_all("Provides-Extra") or []) - {"all"})
 
 
 def _requirements(extra: str | None) -> list[str]:
