@@ -71,6 +71,25 @@ async def test_logprobs_are_those_of_a_separate_pass(engine: HFEngine, temperatu
     assert worst <= 1e-4
 
 
+@pytest.mark.parametrize("family", ["Qwen2", "Qwen3", "Mistral", "Phi3", "GPTNeoX"])
+async def test_other_families_are_served_as_exactly(family: str) -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": WORDS, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    more: dict[str, Any] = {
+        "max_position_embeddings": 256,
+        "initializer_range": 0.4,
+        "num_key_value_heads": 2,
+        "pad_token_id": 0,
+    }
+    more["sliding_window"] = None
+    config = getattr(transformers, f"{family}Config")(**sizes, **more)
+    engine = HFEngine(getattr(transformers, f"{family}ForCausalLM")(config), batch=4)
+    for turns in await asyncio.gather(*(episode(engine, seed, 3) for seed in range(6))):
+        for tokens in turns:
+            assert np.abs(recomputed(engine.model, tokens) - tokens.logprobs).max() <= 1e-4
+    await engine.close()
+
+
 async def test_a_seed_gives_the_same_tokens_alone_and_in_a_crowd(engine: HFEngine) -> None:
     alone = [await episode(engine, seed, 3) for seed in range(6)]
     crowd = await asyncio.gather(*(episode(engine, seed, 3) for seed in range(6)))
