@@ -1,11 +1,12 @@
 """The judge against honest candidates in number, and the maths grader against hostile answers and against GEM's."""
 
 import asyncio
-import importlib
 import random
 import statistics
 import time
 from collections.abc import Callable
+from importlib import util
+from pathlib import Path
 
 from tests.grading.hacks import HACKS
 from tests.grading.hostile_answers import HOSTILE
@@ -136,12 +137,18 @@ async def maths() -> None:
 
 
 def _gem_grader() -> Callable[[str, str], bool] | None:
-    try:
-        boxed_reward_fn = importlib.import_module("gem.utils.math_grader").boxed_reward_fn
-    except ImportError:
+    """GEM's grader, by its file: its package would import every environment it has."""
+    found = util.find_spec("gem")
+    if found is None or not found.submodule_search_locations:
         return None
+    path = Path(found.submodule_search_locations[0]) / "utils" / "math_grader.py"
+    spec = util.spec_from_file_location("gem_math_grader", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
 
     def grade(answer: str, gold: str) -> bool:
-        return bool(boxed_reward_fn(f"\\boxed{{{answer}}}", gold, fast=False)[1] > 0)
+        return bool(module.boxed_reward_fn(f"\\boxed{{{answer}}}", gold, fast=False)[1] > 0)
 
     return grade

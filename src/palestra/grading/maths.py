@@ -15,6 +15,7 @@ from fractions import Fraction
 from importlib import util
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 import msgspec
 
@@ -42,13 +43,40 @@ def quick_verdict(answer: str, gold: str) -> bool | None:
         return False
     if said == meant:
         return True
-    one, other = _number(said), _number(meant)
-    if one is None or other is None:
+    if said[1:2] == "=" and meant[1:2] != "=" and said[0].isalpha():  # x=5 answers 5
+        said = said[2:]
+    one, other = _numbers(said), _numbers(meant)
+    if one is None or other is None or one.around != other.around or len(one.numbers) != len(other.numbers):
         return None
+    pairs = [_same_number(*pair) for pair in zip(one.numbers, other.numbers, strict=True)]
+    return False if False in pairs else None if None in pairs else True
+
+
+class _Numbers(NamedTuple):
+    """Plain numbers, and what stands around them: nothing, brackets, a percent sign."""
+
+    around: str
+    numbers: tuple[Fraction, ...]
+
+
+def _numbers(text: str) -> _Numbers | None:
+    around = ""
+    if text.endswith("\\%"):
+        text, around = text[:-2], "%"
+    elif text[:1] + text[-1:] in ("()", "[]", "(]", "[)") and "," in text:
+        around, parts = text[0] + text[-1], text[1:-1].split(",")
+        numbers = [number for part in parts if (number := _number(part)) is not None]
+        return _Numbers(around, tuple(numbers)) if len(numbers) == len(parts) else None
+    number = _number(text)
+    return None if number is None else _Numbers(around, (number,))
+
+
+def _same_number(one: Fraction, other: Fraction) -> bool | None:
     if one == other:
         return True
     # A rounded decimal may stand for a fraction: only clearly different numbers are told apart here.
-    return False if abs(one - other) > Fraction(1, 100) * max(abs(one), abs(other)) or _whole(one, other) else None
+    clearly = abs(one - other) > Fraction(1, 100) * max(abs(one), abs(other))
+    return False if clearly or one.denominator == other.denominator == 1 else None
 
 
 def _plain(text: str) -> str:
@@ -64,10 +92,6 @@ def _number(text: str) -> Fraction | None:
         return None
     sign, above, below = found.group(1, 2, 3) if found.group(2) else found.group(4, 5, 6)
     return Fraction(int(above), int(below)) * (-1 if sign else 1) if int(below) else None
-
-
-def _whole(one: Fraction, other: Fraction) -> bool:
-    return one.denominator == other.denominator == 1
 
 
 class _Worker:

@@ -1,0 +1,323 @@
+"""Boxes by other people's runtimes: ``Docker`` and ``Runsc`` (gVisor), behind the same interface.
+
+Both start a container for every job, which takes some hundred milliseconds, and keep nothing warm: they are for where
+bubblewrap is not allowed, or for a stronger wall. Judging needs a channel of its own and is not offered here.
+"""
+
+import asyncio
+import contextlib
+import os
+import secrets
+import shutil
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from palestra.errors import InfrastructureError, MissingExtra, Unsupported, UsageError
+from palestra.sandbox.boxes import pack_fields, pack_frame
+from palestra.sandbox.contract import (
+    KilledBy,
+    Limits,
+    Outcome,
+    Program,
+    Sandbox,
+    Session,
+    TestLine,
+    Usage,
+    check_relative,
+)
+
+__all__ = ["Docker", "Runsc"]
+
+_START_SECONDS = 60.0
+
+
+@cache
+def _runner() -> str:
+    return Path(__file__).with_name("container_runner.py").read_text()
+
+
+class _Container:
+    """One started container, and what it prints."""
+
+    def __init__(self, limits: Limits, name: str, stop: Sequence[str]) -> None:
+        self._limits = limits
+        self.name = name
+        self._stop = stop
+        self.mark, self._ready = (secrets.token_hex(16).encode() for _ in range(2))
+        self._process: asyncio.subprocess.Process | None = None
+        self._out, self._err = bytearray(), bytearray()
+        self._total = 0
+        self._changed = asyncio.Event()
+        self._readers: list[asyncio.Task[None]] = []
+        self.killed_by: KilledBy | None = None
+        self.ended = False
+
+    async def start(self, command: Sequence[str]) -> None:
+        source = f"READY, MARK = {self._ready!r}, {self.mark!r}\n{_runner()}"
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(
+            *command, "-c", source, stdin=pipe, stdout=pipe, stderr=pipe, env={"PATH": os.environ.get("PATH", os.defpath)}
+        )
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        streams = ((self._process.stdout, self._out), (self._process.stderr, self._err))
+        self._readers = [asyncio.create_task(self._read(stream, kept)) for stream, kept in streams]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS):
+                await self._until(lambda: self._out.startswith(self._ready))
+        if not self._out.startswith(self._ready):
+            await self.kill(KilledBy.CANCELLED)
+            raise InfrastructureError(f"a container did not start: {self._err.decode(errors='replace').strip()[-500:]}")
+        del self._out[: len(self._ready)]
+
+    async def send(self, payload: bytes) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(ConnectionError):
+            self._process.stdin.write(pack_frame(payload))
+            await self._process.stdin.drain()
+
+    async def answer(self, wall_seconds: float) -> bytes | None:
+        """What the runner says beside the program's output; ``None`` if the container ended or was killed."""
+        try:
+            async with asyncio.timeout(wall_seconds):
+                await self._until(lambda: self._marked() is not None)
+        except TimeoutError:
+            await self.kill(KilledBy.WALL_CLOCK)
+        found = self._marked()
+        if found is None:
+            return None
+        at, answer = found
+        del self._out[at:]
+        return answer
+
+    def _marked(self) -> tuple[int, bytes] | None:
+        at = self._out.rfind(self.mark)
+        body = at + len(self.mark) + 4
+        if at == -1 or len(self._out) < body:
+            return None
+        size = int.from_bytes(self._out[body - 4 : body], "big")
+        return (at, bytes(self._out[body : body + size])) if len(self._out) >= body + size else None
+
+    def cut(self) -> tuple[bytes, bytes, int]:
+        """What was printed since the last cut, and how much of it was dropped."""
+        kept = self._limits.kept_output
+        out, err = bytes(self._out), bytes(self._err)
+        self._out.clear()
+        self._err.clear()
+        self._total = 0
+        return out[:kept], err[:kept], max(0, len(out) - kept) + max(0, len(err) - kept)
+
+    async def kill(self, reason: KilledBy) -> None:
+        """Stop the container, and its client."""
+        assert self._process is not None
+        self.killed_by = self.killed_by or reason
+        if self._stop and self._process.returncode is None:
+            nothing = asyncio.subprocess.DEVNULL
+            stopping = await asyncio.create_subprocess_exec(*self._stop, self.name, stdout=nothing, stderr=nothing)
+            await stopping.wait()
+        await self.close()
+
+    async def close(self) -> int:
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            if self._process.returncode is None:
+                self._process.kill()
+        code = await self._process.wait()
+        await asyncio.wait(self._readers, timeout=1.0)
+        for reader in self._readers:
+            reader.cancel()
+        return code
+
+    async def _until(self, holds: "Callable[[], bool]") -> None:
+        while not holds() and not self.ended and self.killed_by is None:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def _read(self, stream: asyncio.StreamReader, kept: bytearray) -> None:
+        while part := await stream.read(2**16):
+            if self.killed_by is KilledBy.OUTPUT:
+                continue  # read on, so that it can end
+            self._total += len(part)
+            kept += part
+            self._changed.set()
+            if self._total > self._limits.output + 2**24 or (self._total > self._limits.output and self._marked() is None):
+                self.killed_by = self.killed_by or KilledBy.OUTPUT
+        if stream is (self._process.stdout if self._process else None):
+            self.ended = True
+        self._changed.set()
+
+
+class _Containers(Sandbox):
+    """A provider that starts a container for every job."""
+
+    program: str
+    remedy: str
+
+    def __init__(self, limits: Limits | None = None, *, concurrency: int = 8) -> None:
+        if shutil.which(self.program) is None:
+            raise MissingExtra(f"this sandbox needs {self.program}, and it is not on this machine: {self.remedy}")
+        self.limits = limits or Limits()
+        self._slots = asyncio.Semaphore(concurrency)
+
+    @abstractmethod
+    def command(self, name: str) -> list[str]:
+        """What starts the interpreter in a container called ``name``."""
+
+    @abstractmethod
+    def stop(self) -> list[str]:
+        """What, followed by its name, stops a container; nothing if killing the client is enough."""
+
+    async def run(self, program: Program) -> Outcome:
+        async with self._slots:
+            container = await self._started()
+            began = time.monotonic()
+            try:
+                await container.send(_job(program))
+                answer = await container.answer(program.wall_seconds or self.limits.wall_seconds)
+            finally:
+                await container.kill(KilledBy.CANCELLED)
+            out, err, dropped = container.cut()
+            usage = Usage(time.monotonic() - began)
+            if not answer:
+                return Outcome(out, err, None, container.killed_by, dropped, {}, usage)
+            return Outcome(out, err, answer[0], None, dropped, _files(program.wanted, answer[1:]), usage)
+
+    async def open_session(self, files: Mapping[str, bytes] | None = None) -> Session:
+        container = await self._started()
+        await container.send(b"S" + _file_fields(files or {}))
+        return _ContainerSession(self, container)
+
+    async def open_tests(self, kind: bytes, fields: Sequence[bytes]) -> TestLine:
+        raise Unsupported(f"the {self.name} sandbox does not judge code: use bubblewrap")
+
+    async def close(self) -> None:
+        """Nothing is kept."""
+
+    async def _started(self) -> _Container:
+        name = f"palestra-{secrets.token_hex(8)}"
+        container = _Container(self.limits, name, self.stop())
+        await container.start(self.command(name))
+        return container
+
+
+class _ContainerSession(Session):
+    """An interpreter in a container."""
+
+    def __init__(self, owner: _Containers, container: _Container) -> None:
+        self._owner = owner
+        self._container = container
+        self._alive = True
+
+    @property
+    def alive(self) -> bool:
+        return self._alive and not self._container.ended
+
+    async def run(self, code: str, *, wall_seconds: float | None = None) -> Outcome:
+        began = time.monotonic()
+        answer = await self._ask(b"c" + code.encode(errors="replace"), wall_seconds)
+        exit_code: int | None = 0 if answer == b"1" else 1
+        if answer is None:
+            self._alive = False
+            code_of_end = await self._container.close()
+            exit_code = None if self._container.killed_by else code_of_end
+        out, err, dropped = self._container.cut()
+        return Outcome(out, err, exit_code, self._container.killed_by, dropped, {}, Usage(time.monotonic() - began))
+
+    async def put(self, files: Mapping[str, bytes]) -> None:
+        if await self._ask(b"f" + _file_fields(files), None) != b"1":
+            raise OSError("the files could not be written")
+
+    async def fetch(self, path: str) -> bytes:
+        check_relative(path)
+        answer = await self._ask(b"g" + path.encode(), None)
+        if not answer or answer[:1] != b"1":
+            raise FileNotFoundError(path)
+        return answer[1:]
+
+    async def close(self) -> None:
+        self._alive = False
+        await self._container.kill(KilledBy.CANCELLED)
+
+    async def _ask(self, request: bytes, wall_seconds: float | None) -> bytes | None:
+        if not self._alive:
+            raise UsageError("this session has ended; open another one")
+        async with self._owner._slots:
+            await self._container.send(request)
+            return await self._container.answer(wall_seconds or self._owner.limits.wall_seconds)
+
+
+class Docker(_Containers):
+    """Containers of a Docker daemon (or of Podman, which takes the same words)."""
+
+    name = "docker"
+    remedy = "install Docker or Podman, or use bubblewrap"
+
+    def __init__(
+        self, image: str = "python:3.11-slim", limits: Limits | None = None, *, program: str = "docker", concurrency: int = 8
+    ) -> None:
+        self.program = program
+        self.image = image
+        super().__init__(limits, concurrency=concurrency)
+
+    def command(self, name: str) -> list[str]:
+        limits = self.limits
+        return [
+            *(self.program, "run", "--rm", "--interactive", "--name", name, "--network", "none", "--read-only", "--init"),
+            *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534", "--ipc", "none"),
+            *("--memory", str(limits.total_memory), "--memory-swap", str(limits.total_memory), "--cpus", "1"),
+            *("--pids-limit", str(limits.processes), "--ulimit", f"nofile={limits.open_files}", "--ulimit", "core=0"),
+            *("--ulimit", f"fsize={limits.file_bytes}", "--ulimit", f"cpu={limits.session_cpu_seconds}"),
+            *("--tmpfs", f"/work:rw,mode=1777,size={limits.disk_bytes},nr_inodes={limits.files}"),
+            *("--tmpfs", f"/tmp:rw,mode=1777,size={limits.shared_memory},nr_inodes={limits.files}"),
+            *("--workdir", "/work", "--env", "PYTHONHASHSEED=0", self.image, "python3", "-sSB"),
+        ]
+
+    def stop(self) -> list[str]:
+        return [self.program, "kill"]
+
+
+class Runsc(_Containers):
+    """gVisor without a daemon: ``runsc do`` on this machine's own files, read-only, in a user-space kernel."""
+
+    name = "runsc"
+    program = "runsc"
+    remedy = "see gvisor.dev for its package, or use bubblewrap"
+
+    def command(self, name: str) -> list[str]:
+        limits = (f"ulimit -v {self.limits.process_memory // 1024}", f"ulimit -n {self.limits.open_files}", "ulimit -c 0")
+        script = f'{"; ".join(limits)}; cd "$(mktemp -d)" && exec "$@"'
+        wall = [self.program, "--rootless", "--network=none", "--ignore-cgroups", "do", "--quiet"]
+        return [*wall, "/bin/sh", "-c", script, name, "/usr/bin/python3", "-sSB"]
+
+    def stop(self) -> list[str]:
+        return []
+
+
+def _job(program: Program) -> bytes:
+    wanted = "\0".join(program.wanted).encode()
+    files = [part for name, content in program.files.items() for part in (name.encode(), content)]
+    if program.code is not None:
+        return b"P" + pack_fields(program.code.encode(errors="replace"), program.stdin, wanted, *files)
+    return b"X" + pack_fields("\0".join(program.command).encode(), program.stdin, wanted, *files)
+
+
+def _file_fields(files: Mapping[str, bytes]) -> bytes:
+    for path in files:
+        check_relative(path)
+    return pack_fields(*(part for name, content in files.items() for part in (name.encode(), content)))
+
+
+def _files(wanted: Sequence[str], packed: bytes) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    at = 0
+    for path in wanted:
+        size = int.from_bytes(packed[at : at + 4], "big")
+        item = packed[at + 4 : at + 4 + size]
+        at += 4 + size
+        if item[:1] == b"1":
+            found[path] = item[1:]
+    return found

@@ -1,0 +1,67 @@
+"""There is no Docker daemon where these run.
+
+A stand-in that runs the container's command here shows that the provider keeps its side of the contract, and the command line
+is looked at for what would make the wall.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from palestra.errors import InfrastructureError, MissingExtra, Unsupported
+from palestra.sandbox import Limits
+from palestra.sandbox.conformance import CHECKS, Check
+from palestra.sandbox.containers import Docker, Runsc
+
+STAND_IN = """#!/bin/sh
+here={folder}
+if [ "$1" = kill ]; then kill -9 -"$(cat $here/$2)"; exit 0; fi
+while [ "$1" != stand-in-image ]; do
+  if [ "$1" = --name ]; then name=$2; fi
+  shift
+done
+shift
+mkdir "$here/$name.work"
+cd "$here/$name.work"
+ulimit -v 1048576
+exec /usr/bin/python3 -c 'import os, sys
+if os.getpid() != os.getpgid(0): os.setsid()
+open(sys.argv[1], "w").write(str(os.getpid()))
+os.execv("/usr/bin/python3", ["python3"] + sys.argv[3:])' "$here/$name" "$@"
+"""
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> Docker:
+    program = tmp_path / "docker"
+    program.write_text(STAND_IN.format(folder=tmp_path))
+    program.chmod(0o755)
+    return Docker("stand-in-image", program=str(program))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_the_provider_keeps_the_contract(check: Check, docker: Docker) -> None:
+    await check(docker)
+
+
+def test_the_command_builds_the_wall(docker: Docker) -> None:
+    line = " ".join(docker.command("box"))
+    for wall in ("--network none", "--read-only", "--cap-drop ALL", "no-new-privileges", "--user 65534", "--pids-limit 48"):
+        assert wall in line
+    assert f"--memory {Limits().total_memory}" in line
+
+
+async def test_what_cannot_be_had_is_said(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Unsupported):
+        await docker.open_tests(b"F", [])
+    (tmp_path / "docker").write_text("#!/bin/sh\necho no daemon >&2\nexit 1\n")
+    from palestra.sandbox import Program
+
+    with pytest.raises(InfrastructureError, match="no daemon"):
+        await docker.run(Program(code="1"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(MissingExtra, match="gvisor"):
+        Runsc()
+    (tmp_path / "runsc").write_text("")
+    (tmp_path / "runsc").chmod(0o755)
+    assert "--network=none" in Runsc().command("box")

@@ -1,0 +1,163 @@
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from palestra.errors import InfrastructureError, MissingExtra, UsageError
+from palestra.sandbox import Bubblewrap, KilledBy, Limits, Program, open_sandbox
+from palestra.sandbox.files import fetch_file
+from palestra.sandbox.shared import shared_sandbox
+
+
+async def test_a_missing_bwrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    async with Bubblewrap() as sandbox:
+        with pytest.raises(MissingExtra, match="apt-get install bubblewrap"):
+            await sandbox.run(Program(code="1"))
+
+
+async def test_a_missing_python_says_so() -> None:
+    with pytest.raises((UsageError, FileNotFoundError)):
+        async with Bubblewrap(python="/usr/bin/no-such-python") as sandbox:
+            await sandbox.run(Program(code="1"))
+
+
+async def test_providers_have_names() -> None:
+    async with open_sandbox(limits=Limits(wall_seconds=1.0)) as sandbox:
+        assert sandbox.name == "bubblewrap"
+        assert (await sandbox.run(Program(code="print(1)"))).stdout == b"1\n"
+    with pytest.raises(UsageError, match="no sandbox 'box'"):
+        open_sandbox("box")
+    with pytest.raises(UsageError, match="not a Sandbox"):
+        open_sandbox("builtins:dict")
+
+
+async def test_holders_of_a_loop_share_one_sandbox() -> None:
+    async with shared_sandbox() as one, shared_sandbox() as two, shared_sandbox(Limits(files=100)) as other:
+        assert one is two
+        assert one is not other
+    async with shared_sandbox() as again:
+        assert again is not one
+
+
+@pytest.mark.parametrize("wrong", [{"wall_seconds": 0}, {"processes": -1}])
+def test_limits_are_checked(wrong: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="must be above 0"):
+        Limits(**wrong)
+
+
+@pytest.mark.parametrize("path", ["", "/etc/passwd", "../x", "a/../b", "a//b", "a\0b", ".", "x" * 2000])
+def test_paths_out_of_the_work_folder_are_refused(path: str) -> None:
+    with pytest.raises(UsageError, match="not a relative path"):
+        Program(code="", files={path: b""})
+
+
+def test_a_program_is_code_or_a_command() -> None:
+    for wrong in ({}, {"code": "1", "command": ["true"]}):
+        with pytest.raises(UsageError):
+            Program(**wrong)  # type: ignore[arg-type]
+
+
+def test_files_are_fetched_beneath_their_folder_only(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "in" / "good").write_text("good")
+    (tmp_path / "in" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "in" / "folder").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "in" / "pipe")
+    folder = os.open(tmp_path / "in", os.O_RDONLY)
+    try:
+        assert fetch_file(folder, "good", 100) == b"good"
+        for path in ("link", "folder/secret", "pipe", "good/x", "missing"):
+            with pytest.raises((PermissionError, FileNotFoundError)):
+                fetch_file(folder, path, 100)
+        with pytest.raises(PermissionError, match="bytes"):
+            fetch_file(folder, "good", 3)
+    finally:
+        os.close(folder)
+
+
+async def test_a_launcher_that_is_killed_takes_its_boxes_along_and_is_replaced(boxes: Bubblewrap) -> None:
+    running = asyncio.create_task(boxes.run(Program(code="import time; time.sleep(60)", wall_seconds=60.0)))
+    await asyncio.sleep(0.5)
+    process = boxes._pool._process
+    assert process is not None
+    os.kill(process.pid, signal.SIGKILL)
+    with pytest.raises(InfrastructureError, match="launcher"):
+        await running
+    assert (await boxes.run(Program(code="print(2)"))).stdout == b"2\n"
+
+
+async def test_the_clock_holds_while_the_loop_is_busy(boxes: Bubblewrap) -> None:
+    task = asyncio.create_task(boxes.run(Program(code="while True: pass", wall_seconds=0.3)))
+    await asyncio.sleep(0.2)
+    began = time.monotonic()
+    while time.monotonic() - began < 1.0:  # somebody's plain environment holds the loop
+        pass
+    outcome = await task
+    assert outcome.killed_by is KilledBy.WALL_CLOCK
+    assert outcome.usage.cpu_seconds < 0.9
+
+
+async def test_forged_frames_end_a_session(boxes: Bubblewrap) -> None:
+    for forged in ("b'\\xff' * 8", "b'\\0\\0\\0\\1x'", "b'\\0\\0\\0\\0'"):
+        async with await boxes.open_session() as session:
+            outcome = await session.run(f"import os\nos.write(3, {forged})\nimport time; time.sleep(60)", wall_seconds=5.0)
+            assert outcome.killed_by in (KilledBy.OUTPUT, KilledBy.CANCELLED)
+            assert not session.alive
+            with pytest.raises(UsageError, match="has ended"):
+                await session.run("1")
+
+
+async def test_a_channel_that_is_closed_does_not_stop_the_clock(boxes: Bubblewrap) -> None:
+    async with await boxes.open_session() as session:
+        outcome = await session.run("import os, time\nos.close(3)\ntime.sleep(60)", wall_seconds=0.5)
+        assert outcome.killed_by is KilledBy.WALL_CLOCK
+
+
+async def test_usage_is_reported(boxes: Bubblewrap) -> None:
+    outcome = await boxes.run(Program(code="x = bytearray(200 * 2**20)\nimport time\nt = time.process_time()\n"
+                                           "while time.process_time() - t < 0.3: pass"))  # fmt: skip
+    assert 0.3 <= outcome.usage.cpu_seconds < 2.0
+    assert outcome.usage.peak_memory > 200 * 2**20
+
+
+async def test_too_much_processor_time_is_told() -> None:
+    async with Bubblewrap(Limits(cpu_seconds=1, wall_seconds=60.0)) as sandbox:
+        assert (await sandbox.run(Program(code="while True: pass"))).killed_by is KilledBy.CPU_TIME
+
+
+async def test_total_memory_is_bounded() -> None:
+    grow = "x = bytearray(50 * 2**20)\n        time.sleep(60)"
+    code = f"import os, time\nfor _ in range(6):\n    if not os.fork():\n        {grow}\ntime.sleep(60)"
+    async with Bubblewrap(Limits(total_memory=150 * 2**20, wall_seconds=60.0)) as sandbox:
+        outcome = await sandbox.run(Program(code=code))
+        assert outcome.killed_by is KilledBy.MEMORY
+
+
+async def test_packages_can_be_shown(tmp_path: Path) -> None:
+    package = Path("/usr/share/palestra-test-packages")
+    if os.geteuid() != 0:
+        pytest.skip("writing below /usr needs root")
+    package.mkdir()
+    try:
+        (package / "shown.py").write_text("value = 42")
+        async with Bubblewrap(packages=[str(package)]) as sandbox:
+            assert (await sandbox.run(Program(code="import shown; print(shown.value)"))).stdout == b"42\n"
+    finally:
+        (package / "shown.py").unlink()
+        package.rmdir()
+
+
+async def test_hostile_code_cannot_send_descriptors_to_the_host(boxes: Bubblewrap) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    code = (
+        "import socket, array\ns = socket.socket(fileno=3)\n"
+        "for _ in range(20): s.sendmsg([b'\\0'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [1] * 50))])\n"
+    )
+    async with await boxes.open_session() as session:
+        await session.run(code, wall_seconds=2.0)
+        assert len(os.listdir("/proc/self/fd")) - before < 20
