@@ -158,6 +158,24 @@ def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("crash", [None, "_learn", "commit"])
+def test_waves_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_path: Path, crash: str | None) -> None:
+    shown: list[Any] = []
+    settings = config(model, staleness=2, play={"tasks": 3, "group_size": 2, "max_tokens": 6}, engine={"batch": 4, "rows": 8})
+    if crash is not None:
+        trainer = assemble(settings, tmp_path)
+        crash_in(crash, 2, after=True)(trainer)
+        with pytest.raises(Crash):
+            asyncio.run(trainer.train())
+    train(settings, tmp_path, show=shown.append)
+    assert all(line["staleness"] <= 2 for line in shown)
+    if crash is None:
+        assert max(line["staleness"] for line in shown) == 2
+    with Ledger(tmp_path / "ledger") as ledger:
+        assert ledger.audit().balanced
+        assert ledger.audit().issued == 4 * 6
+
+
 def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:
     horizon = {"default": {"kind": "stepwise", "turns": [1, 2], "every": 1}}
     teacher = {"teacher": "random", "episodes": 32, "epochs": 8, "minibatches": 4, "learning_rate": 5e-3}

@@ -96,6 +96,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How often a step's batch is gone through."""
     minibatches: _Positive = 1
     """Updates an epoch."""
+    staleness: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """How many versions the oldest token of an episode may lag behind the weights that learn from it. 0 is synchronous."""
     entropy: Anneal | None = None
     """Replaces ``learner.loss.entropy_coefficient``, step by step."""
     checkpoint_every: _Positive = 20

@@ -1,18 +1,24 @@
-"""The training loop. ``Trainer.step`` is the whole of it: play, prepare, learn, publish, record.
+"""The training loop. ``Trainer.step`` is the whole of it: prepare, learn, publish, evaluate, account, record.
 
-This is the synchronous trainer: a step's episodes are played by the weights that the step before it left. It runs in one
-process; the learner alone may have more ranks. Everything that a step does is derived from the run's seed and the step, and a
-checkpoint holds all there is beside that: weights, optimiser, generator, what each environment's steps came to (for horizons
-that depend on it), and the ledger's position. So a run that is killed and resumed goes on as if it had not been.
+The episodes of one step are a wave. Wave w may begin once the weights have version w − ``staleness``, so no token that step w
+learns from is older than that. With 0 a wave begins when the step before it has published: synchronous training. With more,
+waves are played while the learner works; new weights reach them between two tokens, nothing is thrown away, and a slow
+episode has as many steps' time to end. Which episodes a step learns from depends on their tasks alone, never on who was
+faster, so slow ones are not under-represented.
+
+It runs in one process; the learner alone may have more ranks. Everything that a step does is derived from the run's seed and
+the step, and a checkpoint holds all there is beside that: weights, optimiser, generator, what each environment's steps came to
+(for horizons that depend on it), and the ledger's position. So a run that is killed and resumed goes on where it was.
 
 ::
 
     run/  config.json  ledger  metrics.jsonl  checkpoints/  trajectories/step-00000012.jsonl
 """
 
+import asyncio
 import os
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -70,20 +76,30 @@ class Trainer:
 
     async def train(self) -> None:
         """From the newest checkpoint that verifies, or from the beginning, to the last step."""
+        waves: deque[asyncio.Task[list[TrajectoryGroup]]] = deque()
         with self.ledger:
             first = self._resume()
             await self._publish(first)
-            for step in range(first, self.config.steps):
-                await self.step(step)
+            try:
+                for step in range(first, self.config.steps):
+                    for wave in range(step + len(waves), min(step + self.config.staleness + 1, self.config.steps)):
+                        waves.append(asyncio.create_task(self._play(wave)))
+                    await self.step(step, waves.popleft())
+            finally:
+                for left in waves:
+                    left.cancel()
+                if waves:
+                    await asyncio.wait(waves)
 
-    async def step(self, step: int) -> None:
+    async def step(self, step: int, wave: Awaitable[list[TrajectoryGroup]]) -> None:
         """One step: the words of the flow, in their order."""
         clock = _Clock()
-        groups = await self._play(step)
-        clock.lap("play")
-        experience = self._prepare(step, groups)
+        groups = await wave
+        clock.lap("wait")
+        # On a thread: the waves that are being played go on meanwhile.
+        experience = await asyncio.to_thread(self._prepare, step, groups)
         clock.lap("prepare")
-        learned = self._learn(step, experience)
+        learned = await asyncio.to_thread(self._learn, step, experience)
         clock.lap("learn")
         await self._publish(step + 1)
         clock.lap("publish")
@@ -101,9 +117,10 @@ class Trainer:
     async def _play(self, step: int) -> list[TrajectoryGroup]:
         tasks, play = self._tasks(step), self.config.play
         for group in range(len(tasks)):
-            for member in range(play.group_size):
-                self.ledger.issue(_name(step, group, member), tasks[group].env)
-                self.ledger.lease(_name(step, group, member))
+            for name in (_name(step, group, member) for member in range(play.group_size)):
+                if self.ledger.state(name) is None:  # else an earlier life of this run issued it, and did not come to its end
+                    self.ledger.issue(name, tasks[group].env)
+                    self.ledger.lease(name)
         episodes = rollout(
             tasks,
             self.policy,
@@ -126,13 +143,18 @@ class Trainer:
     def _horizon(self, step: int, tasks: Sequence[Task]) -> Sequence[Callable[[AsyncEnv], AsyncEnv]]:
         if self.config.horizon is None:
             return ()
-        turns = {env: self.config.horizon.at(env, step, self.outcomes) for env in {task.env for task in tasks}}
+        # What is known when the wave may begin, even if it begins later: a resumed run must come to the same.
+        known = {env: [o for o in past if o.step < step - self.config.staleness] for env, past in self.outcomes.items()}
+        turns = {env: self.config.horizon.at(env, step, known) for env in {task.env for task in tasks}}
         return (partial(ScheduledHorizon, turns_of=turns),)
 
     def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
         model = self.learner.network.language_model
         limits = Limits(
-            vocabulary=model.get_input_embeddings().weight.shape[0], context=self.engine.context_length, version=step
+            vocabulary=model.get_input_embeddings().weight.shape[0],
+            context=self.engine.context_length,
+            version=step,
+            staleness=self.config.staleness,
         )
         return prepare(groups, self.learner, self.config.advantage, self.config.partial, limits)
 
