@@ -108,7 +108,7 @@ def cpu_per_step(kind: type[Player], server: Server, sessions: int, steps: int) 
 
 def cpu_rows(server: Server, echo: Server, quick: bool) -> list[Row]:
     rows, rates = [], []
-    total, rounds = (20_000, 3) if quick else (60_000, 7)
+    total, rounds = (8_000, 3) if quick else (40_000, 5)
     for sessions in (64, 512):
         ratios = []
         for _ in range(rounds):
@@ -123,7 +123,7 @@ def cpu_rows(server: Server, echo: Server, quick: bool) -> list[Row]:
 
 def held_rows(server: Server, quick: bool) -> list[Row]:
     """L1: many sessions at once, every answer checked."""
-    sessions, steps = (2_000 if quick else 10_000), 20
+    sessions, steps = (1_000 if quick else 10_000), 20
 
     async def run() -> list[Row]:
         players, seconds = await play(Tallied, server, sessions, steps)
@@ -145,10 +145,10 @@ def held_rows(server: Server, quick: bool) -> list[Row]:
 
 def fault_rows(quick: bool) -> list[Row]:
     """F1: the whole client through a proxy that breaks frames."""
-    outcome = asyncio.run(faulted.run(faults=500 if quick else 10_000, players=100))
+    outcome = asyncio.run(faulted.run(faults=300 if quick else 10_000, players=30 if quick else 100))
     print(f"F1 faults by kind: {dict(outcome.counts)}; {outcome.steps} steps")
     return [
-        Row("F1 faulted frames", sum(outcome.counts.values()), ">= 500" if quick else ">= 10000"),
+        Row("F1 faulted frames", sum(outcome.counts.values()), ">= 300" if quick else ">= 10000"),
         Row("F1 wrong rewards or observations", outcome.wrong, "<= 0"),
         Row("F1 double or lost steps", outcome.miscounted, "<= 0"),
         Row("F1 episodes lost", outcome.failed, "<= 0"),
@@ -163,7 +163,7 @@ def hostile_rows() -> list[Row]:
 
 def sequence_rows(quick: bool) -> list[Row]:
     """B2: random frames, good and bad, against the server."""
-    count = 300 if quick else 5_000
+    count = 200 if quick else 5_000
     errors, lost = asyncio.run(sequences.run(count))
     return [
         Row(f"B2 server errors in {count} random sequences", errors, "<= 0"),

@@ -245,6 +245,7 @@ async def test_metrics_are_counted_and_readable(server: EnvServer) -> None:
     assert "palestra_sessions 1" in lines
     assert 'palestra_calls_total{verb="reset"} 1' in lines
     assert "palestra_calls_repeated_total 1" in lines
+    assert any(line.startswith("# TYPE palestra_http_answers_total") for line in lines)
     assert all(re.fullmatch(r'# TYPE \w+ (gauge|counter|histogram)|\w+(\{\w+="[^"]*"\})? [-+.\de]+', line) for line in lines)
 
 

@@ -81,13 +81,16 @@ class SessionRules(RuleBasedStateMachine):
 
     sessions = Bundle("sessions")
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(target=sessions, seed=st.integers(0, 3))
+    def start(self, seed: int) -> Any:
         self.loop = asyncio.new_event_loop()
         self.now = 1000.0
         self.requests = 0
         self.server = Sessions(Host([REFERENCE]), LIMITS, clock=lambda: self.now)
         self.models: list[Model] = []
+        first = self.open(b"ann")
+        self.call(first, Reset(Task("any", seed)), 1)
+        return first
 
     def teardown(self) -> None:
         if hasattr(self, "loop"):
@@ -107,6 +110,9 @@ class SessionRules(RuleBasedStateMachine):
         return frame
 
     @rule(target=sessions, owner=OWNERS)
+    def another(self, owner: bytes) -> Any:
+        return self.open(owner)
+
     def open(self, owner: bytes) -> Any:
         found = self.server.hello(owner, Hello((1,), REFERENCE))
         full = sum(model.open for model in self.models) >= LIMITS.max_sessions
@@ -136,6 +142,9 @@ class SessionRules(RuleBasedStateMachine):
             assert found.code is Code.NO_SESSION
 
     @rule(model=sessions, verb=VERBS, gap=st.integers(1, 3))
+    def go_on(self, model: Model, verb: Verb, gap: int) -> None:
+        self.call(model, verb, gap)
+
     def call(self, model: Model, verb: Verb, gap: int) -> None:
         if not model.open:
             return
@@ -184,7 +193,7 @@ class SessionRules(RuleBasedStateMachine):
             self.check(self.take(model, model.seq + 1, Close()), Done())
             model.open = False
 
-    @rule(seconds=st.sampled_from([1.0, 30.0, 59.0, 61.0]))
+    @rule(seconds=st.sampled_from([1.0, 10.0, 30.0, 59.0, 61.0]))
     def wait(self, seconds: float) -> None:
         self.now += seconds
 

@@ -138,7 +138,7 @@ class RemoteEnv(AsyncEnv):
             self._keeper = None
         try:
             if self._session:
-                await self._call(Close(), Done, CLOSE_SECONDS)
+                await self._call(Close(), Done, min(CLOSE_SECONDS, self._deadline))
         except InfrastructureError:
             pass
         finally:

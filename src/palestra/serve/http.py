@@ -74,19 +74,25 @@ class _Pages:
         """``page`` for those who have a token; what goes wrong in it is told as a fault."""
 
         async def answer(request: Request) -> Response:
-            owner = self.tokens.owner(request.headers.get("authorization"))
-            if owner is None:
-                self.sessions.metrics.refused += 1
-                return _fault(Code.UNAUTHORIZED, "a bearer token is needed")
-            try:
-                return await page(request, owner)
-            except SchemaError as error:
-                return _fault(Code.BAD_FRAME, str(error))
-            except Exception:
-                _log.exception("%s %s failed", request.method, request.url.path)
-                return _fault(Code.INTERNAL, "the server failed; its log says why")
+            response = await self._answer(page, request)
+            self.sessions.metrics.http[str(response.status_code)] += 1
+            return response
 
         return answer
+
+    async def _answer(self, page: Page, request: Request) -> Response:
+        owner = self.tokens.owner(request.headers.get("authorization"))
+        if owner is None:
+            self.sessions.metrics.refused += 1
+            return _fault(Code.UNAUTHORIZED, "a bearer token is needed")
+        try:
+            return await page(request, owner)
+        except SchemaError as error:
+            return _fault(Code.BAD_FRAME, str(error))
+        except Exception:
+            _log.exception("%s %s failed", request.method, request.url.path)
+            self.sessions.metrics.faults[Code.INTERNAL] += 1
+            return _fault(Code.INTERNAL, "the server failed; its log says why")
 
     async def health(self, request: Request) -> Response:
         """Whether a real environment can be played here, now."""

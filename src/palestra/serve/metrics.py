@@ -19,6 +19,7 @@ class Metrics:
         self.refused = 0
         self.calls: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
+        self.http: Counter[str] = Counter()
         self.seconds = 0.0
         self._buckets = [0] * (len(_BOUNDS) + 1)
 
@@ -42,7 +43,8 @@ class Metrics:
         }
         for name, value in counters.items():
             lines += [f"# TYPE palestra_{name}_total counter", f"palestra_{name}_total {value}"]
-        for name, label, counts in (("calls", "verb", self.calls), ("faults", "code", self.faults)):
+        labelled = (("calls", "verb", self.calls), ("faults", "code", self.faults), ("http_answers", "status", self.http))
+        for name, label, counts in labelled:
             lines.append(f"# TYPE palestra_{name}_total counter")
             lines += [f'palestra_{name}_total{{{label}="{key}"}} {count}' for key, count in sorted(counts.items())]
         return "\n".join([*lines, *self._histogram()]) + "\n"
