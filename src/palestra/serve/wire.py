@@ -285,7 +285,8 @@ _T = TypeVar("_T")
 encode_frame = encode_msgpack
 encode_json_frame = encode_json
 
-_decoders: dict[Any, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(kind) for kind in (FromClient, FromServer)}
+_from_client: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(FromClient)
+_from_server: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(FromServer)
 _json_decoders: dict[Any, msgspec.json.Decoder[Any]] = {
     kind: msgspec.json.Decoder(kind) for kind in (FromClient, FromServer, Hello, Call, Reply | Fault, Welcome)
 }
@@ -294,7 +295,7 @@ _json_decoders: dict[Any, msgspec.json.Decoder[Any]] = {
 def decode_frame(data: bytes, kind: Any) -> Any:
     """A frame of ``FromClient`` or ``FromServer`` from msgpack; ``SchemaError`` for anything else whatever."""
     try:
-        return _decoders[kind].decode(data)
+        return (_from_client if kind is FromClient else _from_server).decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SchemaError(f"not a frame: {error}") from None
 
