@@ -28,19 +28,21 @@ class Outcome:
     counts: Counter[FaultKind] = field(default_factory=Counter)
 
 
-async def run(*, faults: int, players: int, seed: int = 0, rates: dict[FaultKind, float] | None = None) -> Outcome:
+async def run(
+    *, faults: int, players: int, seed: int = 0, rates: dict[FaultKind, float] | None = None, env: str = REFERENCE
+) -> Outcome:
     """``players`` play until so many frames have been broken, and at least as many steps taken."""
     token = new_token()
     outcome = Outcome()
-    async with EnvServer(REFERENCE, token, limits=LIMITS) as server:
+    async with EnvServer(env, token, limits=LIMITS) as server:
         target = urlsplit(server.url)
         assert target.hostname is not None
         assert target.port is not None
         async with FaultProxy(target.hostname, target.port, seed=seed, rates=rates or EVEN_RATES) as proxy:
             async with asyncio.TaskGroup() as group:
                 for number in range(players):
-                    env = RemoteEnv(f"{proxy.url}#{REFERENCE}", token=token, deadline=30.0)
-                    group.create_task(_play(env, number, proxy, faults, outcome))
+                    player = RemoteEnv(f"{proxy.url}#{env}", token=token, deadline=30.0)
+                    group.create_task(_play(player, number, proxy, faults, outcome))
             outcome.counts = proxy.counts
     return outcome
 

@@ -347,6 +347,11 @@ async def test_nothing_is_lost_or_counted_twice_over_a_bad_network() -> None:
     assert sum(outcome.counts.values()) >= 100
 
 
+async def test_nor_if_the_environment_runs_in_a_worker() -> None:
+    outcome = await faulted.run(faults=30, players=3, seed=2, env=ISOLATED)
+    assert (outcome.wrong, outcome.miscounted, outcome.failed) == (0, 0, 0)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", list(FaultKind))
 async def test_each_fault_alone(kind: FaultKind) -> None:
