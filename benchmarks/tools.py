@@ -19,9 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
 
-import tools_episodes  # noqa: E402
 import tools_grading  # noqa: E402
 from tests.tools.fuzzing import fuzz  # noqa: E402
+from tests.tools.many_episodes import episodes  # noqa: E402
 
 from palestra.sandbox import Bubblewrap, Limits, Program  # noqa: E402
 from palestra.sandbox.profile import Profile  # noqa: E402
@@ -238,7 +238,7 @@ def main() -> None:
         "judge": tools_grading.judge,
         "hostile": tools_grading.hostile,
         "maths": tools_grading.maths,
-        "episodes": tools_episodes.episodes,
+        "episodes": episodes,
     }
     for name, job in jobs.items():
         if getattr(given, name):

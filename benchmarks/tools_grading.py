@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.grading.hacks import HACKS
 from tests.grading.hostile_answers import HOSTILE
 
-from palestra.grading.code import CodeJudge, FunctionCase, ProgramCase, Verdict
+from palestra.grading.code import CodeJudge, FunctionCase, ProgramCase
 from palestra.grading.maths import MathsGrader
 from palestra.sandbox import Bubblewrap
 
@@ -41,12 +41,16 @@ async def judge() -> None:
     async with Bubblewrap(warm=4) as sandbox:
         strict = CodeJudge(sandbox=sandbox, wall_seconds=2.0)
         check = "def check(candidate):\n    assert candidate(17, 25) == 42\n    assert candidate(-3, 1) == -2\n"
-        cases, programs = [FunctionCase((17, 25), 42), FunctionCase((-3, 1), -2)], [ProgramCase("17 25\n", "42\n")]
+        cases, programs = (
+            [FunctionCase((17, 25), 42), FunctionCase((-3, 1), -2)],
+            [ProgramCase("17 25\n", "42\n"), ProgramCase("-3 1\n", "-2\n")],
+        )
         async with asyncio.TaskGroup() as group:
             hacks = [group.create_task(strict.function(hack.function, "solve", cases)) for hack in HACKS]
             hacks += [group.create_task(strict.program(hack.program, programs)) for hack in HACKS]
             hacks += [group.create_task(strict.asserts(hack.function, "solve", check)) for hack in HACKS]
-        print(f"judge: {len(HACKS)} hacks x 3 judges, {_passed(hacks)} false passes (target 0)")
+        passed = [HACKS[at % len(HACKS)].name for at, task in enumerate(hacks) if task.result().ok]
+        print(f"judge: {len(HACKS)} hacks x 3 judges, {len(passed)} false passes (target 0) {passed}")
         honest = CodeJudge(sandbox=sandbox, wall_seconds=20.0)
         async with asyncio.TaskGroup() as group:
             fair = []
@@ -56,10 +60,6 @@ async def judge() -> None:
                 fair.append(group.create_task(honest.function(code, "solve", made)))
         problems = [task.result().problem for task in fair if not task.result().ok]
         print(f"judge: 1000 correct candidates x 3 tests, {len(problems)} false fails (target 0) {problems[:3]}")
-
-
-def _passed(tasks: list[asyncio.Task[Verdict]]) -> int:
-    return sum(task.result().ok for task in tasks)
 
 
 async def hostile() -> None:

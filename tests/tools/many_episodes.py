@@ -20,7 +20,7 @@ from palestra.tools.search.bm25 import Bm25Index, build_index
 from palestra.trajectory import Content, Task, ToolCall
 from palestra.wrappers import ToolRules, UseTools
 
-SERVER = Path(__file__).resolve().parents[1] / "tests" / "tools" / "plain_mcp_server.py"
+SERVER = Path(__file__).with_name("plain_mcp_server.py")
 FAULTY = [("python", {"code": "while True: pass"}), ("python", {"code": "import os; os._exit(1)"}), ("hang", {}), ("crash", {})]
 
 
