@@ -116,7 +116,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             model = build_tiny(Path(folder) / "tiny", envs="game:GuessTheNumber*")
             finish(learner_rows(str(model), episodes=64, scale=10, rounds=options.rounds))
-    finish(learner_rows(str(fetch_smollm2()), episodes=8, scale=24, rounds=options.rounds))
+    finish(learner_rows(str(fetch_smollm2()), episodes=6, scale=16, rounds=options.rounds))
 
 
 if __name__ == "__main__":

@@ -78,7 +78,7 @@ class Learner:
             reference.requires_grad_(False).eval()
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(
-            self.parameters, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay
+            self.parameters, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
         )
         self.updates = 0
         self.device = self.parameters[0].device
