@@ -367,3 +367,19 @@ def test_faults_are_drawn_from_the_seed() -> None:
     proxy = FaultProxy("x", 1, seed=0, rates={FaultKind.CUT: 0.5})
     share = sum(proxy.draw() is FaultKind.CUT for _ in range(1000)) / 1000
     assert 0.4 < share < 0.6
+
+
+async def test_calls_under_way_are_counted_and_bounded() -> None:
+    async with EnvServer(WAITING, TOKEN, limits=Limits(max_waiting=1)) as server:
+        first, second = remote(server, WAITING), remote(server, WAITING)
+        await first.reset(seed=0)
+        await second.reset(seed=0)
+        steps = await asyncio.gather(first.step("0.2"), second.step("0.2"))
+        assert [step.observation for step in steps] == ["1", "1"]
+        assert server.sessions.metrics.faults["busy"] >= 1
+        waiting = asyncio.create_task(first.step("3600"))
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        await first.close()
+        assert server.sessions._waiting == 0
+        await second.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from palestra.serve.host import Host
 from palestra.serve.sessions import Session, Sessions
@@ -146,10 +146,12 @@ class SessionRules(RuleBasedStateMachine):
         self.call(model, verb, gap)
 
     def call(self, model: Model, verb: Verb, gap: int) -> None:
-        if not model.open:
-            return
         seq = model.seq + gap
         frame = self.take(model, seq, verb)
+        if not model.open:
+            assert isinstance(frame, Fault)
+            assert frame.code is Code.NO_SESSION
+            return
         if self.server.draining and isinstance(verb, Reset):
             assert isinstance(frame, Fault)
             assert frame.code is Code.DRAINING
@@ -164,7 +166,7 @@ class SessionRules(RuleBasedStateMachine):
 
     @rule(model=sessions)
     def repeat(self, model: Model) -> None:
-        if model.open and model.verb is not None:
+        if model.verb is not None:  # an ended session still knows its last answer
             self.check(self.take(model, model.seq, model.verb), model.answer)
 
     @rule(model=sessions, verb=VERBS)
@@ -187,11 +189,11 @@ class SessionRules(RuleBasedStateMachine):
             self.server.renew(model.session)
             model.seen = self.now
 
-    @rule(model=consumes(sessions))
+    @rule(model=sessions)
     def close(self, model: Model) -> None:
         if model.open:
             self.check(self.take(model, model.seq + 1, Close()), Done())
-            model.open = False
+            model.seq, model.verb, model.answer, model.open = model.seq + 1, Close(), Done(), False
 
     @rule(seconds=st.sampled_from([1.0, 10.0, 30.0, 59.0, 61.0]))
     def wait(self, seconds: float) -> None:

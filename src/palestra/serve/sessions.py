@@ -195,6 +195,7 @@ class Sessions:
             return self._run_in_place(session, call)
         abandoned = session.running  # only Close gets here while there is one
         session.running = asyncio.create_task(self._run(session, call, abandoned))
+        session.running.add_done_callback(self._answered)  # also of one that was cancelled before it began
         self._waiting += 1
         return b""
 
@@ -221,20 +222,22 @@ class Sessions:
         return encode_frame(self._fault(code, message, seq=call.seq, request=call.request))
 
     def _refusal(self, session: Session, call: Call) -> Fault | None:
+        if session.id not in self._table:
+            return self._fault(Code.NO_SESSION, "the session has ended")
         if isinstance(call.verb, Close):
             return None
         if session.running is not None:
             return self._fault(Code.BUSY, f"call {session.seq} is under way", retry_after=RETRY_AFTER)
         if call.deadline > self.limits.max_deadline:
             return self._fault(Code.USAGE, f"a deadline of {call.deadline:g} s; {self.limits.max_deadline:g} is the limit")
+        if self._waiting >= self.limits.max_waiting and not session.offer.in_place:
+            return self._fault(Code.BUSY, f"{self._waiting} calls are under way", retry_after=RETRY_AFTER)
         if isinstance(call.verb, Reset):
             return self._no_reset(session, call.verb)
         if not session.playing and isinstance(call.verb, Step):
             return self._fault(Code.EPISODE_OVER, "this episode has ended or has not begun; reset first")
         if session.env is None:
             return self._fault(Code.EPISODE_OVER, "there is no episode; reset first")
-        if self._waiting >= self.limits.max_waiting:
-            return self._fault(Code.BUSY, f"{self._waiting} calls are under way", retry_after=RETRY_AFTER)
         return None
 
     def _no_reset(self, session: Session, verb: Reset) -> Fault | None:
@@ -270,13 +273,15 @@ class Sessions:
         except TimeoutError:
             answer = self._overrun(session, call)
         finally:
-            self._waiting -= 1
             if session.running is asyncio.current_task():
                 session.running = None
             self.metrics.called(_name(call.verb), perf_counter() - began)
         session.reply = self._encoded(session, answer)
         if session.deliver is not None:
             session.deliver(session.reply)
+
+    def _answered(self, _: "asyncio.Task[None]") -> None:
+        self._waiting -= 1
 
     def _overrun(self, session: Session, call: Call) -> Fault:
         self._let_go(session)
