@@ -16,13 +16,13 @@ from palestra.serve.wire import (
     PATH,
     Call,
     Code,
+    Fault,
     FromServer,
     Hello,
     Reply,
     Reset,
     Step,
     Stepped,
-    Welcome,
     decode_frame,
     encode_frame,
 )
@@ -118,7 +118,7 @@ async def _answered(socket: ClientConnection) -> bool:
     async for message in socket:
         assert isinstance(message, bytes)
         frame = decode_frame(message, FromServer)
-        if not isinstance(frame, Welcome) and frame.request == 8:
+        if isinstance(frame, Reply | Fault) and frame.seq == _LAST + 1:
             return isinstance(frame, Reply) and frame.result == Stepped(
                 "5:1:move", reward_of(5, 1, "move"), False, False, {"turn": 1}
             )
