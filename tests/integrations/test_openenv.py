@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,8 +16,8 @@ import uvicorn
 from websockets.asyncio.server import ServerConnection, serve
 
 import palestra
-from palestra.errors import EnvError, InfrastructureError, UsageError
-from palestra.integrations.openenv import OpenEnv, openenv_app
+from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageError
+from palestra.integrations.openenv import OpenEnv, _Hosted, openenv_app
 
 GAME = "game:GuessTheNumber-v0-easy"
 
@@ -116,3 +118,22 @@ async def test_an_answer_that_is_none_is_infrastructure(answer: str) -> None:
 def test_an_address_is_a_url() -> None:
     with pytest.raises(UsageError, match="openenv:http://HOST:PORT"):
         palestra.make_async("openenv:nowhere")
+
+
+def test_ours_behind_their_interface_without_the_package() -> None:
+    with palestra.make(GAME) as local:
+        first, _ = local.reset(seed=3)
+        second = local.step("\\boxed{5}")
+    hosted = _Hosted(palestra.make(GAME), SimpleNamespace, SimpleNamespace)
+    shown = hosted.reset(seed=3, episode_id="e", other="ignored")
+    assert (shown.text, shown.info) == (first, {"max_turns": 4})
+    told = hosted.step(SimpleNamespace(message="\\boxed{5}"), timeout_s=1.0)
+    assert (told.text, told.reward, told.done) == (second.observation, second.reward, second.terminated)
+    assert (hosted.state.episode_id, hosted.state.step_count) == ("e", 1)
+    hosted.close()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("openenv") is not None, reason="OpenEnv is installed")
+def test_without_the_package_the_message_says_what_to_install() -> None:
+    with pytest.raises(MissingExtra, match=r'pip install "palestra\[openenv\]"'):
+        openenv_app(GAME)

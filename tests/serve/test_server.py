@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import palestra
 from palestra import registry
-from palestra.errors import MissingExtra, UnknownEnv, UsageError
-from palestra.serve import EnvServer, Limits
+from palestra.errors import InfrastructureError, MissingExtra, UnknownEnv, UsageError
+from palestra.serve import EnvServer, Limits, RemoteEnv
 from palestra.serve.connection import LEASE_OVER, SUPERSEDED
 from palestra.serve.openapi import document
 from palestra.serve.tokens import new_token
@@ -394,3 +395,39 @@ def test_the_command_serves_and_drains_on_sigterm(command: "subprocess.Popen[str
         output, errors = command.communicate(timeout=30)
     assert command.returncode == 0, errors
     assert token not in output + errors
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+async def test_https_with_a_certificate_that_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    make: list[str | Path] = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        key,
+        "-out",
+        certificate,
+        "-days",
+        "1",
+        *names,
+    ]
+    subprocess.run(make, check=True, capture_output=True)
+    async with EnvServer(REFERENCE, TOKEN, certificate=certificate, key=key) as server:
+        assert server.url.startswith("https://")
+        with pytest.raises(InfrastructureError, match="CERTIFICATE_VERIFY_FAILED"):
+            await RemoteEnv(f"{server.url}#{REFERENCE}", token=TOKEN, deadline=0.5).reset(seed=0)
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        env = RemoteEnv(f"{server.url}#{REFERENCE}", token=TOKEN)
+        assert (await env.reset(task=Task(REFERENCE, 8)))[0] == "8:0:"
+        await env.close()
+    with pytest.raises(UsageError, match="both a certificate and its key"):
+        async with EnvServer(REFERENCE, TOKEN, certificate=certificate):
+            pass
+    with pytest.raises(UsageError, match="cannot be used"):
+        async with EnvServer(REFERENCE, TOKEN, certificate=certificate, key=certificate):
+            pass

@@ -67,9 +67,10 @@ class EnvServer:
         """Where it listens, once entered."""
 
     async def __aenter__(self) -> "EnvServer":
-        await self._stack.enter_async_context(self._host)
+        config = self._config()
         listener = _listen(self._options.get("host", "127.0.0.1"), self._options.get("port", 0))
-        self._uvicorn = _Uvicorn(self._config())
+        await self._stack.enter_async_context(self._host)
+        self._uvicorn = _Uvicorn(config)
         self.url = self._url(listener)
         self._serving = asyncio.create_task(self._uvicorn.serve([listener]))
         self._sweeping = asyncio.create_task(self._sweep())
@@ -105,7 +106,7 @@ class EnvServer:
         certificate, key = self._options.get("certificate"), self._options.get("key")
         if (certificate is None) != (key is None):
             raise UsageError("https needs both a certificate and its key")
-        return uvicorn.Config(
+        config = uvicorn.Config(
             http_app(self.sessions, self._tokens),
             ws=self._door.connect,  # type: ignore[arg-type]
             loop="asyncio",
@@ -119,6 +120,11 @@ class EnvServer:
             ssl_certfile=certificate,
             ssl_keyfile=None if key is None else str(key),
         )
+        try:
+            config.load()
+        except OSError as error:  # of which the errors of ssl are a kind
+            raise UsageError(f"{certificate} and {key} cannot be used: {error}") from None
+        return config
 
     def _url(self, listener: socket.socket) -> str:
         host, port = listener.getsockname()[:2]
