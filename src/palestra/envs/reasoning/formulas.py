@@ -13,6 +13,8 @@ LONGEST = 2_000
 """Characters."""
 LARGEST_POWER = 200
 """Of a number or a sum that could be multiplied out."""
+LARGEST_TOWER = 1_000
+"""Of powers of powers, multiplied."""
 FUNCTIONS = frozenset({"sin", "cos", "tan", "exp", "log", "ln", "sqrt", "asin", "acos", "atan", "sinh", "cosh", "tanh", "Abs"})
 
 _OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
@@ -53,9 +55,17 @@ def _power_allowed(node: ast.BinOp) -> bool:
         return False
     if _has_letter(node.right):
         return True  # 2**x stays as it is
-    if _holds(node.right, ast.Call) or _holds(node.left, ast.Pow):
-        return False  # 2**exp(50) and (9**99)**99 would be computed
-    return abs(_value(node.right)) <= LARGEST_POWER
+    if _holds(node.right, ast.Call):
+        return False  # 2**exp(50) would be computed
+    return abs(_value(node.right)) <= LARGEST_POWER and _height(node) <= LARGEST_TOWER
+
+
+def _height(node: ast.expr) -> Fraction:
+    """The product of the powers that stand upon each other: 6 for ``(x**2 + 1)**3``."""
+    below = max((_height(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)), default=Fraction(1))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _has_letter(node.right):
+        return below * max(Fraction(1), abs(_value(node.right)))
+    return below
 
 
 def _holds(node: ast.expr, kind: type[ast.AST]) -> bool:

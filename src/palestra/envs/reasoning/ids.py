@@ -105,6 +105,7 @@ FLOORS: dict[str, float] = {
     "self_reference": 0.34,
     "shortest_path": 0.38,
     "simple_equations": 0.06,
+    "spell_backward": 0.1,
     "sudoku": 0.16,
     "syllogism": 0.7,
     "time_intervals": 0.46,
