@@ -49,7 +49,7 @@ def _bare_loop(model: Any, batch: Batch, packing: PackingConfig) -> Callable[[],
     """A loop as one would write it for this batch and nothing else."""
     assert batch.old is not None
     assert batch.advantages is not None
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, betas=(0.9, 0.95), weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     weights = token_weights(batch, "token_mean", 1)
     passes = []
     for members in plan(batch, 1, packing)[0]:
@@ -116,7 +116,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             model = build_tiny(Path(folder) / "tiny", envs="game:GuessTheNumber*")
             finish(learner_rows(str(model), episodes=64, scale=10, rounds=options.rounds))
-    finish(learner_rows(str(fetch_smollm2()), episodes=6, scale=16, rounds=options.rounds))
+    finish(learner_rows(str(fetch_smollm2()), episodes=4, scale=16, rounds=options.rounds))
 
 
 if __name__ == "__main__":
