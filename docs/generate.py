@@ -1,0 +1,252 @@
+"""Writes the pages of the suite: one for each family, a gallery, and the table of scores.
+
+    python docs/generate.py scores            # play every id that needs no download, 200 tasks each; goes on where it stopped
+    python docs/generate.py scores "rg:*"     # only these
+    python docs/generate.py pages             # write the pages from the registry and the table
+
+The table is ``docs/reference/suite/scores.json``. A player gets ``SECONDS`` of processor time on an id; where that is not
+enough for 200 tasks, the table says how many were played. Left out: ids whose data or programs are not on this machine.
+"""
+
+import argparse
+import inspect
+import json
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from palestra import list_envs, make
+from palestra.errors import MissingData, Unsupported
+from palestra.evaluation.statistics import Score, mean_interval
+from palestra.registry import EnvSpec
+from palestra.seeding import derive_seed
+from palestra.trajectory import Task, text_of
+from palestra.views import Guarded
+
+FOLDER = Path(__file__).parent / "reference" / "suite"
+TABLE = FOLDER / "scores.json"
+TASKS = 200
+SECONDS = 10.0
+LONGEST = 1000
+SHOWN = 1200
+"""Characters of an observation that a page shows."""
+
+Scores = dict[str, dict[str, Any]]
+
+
+# --------------------------------------------------------------------------------------------------------------- scores
+
+
+def playable(pattern: str) -> list[EnvSpec]:
+    """Ids with levels rather than bare ones, whose packages are here."""
+    return [known for known in list_envs(pattern) if not is_bare(known) and not known.missing() and "search" not in known.tags]
+
+
+def is_bare(known: EnvSpec) -> bool:
+    return bool(known.level) and not known.id.endswith(f"-{known.level}")
+
+
+def play(env: Guarded, task: Task, player: str) -> tuple[float, bool]:
+    """The total reward and the success of one episode."""
+    env.reset(task=task)
+    if player == "random":
+        env.seed_actions(derive_seed(task.seed, "scores"))
+    total = 0.0
+    for _ in range(LONGEST):
+        step = env.step(env.oracle() if player == "oracle" else env.sample_random_action())
+        total += step.reward
+        if step.terminated or step.truncated:
+            return total, bool(step.info.get("success"))
+    return total, False
+
+
+def measured(known: EnvSpec, player: str) -> dict[str, Any] | None:
+    """How ``player`` does on ``known``, or ``None`` if there is no such player."""
+    totals, wins = [], 0
+    began = process_time()
+    with make(known.id) as env:
+        for seed in range(TASKS):
+            try:
+                total, won = play(env, Task(known.id, seed), player)
+            except Unsupported:
+                return None
+            totals.append(total)
+            wins += won
+            if process_time() - began > SECONDS:
+                break
+    bounds = (min(0.0, *totals, -0.1 if known.namespace == "game" else 0.0), max(1.0, *totals))
+    estimate = mean_interval([Score((), place, total) for place, total in enumerate(totals)], bounds=bounds)
+    return {
+        "mean": round(estimate.mean, 4),
+        "low": round(estimate.low, 4),
+        "high": round(estimate.high, 4),
+        "success": round(wins / len(totals), 4),
+        "tasks": len(totals),
+    }
+
+
+def write_scores(pattern: str) -> None:
+    table: Scores = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    for known in playable(pattern):
+        if known.id in table:
+            continue
+        try:
+            table[known.id] = {player: measured(known, player) for player in ("oracle", "random")}
+            table[known.id]["floor"] = round(floor_of(known), 4)
+        except MissingData:
+            continue
+        print(known.id, table[known.id], file=sys.stderr, flush=True)
+        TABLE.write_text("{\n" + ",\n".join(f"{json.dumps(id)}: {json.dumps(table[id])}" for id in sorted(table)) + "\n}\n")
+
+
+def floor_of(known: EnvSpec) -> float:
+    with make(known.id) as env:
+        env.reset(seed=0)
+        return float(env.unwrapped.floor)
+
+
+# ---------------------------------------------------------------------------------------------------------------- pages
+
+
+def families() -> dict[str, list[EnvSpec]]:
+    """Pages → the ids on them. A game has a page of its own; the generators share one for each kind, the data sets by use."""
+    pages: dict[str, list[EnvSpec]] = defaultdict(list)
+    for known in list_envs("*"):
+        if known.namespace == "game":
+            pages[known.family].append(known)
+        elif known.namespace == "rg":
+            (kind,) = known.tags - {"reasoning"}
+            pages[f"reasoning-{kind}"].append(known)
+        elif known.namespace in ("math", "code", "logic", "qa", "eval"):
+            pages[known.namespace].append(known)
+    return dict(sorted(pages.items()))
+
+
+def page(name: str, specs: list[EnvSpec], table: Scores) -> str:
+    """One page: what it is, how it is played, its ids and scores, and an episode."""
+    ids = [known for known in specs if not is_bare(known)]
+    parts = [f"# {name}", specs[0].description if specs[0].namespace == "game" else ABOUT[specs[0].namespace], rules(specs)]
+    parts += ["## Ids", "\n".join([*id_table(ids, table)])]
+    example = next((shown for known in ids if (shown := episode(known))), "")
+    if example:
+        parts += ["## An episode", example]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+ABOUT = {
+    "rg": (
+        "Generators of reasoning-gym: one question, one answer in `\\boxed{}`, scored by the generator between 0 and 1. "
+        "`make(id, level=2)` takes a step of the generator's curriculum, `make(id, max_terms=3)` sets its own parameters; "
+        "`palestra.envs.reasoning.library.curriculum(name)` lists them. Random answers are right answers to other tasks."
+    ),
+    "math": "Mathematics with a known answer, at once or (`-python`) with a Python interpreter in a box.",
+    "code": "Programming problems judged by hidden tests in a box, at once or (`-feedback`) with tries on public tests.",
+    "logic": "Does a statement follow from facts and rules?",
+    "qa": "Open-domain questions, at once or (`-search`) with a search tool over what `PALESTRA_SEARCH` names.",
+    "eval": "Sets for evaluation: mathematics, questions and code.",
+}
+
+
+def rules(specs: list[EnvSpec]) -> str:
+    known = next((known for known in specs if not known.missing()), None)
+    if known is None:
+        return ""
+    kind = known.factory()
+    module = inspect.getdoc(sys.modules[kind.__module__]) or ""
+    low, high = getattr(kind, "reward_range", ("?", "?"))
+    how = inspect.getdoc(kind) or ""
+    return f"{plain(module)}\n\n{plain(how)}\n\nReward of a step: from {low} to {high}."
+
+
+def plain(text: str) -> str:
+    """A docstring as Markdown."""
+    return text.replace("``", "`")
+
+
+def id_table(ids: list[EnvSpec], table: Scores) -> Iterator[str]:
+    yield "| id | parameters | turns | oracle | random | floor | tasks |"
+    yield "|---|---|---|---|---|---|---|"
+    for known in ids:
+        row = table.get(known.id, {})
+        parameters = ", ".join(f"{key}={value}" for key, value in known.kwargs.items() if key not in ("max_turns", "name"))
+        if len(parameters) > 80:
+            parameters = f"{parameters[:77]}…"
+        played = "/".join(str(one["tasks"]) for one in (row.get("oracle"), row.get("random")) if one)
+        floor = row.get("floor", "")
+        cells = (
+            f"`{known.id}`",
+            parameters,
+            known.max_turns or "",
+            told(row.get("oracle")),
+            told(row.get("random")),
+            floor,
+            played,
+        )
+        yield f"| {' | '.join(map(str, cells))} |"
+
+
+def told(score: dict[str, Any] | None) -> str:
+    return "" if not score else f"{score['mean']:.3f} [{score['low']:.3f}, {score['high']:.3f}]"
+
+
+def episode(known: EnvSpec) -> str:
+    """The first turns of task 0 by the oracle, as text."""
+    if known.missing():
+        return ""
+    lines = []
+    try:
+        with make(known.id) as env:
+            observation, _ = env.reset(task=Task(known.id, 0))
+            lines.append(block(text_of(observation)))
+            for _ in range(2):
+                action = env.oracle()
+                step = env.step(action)
+                lines += ["The oracle:", block(action), f"Reward {step.reward:g}.", block(text_of(step.observation))]
+                if step.terminated or step.truncated:
+                    break
+    except (MissingData, Unsupported):
+        return ""
+    return f"Task `{known.id}`, seed 0.\n\n" + "\n\n".join(line for line in lines if line)
+
+
+def block(text: str) -> str:
+    text = text.rstrip()
+    return f"~~~~text\n{text if len(text) <= SHOWN else text[:SHOWN] + ' …'}\n~~~~" if text else ""
+
+
+def gallery(pages: dict[str, list[EnvSpec]]) -> str:
+    lines = [
+        "# The suite",
+        "",
+        "Every family has a page. Scores are the mean total reward of the oracle and of random play with 95 % intervals, from "
+        "[scores.json](scores.json); a floor is what the best constant answer earns. Written by `docs/generate.py`.",
+        "",
+        "| page | ids | about |",
+        "|---|---|---|",
+    ]
+    for name, specs in pages.items():
+        about = specs[0].description if specs[0].namespace == "game" else ABOUT[specs[0].namespace].partition(".")[0] + "."
+        lines.append(f"| [{name}]({name}.md) | {sum(not is_bare(known) for known in specs)} | {about} |")
+    return "\n".join(lines) + "\n"
+
+
+def write_pages() -> None:
+    table: Scores = json.loads(TABLE.read_text()) if TABLE.exists() else {}
+    pages = families()
+    for name, specs in pages.items():
+        (FOLDER / f"{name}.md").write_text(page(name, specs, table))
+    (FOLDER / "index.md").write_text(gallery(pages))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("scores", "pages"))
+    parser.add_argument("pattern", nargs="?", default="*")
+    chosen = parser.parse_args()
+    if chosen.what == "scores":
+        write_scores(chosen.pattern)
+    else:
+        write_pages()

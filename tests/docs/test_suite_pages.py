@@ -1,0 +1,43 @@
+"""The pages of the suite: one for every family, none left over, and a score for every id that can be played anywhere."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+from palestra.registry import list_envs
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "reference" / "suite"
+
+
+def generator() -> Any:
+    found = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module
+
+
+def test_every_family_has_a_page_and_every_page_a_family() -> None:
+    expected = {f"{name}.md" for name in generator().families()} | {"index.md"}
+    assert {path.name for path in FOLDER.glob("*.md")} == expected
+
+
+def test_every_id_is_on_its_page() -> None:
+    for name, specs in generator().families().items():
+        text = (FOLDER / f"{name}.md").read_text()
+        assert [known.id for known in specs if known.id not in text] == []
+
+
+def test_the_table_has_every_game_and_generator_with_an_interval() -> None:
+    table = json.loads((FOLDER / "scores.json").read_text())
+    module = generator()
+    wanted = {known.id for known in list_envs("*") if known.namespace in ("game", "rg") and not module.is_bare(known)}
+    missing = {id for id in wanted - set(table) if not id.startswith("game:WikiGame")}
+    assert missing == set()
+    for row in table.values():
+        for player in ("oracle", "random"):
+            score = row[player]
+            assert score is None or score["low"] <= score["mean"] <= score["high"]
