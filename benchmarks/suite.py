@@ -5,7 +5,8 @@ r"""What a reset and a step of every game cost, beside GEM's, on the same levels
     bash benchmarks/peers/build.sh        # once, to have GEM beside ours
 
 Both sides play random actions of their own on seeds 0, 1, 2, …; times are CPU seconds, medians over resets and over steps.
-Games that GEM cannot play without downloads are shown without a ratio. Left out: anything that needs a data set.
+GEM's word games are lent our word list; games that it cannot play here are shown without a ratio. Left out: anything that needs
+a data set.
 """
 
 import argparse
@@ -19,6 +20,7 @@ from typing import NamedTuple
 from rows import Row, finish
 
 from palestra.core import Env
+from palestra.envs.games.words import common_words, rare_words
 from palestra.registry import spec
 
 PEERS = Path(__file__).parent / "peers"
@@ -83,12 +85,22 @@ def sokoban_tail(resets: int) -> float:
     return 1000 * statistics.quantiles(times, n=100)[98]
 
 
+def lend_words() -> None:
+    """Put our word list where GEM looks for NLTK's, which it would download."""
+    folder = PEERS / ".venv-gem" / "nltk_data" / "corpora" / "words"
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [word for length in range(3, 12) for word in (*common_words(length), *rare_words(length))]
+    for name in ("en", "en-basic"):
+        (folder / name).write_text("\n".join(words) + "\n")
+
+
 def theirs(seconds: float) -> dict[str, Cost | None]:
     """GEM's medians; empty if it is not built."""
     python = PEERS / ".venv-gem" / "bin" / "python"
     if not python.exists():
         print("peers: not built (benchmarks/peers/build.sh)")
         return {}
+    lend_words()
     command = [str(python), str(PEERS / "gem_suite.py"), str(seconds), *IDS]
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     found = json.loads(said.splitlines()[-1])

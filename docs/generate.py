@@ -213,7 +213,7 @@ def episode(known: EnvSpec) -> str:
 
 
 def block(text: str) -> str:
-    text = text.rstrip()
+    text = text.rstrip().replace("`" * 3, "'" * 3)  # a fence within a fence would be taken for a snippet of ours
     return f"~~~~text\n{text if len(text) <= SHOWN else text[:SHOWN] + ' …'}\n~~~~" if text else ""
 
 

