@@ -42,7 +42,9 @@ Scores = dict[str, dict[str, Any]]
 
 def playable(pattern: str) -> list[EnvSpec]:
     """Ids with levels rather than bare ones, whose packages are here."""
-    return [known for known in list_envs(pattern) if not is_bare(known) and not known.missing() and "search" not in known.tags]
+    return [
+        known for known in list_envs(pattern) if not is_bare(known) and not known.missing() and not known.id.endswith("-search")
+    ]
 
 
 def is_bare(known: EnvSpec) -> bool:
