@@ -121,7 +121,6 @@ def test_a_class_that_nobody_registered_is_an_id_of_its_own() -> None:
 
 
 def test_a_namespace_that_is_also_a_module_is_a_namespace() -> None:
-    register("math:GSM8K", Dice)
     with pytest.raises(UnknownEnv, match='Did you mean "math:GSM8K"'):
         make("math:GSM9K")
 
