@@ -79,6 +79,7 @@ completions = st.builds(
     st.sampled_from(Finish),
     texts,
     st.none() | tokens(),
+    st.lists(tokens(), max_size=2).map(tuple),
     st.none() | st.builds(Usage, numbers, numbers, reals),
 )
 turns = st.builds(Turn, contents, completions, reals, dicts, reals, reals)
