@@ -18,7 +18,6 @@ import warnings
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from importlib import metadata
 from typing import Any
 
 from palestra.core import AsyncEnv, Env
@@ -37,6 +36,7 @@ __all__ = [
     "make",
     "make_async",
     "register",
+    "register_later",
     "register_scheme",
     "spec",
     "unregister",
@@ -140,6 +140,7 @@ class EnvSpec:
 
 _specs: dict[str, EnvSpec] = {}
 _schemes: dict[str, EnvSpec] = {}
+_later: list[str] = []
 _plugins_loaded = False
 
 
@@ -296,11 +297,23 @@ def _unknown(id: str) -> str:
     return f'no environment "{id}".{guess} (palestra list{f" {namespace}" if _is_namespace(namespace) else ""})'
 
 
+def register_later(reference: str) -> None:
+    """Call the function that ``reference`` names before anything is listed or said to be unknown.
+
+    For families of many ids, or of ids whose registration has to read something: whoever does not use them does not pay.
+    """
+    _later.append(reference)
+
+
 def _load_plugins() -> None:
     global _plugins_loaded
+    while _later:
+        resolve(_later.pop())()
     if _plugins_loaded:
         return
     _plugins_loaded = True
+    from importlib import metadata  # costs as much as half of this package
+
     for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
         try:
             point.load()

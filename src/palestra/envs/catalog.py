@@ -3,9 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from palestra.envs.data.ids import register_data
-from palestra.envs.reasoning.ids import register_reasoning
-from palestra.registry import Need, register
+from palestra.registry import Need, register, register_later
 
 __all__ = ["register_suite"]
 
@@ -36,8 +34,8 @@ def register_suite() -> None:
             description=game.description,
             max_turns=game.max_turns,
         )
-    register_reasoning()
-    register_data()
+    register_later("palestra.envs.reasoning.ids:register_reasoning")
+    register_later("palestra.envs.data.ids:register_data")
 
 
 _GAMES = {
