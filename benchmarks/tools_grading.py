@@ -8,6 +8,7 @@ from collections.abc import Callable
 from importlib import util
 from pathlib import Path
 
+from rows import Row
 from tests.grading.hacks import HACKS
 from tests.grading.hostile_answers import HOSTILE
 
@@ -35,7 +36,7 @@ _HONEST: tuple[tuple[str, Callable[[random.Random], tuple[tuple[object, ...], ob
 )
 
 
-async def judge() -> None:
+async def judge() -> list[Row]:
     """Every hack against every judge, and a thousand honest candidates."""
     chance = random.Random(0)
     async with Bubblewrap(warm=4) as sandbox:
@@ -50,7 +51,7 @@ async def judge() -> None:
             hacks += [group.create_task(strict.program(hack.program, programs)) for hack in HACKS]
             hacks += [group.create_task(strict.asserts(hack.function, "solve", check)) for hack in HACKS]
         passed = [HACKS[at % len(HACKS)].name for at, task in enumerate(hacks) if task.result().ok]
-        print(f"judge: {len(HACKS)} hacks x 3 judges, {len(passed)} false passes (target 0) {passed}")
+        print(f"judge: false passes {passed}")
         honest = CodeJudge(sandbox=sandbox, wall_seconds=20.0)
         async with asyncio.TaskGroup() as group:
             fair = []
@@ -59,10 +60,14 @@ async def judge() -> None:
                 made = [FunctionCase(*make(chance)) for _ in range(3)]
                 fair.append(group.create_task(honest.function(code, "solve", made)))
         problems = [task.result().problem for task in fair if not task.result().ok]
-        print(f"judge: 1000 correct candidates x 3 tests, {len(problems)} false fails (target 0) {problems[:3]}")
+        print(f"judge: false fails {problems[:3]}")
+    return [
+        Row(f"false passes of {len(HACKS)} hacks against 3 judges", len(passed), "<= 0"),
+        Row("false fails of 1,000 correct candidates", len(problems), "<= 0"),
+    ]
 
 
-async def hostile() -> None:
+async def hostile() -> list[Row]:
     """Two hundred hostile answers, each followed by an honest one."""
     async with MathsGrader() as grader:
         taken, wrong = [], []
@@ -73,10 +78,11 @@ async def hostile() -> None:
             taken.append(time.monotonic() - began)
             if not await grader.equivalent("2\\sqrt{2}", "\\sqrt{8}"):
                 wrong.append(f"honest answer after {answer[:40]!r}")
-        print(
-            f"hostile maths: {len(HOSTILE)} answers, slowest {max(taken):.2f} s (target <= 1.0), {len(wrong)} wrong {wrong[:3]}"
-        )
-        print(f"hostile maths: {grader.counts}")
+        print(f"hostile maths: {grader.counts}, wrong {wrong[:3]}")
+    return [
+        Row(f"slowest of {len(HOSTILE)} hostile answers, s", max(taken), "<= 1.0"),
+        Row("hostile answers taken, and honest ones after them refused", len(wrong), "<= 0"),
+    ]
 
 
 # -------------------------------------------------------------------------------------------------------- against GEM's
@@ -107,7 +113,7 @@ def _mixed(count: int) -> list[tuple[str, str]]:
     return pairs
 
 
-async def maths() -> None:
+async def maths() -> list[Row]:
     """Our grader and GEM's on one mixed set, in turns; every disagreement is printed."""
     pairs = _mixed(600)
     grade = _gem_grader()
@@ -128,12 +134,12 @@ async def maths() -> None:
         print(f"maths: {len(pairs)} answers, {sum(ours)} right, {grader.counts}")
     if grade is None:
         print("maths: gem-llm is not installed here, so there is nothing to compare with")
-        return
-    print(f"maths: throughput, ours / GEM's: median {statistics.median(ratios):.2f} (target >= 2)")
+        return []
     differing = [(pair, mine, other) for pair, mine, other in zip(pairs, ours, theirs, strict=True) if mine != other]
     print(f"maths: {len(differing)} disagreements")
     for (answer, gold), mine, other in differing:
         print(f"  answer {answer!r}, gold {gold!r}: ours {mine}, GEM's {other}")
+    return [Row("maths grading, our throughput over GEM's", statistics.median(ratios), ">= 2")]
 
 
 def _gem_grader() -> Callable[[str, str], bool] | None:
