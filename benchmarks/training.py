@@ -109,10 +109,10 @@ def learner_rows(folder: str, *, episodes: int, scale: int, rounds: int) -> list
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tiny", action="store_true", help="the tiny model instead of SmolLM2")
+    parser.add_argument("--quick", action="store_true", help="the tiny model instead of SmolLM2, in under 50 s")
     parser.add_argument("--rounds", type=int, default=7)
     options = parser.parse_args()
-    if options.tiny:
+    if options.quick:
         with tempfile.TemporaryDirectory() as folder:
             model = build_tiny(Path(folder) / "tiny", envs="game:GuessTheNumber*")
             finish(learner_rows(str(model), episodes=64, scale=10, rounds=options.rounds))
