@@ -1,7 +1,7 @@
 r"""What the learner costs beside the arithmetic itself. Ratios between two things of the same run, measured in turns.
 
     python benchmarks/training.py              # SmolLM2-135M, a few minutes on two cores
-    python benchmarks/training.py --tiny       # the tiny model, seconds
+    python benchmarks/training.py --quick      # the tiny model, seconds
 
 learner   tokens a second of ``Learner.update`` against a bare torch loop over the same micro-batches: the same forward pass,
           the vocabulary head only where a token was sampled, a clipped loss, backward, gradient clipping and AdamW. The bare
