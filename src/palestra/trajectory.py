@@ -8,6 +8,8 @@ every token and its weight version are derived from the spans, so they cannot di
 bytes (eight if sampled). An episode has one segment as long as each prompt extends the one before, and one more each time it
 does not.
 
+What exists in millions is hidden from the garbage collector (``gc=False``): none of it can be part of a cycle.
+
 A failed episode is data. ``Trajectory.reward`` is ``None`` for it, never zero, and ``failures`` says whose fault it was.
 """
 
@@ -165,7 +167,7 @@ class _FrozenDict(dict[str, Any]):
 _NO_PARAMS = _FrozenDict()
 
 
-class Task(msgspec.Struct, frozen=True):
+class Task(msgspec.Struct, frozen=True, gc=False):
     """Names a start state completely: the same task gives the same first observation and the same dynamics anywhere."""
 
     env: str
@@ -194,7 +196,7 @@ class Task(msgspec.Struct, frozen=True):
 # --------------------------------------------------------------------------------------------------- messages and sampling
 
 
-class Message(msgspec.Struct, frozen=True, omit_defaults=True):
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One message of a conversation, as a chat template sees it."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -261,7 +263,7 @@ class Tokens(msgspec.Struct, frozen=True):
         return tuple(run for run in zip(starts, stops, versions, strict=True) if run[0] < run[1])
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What a completion cost."""
 
     prompt_tokens: int = 0
@@ -269,7 +271,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     dollars: float = 0.0
 
 
-class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
+class Completion(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What the policy wrote. ``text`` is the action the environment receives, to the letter."""
 
     text: str
@@ -291,7 +293,7 @@ class Completion(msgspec.Struct, frozen=True, omit_defaults=True):
 # ---------------------------------------------------------------------------------------------------- the recorded episode
 
 
-class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One observation, what the policy did about it, and what came of it."""
 
     observation: Content
@@ -308,7 +310,7 @@ class Turn(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.completion.text
 
 
-class Span(msgspec.Struct, frozen=True, array_like=True):
+class Span(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """``ids[start:stop]`` of a segment were sampled, in this turn, by weights of this version."""
 
     start: int
@@ -392,7 +394,7 @@ class Phase(StrEnum):
     CLOSE = "close"
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """One thing that went wrong, with the boundary it is attributed to."""
 
     boundary: Boundary

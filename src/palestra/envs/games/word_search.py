@@ -152,7 +152,8 @@ class WordSearch(Game[Line]):
         return boxed(*self.hidden[word])
 
     def sample_random_action(self) -> str:
-        return boxed(*self.draw_action(_lines(self.side, self.draw_action(_LENGTHS))))
+        fitting = [length for length in _LENGTHS if length <= self.side]
+        return boxed(*self.draw_action(_lines(self.side, self.draw_action(fitting))))
 
 
 @cache
