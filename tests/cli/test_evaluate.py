@@ -33,6 +33,9 @@ def test_eval_compare_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert json.loads(palestra("compare", "best", "runs/random", "--success", "--json"))["difference"]["tasks"] == 32
     palestra("view", "best", "runs/random", "--export", "page.html")
     assert Path("page.html").stat().st_size > 10_000
+    told = palestra("regrade", "runs/random")
+    assert "scored again: 64 of 64 episodes of random" in told
+    assert "wrote runs/random/regrade-0001" in told
 
 
 def test_a_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,22 @@ from collections.abc import Callable
 import typer
 
 from palestra import __version__
-from palestra.cli import check, compare, demo, doctor, evaluate, index, listing, model, play, prefetch, serve, show, view
+from palestra.cli import (
+    check,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    index,
+    listing,
+    model,
+    play,
+    prefetch,
+    regrade,
+    serve,
+    show,
+    view,
+)
 from palestra.errors import PalestraError
 
 __all__ = ["app", "main"]
@@ -26,6 +41,7 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("demo", demo.demo_command),
     ("eval", evaluate.eval_command),
     ("compare", compare.compare_command),
+    ("regrade", regrade.regrade_command),
     ("view", view.view_command),
     ("prefetch", prefetch.prefetch_command),
     ("check", check.check_command),

@@ -7,23 +7,20 @@ alone, so the report of a run that was killed and went on is the report of one t
 
 import asyncio
 import hashlib
-import platform
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
-
-import numpy as np
 
 from palestra.errors import UsageError
 from palestra.evaluation.budget import Budget, Meter, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.report import Episode, Report, episode_of, report_on
+from palestra.evaluation.versions import environment_versions, package_versions
 from palestra.policies import as_policy, policy_name
 from palestra.registry import list_envs
 from palestra.rollout import AnyPolicy, Envs, Players, RolloutOptions, TrajectoryWriter, rollout
@@ -184,23 +181,16 @@ def _config(panel: "_Panel", players: Players, settings: _Settings) -> Evaluatio
     named = {name: policy_name(one) for name, one in players.items()} if isinstance(players, Mapping) else policy_name(players)
     return EvaluationConfig(
         policy=named if isinstance(named, str) else encode_json(named).decode(),
-        envs=tuple(sorted({task.env for task in panel.tasks})),
+        envs=panel.envs,
         tasks=len(panel.tasks),
         repeats=settings.repeats,
         seed=settings.seed,
         max_turns=settings.max_turns,
         panel=panel.digest,
         about=dict(settings.about),
-        versions=_versions(),
+        versions=package_versions(),
+        environments=environment_versions(panel.envs, panel.factory),
     )
-
-
-def _versions() -> dict[str, str]:
-    try:
-        own = metadata.version("palestra")
-    except metadata.PackageNotFoundError:
-        own = "not installed"
-    return {"palestra": own, "python": platform.python_version(), "numpy": np.__version__}
 
 
 @dataclass(frozen=True)
@@ -237,6 +227,15 @@ class _Panel:
     def notes(self) -> dict[str, str]:
         """What the report must say about the panel."""
         return {"left out, because they lack something here": ", ".join(self.left_out)} if self.left_out else {}
+
+    @property
+    def envs(self) -> tuple[str, ...]:
+        return tuple(sorted({task.env for task in self.tasks}))
+
+    @property
+    def factory(self) -> Callable[..., Any] | None:
+        """The class to play, where that is what the caller gave."""
+        return self.source if callable(self.source) else None
 
     @property
     def digest(self) -> str:
