@@ -77,3 +77,19 @@ async def test_a_model_behind_an_api(tmp_path: Path) -> None:
 def test_mistakes_are_told(arguments: list[str], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         palestra("eval", *arguments, "-e", "game:GuessTheNumber-v0-easy")
+
+
+@pytest.mark.parametrize("form", ["parquet", "openai", "inspect", "atif"])
+def test_export_and_import(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    palestra("eval", "random", "-e", "game:GuessTheNumber-v0-easy", "-n", "5", "-o", "run")
+    told = palestra("export", "run", "--to", form)
+    assert told.startswith("wrote run.")
+    assert told.endswith(": 5 episodes\n")
+    out = told.split()[1].rstrip(":")
+    assert "5 episodes" in palestra("import", out, "--from", form, "-o", "again")
+    assert len(Path("again/trajectories.jsonl").read_bytes().splitlines()) == 5
+    with pytest.raises(UsageError, match="holds a run already"):
+        palestra("import", out, "--from", form, "-o", "again")
