@@ -23,7 +23,7 @@ from palestra.evaluation.report import Episode, Report, episode_of, report_on
 from palestra.evaluation.versions import environment_versions, package_versions
 from palestra.policies import as_policy, policy_name
 from palestra.registry import list_envs
-from palestra.rollout import AnyPolicy, Envs, Players, RolloutOptions, TrajectoryWriter, rollout
+from palestra.rollout import AnyPolicy, Envs, Players, Rollout, RolloutOptions, TrajectoryWriter, rollout
 from palestra.rollout.supply import tasks_of
 from palestra.trajectory import StopReason, Task, Trajectory, encode_json
 
@@ -54,6 +54,8 @@ class EvaluationOptions(TypedDict, total=False):
     deadline: float
     max_turns: int | None
     retries: int
+    rollout: Rollout
+    """Who plays the episodes; this process by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,12 +72,15 @@ class _Settings:
     deadline: float = 600.0
     max_turns: int | None = None
     retries: int = 2
+    rollout: Rollout = rollout
 
     def __post_init__(self) -> None:
         for name in ("n", "repeats"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, got {value}")
+        if self.budget is not None and self.rollout is not rollout:
+            raise UsageError("a budget is watched by the process that plays: leave it out, or play in this process")
 
 
 @dataclass(frozen=True)
@@ -159,7 +164,7 @@ async def _play(panel: "_Panel", players: Players, settings: _Settings, record: 
         "skip": record,
     }
     progress = Progress(len(panel.tasks) * settings.repeats, record.episodes, settings.player)
-    async with aclosing(rollout(panel.source, players, **how)) as stream:
+    async with aclosing(settings.rollout(panel.source, players, **how)) as stream:
         async for trajectory in stream:
             # An episode that the money did not suffice for was not played.
             if trajectory.stop is StopReason.BUDGET:
