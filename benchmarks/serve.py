@@ -188,7 +188,7 @@ def schema_rows(wanted: int) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer sessions, steps and faults: under 50 s")
-    parser.add_argument("--schema", type=int, default=20_000, help="calls of schemathesis, about half an hour's; 0 leaves them out")
+    parser.add_argument("--schema", type=int, default=20_000, help="calls of schemathesis, half an hour's; 0 leaves them out")
     options = parser.parse_args()
     quick = options.quick
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]

@@ -62,7 +62,7 @@ class PromptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shots: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Episodes of the environment's oracle, on other tasks, shown as chat turns before the model's own."""
     history: Literal["full", "window", "last", "summary"] = "full"
-    """Everything; the task and the last ``window`` exchanges; the task and the latest observation; or a summary now and then."""
+    """Everything; the task and the last ``window`` exchanges; the task and the last observation; or a summary now and then."""
     window: _Positive = 4
     """Exchanges that ``window`` shows, or after which ``summary`` sums up."""
     family: str | None = None
