@@ -93,3 +93,26 @@ def test_export_and_import(form: str, tmp_path: Path, monkeypatch: pytest.Monkey
     assert len(Path("again/trajectories.jsonl").read_bytes().splitlines()) == 5
     with pytest.raises(UsageError, match="holds a run already"):
         palestra("import", out, "--from", form, "-o", "again")
+
+
+@pytest.mark.torch
+def test_a_model_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    from palestra.models import build_tiny
+
+    monkeypatch.chdir(tmp_path)
+    folder = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+    palestra("eval", f"hf:{folder}", "-e", "game:GuessTheNumber-v0-easy", "-n", "3", "--max-tokens", "6", "-o", "run")
+    report = read_report("run")
+    assert report.policy == f"hf:{folder}"
+    assert report.about["longest answer"] == "6"
+    words = json.loads(Path("run/vocabulary.json").read_text())
+    assert "boxed" in "".join(words)
+    assert any(b'"segments":[{' in line for line in Path("run/trajectories.jsonl").read_bytes().splitlines())
+
+
+@pytest.mark.torch
+def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(UsageError, match="there is no model at"):
+        palestra("eval", f"hf:{tmp_path}", "-e", "game:GuessTheNumber-v0-easy", "-n", "3", "-o", str(tmp_path / "run"))

@@ -314,7 +314,7 @@ def test_from_a_point_of_a_curve_to_the_episodes_behind_it(training: Watched) ->
     curve = page.locator(".chart[data-metric=success] svg")
     box = curve.bounding_box()
     assert box is not None
-    place = Position(x=box["width"] * (46 + 4 / 7 * (400 - 46 - 12)) / 400, y=40)  # where step 4 of 0 to 7 stands
+    place: Position = {"x": box["width"] * (46 + 4 / 7 * (400 - 46 - 12)) / 400, "y": 40}  # where step 4 of 0 to 7 stands
     curve.hover(position=place)
     expect(page.locator(".chart[data-metric=success]")).to_contain_text("0.4 at step 4")
     curve.click(position=place)

@@ -4,6 +4,7 @@
 
     config.json          what was asked for, with the hash of the panel of tasks and the versions that ran it
     trajectories.jsonl   one line per finished episode, written as it ends
+    vocabulary.json      the text of every token id, where the policy samples tokens
     spending.log         one line per call of the policy, where there is a budget
     report.json  .md  .html
 

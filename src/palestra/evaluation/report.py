@@ -53,7 +53,7 @@ class Section(msgspec.Struct, frozen=True):
     score: Estimate | None
     """Mean reward; ``None`` if nothing was scored."""
     success: Estimate | None
-    """Share of solved episodes; ``None`` where the environment does not say what solved means."""
+    """Share of solved episodes; ``None`` where the environment does not say what solved means. Cut ones are not solved."""
     pass_at: dict[str, Estimate]
     """k → chance that at least one of k tries solves a task."""
     pass_all: dict[str, Estimate]
@@ -162,14 +162,32 @@ def family_of(env: str) -> str:
     return re.sub(r"-v\d+(-.*)?$", "", env)
 
 
+def _judged(episodes: Sequence[Episode]) -> list[Episode]:
+    """Episodes that were cut before their environment could say so are not solved, where it says so of others.
+
+    Without them the share of solved ones would be that among those who came to an end.
+    """
+    judging = {episode.env for episode in episodes if episode.success is not None}
+    return [
+        episode._replace(success=False)
+        if episode.success is None and episode.reward is not None and episode.env in judging and episode.stop != _TERMINATED
+        else episode
+        for episode in episodes
+    ]
+
+
+_TERMINATED = StopReason.TERMINATED.value
+
+
 def task_scores(episodes: Iterable[Episode]) -> list[Score]:
     """The rewards of the episodes that have one, as the statistics want them."""
     return [Score((family_of(e.env), e.env), e.task, e.reward) for e in episodes if e.reward is not None]
 
 
 def success_scores(episodes: Iterable[Episode]) -> list[Score]:
-    """1 for each solved episode, 0 for each that was not; none where the environment did not say."""
-    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in episodes if e.success is not None]
+    """1 for each solved episode, 0 for each that was not; none where the environment never says."""
+    found = _judged(list(episodes))
+    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in found if e.success is not None]
 
 
 def report_on(
@@ -190,7 +208,7 @@ def report_on(
         # An episode that failed before anybody acted has no player: it is missing for all of them.
         found = (one for one in found if one.player in (player, ""))
     # Sorted, so that the order in which episodes happened to end leaves no trace, not even in the last digit.
-    episodes = sorted(found, key=lambda e: (e.env, e.task, e.member))
+    episodes = _judged(sorted(found, key=lambda e: (e.env, e.task, e.member)))
     planned = Counter(episode.env for episode in episodes) if issued is None else _seats_issued(episodes, issued)
     finished = Counter(episode.env for episode in episodes)
     if extra := sorted(env for env in finished if finished[env] > planned[env]):

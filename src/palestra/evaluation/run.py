@@ -21,6 +21,7 @@ from palestra.evaluation.budget import Budget, Meter, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.report import Episode, Report, episode_of, report_on
 from palestra.evaluation.versions import environment_versions, package_versions
+from palestra.evaluation.vocabulary import write_vocabulary
 from palestra.policies import as_policy, policy_name
 from palestra.registry import list_envs
 from palestra.rollout import AnyPolicy, Envs, Players, Rollout, RolloutOptions, TrajectoryWriter, rollout
@@ -121,6 +122,8 @@ async def evaluate_async(envs: Envs, policy: AnyPolicy, **options: Unpack[Evalua
     players = _players(policy, settings.player)
     config = _config(panel, players, settings)
     folder = None if settings.out is None else RunFolder(settings.out, config)
+    if folder is not None:
+        write_vocabulary(players, folder.path)
     episodes = [] if folder is None else folder.episodes()
     with ExitStack() as stack:
         meter = Meter(settings.budget or Budget(), folder.path / "spending.log" if folder and settings.budget else None)

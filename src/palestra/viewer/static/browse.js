@@ -82,7 +82,7 @@ function filterBar(run, query, count) {
     if (values.length < 2 && !query[name]) return null;
     return el("select", { "aria-label": label, onchange: (event) => Router.go(Router.with({ [name]: event.target.value || null })) },
       el("option", { value: "" }, `any ${label}`),
-      values.map((value) => el("option", { value, selected: value === query[name] }, plain(value))));
+      values.map((value) => el("option", { value, selected: value === query[name] }, name === "step" ? `${label} ${value}` : plain(value))));
   });
   const active = Object.keys(FILTERS).some((name) => query[name]) || query.text;
   return el("div", { class: "filters" }, selects, active

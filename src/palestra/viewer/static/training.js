@@ -1,21 +1,20 @@
 // The training view: a curve for each number of the run, and from a point on it to the episodes behind it.
 
 // What most want to see, in this order; the rest can be added by name.
-const USUAL = ["reward", "success", "evaluation/", "turns", "entropy", "kl", "staleness", "tokens_a_second"];
-const MOST_USUAL = 8;
+const USUAL = ["reward", "success", "evaluation/score", "evaluation/success", "turns", "entropy", "kl", "staleness", "tokens_a_second"];
 const CHART = { width: 400, height: 190, left: 46, right: 12, top: 12, bottom: 24 };
 
 function svg(tag, properties = {}, ...children) {
   const element = document.createElementNS(document.getElementById("pen").namespaceURI, tag);
   for (const [name, value] of Object.entries(properties)) element.setAttribute(name, String(value));
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return element;
 }
 
 const metricNames = (metrics) => [...new Set(metrics.flatMap((line) => Object.keys(line)))].filter((name) => name !== "step").sort();
 
 function usualMetrics(names) {
-  return USUAL.flatMap((usual) => names.filter((name) => (usual.endsWith("/") ? name.startsWith(usual) : name === usual))).slice(0, MOST_USUAL);
+  return USUAL.filter((usual) => names.includes(usual));
 }
 
 function trainingFacts(metrics) {
@@ -44,18 +43,21 @@ function trainingView(run, metrics, query) {
 }
 
 function chart(name, metrics, kept, marked) {
-  const points = metrics.filter((line) => Number.isFinite(line[name])).map((line) => ({ step: line.step, value: line[name] }));
+  const [low, high] = name.endsWith("/score") ? [name.replace(/score$/, "low"), name.replace(/score$/, "high")] : [name, name];
+  const points = metrics.filter((line) => Number.isFinite(line[name]))
+    .map((line) => ({ step: line.step, value: line[name], low: line[low] ?? line[name], high: line[high] ?? line[name] }));
   const readout = el("span", { class: "facts" }, points.length ? `${shortNumber(points.at(-1).value)} at step ${points.at(-1).step}` : "");
   const head = el("h3", {}, plain(name), readout);
   if (!points.length) return el("section", { class: "chart" }, head);
   const x = scale(points.map((point) => point.step), CHART.left, CHART.width - CHART.right);
-  const y = scale(points.map((point) => point.value), CHART.height - CHART.bottom, CHART.top);
+  const y = scale(points.flatMap((point) => [point.low, point.high]), CHART.height - CHART.bottom, CHART.top);
   const line = points.map((point) => `${x.at(point.step).toFixed(1)},${y.at(point.value).toFixed(1)}`).join(" ");
   const dot = svg("circle", { class: "dot", r: 4, cx: -9, cy: -9 });
   const drawing = svg("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "img", "aria-label": `${plain(name)} by step` },
     y.ticks.map((tick) => [svg("line", { class: "grid", x1: CHART.left, x2: CHART.width - CHART.right, y1: y.at(tick), y2: y.at(tick) }),
       svg("text", { class: "tick", x: CHART.left - 6, y: y.at(tick) + 4, "text-anchor": "end" }, shortNumber(tick))]),
     x.ticks.filter(Number.isInteger).map((tick) => svg("text", { class: "tick", x: x.at(tick), y: CHART.height - 6, "text-anchor": "middle" }, shortNumber(tick))),
+    low === name ? null : svg("polygon", { class: "band", points: [...points.map((p) => [p.step, p.high]), ...points.toReversed().map((p) => [p.step, p.low])].map(([a, b]) => `${x.at(a).toFixed(1)},${y.at(b).toFixed(1)}`).join(" ") }),
     svg("polyline", { class: "curve", points: line }),
     points.length <= 120 ? points.map((point) => svg("circle", { class: kept.has(point.step) ? "point kept" : "point", r: 2.4, cx: x.at(point.step), cy: y.at(point.value) })) : null,
     points.filter((point) => point.step === marked).map((point) => svg("circle", { class: "marked", r: 6, cx: x.at(point.step), cy: y.at(point.value) })),
