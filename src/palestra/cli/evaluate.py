@@ -7,7 +7,9 @@ from time import monotonic
 
 import typer
 
+from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, crew_of
 from palestra.cli.players import PlayerOptions, playing
+from palestra.cluster import Crew
 from palestra.errors import UsageError
 from palestra.evaluation import EvaluationOptions, Progress, Report, evaluate_async, parse_budget, report_markdown
 
@@ -37,6 +39,9 @@ def eval_command(  # noqa: PLR0913 - one parameter an option
     temperature: float = typer.Option(1.0, min=0.0, help="Of the model."),
     shots: int = typer.Option(0, min=0, help="Examples by the oracle that a sampled model is shown."),
     tokenizer: str | None = typer.Option(None, help="Of a server's model; by default what the server calls the model."),
+    cluster: str | None = CLUSTER,
+    workers: int | None = WORKERS,
+    cluster_config: Path | None = CLUSTER_CONFIG,
 ) -> None:
     """Evaluate a policy. Killed half-way? The same command goes on where it was."""
     limit = None if budget is None else parse_budget(budget)
@@ -63,15 +68,22 @@ def eval_command(  # noqa: PLR0913 - one parameter an option
         "about": player.about(policy),
     }
     chosen = [*envs, *(more_envs or [])]  # what follows the first value of --envs
+    crew = None if cluster is None and cluster_config is None else crew_of(cluster, workers, cluster_config)
     with _Display() as display:
-        report = asyncio.run(_evaluate(chosen, policy, player, {**options, "watch": display.show}))
+        report = asyncio.run(_evaluate(chosen, policy, player, {**options, "watch": display.show}, crew))
     _print(report)
     typer.echo(f"wrote {folder}  (palestra view {folder})")
 
 
-async def _evaluate(envs: list[str], name: str, player: PlayerOptions, options: EvaluationOptions) -> Report:
+async def _evaluate(
+    envs: list[str], name: str, player: PlayerOptions, options: EvaluationOptions, crew: Crew | None
+) -> Report:
     async with playing(name, player) as policy:
-        return await evaluate_async(envs, policy, **options)
+        if crew is None:
+            return await evaluate_async(envs, policy, **options)
+        async with crew:
+            options["rollout"] = crew.rollout
+            return await evaluate_async(envs, policy, **options)
 
 
 class _Display:

@@ -21,7 +21,7 @@ from palestra.policies import as_policy
 from palestra.policies.chat import ChatPolicy, Endpoint
 from palestra.references import resolve
 
-__all__ = ["PlayerOptions", "playing"]
+__all__ = ["PlayerOptions", "named_policy", "playing"]
 
 ENGINES = ("hf", "vllm", "sglang")
 
@@ -71,7 +71,7 @@ async def playing(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
         finally:
             await engine.close()
     else:
-        yield _named(name)
+        yield named_policy(name)
 
 
 async def _engine(kind: str, place: str, options: PlayerOptions) -> tuple[Engine, str]:
@@ -113,7 +113,8 @@ def _sampled(name: str, engine: Engine, tokenizer: str, options: PlayerOptions) 
     return policy
 
 
-def _named(name: str) -> Policy:
+def named_policy(name: str) -> Policy:
+    """The policy that ``name`` means, if it is no model."""
     if ":" not in name:
         if name not in ("random", "oracle"):
             raise UsageError(

@@ -1,0 +1,28 @@
+"""What the commands that can run on a cluster have in common: their options, and the crew that these mean."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import typer
+
+from palestra.cluster import ClusterConfig, Crew, LocalFleet, load_cluster_config
+
+__all__ = ["CLUSTER", "CLUSTER_CONFIG", "WORKERS", "crew_of"]
+
+CLUSTER: Any = typer.Option(None, "--cluster", metavar="ADDRESS", help="Play on a Ray cluster: its address, auto, or local.")
+WORKERS: Any = typer.Option(None, "--workers", min=1, help="Workers on the cluster; as many as fit by default.")
+CLUSTER_CONFIG: Any = typer.Option(None, "--cluster-config", metavar="FILE", help="Pools of workers, in TOML.")
+
+
+def crew_of(cluster: str | None, workers: int | None, file: Path | None) -> Crew:
+    """The crew that the options mean; without ``cluster`` it works in this process."""
+    config = ClusterConfig() if file is None else load_cluster_config(file)
+    if cluster is None and file is None:
+        return Crew(LocalFleet(), config)
+    if workers is not None:
+        *special, last = config.pools
+        config = msgspec.structs.replace(config, pools=(*special, msgspec.structs.replace(last, workers=workers)))
+    from palestra.cluster.rays import RayFleet
+
+    return Crew(RayFleet(cluster or config.address), config)
