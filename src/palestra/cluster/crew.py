@@ -136,7 +136,7 @@ class Crew:
         self.fleet = fleet
         self.config = config or ClusterConfig()
         self.deaths = 0
-        """Workers lost so far."""
+        """Sessions lost so far."""
         self.workers: set[str] = set()
         """Everybody who ever opened a session."""
         self._jobs: dict[int, _Job] = {}
@@ -270,8 +270,8 @@ class Crew:
                 await self._converse(worker)
                 await hand.replace()  # worn out
             except (Lost, StaleSession) as error:
-                self.deaths += 1
                 if worker is not None:
+                    self.deaths += 1
                     self._take_back(worker, str(error))
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)

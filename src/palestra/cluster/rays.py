@@ -80,6 +80,7 @@ class RayHand:
             self._options["memory"] = int(pool.memory * 1e9)
         self._concurrency = pool.concurrency
         self._born_dead = 0
+        self._replaced = self._pid = 0
         self._actor = self._hire()
 
     def _hire(self) -> Any:
@@ -88,6 +89,9 @@ class RayHand:
     async def open(self) -> Opened:
         try:
             opened: Opened = await self._actor.open.remote()
+            while opened.pid == self._replaced:  # on its way out, and still answering
+                await asyncio.sleep(0.05)
+                opened = await self._actor.open.remote()
         except self._ray.exceptions.ActorDiedError as error:
             # Ray will not restart it: it never came to life, or its owner let it go.
             self._born_dead += 1
@@ -98,6 +102,7 @@ class RayHand:
         except self._gone as error:
             raise Lost(str(error)) from None
         self._born_dead = 0
+        self._pid = opened.pid
         return opened
 
     async def exchange(self, session: str, orders: Orders) -> bytes:
@@ -108,6 +113,7 @@ class RayHand:
         return batch
 
     async def replace(self) -> None:
+        self._replaced = self._pid
         with suppress(*self._gone):
             self._ray.kill(self._actor, no_restart=False)
 
