@@ -5,8 +5,8 @@ r"""What Ray costs a rollout, what a second worker brings, and the constants tha
     python benchmarks/cluster.py --write    # and keep the constants, with the date, where palestra plan finds them
 
 "Ray alone" is an actor that plays the same episodes with the same stage, and is sent the same tickets and sends the same bytes
-in the same batches; what it lacks is leases, sessions, losses, fair shares and back-pressure. Everything runs on this machine; the
-network between machines is left out.
+in the same batches; what it lacks is leases, sessions, losses, fair shares and back-pressure. Everything runs on this machine;
+the network between machines is left out.
 """
 
 import argparse
