@@ -18,7 +18,6 @@ from palestra.core import Engine, Renderer, Sampling
 from palestra.engines.hf import HFEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
-from palestra.models import build_tiny, fetch_smollm2
 from palestra.policies import as_policy
 from palestra.policies.history import FullHistory, History, LastObservation, Summary, Window
 from palestra.policies.sampled import SampledPolicy
@@ -33,7 +32,7 @@ from palestra.training.model import ModelConfig, load_model
 from palestra.training.served import ServedEngine
 from palestra.training.trainer import Evaluate, Trainer
 
-__all__ = ["assemble", "model_folder", "prompting", "renderer_of", "train", "warm_start"]
+__all__ = ["assemble", "prompt_options", "renderer_of", "train", "warm_start"]
 
 
 def train(
@@ -58,7 +57,7 @@ def assemble(
 ) -> Trainer:
     """The trainer of ``config`` in ``folder``, after its warm start if it has one."""
     torch.manual_seed(derive_seed(config.seed, "torch"))
-    path = model_folder(config, folder)
+    path = config.model.path
     if config.warm_start is not None:
         path = str(warm_start(config, config.warm_start, path, folder / "warm-start"))
     settings = msgspec.structs.replace(config.model, path=path)
@@ -69,19 +68,8 @@ def assemble(
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     sampling = Sampling(max_tokens=config.play.max_tokens, temperature=config.learner.temperature)
     engine = _engine(config, path, folder, tokenizer)
-    policy = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompting(config))
+    policy = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
     return Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
-
-
-def model_folder(config: TrainConfig, folder: Path) -> str:
-    """Where the model of ``config`` is, or its name at a hub. A tiny one is built in ``folder``, SmolLM2 is fetched."""
-    match config.model.path:
-        case "tiny":
-            return str(build_tiny(folder / "tiny", **msgspec.structs.asdict(config.tiny)))
-        case "smollm2":
-            return str(fetch_smollm2())
-        case path:
-            return path
 
 
 def renderer_of(settings: PromptSettings, tokenizer: Any) -> Renderer:
@@ -89,16 +77,15 @@ def renderer_of(settings: PromptSettings, tokenizer: Any) -> Renderer:
     return renderer_for(tokenizer, family=settings.family, append_only=settings.append_only)
 
 
-def prompting(config: TrainConfig) -> dict[str, Any]:
-    """The options of ``SampledPolicy`` that say what the model is shown."""
-    settings = config.prompt
+def prompt_options(settings: PromptSettings) -> dict[str, Any]:
+    """``settings`` as the options of ``SampledPolicy``."""
     histories: dict[str, Callable[[], History]] = {
         "full": FullHistory,
-        "window": lambda: Window(settings.turns),
+        "window": lambda: Window(settings.window),
         "last": LastObservation,
-        "summary": lambda: Summary(settings.turns),
+        "summary": lambda: Summary(settings.window),
     }
-    shots = OracleShots(settings.shots, seed=config.seed) if settings.shots else NoShots()
+    shots = OracleShots(settings.shots) if settings.shots else NoShots()
     return {"history": histories[settings.history](), "shots": shots}
 
 
@@ -128,7 +115,7 @@ def warm_start(config: TrainConfig, settings: WarmStart, path: str, folder: Path
         encode,
         network.language_model.config.max_position_embeddings,
         sampling=Sampling(max_tokens=config.play.max_tokens),
-        **prompting(config),
+        **prompt_options(config.prompt),
     )
     seed = derive_seed(config.seed, "warm start")
     lessons = collect(list(config.envs), teacher, n=settings.episodes, seed=seed, progress=False)

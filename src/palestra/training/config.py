@@ -22,7 +22,6 @@ __all__ = [
     "EvaluationSettings",
     "PlaySettings",
     "PromptSettings",
-    "TinySettings",
     "TrainConfig",
     "WarmStart",
 ]
@@ -61,11 +60,11 @@ class PromptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the model is shown."""
 
     shots: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Episodes played by the environment's oracle, on other tasks, that are shown first."""
+    """Episodes of the environment's oracle, on other tasks, shown as chat turns before the model's own."""
     history: Literal["full", "window", "last", "summary"] = "full"
-    """All of the episode; the task and the last ``turns``; the task and the latest observation; a summary every ``turns``."""
-    turns: _Positive = 4
-    """Of ``window`` and ``summary``."""
+    """Everything; the task and the last ``window`` exchanges; the task and the latest observation; or a summary now and then."""
+    window: _Positive = 4
+    """Exchanges that ``window`` shows, or after which ``summary`` sums up."""
     family: str | None = None
     """Whose renderer: a family of the ``renderers`` package, or ``template`` for the chat template itself. By default the
     model's name decides."""
@@ -102,17 +101,6 @@ class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """0 takes the likeliest token."""
 
 
-class TinySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The model of ``model.path = "tiny"``: a Llama with random weights, built in the run's folder."""
-
-    envs: str = "game:*"
-    """Whose text its tokenizer learns: a pattern of ids."""
-    words: _Positive = 1024
-    width: _Positive = 64
-    layers: _Positive = 2
-    seed: int = 0
-
-
 class WarmStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Supervised learning before the first step. Its result is kept in the run's folder as a model of its own."""
 
@@ -134,7 +122,6 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     steps: _Positive
     seed: int = 0
     """From which every random choice of the run is derived."""
-    tiny: TinySettings = TinySettings()
     play: PlaySettings = PlaySettings()
     prompt: PromptSettings = PromptSettings()
     engine: EngineSettings = EngineSettings()
