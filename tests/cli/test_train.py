@@ -124,7 +124,11 @@ def test_w_and_b_gets_the_same_numbers_offline(recipe: Path, tmp_path: Path, mon
     import wandb
 
     original = wandb.Run.log
-    monkeypatch.setattr(wandb.Run, "log", lambda self, data, **how: (logged.append(data), original(self, data, **how))[1])
+    def log(self: Any, data: dict[str, Any], **how: Any) -> Any:
+        logged.append(data)
+        return original(self, data, **how)
+
+    monkeypatch.setattr(wandb.Run, "log", log)
     palestra("train", recipe, "steps=2", "evaluation=none", "--no-check", "--wandb", "try", "--out", tmp_path)
     assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
     assert [one["reward"] for one in logged] == [line["reward"] for line in read_metrics(tmp_path)]
