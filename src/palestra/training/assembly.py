@@ -1,8 +1,10 @@
 """From a configuration to a trainer: the model, its warm start, the learner, the engine and the policy.
 
-All in this process: the learner's network and the engine's copy of it, which receives the weights after every step.
+The learner is in this process. The engine is a copy of the model in this process, or servers; either receives the weights
+after every step.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,20 +14,38 @@ import numpy as np
 import torch
 import transformers
 
-from palestra.core import Sampling
+from palestra.core import Engine, Renderer, Sampling
 from palestra.engines.hf import HFEngine
+from palestra.engines.sglang import SGLangEngine
+from palestra.engines.vllm import VLLMEngine
 from palestra.policies import as_policy
+from palestra.policies.history import FullHistory, History, LastObservation, Summary, Window
 from palestra.policies.sampled import SampledPolicy
+from palestra.policies.shots import NoShots, OracleShots
 from palestra.rendering import renderer_for
 from palestra.rollout import collect
 from palestra.seeding import derive, derive_seed
-from palestra.training.config import TrainConfig, WarmStart
+from palestra.training.config import PromptSettings, TrainConfig, WarmStart
 from palestra.training.imitation import TaughtPolicy, imitate
 from palestra.training.learner import Learner
 from palestra.training.model import ModelConfig, load_model
+from palestra.training.served import ServedEngine
 from palestra.training.trainer import Evaluate, Trainer
 
-__all__ = ["assemble", "warm_start"]
+__all__ = ["assemble", "prompt_options", "renderer_of", "train", "warm_start"]
+
+
+def train(
+    config: TrainConfig,
+    folder: str | Path,
+    *,
+    evaluate: Evaluate | None = None,
+    show: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> Trainer:
+    """Run ``config`` in ``folder``, from the beginning or from where an earlier run of it was stopped, to its end."""
+    trainer = assemble(config, Path(folder), evaluate=evaluate, show=show)
+    asyncio.run(trainer.train())
+    return trainer
 
 
 def assemble(
@@ -39,38 +59,63 @@ def assemble(
     torch.manual_seed(derive_seed(config.seed, "torch"))
     path = config.model.path
     if config.warm_start is not None:
-        path = str(warm_start(config, config.warm_start, folder / "warm-start"))
+        path = str(warm_start(config, config.warm_start, path, folder / "warm-start"))
     settings = msgspec.structs.replace(config.model, path=path)
     reference = None
     if config.needs_reference and settings.lora is None:
         reference = load_model(msgspec.structs.replace(settings, critic=False))
     learner = Learner(load_model(settings), config.learner, reference=reference)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, config.engine.dtype))
-    engine = HFEngine(model, decode=tokenizer.decode, batch=config.engine.batch, rows=config.engine.rows)
     sampling = Sampling(max_tokens=config.play.max_tokens, temperature=config.learner.temperature)
-    return Trainer(
-        config, learner, SampledPolicy(renderer_for(tokenizer), engine, sampling), folder, evaluate=evaluate, show=show
-    )
+    engine = _engine(config, path, folder, tokenizer)
+    policy = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
+    return Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
 
 
-def warm_start(config: TrainConfig, settings: WarmStart, folder: Path) -> Path:
-    """The model after imitating the teacher, as a model folder; made once, and complete or absent."""
+def renderer_of(settings: PromptSettings, tokenizer: Any) -> Renderer:
+    """The renderer that the prompts of a run are made with, proven on ``tokenizer``."""
+    return renderer_for(tokenizer, family=settings.family, append_only=settings.append_only)
+
+
+def prompt_options(settings: PromptSettings) -> dict[str, Any]:
+    """``settings`` as the options of ``SampledPolicy``."""
+    histories: dict[str, Callable[[], History]] = {
+        "full": FullHistory,
+        "window": lambda: Window(settings.window),
+        "last": LastObservation,
+        "summary": lambda: Summary(settings.window),
+    }
+    shots = OracleShots(settings.shots) if settings.shots else NoShots()
+    return {"history": histories[settings.history](), "shots": shots}
+
+
+def _engine(config: TrainConfig, path: str, folder: Path, tokenizer: Any) -> Engine:
+    settings = config.engine
+    if settings.kind == "local":
+        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=getattr(torch, settings.dtype))
+        return HFEngine(model.to(settings.device), decode=tokenizer.decode, batch=settings.batch, rows=settings.rows)
+    dialect = VLLMEngine if settings.kind == "vllm" else SGLangEngine
+    return ServedEngine(dialect(settings.urls, timeout=config.play.deadline), path, folder / "weights", settings.dtype)
+
+
+def warm_start(config: TrainConfig, settings: WarmStart, path: str, folder: Path) -> Path:
+    """The model at ``path`` after imitating the teacher, as a model folder; made once, and complete or absent."""
     if folder.exists():
         return folder
-    network = load_model(ModelConfig(config.model.path))
+    network = load_model(ModelConfig(path, device=config.model.device))
     learner = Learner(network, msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(config.model.path)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
 
     def encode(text: str) -> list[int]:
         return list(tokenizer.encode(text, add_special_tokens=False))
 
     teacher = TaughtPolicy(
         as_policy(settings.teacher),
-        renderer_for(tokenizer),
+        renderer_of(config.prompt, tokenizer),
         encode,
         network.language_model.config.max_position_embeddings,
         sampling=Sampling(max_tokens=config.play.max_tokens),
+        **prompt_options(config.prompt),
     )
     seed = derive_seed(config.seed, "warm start")
     lessons = collect(list(config.envs), teacher, n=settings.episodes, seed=seed, progress=False)

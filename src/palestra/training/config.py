@@ -1,15 +1,11 @@
-"""What a training run is made of: one TOML file, overridden by dotted names, resolved into frozen structs.
+"""What a training run is made of: one TOML file (a recipe), resolved into frozen structs.
 
-    palestra train recipe.toml learner.learning_rate=1e-5 advantage.method=grpo
-
-Each part's configuration stands beside its owner; here they are put together. The resolved configuration is saved beside the
-run, so that what was run can be read back.
+Each part's configuration stands beside its owner; here they are put together. ``recipe`` reads the file and puts overrides
+such as ``learner.learning_rate=1e-5`` over it. The resolved configuration is saved beside the run, so that what was run can be
+read back. Every field has a default that is sound, or none at all; every bound is checked when the recipe is read.
 """
 
-import tomllib
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -20,7 +16,15 @@ from palestra.training.horizon import HorizonConfig
 from palestra.training.learner import LearnerConfig
 from palestra.training.model import ModelConfig
 
-__all__ = ["Anneal", "EngineSettings", "PlaySettings", "TrainConfig", "WarmStart", "load_config"]
+__all__ = [
+    "Anneal",
+    "EngineSettings",
+    "EvaluationSettings",
+    "PlaySettings",
+    "PromptSettings",
+    "TrainConfig",
+    "WarmStart",
+]
 
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -52,15 +56,49 @@ class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most tokens of one turn."""
 
 
-class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The engine in this process."""
+class PromptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the model is shown."""
 
+    shots: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Episodes of the environment's oracle, on other tasks, shown as chat turns before the model's own."""
+    history: Literal["full", "window", "last", "summary"] = "full"
+    """Everything; the task and the last ``window`` exchanges; the task and the latest observation; or a summary now and then."""
+    window: _Positive = 4
+    """Exchanges that ``window`` shows, or after which ``summary`` sums up."""
+    family: str | None = None
+    """Whose renderer: a family of the ``renderers`` package, or ``template`` for the chat template itself. By default the
+    model's name decides."""
+    append_only: bool = False
+    """Keep thinking in the history even where the template drops it: one segment an episode instead of one a turn."""
+
+
+class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who samples: a copy of the model in this process, or servers."""
+
+    kind: Literal["local", "vllm", "sglang"] = "local"
+    urls: tuple[str, ...] = ()
+    """Addresses of the servers. They must be able to read the run's folder: new weights reach them through it."""
     batch: _Positive = 64
-    """Requests that are computed together."""
+    """Local: requests that are computed together."""
     rows: _Positive = 128
-    """Contexts whose keys and values are kept."""
+    """Local: contexts whose keys and values are kept."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """The type of the engine's copy of the weights."""
+    """Local: the type of the engine's copy of the weights. For servers: of the weights that are handed to them."""
+    device: str = "cpu"
+    """Local: where it computes."""
+
+
+class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Held-out tasks, played while the run goes on."""
+
+    every: _Positive
+    """Steps between two evaluations; there is one after the last step too."""
+    envs: tuple[str, ...] = ()
+    """Ids or patterns; by default the environments of the run."""
+    tasks: _Positive = 100
+    """Of each environment; the same ones every time, and none of those that are trained on."""
+    temperature: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    """0 takes the likeliest token."""
 
 
 class WarmStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -85,6 +123,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seed: int = 0
     """From which every random choice of the run is derived."""
     play: PlaySettings = PlaySettings()
+    prompt: PromptSettings = PromptSettings()
     engine: EngineSettings = EngineSettings()
     horizon: HorizonConfig | None = None
     """Turns an episode may have. Without it, what the environments allow."""
@@ -103,46 +142,22 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_every: _Positive = 20
     keep: Annotated[int, msgspec.Meta(ge=2)] = 2
     """How many checkpoints are kept."""
-    evaluate_every: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Steps between two evaluations; 0 for none."""
+    evaluation: EvaluationSettings | None = None
+    """Without it nothing is evaluated."""
     samples: Annotated[int, msgspec.Meta(ge=0)] = 2
     """Groups of every step whose trajectories are written to disk."""
+
+    def __post_init__(self) -> None:
+        if not self.envs:
+            raise UsageError("there is no environment to play: name at least one in [envs]")
+        if self.engine.kind != "local" and not self.engine.urls:
+            raise UsageError(f'engine.kind = "{self.engine.kind}" needs the servers\' addresses: engine.urls = ["http://…"]')
+        if self.engine.kind == "local" and self.engine.urls:
+            raise UsageError('engine.urls are for servers: say engine.kind = "vllm" or "sglang" as well')
+        if self.advantage.method.startswith("ppo") and not self.model.critic:
+            raise UsageError(f'advantage.method = "{self.advantage.method}" needs a critic: model.critic = true')
 
     @property
     def needs_reference(self) -> bool:
         """Whether there is a KL anywhere."""
         return bool(self.advantage.kl_in_reward or self.learner.loss.kl_coefficient)
-
-
-def load_config(path: Path, overrides: Sequence[str] = ()) -> TrainConfig:
-    """The configuration in ``path`` with ``overrides`` such as ``learner.learning_rate=1e-5`` put over it."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} is not a recipe: {error}") from None
-    for override in overrides:
-        _override(data, override)
-    try:
-        return msgspec.convert(data, TrainConfig)
-    except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {error}") from None
-
-
-def _override(data: dict[str, Any], override: str) -> None:
-    name, equals, text = override.partition("=")
-    if not equals or not name:
-        raise UsageError(f'an override looks like learner.learning_rate=1e-5, got "{override}"')
-    *parents, last = name.split(".")
-    for parent in parents:
-        data = data.setdefault(parent, {})
-        if not isinstance(data, dict):
-            raise UsageError(f'"{override}": {parent} is a value, not a table')
-    data[last] = _value(text)
-
-
-def _value(text: str) -> Any:
-    """``text`` as TOML reads it; a bare word is a string."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

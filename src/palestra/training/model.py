@@ -52,6 +52,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     path: str
     """A folder or a hub's name."""
+    device: str = "cpu"
+    """Where the learner computes: ``cpu``, ``cuda``, ``cuda:1``."""
     lora: LoraSettings | None = None
     """Train adapters instead of all weights."""
     critic: bool = False
@@ -209,6 +211,7 @@ def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
         from transformers import AutoModelForCausalLM
 
         model = AutoModelForCausalLM.from_pretrained(config.path, dtype=torch.float32, attn_implementation=config.attention)
+    model.to(config.device)
     if config.recompute:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if config.lora is not None:
@@ -218,6 +221,7 @@ def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
         settings = LoraConfig(r=config.lora.rank, lora_alpha=config.lora.alpha, target_modules=targets, bias="none")
         model = get_peft_model(model, settings)
     network = ActorCritic(model, config)
+    network.to(config.device)
     check_head(network)
     return network
 
@@ -226,7 +230,7 @@ def check_head(network: ActorCritic) -> None:
     """Raise unless decoder and head give the logits that the model's own forward pass gives."""
     model = network.language_model
     vocabulary = model.get_output_embeddings().weight.shape[0]
-    ids = torch.arange(1, 9).unsqueeze(0) * 7919 % vocabulary
+    ids = torch.arange(1, 9, device=model.device).unsqueeze(0) * 7919 % vocabulary
     training = model.training
     model.eval()
     with torch.no_grad():

@@ -208,7 +208,8 @@ class Trainer:
         return every > 0 and ((step + 1) % every == 0 or step + 1 == self.config.steps)
 
     async def _evaluate(self, step: int) -> dict[str, float]:
-        if self.evaluate is None or not self._due(step, self.config.evaluate_every):
+        settings = self.config.evaluation
+        if self.evaluate is None or settings is None or not self._due(step, settings.every):
             return {}
         return {f"evaluation/{name}": value for name, value in (await self.evaluate(self.policy, step)).items()}
 
