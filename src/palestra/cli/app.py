@@ -17,11 +17,13 @@ from palestra.cli import (
     listing,
     model,
     play,
+    plot,
     prefetch,
     regrade,
     rollout,
     serve,
     show,
+    train,
     view,
 )
 from palestra.errors import PalestraError
@@ -45,6 +47,8 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("rollout", rollout.rollout_command),
     ("compare", compare.compare_command),
     ("regrade", regrade.regrade_command),
+    ("train", train.train_command),
+    ("plot", plot.plot_command),
     ("view", view.view_command),
     ("export", interchange.export_command),
     ("import", interchange.import_command),

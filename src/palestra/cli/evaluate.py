@@ -75,9 +75,7 @@ def eval_command(  # noqa: PLR0913 - one parameter an option
     typer.echo(f"wrote {folder}  (palestra view {folder})")
 
 
-async def _evaluate(
-    envs: list[str], name: str, player: PlayerOptions, options: EvaluationOptions, crew: Crew | None
-) -> Report:
+async def _evaluate(envs: list[str], name: str, player: PlayerOptions, options: EvaluationOptions, crew: Crew | None) -> Report:
     async with playing(name, player) as policy:
         if crew is None:
             return await evaluate_async(envs, policy, **options)

@@ -118,7 +118,7 @@ def named_policy(name: str) -> Policy:
     if ":" not in name:
         if name not in ("random", "oracle"):
             raise UsageError(
-                f'"{name}" is neither random nor oracle; give a model behind an API its --base-url, write hf:FOLDER for one on disk'
+                f'"{name}" is neither random nor oracle; a model behind an API needs its --base-url, one on disk is hf:FOLDER'
             )
         return as_policy(name)
     # Something in a file of this folder is found as it would be by `python -c "import …"`.

@@ -10,11 +10,13 @@ Shapes: R rows, H key-value heads, C columns (positions), D head size, B rows of
 """
 
 from array import array
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from palestra.core import Session
 from palestra.trajectory import Ints
 
 __all__ = ["Arena", "Pass", "Row", "common_prefix"]
@@ -23,7 +25,7 @@ __all__ = ["Arena", "Pass", "Row", "common_prefix"]
 class Row:
     """One context: its ids, and for how many of them keys and values are in place."""
 
-    __slots__ = ("busy", "cached", "ids", "index", "used")
+    __slots__ = ("busy", "cached", "ids", "index", "owner", "used")
 
     def __init__(self, index: int) -> None:
         self.index = index
@@ -32,6 +34,8 @@ class Row:
         self.busy = False
         self.used = 0
         """When it was used last, in passes."""
+        self.owner: Callable[[], Session | None] = lambda: None
+        """A weak reference to the session that may come back to it."""
 
 
 class Pass(NamedTuple):
@@ -110,7 +114,7 @@ class Arena:
         if a == b:
             return
         length = max(self.rows[a].cached, self.rows[b].cached)
-        for tensor in (*self._keys, *self._values):
+        for tensor in (*self._keys, *self._values) if length else ():
             kept = tensor[a, :, :length].clone()
             tensor[a, :, :length] = tensor[b, :, :length]
             tensor[b, :, :length] = kept

@@ -203,6 +203,7 @@ class HFEngine:
             request = self._waiting.popleft()
             if not request.answer.done():
                 self._entering.append(self._seat(request))
+        self._entering = self._share(self._entering)
         finished: list[_Request] = []
         for group in _similar(self._entering):
             first = len(self._active)
@@ -221,7 +222,8 @@ class HFEngine:
             row = self._free_row()
             row.cached = 0
         known = common_prefix(row, context)
-        if known < len(context) // 2:
+        # Looking at every row costs about as much as computing a few tokens.
+        if known < len(context) // 2 and len(context) - known > _WORTH_COPYING:
             shared, best = max(((common_prefix(other, context), other) for other in self._arena.rows), key=lambda pair: pair[0])
             if shared >= known + _WORTH_COPYING:
                 known = shared
@@ -230,7 +232,23 @@ class HFEngine:
         row.ids = array("i", context.tobytes())
         if request.session is not None:
             self._rows[request.session] = row
+            row.owner = weakref.ref(request.session)
         return _Entry(request, row, row.ids[row.cached :].tolist())
+
+    def _share(self, entering: list[_Entry]) -> list[_Entry]:
+        """Compute once what all newcomers begin with; after new weights every context is a newcomer."""
+        fresh = [entry for entry in entering if not entry.row.cached]
+        common = _common([entry.new for entry in fresh])
+        if len(fresh) < 2 or common < _WORTH_COPYING:
+            return entering
+        first = fresh[0].row
+        for start in range(0, common, _LONGEST_PASS):
+            self._compute(first.index, [first.ids[start : min(start + _LONGEST_PASS, common)].tolist()])
+        for entry in fresh[1:]:
+            context = entry.row.ids
+            self._arena.copy(first, entry.row, common)
+            entry.row.ids = context
+        return [entry._replace(new=entry.row.ids[entry.row.cached :].tolist()) for entry in entering]
 
     def _shortened(self, entry: _Entry) -> list[int]:
         """What is left of a long prompt after all but its last piece has been computed."""
@@ -242,12 +260,12 @@ class HFEngine:
 
     def _free_row(self) -> Row:
         """A row that nobody uses: best one without a living session, else the one used longest ago."""
-        living = {id(row) for row in self._rows.values()}
         idle = [row for row in self._arena.rows if not row.busy]
-        chosen = min(idle, key=lambda row: (id(row) in living, row.used))
-        for session, row in list(self._rows.items()):
-            if row is chosen:
-                del self._rows[session]
+        chosen = min(idle, key=lambda row: (row.owner() is not None, row.used))
+        session = chosen.owner()
+        if session is not None and self._rows.get(session) is chosen:
+            del self._rows[session]
+        chosen.owner = lambda: None
         return chosen
 
     def _forward(self, first: int, tokens: list[list[int]]) -> list[_Request]:
@@ -317,16 +335,26 @@ class HFEngine:
         self._arena.forget()
 
 
+def _common(contexts: list[list[int]]) -> int:
+    """How many leading ids all of ``contexts`` have in common, one id of each being left over."""
+    if not contexts:
+        return 0
+    low, high = min(contexts), max(contexts)  # in the order of lists, whatever lies between begins like both
+    most = min(len(context) for context in contexts) - 1
+    return next((at for at in range(most) if low[at] != high[at]), most)
+
+
 def _similar(entering: list[_Entry]) -> list[list[_Entry]]:
-    """Groups of about equally many new tokens, so that a pass is not mostly padding."""
+    """Groups of about equally many new tokens, so that a pass is not mostly padding; rows in their order, so that few move."""
     groups: list[list[_Entry]] = []
-    for entry in sorted(entering, key=lambda entry: len(entry.new)):
-        if groups:
-            sizes = [len(other.new) for other in (*groups[-1], entry)]
-            if len(sizes) * sizes[-1] <= _PADDED_AT_MOST * sum(sizes):
-                groups[-1].append(entry)
-                continue
-        groups.append([entry])
+    total = 0
+    for entry in sorted(entering, key=lambda entry: (len(entry.new), entry.row.index)):
+        total += len(entry.new)
+        if groups and (len(groups[-1]) + 1) * len(entry.new) <= _PADDED_AT_MOST * total:
+            groups[-1].append(entry)
+        else:
+            groups.append([entry])
+            total = len(entry.new)
     return groups
 
 

@@ -3,8 +3,13 @@
 The tokenizer is a byte-level BPE trained on what the suite's own games say, so that an observation is a few dozen tokens, and
 every number up to a hundred is one token. The model is a Llama of two layers with random weights, a few hundred thousand
 parameters in all. Both come out the same for the same seed, in seconds.
+
+``words=0`` makes the smallest vocabulary in which one game can be played: each move is a token, each number is one, and so is
+each stretch of text between them. An observation is then about ten tokens and there are a few dozen words in all, which is what
+lets a learning study end in a minute. Such a model can neither read nor write anything that its game does not say.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,25 +26,33 @@ __all__ = ["build_tiny"]
 MOST_PARAMETERS = 1_000_000
 _ROLES = ("system", "user", "assistant", "tool")
 _END = "<|end|>"
+_UNKNOWN = "<|unknown|>"
 _SPECIALS = [_END, *(f"<|{role}|>" for role in _ROLES)]
 _TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 _NUMBERS = 101
+_ATOMS = r"\\boxed\{[^{}]+\}|\d+"
+"""What is a token of its own in a vocabulary of phrases."""
 _TASKS = 8
 """Episodes of each game that the tokenizer learns from."""
+_PHRASE_TASKS = 256
+"""The same for a tokenizer of phrases, which must have seen everything that will be said."""
 _TURNS = 12
 
 
 def build_tiny(
     folder: Path | None = None, *, envs: str = "game:*", words: int = 1024, width: int = 64, layers: int = 2, seed: int = 0
 ) -> Path:
-    """Make a tiny model in ``folder``, unless it is there already; ``envs`` says whose text it should be able to write."""
+    """Make a tiny model in ``folder``, unless it is there already; ``envs`` says whose text it should be able to write.
+
+    ``words`` is the size of the vocabulary; 0 makes phrases its words, as many as there are.
+    """
     folder = folder or model_home() / "tiny"
     if (folder / "model.safetensors").exists():
         return folder
-    tokenizer = _tokenizer(envs, words, seed)
+    tokenizer = _tokenizer(envs, words, seed) if words else _phrase_tokenizer(envs, seed)
     model = _model(len(tokenizer), width, layers, seed, tokenizer.eos_token_id)
     # A folder is complete or absent: it gets its name when everything is in it.
     part = folder.with_name(f"{folder.name}.part")
@@ -64,11 +77,28 @@ def _tokenizer(envs: str, words: int, seed: int) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    text = [*_suite_text(envs, seed)]
+    text = [*_suite_text(envs, _TASKS, seed)]
     # Each number more often than anything else occurs, so that all of them become tokens.
     text += [" ".join(str(number) for number in range(_NUMBERS))] * (10 + max(len(text), 1))
     tokenizer.train_from_iterator(text, trainer)
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=_END, pad_token=_END)
+    fast.chat_template = _TEMPLATE
+    return fast
+
+
+def _phrase_tokenizer(envs: str, seed: int) -> Any:
+    """Moves, numbers, and whatever is said between them, one token each, in the order in which they were first said."""
+    import transformers
+    from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+    said = (piece for text in _suite_text(envs, _PHRASE_TASKS, seed) for piece in re.split(f"({_ATOMS})", text) if piece)
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*_SPECIALS, _UNKNOWN, *said]))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_ATOMS), "isolated")
+    tokenizer.decoder = decoders.Fuse()
+    fast = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token=_END, pad_token=_END, unk_token=_UNKNOWN, additional_special_tokens=_SPECIALS[1:]
+    )
     fast.chat_template = _TEMPLATE
     return fast
 
@@ -99,14 +129,19 @@ def _model(words: int, width: int, layers: int, seed: int, stop: int) -> Any:
     return model
 
 
-def _suite_text(envs: str, seed: int) -> Iterator[str]:
+def _suite_text(envs: str, tasks: int, seed: int) -> Iterator[str]:
     """What the games of the suite say, and what one answers."""
-    specs = [spec for spec in list_envs(envs) if not spec.missing() and (not spec.levels or spec.id.endswith(spec.levels[0]))]
+    specs = [known for known in list_envs(envs) if not known.missing() and _is_default(known, envs)]
     if not specs:
         raise UsageError(f"no environment that can run here matches {envs!r}")
     for spec in specs:
-        for number in range(_TASKS):
+        for number in range(tasks):
             yield from _episode_text(spec, derive_seed(seed, "tiny text", number))
+
+
+def _is_default(known: EnvSpec, asked: str) -> bool:
+    """Whether ``known`` speaks for its family: it is the default level, or the very one that was asked for."""
+    return not known.levels or known.id == asked or known.id.endswith(known.levels[0])
 
 
 def _episode_text(spec: EnvSpec, seed: int) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """Few-shot examples as chat turns. Small models answer nothing without them.
 
 ``OracleShots(3)`` plays three other tasks of the episode's environment with its oracle, once, and shows them as turns before
-the episode. The seeds of those tasks come from a path of their own, so they are never the task at hand.
+the episode. Their tasks are of the training split, whatever is being played, and their seeds come from a path of their own: so
+they are never the task at hand, and nothing that is held out is shown.
 """
 
 import asyncio
@@ -57,7 +58,7 @@ class OracleShots:
         self._played: dict[Task, asyncio.Task[tuple[Message, ...]]] = {}
 
     async def messages(self, task: Task) -> tuple[Message, ...]:
-        kind = msgspec.structs.replace(task, seed=0, index=None)
+        kind = msgspec.structs.replace(task, seed=0, index=None, split="train")
         # The first episode of a kind plays the examples, the others wait for it.
         played = self._played.get(kind)
         if played is None or (played.done() and (played.cancelled() or played.exception())):

@@ -11,6 +11,7 @@ starts over in a new segment, as the template wants it; or, with ``append_only=T
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from palestra.core import Reply
@@ -22,6 +23,8 @@ __all__ = ["TemplateRenderer"]
 _REPLY = "PalestraReplyMarker"
 _THOUGHT = "PalestraThoughtMarker"
 _QUESTION = Message("user", "Q")
+_REMEMBERED = 4096
+"""Tails whose ids are kept: games say the same things again and again, and the members of a group hear the same."""
 _THINK, _END_THINK = "<think>", "</think>"
 
 
@@ -35,6 +38,7 @@ class TemplateRenderer:
         self.append_only = append_only
         self._options = options or {}
         """Handed to the template: ``enable_thinking``, ``tools`` and the like."""
+        self._encode_tail = lru_cache(_REMEMBERED)(lambda messages: tuple(self._encode(self._tail_text(messages))))
         self._knows_tools = True
         self._knows_tools = self._renders(Message("tool", "R"))
         self._thinks = any(mark in str(tokenizer.chat_template) for mark in (_THINK, "reasoning_content"))
@@ -90,7 +94,7 @@ class TemplateRenderer:
 
     def _tail(self, messages: Sequence[Message]) -> list[int]:
         """Everything that follows a reply when ``messages`` come next."""
-        return self._encode(self._tail_text(messages))
+        return list(self._encode_tail(tuple(messages)))
 
     def _tail_text(self, messages: Sequence[Message]) -> str:
         text = self._text([_QUESTION, Message("assistant", _REPLY), *messages])

@@ -69,7 +69,9 @@ def assemble(
     sampling = Sampling(max_tokens=config.play.max_tokens, temperature=config.learner.temperature)
     engine = _engine(config, path, folder, tokenizer)
     policy = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
-    return Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
+    trainer = Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
+    trainer.record.name_tokens(tokenizer.decode, len(tokenizer))
+    return trainer
 
 
 def renderer_of(settings: PromptSettings, tokenizer: Any) -> Renderer:

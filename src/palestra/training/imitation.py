@@ -15,15 +15,45 @@ import numpy as np
 
 from palestra.core import Conversation, Generation, Policy, Renderer, Sampling, Session
 from palestra.policies.sampled import SampledPolicy
+from palestra.seeding import derive
 from palestra.training.batch import Batch
 from palestra.training.learner import Learner
 from palestra.training.loss import LossConfig
 from palestra.trajectory import Completion, Finish, Ints, Tokens, Trajectory, floats, ints
 
-__all__ = ["TaughtPolicy", "imitate"]
+__all__ = ["TaughtPolicy", "VariedPolicy", "imitate"]
+
+_REPEATS = 0.1
+"""How often a varied player does not mind repeating itself, so that what the environment says to that is seen too."""
+_TRIES = 16
+"""Moves drawn in search of a new one."""
 
 _SUPERVISED = LossConfig("plain", importance="none")
 _said: ContextVar[str] = ContextVar("said")
+
+
+class VariedPolicy:
+    """Makes random well-formed moves and seldom one that it has made before.
+
+    Imitating it teaches the form of a move and to look at the history, and nothing of what a good move is.
+    """
+
+    name = "varied"
+
+    async def act(self, conversation: Conversation) -> Completion:
+        memory = conversation.memory
+        if "random" not in memory:
+            memory["random"] = derive(conversation.seed, "varied")
+            await conversation.env.seed_actions(conversation.seed)
+        made = {message.content for message in conversation.messages if message.role == "assistant"}
+        move = await conversation.env.sample_random_action()
+        if memory["random"].random() < _REPEATS:
+            return Completion(move)
+        for _ in range(_TRIES):
+            if move not in made:
+                break
+            move = await conversation.env.sample_random_action()
+        return Completion(move)
 
 
 class TaughtPolicy:

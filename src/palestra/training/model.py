@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from torch.utils.checkpoint import checkpoint
+from transformers import DynamicCache
 
-from palestra.errors import Unsupported
+from palestra.errors import Unsupported, UsageError
 from palestra.training.batch import MicroBatch
 from palestra.training.loss import TokenStatistics, token_statistics
 
@@ -65,6 +66,9 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The attention implementation that transformers is asked for."""
     head_slice: Annotated[int, msgspec.Meta(ge=1)] = 2048
     """How many sampled tokens have their logits in memory at once."""
+    share_prefix: bool = False
+    """Compute once what all segments of a micro-batch begin with: the gradient is the same, and few-shot examples cost next to
+    nothing. For one rank, and the padded layout."""
 
 
 class Inputs(NamedTuple):
@@ -120,12 +124,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
     def forward(self, inputs: Inputs, temperature: float, differentiable_entropy: bool = False) -> Outputs:
         device = inputs.input_ids.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self.config.compute == "bfloat16"):
-            hidden = self.language_model.get_decoder()(
-                input_ids=inputs.input_ids,
-                attention_mask=inputs.attention_mask,
-                position_ids=inputs.position_ids,
-                use_cache=False,
-            ).last_hidden_state
+            inputs, hidden = self._hidden(inputs)
             hidden = hidden.reshape(-1, hidden.shape[-1])
             states = hidden[inputs.predictors]
             statistics = self._speak(states, inputs.targets, temperature, differentiable_entropy)
@@ -134,6 +133,33 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             # Summed over their single column: a view, as squeeze() gives, would lose FSDP its backward hook.
             values, end_values = (self.critic(some).float().sum(-1) for some in (states, hidden[inputs.ends]))
             return Outputs(statistics, values, end_values)
+
+    def _hidden(self, inputs: Inputs) -> tuple[Inputs, Tensor]:
+        """The last hidden states, and the inputs whose places refer to them."""
+        decoder = self.language_model.get_decoder()
+        shared = _shared_prefix(inputs) if self.config.share_prefix else 0
+        if not shared:
+            states = decoder(
+                input_ids=inputs.input_ids,
+                attention_mask=inputs.attention_mask,
+                position_ids=inputs.position_ids,
+                use_cache=False,
+            ).last_hidden_state
+            return inputs, states
+        rows = len(inputs.input_ids)
+        cache = DynamicCache()
+        decoder(input_ids=inputs.input_ids[:1, :shared], past_key_values=cache, use_cache=True)
+        # Seen by every row, stored once; the gradients of all rows add up in it.
+        for layer in cache.layers:
+            layer.keys, layer.values = (part.expand(rows, -1, -1, -1) for part in (layer.keys, layer.values))
+        states = decoder(
+            input_ids=inputs.input_ids[:, shared:],
+            attention_mask=inputs.attention_mask,
+            position_ids=inputs.position_ids[:, shared:],
+            past_key_values=cache,
+            use_cache=True,
+        ).last_hidden_state
+        return _without_prefix(inputs, shared), states
 
     def _speak(self, states: Tensor, targets: Tensor, temperature: float, differentiable_entropy: bool) -> TokenStatistics:
         head = self.language_model.get_output_embeddings()
@@ -151,8 +177,36 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         return TokenStatistics(*(torch.cat(column) for column in zip(*pieces, strict=True)))
 
 
+_WORTH_SHARING = 16
+"""Tokens of common prefix from which on computing it apart pays."""
+
+
+def _shared_prefix(inputs: Inputs) -> int:
+    """How many leading tokens all rows have in common, as far as nothing is asked about them."""
+    rows, length = inputs.input_ids.shape
+    if rows < 2 or inputs.attention_mask is None:
+        return 0
+    alike = (inputs.input_ids == inputs.input_ids[:1]).all(0) & inputs.attention_mask.all(0)
+    common = int(alike.int().cumprod(0).sum())
+    asked = torch.cat([inputs.predictors, inputs.ends]) % length
+    common = min(common, int(asked.min()))
+    return common if common >= _WORTH_SHARING else 0
+
+
+def _without_prefix(inputs: Inputs, shared: int) -> Inputs:
+    """``inputs`` whose places are counted in rows that begin after the prefix."""
+    length = inputs.input_ids.shape[1]
+
+    def moved(places: Tensor) -> Tensor:
+        return places // length * (length - shared) + places % length - shared
+
+    return inputs._replace(predictors=moved(inputs.predictors), ends=moved(inputs.ends))
+
+
 def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
     """The network of ``config``, around ``model`` if one is given instead of a path."""
+    if config.share_prefix and config.recompute:
+        raise UsageError("share_prefix keeps activations that recompute throws away: choose one of them")
     if model is None:
         from transformers import AutoModelForCausalLM
 
@@ -192,6 +246,8 @@ def check_head(network: ActorCritic) -> None:
 
 def shard(network: ActorCritic) -> None:
     """Apply FSDP2: one group of parameters per decoder layer, and one for the rest."""
+    if network.config.share_prefix:
+        raise UsageError("share_prefix is for one rank: ranks with different prefixes would wait for each other for ever")
     policy = MixedPrecisionPolicy()
     if network.config.compute == "bfloat16":
         policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)

@@ -28,6 +28,7 @@ def register_data() -> None:
     """Register the single-turn and multi-turn forms of every data set."""
     for name in ("ASDiv2K", "GSM8K", "Math12K", "Math8K-3to5", "Orz57K", "DeepScaleR40K", "Geometry3K"):
         _maths(f"math:{name}", name)
+    register("math:Sums", "palestra.envs.sums:Sums", max_turns=1, tags={"maths"}, description="Add two numbers of one digit.")
     for name in ("CodeContest", "Taco8k", "PrimeIntellect15k"):
         _code(f"code:{name}", name)
     _code("code:HumanEval", "HumanEval", "test", (_HUMAN_EVAL,))
