@@ -69,7 +69,7 @@ async def test_a_model_behind_an_api(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["some-model"], "give its --base-url"),
+        (["some-model"], "needs its --base-url"),
         (["some-model", "--base-url", "http://127.0.0.1:9/v1", "--budget", "1usd"], "needs --prices"),
         (["random", "--budget", "much"], "is not a budget"),
     ],
