@@ -27,6 +27,8 @@ PathPart = str | bytes | int | None
 # Seeds are kept below 2**53 so that they survive every JSON reader, JavaScript's included.
 _SEED_BITS = 53
 
+_KINDS = {str: b"s", bytes: b"b", int: b"i"}
+
 # The state and the stream of a PCG64.
 _STATE_BYTES = 32
 
@@ -56,10 +58,13 @@ class _StartState(ISpawnableSeedSequence):
 
     def generate_state(self, n_words: int, dtype: Any = np.uint32) -> "np.ndarray[Any, np.dtype[Any]]":
         data = self._digest
-        while len(data) < n_words * np.dtype(dtype).itemsize:
+        words = np.frombuffer(data, dtype)
+        while len(words) < n_words:
             data += hashlib.blake2b(data).digest()
-        words = np.frombuffer(data, dtype, n_words)
-        return words if sys.byteorder == "little" else words.byteswap()
+            words = np.frombuffer(data, dtype)
+        if sys.byteorder == "big":
+            words = words.byteswap()
+        return words if len(words) == n_words else words[:n_words]
 
     def spawn(self, n_children: int) -> "list[_StartState]":
         first, self._children = self._children, self._children + n_children
@@ -68,9 +73,8 @@ class _StartState(ISpawnableSeedSequence):
 
 def _digest(seed: int, path: tuple[PathPart, ...], size: int) -> bytes:
     # Each part carries its type and its length, so ("ab", "c") and ("a", "bc"), or 1 and "1", never collide.
-    hasher = hashlib.blake2b(str(seed).encode(), digest_size=size)
+    told = b"%d" % seed
     for part in path:
         data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
-        hasher.update(b"%c%d:" % (type(part).__name__[0].encode(), len(data)))
-        hasher.update(data)
-    return hasher.digest()
+        told += b"%b%d:%b" % (_KINDS.get(type(part)) or type(part).__name__[:1].encode(), len(data), data)
+    return hashlib.blake2b(told, digest_size=size).digest()
