@@ -121,7 +121,8 @@ class _Result:
             self.writer.write(old)  # it had no score then either, and it is known whose fault that was
             self.episodes.append(episode_of(old))
         else:
-            self.episodes.append(episode_of(old)._replace(reward=None, success=None, fault=NOT_REGRADED))
+            unscored = msgspec.structs.replace(episode_of(old), reward=None, success=None, fault=NOT_REGRADED)
+            self.episodes.append(unscored)
 
 
 def _entry(old: Trajectory, after: float | None, why: str = "") -> RegradedEpisode:

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -26,7 +25,7 @@ from palestra.evaluation.statistics import (
     pass_all_k,
     pass_at_k,
 )
-from palestra.trajectory import StopReason, Trajectory, encode_msgpack
+from palestra.trajectory import StopReason, Trajectory
 
 __all__ = [
     "Episode",
@@ -94,7 +93,7 @@ class Report(msgspec.Struct, frozen=True):
     schema: int = REPORT_SCHEMA
 
 
-class Episode(NamedTuple):
+class Episode(msgspec.Struct, frozen=True, gc=False):
     """The few numbers of a trajectory that a report needs."""
 
     env: str
@@ -119,35 +118,42 @@ class Episode(NamedTuple):
 
 def episode_of(trajectory: Trajectory) -> Episode:
     """Reduce a trajectory. The task's name holds the player too: two players of one game are two samples."""
+    # This runs between two episodes of a run: every microsecond is one of the evaluation's own.
+    turns, stop = trajectory.turns, trajectory.stop
     prompt_tokens = tokens = 0
     dollars = 0.0
-    for turn in trajectory.turns:
+    for turn in turns:
         if (usage := turn.completion.usage) is not None:
             prompt_tokens += usage.prompt_tokens
             tokens += usage.completion_tokens
             dollars += usage.dollars
-    # When the run's money is gone, what was under way says nothing about the policy.
-    broke = trajectory.stop is StopReason.BUDGET
-    return Episode(
-        env=trajectory.task.env,
-        task=encode_msgpack((trajectory.task, trajectory.player)),
-        group=trajectory.group,
-        member=trajectory.member,
-        player=trajectory.player,
-        policy=trajectory.policy,
-        reward=None if broke else trajectory.reward,
-        success=None if broke else trajectory.success,
-        stop=trajectory.stop.value,
-        fault="budget" if broke else _fault(trajectory) if trajectory.stop.failed else "",
-        attempt=trajectory.attempt,
-        turns=len(trajectory.turns),
+    if trajectory.segments:
         # What was recorded comes before what an API says of itself.
-        tokens=sum(len(segment.logprobs) for segment in trajectory.segments) or tokens,
-        prompt_tokens=prompt_tokens,
-        dollars=dollars,
-        seconds=trajectory.seconds,
-        act_seconds=tuple([turn.act_seconds for turn in trajectory.turns]),
+        tokens = sum(len(segment.logprobs) for segment in trajectory.segments) or tokens
+    # When the run's money is gone, what was under way says nothing about the policy.
+    broke = stop is StopReason.BUDGET
+    return Episode(
+        trajectory.task.env,
+        _encoder.encode((trajectory.task, trajectory.player)),
+        trajectory.group,
+        trajectory.member,
+        trajectory.player,
+        trajectory.policy,
+        None if broke else trajectory.reward,
+        None if broke else trajectory.success,
+        stop.value,
+        "budget" if broke else _fault(trajectory) if stop.failed else "",
+        trajectory.attempt,
+        len(turns),
+        tokens,
+        prompt_tokens,
+        dollars,
+        trajectory.seconds,
+        tuple([turn.act_seconds for turn in turns]),
     )
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=str, order="deterministic")
 
 
 def _fault(trajectory: Trajectory) -> str:
@@ -169,7 +175,7 @@ def _judged(episodes: Sequence[Episode]) -> list[Episode]:
     """
     judging = {episode.env for episode in episodes if episode.success is not None}
     return [
-        episode._replace(success=False)
+        msgspec.structs.replace(episode, success=False)
         if episode.success is None and episode.reward is not None and episode.env in judging and episode.stop != _TERMINATED
         else episode
         for episode in episodes
