@@ -86,7 +86,8 @@ async def bare_rate(actor: Any, tickets: list[Ticket], size: int) -> float:
     async def lane() -> None:
         nonlocal count
         while waiting:
-            count += len(decode_batch(await actor.play.remote(waiting.pop())))
+            batch = decode_batch(await actor.play.remote(waiting.pop()))
+            count += len(batch)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(2):

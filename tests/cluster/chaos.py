@@ -168,11 +168,10 @@ async def kill_env_workers(episodes: int, every: float = 0.05, seed: int = 0) ->
         nonlocal killed
         while True:
             await asyncio.sleep(every)
-            for zygote in _children(os.getpid()):
-                if hosts := _children(zygote):
-                    with suppress(ProcessLookupError):
-                        os.kill(rng.choice(hosts), signal.SIGKILL)
-                        killed += 1
+            if pids := hosts():
+                with suppress(ProcessLookupError):
+                    os.kill(rng.choice(pids), signal.SIGKILL)
+                    killed += 1
 
     killer = asyncio.create_task(kill())
     began = time.perf_counter()
@@ -181,6 +180,12 @@ async def kill_env_workers(episodes: int, every: float = 0.05, seed: int = 0) ->
     seconds = time.perf_counter() - began
     killer.cancel()
     return Outcome(episodes, played, killed, seconds)
+
+
+def hosts() -> list[int]:
+    """The processes that host environments for this one."""
+    zygotes = [pid for pid in _children(os.getpid()) if b"palestra.views.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [host for zygote in zygotes for host in _children(zygote)]
 
 
 def _children(pid: int) -> list[int]:

@@ -15,8 +15,9 @@ from palestra.cluster.config import ClusterConfig
 from palestra.cluster.crew import Crew
 from palestra.cluster.rays import RayFleet, connect
 from palestra.cluster.replicas import ReplicaSettings, hire_replicas
+from palestra.rollout import Rollout
 
-__all__ = ["Learning", "train_on_cluster"]
+__all__ = ["LearnerActor", "Learning", "train_on_cluster"]
 
 
 class Learning(msgspec.Struct, frozen=True):
@@ -59,16 +60,20 @@ class LearnerActor:
                 )
                 engine = await hire_replicas(ray, settings, learning.replicas, **learning.replica)
                 trainer.engine = trainer.policy.engine = engine
-            trainer.rollout = crew.rollout
+            trainer.rollout = self.play_with(crew)
             await trainer.train()
             return crew.deaths
 
+    def play_with(self, crew: Crew) -> Rollout:
+        """Who plays the episodes."""
+        return crew.rollout
 
-async def train_on_cluster(learning: Learning) -> int:
+
+async def train_on_cluster(learning: Learning, kind: type[LearnerActor] = LearnerActor) -> int:
     """Place a learner and wait until it is done, however often it dies. How often that was."""
     ray = connect(learning.cluster.address)
     options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, **learning.learner}
-    actor = ray.remote(LearnerActor).options(**options).remote()
+    actor = ray.remote(kind).options(**options).remote()
     deaths = 0
     try:
         while True:

@@ -152,10 +152,11 @@ class _Simulation:
         self.workers = [_Server() for _ in range(workers)]
         self.employer = _Server()
         self.concurrency = concurrency
-        self.outbox: list[int] = [0] * workers
-        self.spare: list[int] = [math.ceil(concurrency / 4)] * workers
+        self.outbox = [0] * workers
+        self.batches = [0] * workers
+        self.spare = [math.ceil(concurrency / 4)] * workers
         """Leased ahead, not begun."""
-        self.hungry: list[int] = [0] * workers
+        self.hungry = [0] * workers
         self.streams = 0
         self.finished = 0
         self._events: list[tuple[float, int, Callable[[float], None]]] = []
@@ -202,16 +203,21 @@ class _Simulation:
         self.at(now + wait, answered)
 
     def _end(self, now: float, worker: int) -> None:
-        if not self.outbox[worker]:
-            self.at(now + LINGER, lambda now: self._send(now, worker))
         self.outbox[worker] += 1
+        if self.outbox[worker] == 1:
+            batch = self.batches[worker]
+            self.at(now + LINGER, lambda now: self._send(now, worker, batch))
         if self.spare[worker]:
             self.spare[worker] -= 1
             self._turn(now, worker, 0)
-        else:
+        else:  # a worker with nothing more to begin does not linger
             self.hungry[worker] += 1
+            self._send(now, worker, self.batches[worker])
 
-    def _send(self, now: float, worker: int) -> None:
+    def _send(self, now: float, worker: int, batch: int) -> None:
+        if batch != self.batches[worker]:  # it has gone already
+            return
+        self.batches[worker] += 1
         count, self.outbox[worker] = self.outbox[worker], 0
         cost = self.constants.batch_cpu + count * self.constants.decode_cpu
         # Encoding costs the worker what decoding costs the employer.

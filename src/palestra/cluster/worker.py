@@ -13,6 +13,7 @@ import os
 import secrets
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ __all__ = ["Lease", "Orders", "Played", "RolloutWorker", "Setup", "StaleSession"
 BATCH = 128
 """The most episodes of one batch."""
 LINGER = 0.02
-"""Seconds that the first finished episode waits for company."""
+"""Seconds that the first finished episode waits for company, while the worker has enough to do."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class RolloutWorker:
         self._running: dict[asyncio.Task[None], int] = {}
         self._finished: deque[Played] = deque()
         self._news = asyncio.Event()
+        self._idle = asyncio.Event()
+        """Set while it could play more than it has."""
         self._ending: set[asyncio.Task[None]] = set()
         self._fault: BaseException | None = None
         """What no episode may raise: a mistake of ours. It is told at the next call."""
@@ -116,9 +119,9 @@ class RolloutWorker:
             self._waiting += decode_msgpack(orders.leases, list[Lease])
             self._start()
         if orders.wait and not self._finished:
-            await self._first_to_end(orders.wait)
-        if orders.wait and self._finished and self._running and len(self._finished) < BATCH:
-            await asyncio.sleep(LINGER)
+            await self._until(self._news, orders.wait)
+        if orders.wait and self._finished and len(self._finished) < BATCH:
+            await self._until(self._idle, LINGER)
         self._check(session)
         return _encode([self._finished.popleft() for _ in range(min(BATCH, len(self._finished)))])
 
@@ -133,13 +136,12 @@ class RolloutWorker:
         if self._fault is not None:
             raise self._fault
 
-    async def _first_to_end(self, seconds: float) -> None:
-        self._news.clear()
-        try:
+    async def _until(self, event: asyncio.Event, seconds: float) -> None:
+        if event is self._news:
+            event.clear()
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
-        except TimeoutError:
-            return
+                await event.wait()
 
     def _start(self) -> None:
         while self._waiting and len(self._running) < self._concurrency:
@@ -147,6 +149,10 @@ class RolloutWorker:
             task = asyncio.create_task(self._play(lease))
             self._running[task] = lease.job
             task.add_done_callback(self._ended)
+        if len(self._running) < self._concurrency:
+            self._idle.set()
+        else:
+            self._idle.clear()
 
     async def _play(self, lease: Lease) -> None:
         ticket = lease.ticket
