@@ -96,7 +96,7 @@ async def everything_at_once(model: Path, folder: Path, *, steps: int, seed: int
         run = Learning(msgspec.json.encode(config), str(folder), ClusterConfig(pools=(pool,)), 1, {}, {"num_cpus": 0.5})
         killer = asyncio.create_task(_kill(folder, kills, random.Random(seed), pause))
         try:
-            await train_on_cluster(run, PoisonedLearner)
+            await train_on_cluster(run, kind=PoisonedLearner)
         finally:
             killer.cancel()
         frames = sum(proxy.counts.values())

@@ -5,6 +5,8 @@ dies, Ray starts it again on some node, and it goes on from its last checkpoint;
 that all nodes share. Tensors do not pass through Ray: weights go from the learner to the replicas through that folder.
 """
 
+import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,7 @@ class Learning(msgspec.Struct, frozen=True):
 class LearnerActor:
     """Runs a trainer to its end."""
 
-    async def train(self, learning: Learning) -> int:
+    async def train(self, learning: Learning, evaluate: Any = None) -> int:
         """Go on from the last checkpoint to the last step; how many workers were lost on the way."""
         import ray
 
@@ -46,7 +48,7 @@ class LearnerActor:
         from palestra.training.config import TrainConfig
 
         config = msgspec.json.decode(learning.config, type=TrainConfig)
-        trainer = assemble(config, Path(learning.folder))
+        trainer = assemble(config, Path(learning.folder), evaluate=evaluate)
         async with AsyncExitStack() as stack:
             crew = await stack.enter_async_context(Crew(RayFleet(), learning.cluster))
             if learning.replicas:
@@ -69,18 +71,42 @@ class LearnerActor:
         return crew.rollout
 
 
-async def train_on_cluster(learning: Learning, kind: type[LearnerActor] = LearnerActor) -> int:
-    """Place a learner and wait until it is done, however often it dies. How often that was."""
+async def train_on_cluster(
+    learning: Learning,
+    *,
+    kind: type[LearnerActor] = LearnerActor,
+    evaluate: Any = None,
+    show: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> int:
+    """Place a learner and wait until it is done, however often it dies. How often that was.
+
+    ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step.
+    """
     ray = connect(learning.cluster.address)
     options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, **learning.learner}
     actor = ray.remote(kind).options(**options).remote()
+    watching = asyncio.create_task(_watch(Path(learning.folder) / "metrics.jsonl", show))
     deaths = 0
     try:
         while True:
             try:
-                await actor.train.remote(learning)
+                await actor.train.remote(learning, evaluate)
                 return deaths
             except ray.exceptions.ActorUnavailableError:
                 deaths += 1
     finally:
+        watching.cancel()
         ray.kill(actor)
+
+
+async def _watch(path: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
+    """Show every step once, also those that a later life of the learner makes again."""
+    shown = -1
+    while True:
+        await asyncio.sleep(1.0)
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        for line in (line for line in lines if line.endswith(b"\n")):
+            metrics = msgspec.json.decode(line)
+            if metrics["step"] > shown:
+                shown = metrics["step"]
+                show(metrics)
