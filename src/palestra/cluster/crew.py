@@ -158,12 +158,9 @@ class Crew:
             await asyncio.wait(self._tasks)
         await self.fleet.__aexit__()
 
-    async def rollout(
-        self, envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]
-    ) -> AsyncGenerator[Trajectory, None]:
+    def rollout(self, envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]) -> AsyncGenerator[Trajectory, None]:
         """``palestra.rollout``, played by the crew."""
-        async for trajectory in self.booked(None, envs, policy, **options):
-            yield trajectory
+        return self.booked(None, envs, policy, **options)
 
     async def booked(
         self, book: Book | None, envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]
@@ -368,7 +365,7 @@ class Crew:
 
 def _given_up(held: _Held, why: str) -> Trajectory:
     ticket = held.ticket
-    message = f"{held.losses} workers died under this episode, the last two of them while they played nothing else: {why}"
+    message = f"{held.losses} workers died under this episode, at last while they played nothing else: {why}"
     failure = Failure(Boundary.INFRASTRUCTURE, Phase.STEP, "WorkerLost", message, ticket.attempt)
     return Trajectory(
         task=ticket.task,
