@@ -16,6 +16,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterator
+from time import monotonic
 from typing import Any, Protocol, Unpack
 
 from palestra.cluster.config import ClusterConfig, Pool
@@ -36,7 +37,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 ALONE_AFTER, GIVEN_UP_AFTER = 3, 8
 """Deaths of its workers after which an episode is played alone, and after which it has failed."""
 AHEAD = 0.25
-"""How many more than it plays at once a worker holds, so that it need not wait for the next call."""
+"""Seconds of work that a worker holds beside what it plays, so that it need not wait for the next call."""
 CONCURRENCY = 512
 
 
@@ -125,8 +126,15 @@ class _Employed:
         self.holds: dict[tuple[int, int, int], _Held] = {}
         self.jobs: set[int] = set()
         self.given = 0
+        self.ended = 0
+        self.since = monotonic()
         self.wake = asyncio.Event()
         """Set when there may be work for it, or an answer of it."""
+
+    @property
+    def ahead(self) -> int:
+        """How many episodes more than it plays at once it holds, at the pace it has shown."""
+        return max(1, math.ceil(self.ended / max(monotonic() - self.since, 1.0) * AHEAD))
 
 
 class Crew:
@@ -238,7 +246,7 @@ class Crew:
         """How many episodes ``worker`` may hold: its fair share of what there is, and no more than it can begin soon."""
         crew = [other for other in self._employed if other.pool == worker.pool]
         there_is = len(self._queues[worker.pool]) + sum(len(other.holds) for other in crew)
-        return min(pool.concurrency + math.ceil(pool.concurrency * AHEAD), math.ceil(there_is / len(crew)))
+        return min(pool.concurrency + worker.ahead, math.ceil(there_is / len(crew)))
 
     # -------------------------------------------------------------------------------------------------------------- workers
 
@@ -329,6 +337,7 @@ class Crew:
         return Orders(leases, begin, ended, wait)
 
     def _accept(self, worker: _Employed, played: Played) -> None:
+        worker.ended += 1
         held = worker.holds.pop((played.job, played.group, played.member), None)
         if held is not None:  # else nobody waits for it any more
             held.job.end(held, played.trajectories)

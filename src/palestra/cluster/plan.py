@@ -17,6 +17,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from palestra.cluster.crew import AHEAD
+from palestra.cluster.worker import BATCH, LINGER
 from palestra.errors import UsageError
 
 __all__ = ["CONSTANTS", "Constants", "Engine", "Plan", "Prediction", "Prices", "Workload", "plan", "simulate"]
@@ -24,8 +26,6 @@ __all__ = ["CONSTANTS", "Constants", "Engine", "Plan", "Prediction", "Prices", "
 CONSTANTS = Path(__file__).with_name("constants.json")
 SIMULATED = 1000
 """The most episodes that are followed one by one."""
-LINGER = 0.02
-"""As in ``worker``."""
 CORES_PER_MACHINE, GPUS_PER_MACHINE = 64, 8
 
 
@@ -133,13 +133,17 @@ class _Server:
 
     def __init__(self) -> None:
         self.free = 0.0
-        self.busy = 0.0
+        self._asked = 0.0
 
     def serve(self, now: float, seconds: float) -> float:
         """When work of ``seconds`` that arrives ``now`` is done."""
         self.free = max(now, self.free) + seconds
-        self.busy += seconds
+        self._asked += seconds
         return self.free
+
+    def worked(self, now: float) -> float:
+        """Seconds it has been at work until ``now``; what waits in its queue is still to come."""
+        return self._asked - max(0.0, self.free - now)
 
 
 class _Simulation:
@@ -154,8 +158,8 @@ class _Simulation:
         self.concurrency = concurrency
         self.outbox = [0] * workers
         self.batches = [0] * workers
-        self.spare = [math.ceil(concurrency / 4)] * workers
-        """Leased ahead, not begun."""
+        self.spare = [max(1, math.ceil(AHEAD / max(turns * turn_cpu, 0.001)))] * workers
+        """Leased ahead, not begun: what a worker that computes all the time would end in so many seconds."""
         self.hungry = [0] * workers
         self.streams = 0
         self.finished = 0
@@ -165,10 +169,9 @@ class _Simulation:
     def at(self, time: float, what: Callable[[float], None]) -> None:
         heapq.heappush(self._events, (time, next(self._order), what))
 
-    @property
-    def busy(self) -> float:
-        """Seconds that all workers were at work."""
-        return sum(worker.busy for worker in self.workers)
+    def worked(self, now: float) -> tuple[float, float]:
+        """Seconds that the workers, together, and the employer have been at work."""
+        return sum(worker.worked(now) for worker in self.workers), self.employer.worked(now)
 
     def begin(self, think: Callable[[int], float]) -> None:
         """Start as many episodes as may run at once."""
@@ -207,12 +210,15 @@ class _Simulation:
         if self.outbox[worker] == 1:
             batch = self.batches[worker]
             self.at(now + LINGER, lambda now: self._send(now, worker, batch))
+        if self.outbox[worker] == BATCH:
+            self._send(now, worker, self.batches[worker])
         if self.spare[worker]:
             self.spare[worker] -= 1
             self._turn(now, worker, 0)
         else:  # a worker with nothing more to begin does not linger
             self.hungry[worker] += 1
-            self._send(now, worker, self.batches[worker])
+            if self.outbox[worker]:
+                self._send(now, worker, self.batches[worker])
 
     def _send(self, now: float, worker: int, batch: int) -> None:
         if batch != self.batches[worker]:  # it has gone already
@@ -248,15 +254,10 @@ def simulate(
     model.begin(think)
     episodes = max(500, 5 * workers * concurrency)
     warm = model.run(episodes // 5)
-    before, busy, employed = model.finished, model.busy, model.employer.busy
-    elapsed = model.run(episodes) - warm
-    return Prediction(
-        rate=(model.finished - before) / elapsed,
-        busy={
-            "workers": (model.busy - busy) / elapsed / workers,
-            "employer": (model.employer.busy - employed) / elapsed,
-        },
-    )
+    before, worked = model.finished, model.worked(warm)
+    now = model.run(episodes)
+    busy = [(later - earlier) / (now - warm) for earlier, later in zip(worked, model.worked(now), strict=True)]
+    return Prediction((model.finished - before) / (now - warm), {"workers": busy[0] / workers, "employer": busy[1]})
 
 
 def plan(

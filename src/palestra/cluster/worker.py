@@ -27,7 +27,7 @@ __all__ = ["Lease", "Orders", "Played", "RolloutWorker", "Setup", "StaleSession"
 
 BATCH = 128
 """The most episodes of one batch."""
-LINGER = 0.02
+LINGER = 0.1
 """Seconds that the first finished episode waits for company, while the worker has enough to do."""
 
 
@@ -94,8 +94,8 @@ class RolloutWorker:
         self._running: dict[asyncio.Task[None], int] = {}
         self._finished: deque[Played] = deque()
         self._news = asyncio.Event()
-        self._idle = asyncio.Event()
-        """Set while it could play more than it has."""
+        self._ripe = asyncio.Event()
+        """Set while a batch should not wait: it is full, or the worker could play more than it has."""
         self._ending: set[asyncio.Task[None]] = set()
         self._fault: BaseException | None = None
         """What no episode may raise: a mistake of ours. It is told at the next call."""
@@ -120,8 +120,8 @@ class RolloutWorker:
             self._start()
         if orders.wait and not self._finished:
             await self._until(self._news, orders.wait)
-        if orders.wait and self._finished and len(self._finished) < BATCH:
-            await self._until(self._idle, LINGER)
+        if orders.wait and self._finished:
+            await self._until(self._ripe, LINGER)
         self._check(session)
         return _encode([self._finished.popleft() for _ in range(min(BATCH, len(self._finished)))])
 
@@ -149,10 +149,10 @@ class RolloutWorker:
             task = asyncio.create_task(self._play(lease))
             self._running[task] = lease.job
             task.add_done_callback(self._ended)
-        if len(self._running) < self._concurrency:
-            self._idle.set()
+        if len(self._running) < self._concurrency or len(self._finished) >= BATCH:
+            self._ripe.set()
         else:
-            self._idle.clear()
+            self._ripe.clear()
 
     async def _play(self, lease: Lease) -> None:
         ticket = lease.ticket
