@@ -124,6 +124,7 @@ def test_w_and_b_gets_the_same_numbers_offline(recipe: Path, tmp_path: Path, mon
     import wandb
 
     original = wandb.Run.log
+
     def log(self: Any, data: dict[str, Any], **how: Any) -> Any:
         logged.append(data)
         return original(self, data, **how)

@@ -56,10 +56,11 @@ def assemble(
     show: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> Trainer:
     """The trainer of ``config`` in ``folder``, after its warm start if it has one."""
-    torch.manual_seed(derive_seed(config.seed, "torch"))
     path = config.model.path
     if config.warm_start is not None:
         path = str(warm_start(config, config.warm_start, path, folder / "warm-start"))
+    # After the warm start: a life of the run that finds it made must go on with the same generator as one that made it.
+    torch.manual_seed(derive_seed(config.seed, "torch"))
     settings = msgspec.structs.replace(config.model, path=path)
     reference = None
     if config.needs_reference and settings.lora is None:
@@ -104,6 +105,7 @@ def warm_start(config: TrainConfig, settings: WarmStart, path: str, folder: Path
     """The model at ``path`` after imitating the teacher, as a model folder; made once, and complete or absent."""
     if folder.exists():
         return folder
+    torch.manual_seed(derive_seed(config.seed, "torch", "warm start"))
     network = load_model(ModelConfig(path, device=config.model.device))
     learner = Learner(network, msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate))
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
