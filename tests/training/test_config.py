@@ -70,6 +70,7 @@ def test_overrides_are_dotted_names(recipe: Path) -> None:
         ("learner.learning_rate=fast", "learner.learning_rate: expected `float`, got `str`"),
         ("advantage.method=magic", "advantage.method: invalid enum value 'magic', expected one of reinforce, rebn"),
         ("advantage.method=ppo_turn", "needs a critic: model.critic = true"),
+        ("play.group_size=1", "compares members of a group: play.group_size >= 2"),
         ("engine.kind=vllm", "engine.urls"),
         ('engine.urls=["http://localhost:1"]', "engine.kind"),
         ("horizon.default.kind=sudden", "horizon.default.kind: invalid value 'sudden'"),

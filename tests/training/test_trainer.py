@@ -94,8 +94,10 @@ def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, metho
         assert line["staleness"] == 0
         assert line["skipped"] == 0
     assert trainer.engine.version == 2  # type: ignore[attr-defined]
-    kept = list(read_trajectories(tmp_path / "trajectories" / "step-00000001.jsonl"))
-    assert {segment.spans[0].version for one in kept for segment in one.segments} == {1}
+    kept = list(read_trajectories(tmp_path / "trajectories.jsonl"))
+    assert [one.info["step"] for one in kept] == [0] * 4 + [1] * 4
+    assert {(one.info["step"], segment.spans[0].version) for one in kept for segment in one.segments} == {(0, 0), (1, 1)}
+    assert all("advantage" in turn.info for one in kept for turn in one.turns)
 
 
 class Crash(Exception):
@@ -106,7 +108,8 @@ def crash_in(name: str, step: int, *, after: bool) -> Callable[[Trainer], None]:
     """Make ``Trainer.<name>`` crash at its ``step``-th call, before or after it has done its work."""
 
     def arm(trainer: Trainer) -> None:
-        owner, attribute = (trainer, name) if hasattr(trainer, name) else (trainer.checkpoints, name)
+        owner = next(one for one in (trainer, trainer.checkpoints, trainer.record) if hasattr(one, name))
+        attribute = name
         original, calls = getattr(owner, attribute), [0]
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -140,8 +143,8 @@ def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
         crash_in("commit", 1, after=False),
         crash_in("commit", 1, after=True),
         crash_in("commit", 2, after=True),
-        crash_in("_record", 2, after=False),
-        crash_in("_record", 3, after=True),
+        crash_in("sample", 2, after=False),
+        crash_in("add", 3, after=True),
     ],
     ids=lambda crash: "",
 )
@@ -156,6 +159,9 @@ def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
     assert fingerprint(trainer) == undisturbed
     lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
     assert [line["step"] for line in lines] == [0, 1, 2, 3]
+    assert [one.info["step"] for one in read_trajectories(tmp_path / "trajectories.jsonl")] == [0] * 4 + [1] * 4 + [2] * 4 + [
+        3
+    ] * 4
 
 
 @pytest.mark.parametrize("crash", [None, "_learn", "commit"])
@@ -180,12 +186,12 @@ def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> No
     horizon = {"default": {"kind": "stepwise", "turns": [1, 2], "every": 1}}
     teacher = {"teacher": "random", "episodes": 32, "epochs": 8, "minibatches": 4, "learning_rate": 5e-3}
     train(config(model, steps=2, horizon=horizon, warm_start=teacher, samples=9), tmp_path)
-    for step in (0, 1):
-        for one in read_trajectories(tmp_path / "trajectories" / f"step-{step:08d}.jsonl"):
-            assert len(one.turns) <= step + 1
-            if one.stop is StopReason.TURN_LIMIT:
-                assert len(one.turns) == step + 1
-                assert one.truncated
+    for one in read_trajectories(tmp_path / "trajectories.jsonl"):
+        horizon_then = one.info["step"] + 1
+        assert len(one.turns) <= horizon_then
+        if one.stop is StopReason.TURN_LIMIT:
+            assert len(one.turns) == horizon_then
+            assert one.truncated
 
 
 def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: Path) -> None:

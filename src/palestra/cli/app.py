@@ -6,7 +6,23 @@ from collections.abc import Callable
 import typer
 
 from palestra import __version__
-from palestra.cli import check, compare, demo, doctor, evaluate, index, listing, model, play, prefetch, serve, show, view
+from palestra.cli import (
+    check,
+    compare,
+    demo,
+    doctor,
+    evaluate,
+    index,
+    listing,
+    model,
+    play,
+    plot,
+    prefetch,
+    serve,
+    show,
+    train,
+    view,
+)
 from palestra.errors import PalestraError
 
 __all__ = ["app", "main"]
@@ -26,6 +42,8 @@ _COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
     ("demo", demo.demo_command),
     ("eval", evaluate.eval_command),
     ("compare", compare.compare_command),
+    ("train", train.train_command),
+    ("plot", plot.plot_command),
     ("view", view.view_command),
     ("prefetch", prefetch.prefetch_command),
     ("check", check.check_command),

@@ -6,7 +6,6 @@ after every step.
 
 import asyncio
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from palestra.training.learner import Learner
 from palestra.training.model import ModelConfig, load_model
 from palestra.training.served import ServedEngine
 from palestra.training.trainer import Evaluate, Trainer
-from palestra.wrappers import Reword
+from palestra.wrappers.rewording import Wording
 
 __all__ = ["assemble", "prompt_options", "register_variants", "renderer_of", "train", "warm_start"]
 
@@ -61,10 +60,11 @@ def assemble(
 ) -> Trainer:
     """The trainer of ``config`` in ``folder``, after its warm start if it has one."""
     register_variants(config.variants)
-    torch.manual_seed(derive_seed(config.seed, "torch"))
     path = str(find_model(config.model.path))
     if config.warm_start is not None:
         path = str(warm_start(config, config.warm_start, path, folder / "warm-start"))
+    # After the warm start: a life of the run that finds it made must go on with the same generator as one that made it.
+    torch.manual_seed(derive_seed(config.seed, "torch"))
     settings = msgspec.structs.replace(config.model, path=path)
     reference = None
     if config.needs_reference and settings.lora is None:
@@ -74,21 +74,23 @@ def assemble(
     sampling = Sampling(max_tokens=config.play.max_tokens, temperature=config.learner.temperature)
     engine = _engine(config, path, folder, tokenizer)
     policy = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
-    return Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
+    trainer = Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
+    trainer.record.name_tokens(tokenizer.decode, len(tokenizer))
+    return trainer
 
 
 def register_variants(variants: Mapping[str, Variant]) -> None:
     """Register the environments that a recipe makes up out of others."""
     for id, variant in variants.items():
         base = spec(variant.base)
-        reword = partial(Reword, move=variant.move, observations=variant.observations)
+        wording = Wording(variant.move, variant.observations)
         register(
             id,
             base.entry,
             kwargs={**base.kwargs, **variant.options},
             tags=base.tags,
             needs=base.needs,
-            wrappers=(*base.wrappers, *([reword] if variant.move or variant.observations else [])),
+            wrappers=(*base.wrappers, *([wording] if variant.move or variant.observations else [])),
             description=base.description,
         )
 
@@ -123,6 +125,7 @@ def warm_start(config: TrainConfig, settings: WarmStart, path: str, folder: Path
     """The model at ``path`` after imitating the teacher, as a model folder; made once, and complete or absent."""
     if folder.exists():
         return folder
+    torch.manual_seed(derive_seed(config.seed, "torch", "warm start"))
     network = load_model(ModelConfig(path, device=config.model.device))
     learner = Learner(network, msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate))
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)

@@ -27,6 +27,7 @@ __all__ = [
     "WarmStart",
 ]
 
+_COMPARING = ("grpo", "dr_grpo", "rloo", "reinforce_pp_group", "gigpo")
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -63,7 +64,7 @@ class PromptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shots: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Episodes of the environment's oracle, on other tasks, shown as chat turns before the model's own."""
     history: Literal["full", "window", "last", "summary"] = "full"
-    """Everything; the task and the last ``window`` exchanges; the task and the latest observation; or a summary at times."""
+    """Everything; the task and the last ``window`` exchanges; the task and the latest observation; or a summary of the past."""
     window: _Positive = 4
     """Exchanges that ``window`` shows, or after which ``summary`` sums up."""
     family: str | None = None
@@ -109,7 +110,7 @@ class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     envs: tuple[str, ...] = ()
     """Ids or patterns; by default the environments of the run."""
     tasks: _Positive = 100
-    """Of each environment; the same ones every time, and none of those that are trained on."""
+    """Of each environment: the same ones every time, drawn apart from those that are trained on."""
     temperature: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
     """0 takes the likeliest token."""
 
@@ -171,6 +172,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError('engine.urls are for servers: say engine.kind = "vllm" or "sglang" as well')
         if self.advantage.method.startswith("ppo") and not self.model.critic:
             raise UsageError(f'advantage.method = "{self.advantage.method}" needs a critic: model.critic = true')
+        if self.advantage.method in _COMPARING and self.play.group_size < 2:
+            raise UsageError(f'advantage.method = "{self.advantage.method}" compares members of a group: play.group_size >= 2')
 
     @property
     def needs_reference(self) -> bool:

@@ -154,8 +154,9 @@ class Ledger:
 
     def close(self) -> None:
         """Write what is left and close the file."""
-        self.sync()
-        self._file.close()
+        if not self._file.closed:
+            self.sync()
+            self._file.close()
 
     def __enter__(self) -> Self:
         return self

@@ -12,11 +12,10 @@ the step, and a checkpoint holds all there is beside that: weights, optimiser, g
 
 ::
 
-    run/  config.json  ledger  metrics.jsonl  checkpoints/  trajectories/step-00000012.jsonl
+    run/  config.json  ledger  checkpoints/  metrics.jsonl  trajectories.jsonl
 """
 
 import asyncio
-import os
 import time
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -29,15 +28,16 @@ import numpy as np
 
 from palestra.core import AsyncEnv, Engine
 from palestra.policies.sampled import SampledPolicy
-from palestra.rollout import TrajectoryWriter, grouped, rollout
+from palestra.rollout import grouped, rollout
 from palestra.seeding import derive, derive_seed
-from palestra.training.checkpoint import Checkpoints, Manifest, sync_file
+from palestra.training.checkpoint import Checkpoints, Manifest
 from palestra.training.config import TrainConfig
 from palestra.training.experience import USED, Experience, prepare
 from palestra.training.horizon import Outcome
 from palestra.training.learner import Learner
 from palestra.training.ledger import BEGINNING, Ledger, Position, State
 from palestra.training.quarantine import Limits
+from palestra.training.record import RunRecord
 from palestra.training.statistics import summarise
 from palestra.trajectory import Content, Task, Trajectory, TrajectoryGroup
 from palestra.wrappers import TurnLimit
@@ -72,6 +72,9 @@ class Trainer:
         self.outcomes: dict[str, list[Outcome]] = defaultdict(list)
         self.checkpoints = Checkpoints(folder / "checkpoints", config.keep)
         self.ledger = Ledger(folder / "ledger")
+        self.record = RunRecord(folder)
+        self.leaving = False
+        """Set it, and the run ends after the step it is in, with a checkpoint."""
         (folder / "config.json").write_bytes(msgspec.json.format(msgspec.json.encode(config)))
 
     async def train(self) -> None:
@@ -85,6 +88,8 @@ class Trainer:
                     for wave in range(step + len(waves), min(step + self.config.staleness + 1, self.config.steps)):
                         waves.append(asyncio.create_task(self._play(wave)))
                     await self.step(step, waves.popleft())
+                    if self.leaving:
+                        break
             finally:
                 for left in waves:
                     left.cancel()
@@ -106,10 +111,12 @@ class Trainer:
         evaluated = await self._evaluate(step)
         clock.lap("evaluate")
         self._account(step, groups, experience)
-        self._keep_samples(step, groups)
-        self._record(step, {**summarise(groups, experience), **learned, **evaluated, **clock.laps})
+        metrics = {**summarise(groups, experience), **learned, **evaluated, **clock.numbers(len(experience.batch.positions))}
+        self.record.sample(step, groups[: self.config.samples], experience)
+        self.record.add(step, metrics)
+        self.show({"step": step, **metrics})
         # Last of all: what a checkpoint holds is never done again, so everything about the step must have been written.
-        if self._due(step, self.config.checkpoint_every):
+        if self.leaving or self._due(step, self.config.checkpoint_every):
             self._checkpoint(step)
 
     # ---------------------------------------------------------------------------------------------------------- the parts
@@ -193,16 +200,6 @@ class Trainer:
             said = [m.success for group in groups if group.task.env == env for m in group.members if m.success is not None]
             self.outcomes[env].append(Outcome(step, len(said), sum(said)))
 
-    def _keep_samples(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-        if not self.config.samples:
-            return
-        path = self.folder / "trajectories" / f"step-{step:08d}.jsonl"
-        path.unlink(missing_ok=True)  # of an earlier life of this step
-        with TrajectoryWriter(path) as writer:
-            for group in groups[: self.config.samples]:
-                for member in group.members:
-                    writer.write(member)
-
     def _due(self, step: int, every: int) -> bool:
         """Whether something that happens every so many steps, and after the last one, happens now."""
         return every > 0 and ((step + 1) % every == 0 or step + 1 == self.config.steps)
@@ -212,13 +209,6 @@ class Trainer:
         if self.evaluate is None or settings is None or not self._due(step, settings.every):
             return {}
         return {f"evaluation/{name}": value for name, value in (await self.evaluate(self.policy, step)).items()}
-
-    def _record(self, step: int, metrics: Mapping[str, Any]) -> None:
-        with (self.folder / "metrics.jsonl").open("ab") as file:
-            file.write(msgspec.json.encode({"step": step, **metrics}) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.show({"step": step, **metrics})
 
     # ---------------------------------------------------------------------------------------------------- saving and resuming
 
@@ -235,25 +225,15 @@ class Trainer:
         found = self.checkpoints.newest(lambda manifest: self.ledger.holds(_position(manifest)))
         if found is None:
             self.ledger.rewind(BEGINNING)
-            self._trim_metrics(-1)
+            self.record.trim(-1)
             return 0
         path, manifest = found
         self.learner.load(path)
         self.ledger.rewind(_position(manifest))
         self.ledger.commit(manifest.step)
         self.outcomes = defaultdict(list, msgspec.convert(manifest.notes["outcomes"], dict[str, list[Outcome]]))
-        self._trim_metrics(manifest.step)
+        self.record.trim(manifest.step)
         return manifest.step + 1
-
-    def _trim_metrics(self, step: int) -> None:
-        """Leave out of the metrics what the checkpoint does not know of."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
-        kept = [line for line in lines if line.endswith(b"\n") and msgspec.json.decode(line)["step"] <= step]
-        trimmed = path.with_suffix(".new")
-        trimmed.write_bytes(b"".join(kept))
-        sync_file(trimmed)
-        os.replace(trimmed, path)
 
 
 class ScheduledHorizon(TurnLimit):
@@ -274,12 +254,17 @@ class _Clock:
 
     def __init__(self) -> None:
         self._last = time.perf_counter()
-        self.laps: dict[str, float] = {}
+        self._laps: dict[str, float] = {}
 
     def lap(self, name: str) -> None:
+        """The time since the last lap was spent on ``name``."""
         now = time.perf_counter()
-        self.laps[f"seconds/{name}"] = now - self._last
+        self._laps[f"seconds/{name}"] = now - self._last
         self._last = now
+
+    def numbers(self, tokens: int) -> dict[str, float]:
+        """The laps, and how many of a step's ``tokens`` were played and learned from a second."""
+        return {**self._laps, "tokens_a_second": tokens / sum(self._laps.values())}
 
 
 def _name(step: int, group: int, member: int) -> str:

@@ -5,13 +5,14 @@ Reword(env, move="Guess: {}", observations={r".*(higher|lower) than (\d+).*": r"
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from palestra.core import AsyncEnv, Wrapper
 from palestra.errors import UsageError
 from palestra.grading.extract import last_boxed
 from palestra.trajectory import Content
 
-__all__ = ["Reword"]
+__all__ = ["Reword", "Wording"]
 
 
 class Reword(Wrapper):
@@ -52,3 +53,14 @@ class Reword(Wrapper):
     def _reworded(self, move: str) -> str:
         inside = last_boxed(move) if self._move else None
         return move if inside is None else self._move.format(inside)
+
+
+@dataclass(frozen=True)
+class Wording:
+    """``Reword`` with its options, as a wrapper for a registration: two with the same options are the same."""
+
+    move: str = ""
+    observations: Mapping[str, str] = field(default_factory=dict)
+
+    def __call__(self, env: AsyncEnv) -> Reword:
+        return Reword(env, move=self.move, observations=self.observations)

@@ -1,0 +1,118 @@
+"""``palestra plot``: learning curves of training runs, runs that differ in their seed alone drawn as one."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import typer
+
+from palestra.errors import MissingExtra, UsageError
+from palestra.evaluation.curves import Course, learning_curves
+
+__all__ = ["plot_command"]
+
+_USUAL = ("reward", "success", "turns", "entropy")
+_AXES = {"step": "step", "tokens": "tokens learned from", "seconds": "seconds"}
+_UNTOLD = ("seed", "steps", "checkpoint_every", "keep", "samples")
+"""Keys that do not make another kind of run."""
+
+
+def plot_command(
+    runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of training runs."),
+    by: list[str] = typer.Option([], "--by", help="Keys that tell kinds of runs apart; all that differ by default."),
+    metric: list[str] = typer.Option([], "-m", "--metric", help="Names in metrics.jsonl; may be repeated."),
+    x: str = typer.Option("step", "--x", help="The horizontal axis: step, tokens or seconds."),
+    smooth: int = typer.Option(1, min=1, help="Show means over so many steps."),
+    out: Path = typer.Option(Path("curves.svg"), "-o", "--out", help="An .svg or .png file."),
+) -> None:
+    """Draw learning curves, with the seeds behind them and a band for their mean."""
+    if x not in _AXES:
+        raise UsageError(f'--x is one of {", ".join(_AXES)}, got "{x}"')
+    if out.suffix not in (".svg", ".png"):
+        raise UsageError(f"{out} is neither an .svg nor a .png file")
+    read = [(_config(run), _metrics(run)) for run in runs]
+    names = kinds([config for config, _ in read], by)
+    known = {name for _, lines in read for line in lines for name in line}
+    chosen = metric or [name for name in _USUAL if name in known]
+    if missing := [name for name in chosen if name not in known]:
+        raise UsageError(f"no run has {', '.join(missing)}; there are {', '.join(sorted(known - {'step'}))}")
+    panels: dict[str, dict[str, list[Course]]] = {}
+    for name in chosen:
+        courses: dict[str, list[Course]] = defaultdict(list)
+        for kind, (_, lines) in zip(names, read, strict=True):
+            if (course := _course(lines, name, x, smooth)) is not None:
+                courses[kind].append(course)
+        panels[name] = dict(courses)
+    write_plot(learning_curves(panels, _AXES[x]), out)
+    typer.echo(f"wrote {out}")
+
+
+def kinds(configs: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> list[str]:
+    """What to call each run: the values of ``by``, or of every key in which the runs differ, but for their seed."""
+    flat = [_flat(config) for config in configs]
+    keys = list(by) or [
+        key
+        for key in sorted({key for one in flat for key in one})
+        if key not in _UNTOLD and len({repr(one.get(key)) for one in flat}) > 1
+    ]
+    if unknown := [key for key in by if not any(key in one for one in flat)]:
+        raise UsageError(f"no run has a key {', '.join(unknown)}")
+    return [", ".join(f"{key.rpartition('.')[2]} {one.get(key, 'none')}" for key in keys) or "run" for one in flat]
+
+
+def write_plot(svg: str, out: Path) -> None:
+    """As SVG, or as PNG at twice the size."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".svg":
+        out.write_text(svg, encoding="utf-8")
+        return
+    try:
+        import resvg_py
+    except ImportError:
+        raise MissingExtra('a PNG needs resvg-py: pip install "palestra[track]"; an .svg needs nothing') from None
+    out.write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2)))
+
+
+def _config(run: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = msgspec.json.decode((run / "config.json").read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"{run} is not a training run: {error}") from None
+    return config
+
+
+def _metrics(run: Path) -> list[dict[str, Any]]:
+    path = run / "metrics.jsonl"
+    if not path.exists():
+        raise UsageError(f"{run} has no metrics.jsonl: no step of it has ended yet")
+    lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+    if not lines:
+        raise UsageError(f"{path} is empty: no step has ended yet")
+    return lines
+
+
+def _course(lines: Sequence[Mapping[str, Any]], name: str, x: str, smooth: int) -> Course | None:
+    places: Sequence[float] = {
+        "step": [line["step"] for line in lines],
+        "tokens": np.cumsum([line.get("tokens", 0) for line in lines]).tolist(),
+        "seconds": np.cumsum([sum(v for k, v in line.items() if k.startswith("seconds/")) for line in lines]).tolist(),
+    }[x]
+    there = [i for i, line in enumerate(lines) if line.get(name) is not None]
+    if not there:
+        return None
+    values = np.array([float(lines[i][name]) for i in there])
+    if smooth > 1:
+        sums = np.cumsum(np.insert(values, 0, 0.0))
+        ends = np.arange(1, len(values) + 1)
+        starts = np.maximum(ends - smooth, 0)
+        values = (sums[ends] - sums[starts]) / (ends - starts)
+    return Course(np.array([float(places[i]) for i in there]), values)
+
+
+def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
+    if not isinstance(data, dict) or not data:
+        return {prefix.removesuffix("."): data}
+    return {name: value for key, inner in data.items() for name, value in _flat(inner, f"{prefix}{key}.").items()}

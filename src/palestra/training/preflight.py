@@ -1,0 +1,213 @@
+"""Before the first step: can this model, through this template, play these environments and be graded?
+
+Nothing here is guessed from names. The environment's oracle plays two tasks in plain text, and then the same two through the
+model's tokens: what it says is encoded, closed with the stop token, read back by the renderer and acted upon, in the prompts
+of the run, under its limits. What the oracle can win one way and not the other, the model could never have been taught. Every
+tool that is lent is called once through the same tokens. Then the model itself plays, and the learner computes the
+log-probabilities of what was sampled: if the two do not agree, it is not the same policy that samples and learns.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import transformers
+
+from palestra.calls import format_call
+from palestra.core import Conversation
+from palestra.policies import as_policy
+from palestra.registry import spec
+from palestra.rollout import rollout
+from palestra.seeding import derive_seed
+from palestra.training.assembly import prompt_options
+from palestra.training.batch import Batch
+from palestra.training.horizon import Fixed, Linear
+from palestra.training.imitation import TaughtPolicy
+from palestra.training.quarantine import Limits
+from palestra.training.trainer import Trainer
+from palestra.trajectory import Completion, Finish, StopReason, Task, ToolCall, Trajectory
+
+__all__ = ["Finding", "preflight"]
+
+_TASKS = 2
+_SHOWN = 200
+"""Characters of a text that a finding quotes."""
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something that stands in the way of training, or that one should know before."""
+
+    fatal: bool
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+async def preflight(trainer: Trainer) -> list[Finding]:
+    """Everything that is wrong, fatal things first. Takes about as long as a few episodes."""
+    await trainer.engine.update_weights(dict(trainer.learner.weights()), 0)
+    findings: list[Finding] = []
+    for env in trainer.config.envs:
+        spec(env).factory()  # an unknown id or a missing package has a message of its own
+        findings += await _Examination(trainer, env).findings()
+    if not any(finding.fatal for finding in findings):
+        findings += await _sampling(trainer)
+    return sorted(findings, key=lambda finding: not finding.fatal)
+
+
+class _Examination:
+    """One environment, played by its oracle in text and in tokens."""
+
+    def __init__(self, trainer: Trainer, env: str) -> None:
+        self.trainer = trainer
+        self.config = trainer.config
+        self.env = env
+        tokenizer = transformers.AutoTokenizer.from_pretrained(trainer.learner.network.config.path)
+        self.encode: Callable[[str], list[int]] = lambda text: list(tokenizer.encode(text, add_special_tokens=False))
+        self.tasks = [Task(env, derive_seed(self.config.seed, "preflight", env, n)) for n in range(_TASKS)]
+
+    async def findings(self) -> list[Finding]:
+        plain = await _play(self.tasks, as_policy("oracle"), self.config.play.deadline)
+        broken = [one for one in plain if one.stop.failed]
+        if any(one.failures[-1].kind == "Unsupported" for one in broken):
+            return [self._warn("has no oracle, so whether a right answer would be graded as right could not be tried")]
+        if broken:
+            return [self._fatal(f"cannot be played: {_failure(broken[0])}")]
+        spoken = await self._say(as_policy("oracle"))
+        found = [problem for pair in zip(plain, spoken, strict=True) for problem in self._compare(*pair)]
+        if not any(one.success for one in plain):
+            found.append(self._warn("its own oracle did not win, so whether a right answer is graded as right is not known"))
+        for schema in plain[0].info.get("tools", ()) if isinstance(plain[0].info.get("tools"), Sequence) else ():
+            found += await self._call(schema)
+        return list(dict.fromkeys(found))
+
+    async def _say(self, teacher: Any) -> list[Trajectory]:
+        """The tasks, played by ``teacher`` through the model's tokens."""
+        policy = self.trainer.policy
+        context, options = self.trainer.engine.context_length, prompt_options(self.config.prompt)
+        taught = TaughtPolicy(teacher, policy.renderer, self.encode, context, sampling=policy.sampling, **options)
+        return await _play(self.tasks, taught, self.config.play.deadline)
+
+    def _compare(self, plain: Trajectory, spoken: Trajectory) -> list[Finding]:
+        said = [turn.action for turn in plain.turns]
+        match spoken.stop:
+            case StopReason.ERROR | StopReason.DEADLINE:
+                return [self._fatal(f"cannot be played through this model's tokens: {_failure(spoken)}")]
+            case StopReason.LENGTH_CUT:
+                return [self._too_long("an action of its oracle", said)]
+            case StopReason.CONTEXT_OVERFLOW:
+                context = self.trainer.engine.context_length
+                return [self._fatal(f"turn {len(spoken.turns)} of its oracle does not fit the model's {context} positions")]
+            case StopReason.EMPTY_COMPLETION:
+                return [self._fatal(f"the renderer reads nothing from the tokens of {_quoted(said[len(spoken.turns) - 1])}")]
+        for text, turn in zip(said, spoken.turns, strict=False):
+            if text != turn.action and plain.reward != spoken.reward:
+                what = f"{_quoted(text)} of its oracle reads back as {_quoted(turn.action)} from this model's tokens"
+                return [self._fatal(f"{what}, and scores {spoken.reward:g} instead of {plain.reward:g}")]
+        return self._horizon(len(said))
+
+    def _horizon(self, turns: int) -> list[Finding]:
+        if self.config.horizon is None:
+            return []
+        schedule = self.config.horizon.environments.get(self.env, self.config.horizon.default)
+        match schedule:
+            case Fixed(turns=most) | Linear(stop=most):
+                pass
+            case _:
+                most = schedule.turns[-1]
+        if turns <= most:
+            return []
+        return [self._warn(f"its oracle needs {turns} turns here, and the horizon never exceeds {most}")]
+
+    async def _call(self, schema: dict[str, Any]) -> list[Finding]:
+        """Call a lent tool as the model would."""
+        function = schema.get("function", schema)
+        call = ToolCall(function["name"], _arguments(function.get("parameters", {})))
+        played = (await self._say(_Caller(format_call(call))))[0]
+        if played.stop.failed:
+            return [self._fatal(f"the tool {call.name} fails: {_failure(played)}")]
+        if played.turns[0].completion.finish is Finish.LENGTH:
+            return [self._too_long(f"a call of the tool {call.name}", [format_call(call)])]
+        totals: dict[str, int] = next(
+            (turn.info["tools"].get("totals", {}) for turn in played.turns if "tools" in turn.info), {}
+        )
+        if not totals:
+            return [self._fatal(f"a call of the tool {call.name} is not recognised: {_quoted(played.turns[0].action)}")]
+        faults = {name: count for name, count in totals.items() if name not in ("ok", "failed")}
+        return [self._fatal(f"a call of the tool {call.name} ends as {', '.join(faults)}")] if faults else []
+
+    def _too_long(self, what: str, texts: Sequence[str]) -> Finding:
+        longest = max(len(self.encode(text)) + 1 for text in texts)  # and the stop token
+        return self._fatal(f"{what} takes {longest} tokens, and play.max_tokens is {self.config.play.max_tokens}")
+
+    def _fatal(self, what: str) -> Finding:
+        return Finding(True, self.env, what)
+
+    def _warn(self, what: str) -> Finding:
+        return Finding(False, self.env, what)
+
+
+class _Caller:
+    """Calls a tool, then says nothing of use."""
+
+    name = "caller"
+
+    def __init__(self, call: str) -> None:
+        self._call = call
+
+    async def act(self, conversation: Conversation) -> Completion:
+        return Completion("done" if conversation.turn else self._call)
+
+
+def _arguments(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The least that a tool's schema asks for."""
+    plain: dict[str, Any] = {"string": "1", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
+    properties = parameters.get("properties", {})
+    return {name: plain.get(properties.get(name, {}).get("type"), "1") for name in parameters.get("required", ())}
+
+
+async def _sampling(trainer: Trainer) -> list[Finding]:
+    """Let the model play, and compare what it says of its tokens with what the learner says of them."""
+    seed = derive_seed(trainer.config.seed, "preflight")
+    tasks = [Task(env, derive_seed(seed, env, n)) for env in trainer.config.envs for n in range(_TASKS)]
+    played = await _play(tasks, trainer.policy, trainer.config.play.deadline)
+    found = [Finding(True, one.task.env, f"the model cannot play it: {_failure(one)}") for one in played if one.stop.failed]
+    sound = [one for one in played if not one.stop.failed and one.segments]
+    if found or not sound:
+        return list(dict.fromkeys(found)) or [Finding(True, "model", "nothing was sampled in any probe episode")]
+    for env in trainer.config.envs:
+        stops = [one.stop for one in sound if one.task.env == env]
+        if stops and all(stop is StopReason.LENGTH_CUT for stop in stops):
+            most = trainer.config.play.max_tokens
+            found.append(Finding(False, env, f"every probe reply ran into play.max_tokens = {most} without a stop token"))
+    batch = Batch.of(sound)
+    apart = float(np.abs(trainer.learner.measure(batch).logprobs - batch.sampled).mean())
+    limit = Limits(vocabulary=1, context=1).mismatch
+    if apart > limit:
+        found.append(Finding(True, "model", f"engine and learner differ by {apart:.3g} nats a token, more than {limit:g}"))
+    elif apart > 0.05:
+        found.append(Finding(False, "model", f"engine and learner differ by {apart:.3g} nats a token"))
+    return found
+
+
+async def _play(tasks: Sequence[Task], policy: Any, deadline: float) -> list[Trajectory]:
+    """One trajectory a task, in their order; of several players the first."""
+    played: dict[int, Trajectory] = {}
+    async for one in rollout(tasks, policy, deadline=deadline, retries=0):
+        played.setdefault(one.group, one)
+    return [played[n] for n in range(len(tasks))]
+
+
+def _failure(trajectory: Trajectory) -> str:
+    failure = trajectory.failures[-1]
+    return f"{failure.kind} while {_DOING[failure.phase]}: {failure.message}"
+
+
+_DOING = {"boot": "starting", "reset": "resetting", "act": "acting", "step": "stepping", "close": "closing"}
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")

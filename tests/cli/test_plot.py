@@ -1,0 +1,131 @@
+"""``palestra plot``: runs that differ in their seed alone are one curve."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.cli.dashboard import Dashboard, plain_line, sparkline
+from palestra.cli.plot import kinds
+from palestra.errors import UsageError
+from palestra.evaluation.curves import Course, learning_curves, mean_and_band
+
+
+def run(folder: Path, rewards: list[float], **config: Any) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    lines = [
+        json.dumps({"step": i, "reward": value, "tokens": 100, "seconds/learn": 2.0, **({"late": 1.0} if i else {})})
+        for i, value in enumerate(rewards)
+    ]
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n" + '{"step": 99, "rew')
+    return folder
+
+
+def plot(*arguments: Any) -> str:
+    done = CliRunner().invoke(app, ["plot", *(str(one) for one in arguments)], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Path]:
+    made = []
+    for method, base in (("grpo", 0.0), ("rebn", 0.5)):
+        for seed in range(3):
+            rewards = [base + 0.1 * step + 0.01 * seed for step in range(5)]
+            config = {"seed": seed, "steps": 5, "advantage": {"method": method}}
+            made.append(run(tmp_path / f"{method}-{seed}", rewards, **config))
+    return made
+
+
+def test_seeds_are_one_curve_with_a_band(runs: list[Path], tmp_path: Path) -> None:
+    plot(*runs, "-o", tmp_path / "c.svg")
+    svg = (tmp_path / "c.svg").read_text()
+    assert svg.count("<polygon") == 2
+    assert svg.count("<polyline") == 2 * (3 + 1)
+    assert "method grpo (3 runs)" in svg
+
+
+def test_a_png_is_a_picture(runs: list[Path], tmp_path: Path) -> None:
+    pytest.importorskip("resvg_py")
+    plot(*runs, "-o", tmp_path / "c.png", "--x", "tokens", "--smooth", "3", "--by", "advantage.method")
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--metric", "rewerd"], "no run has rewerd; there are late, reward"),
+        (["--x", "years"], "step, tokens, seconds"),
+        (["-o", "c.gif"], "neither an .svg nor a .png"),
+        (["--by", "advantage.magic"], "no run has a key advantage.magic"),
+    ],
+)
+def test_mistakes_are_named(runs: list[Path], options: list[str], said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        plot(runs[0], *options)
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a training run"):
+        plot(tmp_path)
+
+
+def test_kinds_are_named_by_what_differs() -> None:
+    assert kinds([{"a": {"b": 1}, "seed": 0}, {"a": {"b": 2}, "seed": 1}]) == ["b 1", "b 2"]
+    assert kinds([{"a": 1, "seed": 0}, {"a": 1, "seed": 1}]) == ["run", "run"]
+
+
+def test_the_band_is_students_interval() -> None:
+    steps = np.array([0.0, 1.0])
+    courses = [Course(steps, np.array([value, value])) for value in (1.0, 2.0, 3.0)]
+    _, mean, low, high = mean_and_band(courses)
+    assert mean == pytest.approx([2.0, 2.0])
+    assert high - mean == pytest.approx([4.3027 * 1.0 / 3**0.5] * 2, rel=1e-3)
+    assert mean - low == pytest.approx(high - mean)
+
+
+def test_runs_of_unequal_length_are_compared_where_all_have_been() -> None:
+    long, short = Course(np.arange(10.0), np.arange(10.0)), Course(np.arange(4.0), np.zeros(4))
+    places, mean, _, _ = mean_and_band([long, short])
+    assert places.tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert mean == pytest.approx([0.0, 0.5, 1.0, 1.5])
+
+
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50))
+def test_any_course_can_be_drawn(values: list[float]) -> None:
+    course = Course(np.arange(float(len(values))), np.array(values))
+    svg = learning_curves({"a": {"k": [course, course]}, "b": {"k": [course]}})
+    assert "nan" not in svg
+    assert "inf" not in svg
+
+
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=200), st.integers(1, 50))
+def test_a_sparkline_fits(values: list[float], width: int) -> None:
+    assert len(sparkline(values, width)) <= width
+
+
+def test_the_dashboard_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+    from rich.console import Console
+
+    board = Dashboard("a run", 4, live=False)
+    metrics = {"reward": 0.25, "success": 0.5, "staleness": 0, "seconds/learn": 1.0, "seconds/wait": 3.0}
+    for step in range(3):
+        board.show({"step": step, **metrics})
+    assert capsys.readouterr().out.splitlines()[-1] == "step 3/4  reward 0.250  success 50.0%  4.0 s"
+    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(board.picture())
+    console.file.close()
+    shown = console.export_text()
+    assert "reward" in shown
+    assert "staleness" not in shown
+    assert "step 3 of 4" in shown
+    assert "rollout 3.00 s" in shown
+    assert plain_line({"step": 0, "staleness": 2}, 1) == "step 1/1  staleness 2  0.0 s"

@@ -1,0 +1,153 @@
+"""``palestra train`` as a user meets it: a recipe goes in, a run folder comes out, and the same command goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.cli.train import run_folder
+from palestra.errors import UsageError
+from palestra.models import build_tiny
+from palestra.training.record import read_metrics
+from palestra.viewer import export_runs
+
+pytestmark = pytest.mark.torch
+
+RECIPE = """
+steps = 3
+checkpoint_every = 2
+samples = 1
+
+[model]
+path = "{model}"
+
+[envs]
+"game:GuessTheNumber-v0-easy" = 1.0
+
+[play]
+tasks = 2
+group_size = 2
+max_tokens = 16
+
+[learner]
+learning_rate = 1e-3
+
+[evaluation]
+every = 2
+tasks = 3
+"""
+
+Invoke = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("recipes")
+    model = build_tiny(folder / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+    path = folder / "guess.toml"
+    path.write_text(RECIPE.format(model=model))
+    return path
+
+
+def palestra(*arguments: str | Path) -> str:
+    done = CliRunner().invoke(app, [str(one) for one in arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_recipe_becomes_a_run_that_can_be_looked_at(recipe: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shown = palestra("train", recipe, "--out", run, "--tensorboard")
+    assert [line.split()[1] for line in shown.splitlines() if line.startswith("step")] == ["1/3", "2/3", "3/3"]
+    lines = read_metrics(run)
+    assert [line["step"] for line in lines] == [0, 1, 2]
+    assert ["evaluation/score" in line for line in lines] == [False, True, True]
+    assert json.loads((run / "evaluations" / "step-00000001" / "report.json").read_bytes())["suite"]["issued"] == 3
+    export_runs([run], tmp_path / "page.html")
+    assert "GuessTheNumber" in (tmp_path / "page.html").read_text()
+    assert _tensorboard(run / "tensorboard")["reward"] == pytest.approx([line["reward"] for line in lines])
+    # The same command has nothing left to do; with more steps it goes on.
+    assert "step" not in palestra("train", recipe, "--out", run).split("\n")[0]
+    assert "step 4/4" in palestra("train", recipe, "steps=4", "--out", run)
+    assert [line["step"] for line in read_metrics(run)] == [0, 1, 2, 3]
+    palestra("plot", run, "-o", tmp_path / "curves.svg")
+    assert (tmp_path / "curves.svg").read_text().count("<polyline") == 4
+
+
+def _tensorboard(folder: Path) -> dict[str, list[float]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return {name: [event.value for event in events.Scalars(name)] for name in events.Tags()["scalars"]}
+
+
+def test_another_run_in_the_same_folder_is_refused_by_name(recipe: Path, tmp_path: Path) -> None:
+    palestra("train", recipe, "steps=1", "evaluation=none", "--out", tmp_path, "--no-check")
+    with pytest.raises(UsageError, match="another seed"):
+        palestra("train", recipe, "steps=1", "evaluation=none", "seed=1", "--out", tmp_path)
+
+
+def test_a_dry_run_tells_the_plan_and_makes_nothing(recipe: Path, tmp_path: Path) -> None:
+    shown = palestra("train", recipe, "play.tasks=5", "--dry-run", "--out", tmp_path / "run")
+    assert '"tasks": 5' in shown
+    assert "10 episodes of at most 4 turns; at most 640 tokens" in shown
+    assert "the run     at most 1,920 tokens" in shown
+    assert "(counted)" in shown
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_is_named_by_what_tells_it_apart() -> None:
+    assert run_folder(Path("a/guess.toml"), ["steps=9", "seed=1"]) == Path("runs/guess,seed=1")
+    assert run_folder(Path("g.toml"), ["envs.game:X=1"]) == Path("runs/g,envs.game-X=1")
+
+
+def test_preflight_says_what_is_wrong_before_the_first_step(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"takes \d+ tokens, and play.max_tokens is 2"):
+        palestra("train", recipe, "play.max_tokens=2", "--out", tmp_path / "run")
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_w_and_b_gets_the_same_numbers_offline(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    logged: list[dict[str, Any]] = []
+    import wandb
+
+    original = wandb.Run.log
+
+    def log(self: Any, data: dict[str, Any], **how: Any) -> Any:
+        logged.append(data)
+        return original(self, data, **how)
+
+    monkeypatch.setattr(wandb.Run, "log", log)
+    palestra("train", recipe, "steps=2", "evaluation=none", "--no-check", "--wandb", "try", "--out", tmp_path)
+    assert list((tmp_path / "wandb").glob("offline-run-*/*.wandb"))
+    assert [one["reward"] for one in logged] == [line["reward"] for line in read_metrics(tmp_path)]
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_run_after_a_whole_step_and_it_goes_on_from_there(recipe: Path, tmp_path: Path) -> None:
+    long = [sys.executable, "-m", "palestra.cli", "train", str(recipe), "steps=100000", "evaluation=none"]
+    options = ["--out", str(tmp_path), "--no-check", "checkpoint_every=100000"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen([*long, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as run:
+        assert run.stdout is not None
+        while not run.stdout.readline().startswith("step 3/"):
+            assert run.poll() is None
+        run.send_signal(signal.SIGINT)
+        _, said = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert "stopped after a whole step, with a checkpoint" in said
+    done = len(read_metrics(tmp_path))
+    palestra("train", recipe, f"steps={done + 1}", "evaluation=none", "--out", tmp_path, "--no-check")
+    assert [line["step"] for line in read_metrics(tmp_path)] == list(range(done + 1))
