@@ -16,7 +16,7 @@ import fcntl
 import json
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,13 +29,14 @@ from rows import Row, finish
 from palestra.evaluation.comparison import compare
 from palestra.evaluation.statistics import Score, mean_interval
 from palestra.models import find_model
+from palestra.registry import make
 from palestra.rollout import rollout
 from palestra.seeding import derive_seed
 from palestra.training.assembly import assemble, register_variants, warm_start
 from palestra.training.config import TrainConfig
 from palestra.training.recipe import load_recipe
 from palestra.training.trainer import Trainer
-from palestra.trajectory import Task, Trajectory
+from palestra.trajectory import Task, Trajectory, text_of
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parent / "recipes" / "cpu"
@@ -55,7 +56,8 @@ class Study:
     """Tasks of an evaluation."""
     optimum: Mapping[str, float] = field(default_factory=dict)
     """What a perfect player comes to, where that is known."""
-    threads: int = 1
+    by_observation: bool = False
+    """Whether tasks with the same first observation are one and the same: there are fewer sums than held-out tasks."""
 
 
 def binary_search(numbers: int, turns: int) -> dict[str, float]:
@@ -89,7 +91,7 @@ STUDIES = {
     "discount": Study("guess20.toml", _DISCOUNTS, 500, binary_search(20, 7)),
     "discount50": Study("guess50.toml", _DISCOUNTS, 500, binary_search(50, 7)),
     "horizon": Study("maze.toml", _HORIZONS, 500),
-    "sums": Study("sums.toml", {"GRPO": ()}, 256, {"success": 1.0}),
+    "sums": Study("sums.toml", {"GRPO": ()}, 256, {"success": 1.0}, by_observation=True),
     "guess_smollm2": Study("guess_smollm2.toml", {"GRPO": ()}, 256, binary_search(10, 4)),
 }
 
@@ -100,7 +102,7 @@ STUDIES = {
 def run(name: str, arm: str, seed: int, scratch: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Train one arm with one seed; what it came to, and how it got there."""
     study = STUDIES[name]
-    torch.set_num_threads(study.threads)
+    torch.set_num_threads(1)
     config = load_recipe(RECIPES / study.recipe, [f"seed={seed}", *study.arms[arm], *overrides])
     register_variants(config.variants)
     began = time.perf_counter()
@@ -189,14 +191,15 @@ def table(name: str) -> str:
     """One row a run: before and after on held-out tasks, with 95 % intervals over tasks, and the time it took."""
     lines = ["| arm | seed | success before | success after | paired difference | turns before | turns after | seconds |"]
     lines.append("|---" * 8 + "|")
+    tasks = _names(name)
     for one in load(name):
         before, after = one["before"], one["after"]
         cells = [
             one["arm"],
             one["seed"],
-            _interval(before["success"], (0.0, 1.0)),
-            _interval(after["success"], (0.0, 1.0)),
-            _difference(after["success"], before["success"], (0.0, 1.0)),
+            _interval(tasks, before["success"]),
+            _interval(tasks, after["success"]),
+            _difference(tasks, after["success"], before["success"]),
             f"{np.mean(before['turns']):.2f}",
             f"{np.mean(after['turns']):.2f}",
             f"{one['seconds']:.0f}",
@@ -216,17 +219,27 @@ def pairs(name: str, first: str, second: str, measure: str) -> str:
     return f"{first} − {second}, {measure}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]; by seed {shown}"
 
 
-def _scores(values: Sequence[float]) -> list[Score]:
-    return [Score((), number, float(value)) for number, value in enumerate(values)]
+def _names(name: str) -> list[Hashable]:
+    """What tells the held-out tasks of a study apart."""
+    study = STUDIES[name]
+    if not study.by_observation:
+        return list(range(study.held_out))
+    config = load_recipe(RECIPES / study.recipe)
+    with make(next(iter(config.envs))) as env:
+        return [text_of(env.reset(task=task)[0]) for task in _held_out(config, study.held_out)]
 
 
-def _interval(values: Sequence[float], bounds: tuple[float, float] | None) -> str:
-    found = mean_interval(_scores(values), bounds=bounds)
+def _scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:
+    return [Score((), task, float(value)) for task, value in zip(tasks, values, strict=True)]
+
+
+def _interval(tasks: Sequence[Hashable], values: Sequence[float]) -> str:
+    found = mean_interval(_scores(tasks, values))
     return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
 
 
-def _difference(first: Sequence[float], second: Sequence[float], bounds: tuple[float, float]) -> str:
-    found = compare(_scores(first), _scores(second), bounds=bounds).difference
+def _difference(tasks: Sequence[Hashable], first: Sequence[float], second: Sequence[float]) -> str:
+    found = compare(_scores(tasks, first), _scores(tasks, second), bounds=(0.0, 1.0)).difference
     return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
