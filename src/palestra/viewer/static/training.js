@@ -84,7 +84,7 @@ function scale(values, from, to) {
   let low = Math.min(...values);
   let high = Math.max(...values);
   if (low === high) { low -= Math.abs(low) / 2 || 0.5; high += Math.abs(high) / 2 || 0.5; }
-  const rough = (high - low) / 4;
+  const rough = (high - low) / 6;
   const size = 10 ** Math.floor(Math.log10(rough));
   const unit = size * [1, 2, 5, 10].find((factor) => factor * size >= rough);
   const ticks = [];
