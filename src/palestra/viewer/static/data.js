@@ -65,6 +65,13 @@ class Run {
     this.trained = raw.trained;
     this.columns = raw.columns;
     this.count = raw.columns.reward.length;
+    this.columns.success = this.judged();
+  }
+  // An episode that was cut before its environment could say so is not solved, where the environment says so of others.
+  judged() {
+    const { env, reward, success } = this.columns;
+    const judging = new Set(env.codes.filter((_, row) => success[row] !== null));
+    return success.map((said, row) => (said === null && reward[row] !== null && this.get("stop", row) !== "terminated" && judging.has(env.codes[row]) ? false : said));
   }
   get(column, row) {
     const found = this.columns[column];
