@@ -37,7 +37,7 @@ function trainingView(run, metrics, query) {
     names.filter((name) => !shown.includes(name)).map((name) => el("option", { value: name }, plain(name))));
   const kept = new Set(run.columns.step);
   return el("div", { class: "training" },
-    el("p", { class: "lead" }, "Click a point to see the episodes of its step", kept.size ? "; filled points have some." : ". This run kept none."),
+    el("p", { class: "lead" }, "Click a point to see the episodes of its step. ", `Episodes were kept of ${number(metrics.filter((line) => kept.has(line.step)).length)} of ${number(metrics.length)} steps.`),
     el("div", { class: "charts" }, shown.map((name) => chart(name, metrics, kept, Number(query.at ?? -1)))),
     el("p", {}, choose));
 }
