@@ -1,15 +1,16 @@
 // The chat view: what the environment showed, what the policy wrote, and what came of it, turn by turn.
 
-function chatView(episode) {
+// pictures: what the environment drew before each turn and after the last, or null.
+function chatView(episode, pictures) {
   const rail = el("nav", { class: "rail", "aria-label": "Turns" });
   const flow = el("div", { class: "flow" });
   const scale = Math.max(1e-9, ...episode.turns.map((turn) => Math.abs(turn.reward ?? 0)));
   if (Object.keys(episode.info ?? {}).length) flow.append(fold("reset info", "", longText(JSON.stringify(episode.info, null, 2))));
   episode.turns.forEach((turn, index) => {
-    flow.append(turnBlock(turn, index));
+    flow.append(turnBlock(turn, index, pictures?.[index]));
     rail.append(railMark(turn, index, scale));
   });
-  flow.append(endBlock(episode));
+  flow.append(endBlock(episode, pictures?.[episode.turns.length]));
   return el("div", { class: "chat" }, rail, flow);
 }
 
@@ -20,11 +21,27 @@ function railMark(turn, index, scale) {
   return el("a", { href: Router.turn(index), title: `turn ${index + 1}: reward ${signed(reward)}`, "data-turn": index }, String(index + 1), reward ? bar : null);
 }
 
-function turnBlock(turn, index) {
+// With a picture of the board the text is shown as it is; without one, boards are looked for in it.
+function seen(content, picture) {
+  if (!picture?.length || typeof content !== "string") return contentNodes(content);
+  return [el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture)), foldedText(content)];
+}
+
+// Elements of a few kinds with a few properties of style: the server has left nothing else.
+function pictureNodes(nodes) {
+  return nodes.map((node) => {
+    if (typeof node === "string") return plain(node);
+    const element = el(node.tag, {}, pictureNodes(node.children));
+    for (const [name, value] of Object.entries(node.style)) element.style.setProperty(name, value);
+    return element;
+  });
+}
+
+function turnBlock(turn, index, picture) {
   const completion = turn.completion;
   return el("section", { class: "turn", id: `turn-${index}` },
     el("h3", {}, el("a", { href: Router.turn(index) }, `Turn ${index + 1}`), rewardBadge(turn.reward ?? 0), turnFacts(turn)),
-    el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(turn.observation))),
+    el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, seen(turn.observation, picture))),
     completion.reasoning ? fold("thinking", firstLine(completion.reasoning), longText(completion.reasoning)) : null,
     el("div", { class: "said policy" }, el("span", { class: "who" }, "policy"),
       el("div", { class: "body" }, completion.text ? foldedText(completion.text) : el("em", { class: "hint" }, "wrote nothing"))),
@@ -45,11 +62,11 @@ function turnFacts(turn) {
   return el("span", { class: "facts" }, facts.join(" · "));
 }
 
-function endBlock(episode) {
+function endBlock(episode, picture) {
   const final = contentText(episode.final_observation ?? "");
   return el("section", { class: "turn end", id: `turn-${episode.turns.length}` },
     el("h3", {}, "End", el("span", { class: `badge ${FAILED.has(episode.stop) ? "bad" : ""}` }, stopLabel(episode.stop))),
-    final ? el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(episode.final_observation))) : null,
+    final ? el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, seen(episode.final_observation, picture))) : null,
     (episode.failures ?? []).map((failure) =>
       el("div", { class: "said failure" }, el("span", { class: "who" }, plain(failure.boundary)),
         el("div", { class: "body" }, el("b", {}, `${plain(failure.kind)} while in ${plain(failure.phase)}, attempt ${(failure.attempt ?? 0) + 1}`), "\n", longText(failure.message),

@@ -33,6 +33,8 @@ const Source = (() => {
     catalog: async () => (embedded ? JSON.parse(block("catalog").textContent) : ask("catalog.json")),
     episode: async (run, number) =>
       embedded ? JSON.parse(block(`episode-${run}-${number}`).textContent) : ask(`runs/${run}/episodes/${number}.json`),
+    // Boards as their environment draws them, one for each turn and one for the end; null where it does not. Never in a file.
+    pictures: async (run, number) => (embedded ? null : ask(`runs/${run}/episodes/${number}/pictures.json`)),
     // The needle as it stands in JSON, so that quotes and line ends are found too.
     search: async (run, text) =>
       embedded
