@@ -26,30 +26,9 @@ MOST_NODES = 5000
 DEEPEST = 30
 _TAGS = frozenset(["div", "span", "p", "b", "i", "table", "tbody", "tr", "td", "th"])
 _SILENT = frozenset(["script", "style", "template", "iframe", "object", "svg", "math"])
-_STYLES = frozenset(
-    [
-        "background",
-        "background-color",
-        "border",
-        "border-radius",
-        "box-shadow",
-        "color",
-        "display",
-        "font",
-        "font-size",
-        "font-weight",
-        "gap",
-        "height",
-        "line-height",
-        "margin",
-        "min-width",
-        "opacity",
-        "padding",
-        "text-align",
-        "vertical-align",
-        "white-space",
-        "width",
-    ]
+_STYLE = re.compile(
+    "background(-color)?|border(-radius)?|box-shadow|color|display|font(-size|-weight)?|gap|(line-)?height|margin|(min-)?width|"
+    "opacity|padding|text-align|vertical-align|white-space"
 )
 _VALUE = re.compile(r"[#\w.,%/ ()-]{1,80}")
 
@@ -150,5 +129,5 @@ def _style(text: str) -> dict[str, str]:
     return {
         name: value
         for name, value in found.items()
-        if name in _STYLES and _VALUE.fullmatch(value) and "url" not in value.lower() and "var" not in value.lower()
+        if _STYLE.fullmatch(name) and _VALUE.fullmatch(value) and "url" not in value.lower() and "var" not in value.lower()
     }
