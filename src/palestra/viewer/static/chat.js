@@ -1,16 +1,15 @@
 // The chat view: what the environment showed, what the policy wrote, and what came of it, turn by turn.
 
-// pictures: what the environment drew before each turn and after the last, or null.
-function chatView(episode, pictures) {
+function chatView(episode) {
   const rail = el("nav", { class: "rail", "aria-label": "Turns" });
   const flow = el("div", { class: "flow" });
   const scale = Math.max(1e-9, ...episode.turns.map((turn) => Math.abs(turn.reward ?? 0)));
   if (Object.keys(episode.info ?? {}).length) flow.append(fold("reset info", "", longText(JSON.stringify(episode.info, null, 2))));
   episode.turns.forEach((turn, index) => {
-    flow.append(turnBlock(turn, index, pictures?.[index]));
+    flow.append(turnBlock(turn, index));
     rail.append(railMark(turn, index, scale));
   });
-  flow.append(endBlock(episode, pictures?.[episode.turns.length]));
+  flow.append(endBlock(episode));
   return el("div", { class: "chat" }, rail, flow);
 }
 
@@ -21,10 +20,16 @@ function railMark(turn, index, scale) {
   return el("a", { href: Router.turn(index), title: `turn ${index + 1}: reward ${signed(reward)}`, "data-turn": index }, String(index + 1), reward ? bar : null);
 }
 
-// With a picture of the board the text is shown as it is; without one, boards are looked for in it.
-function seen(content, picture) {
-  if (!picture?.length || typeof content !== "string") return contentNodes(content);
-  return [el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture)), foldedText(content)];
+// Pictures come later, since an environment has to play for them: one before each turn and one after the last, or null.
+// A board that was found in the text gives way to the one that is drawn.
+function withPictures(view, episode, coming) {
+  const shown = [...episode.turns.map((turn) => turn.observation), episode.final_observation];
+  coming.then((pictures) => pictures?.forEach((picture, index) => {
+    const body = view.querySelector(`#turn-${index} .said.env .body`);
+    if (!body || !picture.length || typeof shown[index] !== "string") return;
+    body.replaceChildren(el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture)), ...foldedText(shown[index]));
+  }), () => null); // who served the page is gone: the text is here all the same
+  return view;
 }
 
 // Elements of a few kinds with a few properties of style: the server has left nothing else.
@@ -37,11 +42,11 @@ function pictureNodes(nodes) {
   });
 }
 
-function turnBlock(turn, index, picture) {
+function turnBlock(turn, index) {
   const completion = turn.completion;
   return el("section", { class: "turn", id: `turn-${index}` },
     el("h3", {}, el("a", { href: Router.turn(index) }, `Turn ${index + 1}`), rewardBadge(turn.reward ?? 0), turnFacts(turn)),
-    el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, seen(turn.observation, picture))),
+    el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(turn.observation))),
     completion.reasoning ? fold("thinking", firstLine(completion.reasoning), longText(completion.reasoning)) : null,
     el("div", { class: "said policy" }, el("span", { class: "who" }, "policy"),
       el("div", { class: "body" }, completion.text ? foldedText(completion.text) : el("em", { class: "hint" }, "wrote nothing"))),
@@ -62,11 +67,11 @@ function turnFacts(turn) {
   return el("span", { class: "facts" }, facts.join(" · "));
 }
 
-function endBlock(episode, picture) {
+function endBlock(episode) {
   const final = contentText(episode.final_observation ?? "");
   return el("section", { class: "turn end", id: `turn-${episode.turns.length}` },
     el("h3", {}, "End", el("span", { class: `badge ${FAILED.has(episode.stop) ? "bad" : ""}` }, stopLabel(episode.stop))),
-    final ? el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, seen(episode.final_observation, picture))) : null,
+    final ? el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(episode.final_observation))) : null,
     (episode.failures ?? []).map((failure) =>
       el("div", { class: "said failure" }, el("span", { class: "who" }, plain(failure.boundary)),
         el("div", { class: "body" }, el("b", {}, `${plain(failure.kind)} while in ${plain(failure.phase)}, attempt ${(failure.attempt ?? 0) + 1}`), "\n", longText(failure.message),
