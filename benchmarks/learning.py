@@ -92,7 +92,7 @@ STUDIES = {
     "discount50": Study("guess50.toml", _DISCOUNTS, 500, binary_search(50, 7)),
     "horizon": Study("maze.toml", _HORIZONS, 500),
     "sums": Study("sums.toml", {"GRPO": ()}, 256, {"success": 1.0}, by_observation=True),
-    "guess_smollm2": Study("guess_smollm2.toml", {"GRPO": ()}, 256, binary_search(10, 4)),
+    "guess_smollm2": Study("guess_smollm2.toml", {"ReBN": ()}, 256, binary_search(10, 4)),
 }
 
 
@@ -110,21 +110,22 @@ def run(name: str, arm: str, seed: int, scratch: Path, overrides: Sequence[str] 
     warm = time.perf_counter() - began
     trainer = assemble(config, scratch / f"{name}-{arm}-{seed}", show=_show)
     spent = time.process_time()
-    before, seconds, after = asyncio.run(_measured(trainer, _held_out(config, study.held_out)))
+    before, after = asyncio.run(_measured(trainer, _held_out(config, study.held_out)))
     lines = (trainer.folder / "metrics.jsonl").read_bytes().splitlines()
     steps = [msgspec.json.decode(line) for line in lines]
+    took = [sum(value for key, value in step.items() if key.startswith("seconds/")) for step in steps]
     return {
         "study": name,
         "arm": arm,
         "seed": seed,
-        "seconds": round(seconds, 1),
+        "seconds": round(sum(took), 1),
         "cpu_seconds": round(time.process_time() - spent, 1),
         "warm_start_seconds": round(warm, 1),
         "overrides": list(overrides),
         "before": before,
         "after": after,
         "curves": {key: [round(step[key], 4) for step in steps] for key in CURVES if key in steps[0]},
-        "step_seconds": [round(sum(v for k, v in step.items() if k.startswith("seconds/")), 2) for step in steps],
+        "step_seconds": [round(seconds, 2) for seconds in took],
     }
 
 
@@ -139,13 +140,13 @@ def _from_shared_warm_start(config: TrainConfig, folder: Path) -> TrainConfig:
     return msgspec.structs.replace(config, model=model, warm_start=None)
 
 
-async def _measured(trainer: Trainer, tasks: Sequence[Task]) -> tuple[Any, float, Any]:
-    """Evaluation, training with its time, evaluation."""
-    before = await _evaluate(trainer, tasks)
-    began = time.perf_counter()
+async def _measured(trainer: Trainer, tasks: Sequence[Task]) -> tuple[Any, Any]:
+    """Evaluation, training, evaluation. A run that was stopped goes on, and has its first evaluation from its first life."""
+    path = trainer.folder / "before.json"
+    if not path.exists():
+        path.write_text(json.dumps(await _evaluate(trainer, tasks)), encoding="utf-8")
     await trainer.train()
-    seconds = time.perf_counter() - began
-    return before, seconds, await _evaluate(trainer, tasks)
+    return json.loads(path.read_text(encoding="utf-8")), await _evaluate(trainer, tasks)
 
 
 def _held_out(config: TrainConfig, count: int) -> list[Task]:
