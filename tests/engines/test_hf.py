@@ -117,6 +117,22 @@ async def test_a_growing_context_computes_only_what_is_new(engine: HFEngine) -> 
     assert seen == [1], "a new context copies the prefix it shares with another"
 
 
+async def test_what_newcomers_have_in_common_is_computed_once(engine: HFEngine) -> None:
+    seen: list[int] = []
+    begin = engine._arena.begin
+
+    def spy(first: int, tokens: list[list[int]], device: Any) -> Any:
+        seen.append(sum(map(len, tokens)))
+        return begin(first, tokens, device)
+
+    engine._arena.begin = spy  # type: ignore[method-assign]
+    contexts = [ints([*prompt(0, 40), 3 + k, 9]) for k in range(4)]
+    found = await asyncio.gather(*(engine.generate(one, Sampling(3, seed=k)) for k, one in enumerate(contexts)))
+    assert seen == [40, 8, 4, 4]
+    for generation in found:
+        assert np.abs(recomputed(engine.model, generation.tokens) - generation.tokens.logprobs).max() < 1e-4
+
+
 async def test_a_session_that_is_garbage_leaves_its_row(engine: HFEngine) -> None:
     for seed in range(20):
         await episode(engine, seed, 1)

@@ -45,6 +45,24 @@ def test_its_tokens_suit_the_suite(tiny: Path) -> None:
     assert words.decode(words.encode(text_of(observation))) == observation
 
 
+def test_phrases_make_a_move_one_token_and_an_observation_few(tmp_path: Path) -> None:
+    words = transformers.AutoTokenizer.from_pretrained(build_tiny(tmp_path / "p", envs="game:GuessTheNumber-v0-easy", words=0))
+    assert len(words) < 60
+    env = make("game:GuessTheNumber-v0-easy")
+    observation, _ = env.reset(seed=3)
+    while True:
+        ids = words.encode(text_of(observation))
+        assert len(ids) <= 12
+        assert words.unk_token_id not in ids
+        assert words.decode(ids) == observation
+        move = env.oracle()
+        assert len(words.encode(move)) == 1
+        observation, _, terminated, _, _ = env.step(move)
+        if terminated:
+            break
+    renderer_for(words)
+
+
 def test_it_is_served_by_the_engine_through_a_proven_renderer(tiny: Path) -> None:
     renderer = renderer_for(transformers.AutoTokenizer.from_pretrained(tiny))
 

@@ -313,6 +313,7 @@ async def test_oracle_shots_are_solved_episodes_of_other_tasks() -> None:
     assert messages[-1].role == "assistant"
     assert sum("You are playing" in str(message.content) for message in messages) == 3
     assert await shots.messages(msgspec.structs.replace(TASK, seed=9)) == messages
+    assert await shots.messages(msgspec.structs.replace(TASK, split="test")) == messages, "nothing held out is shown"
 
 
 def test_a_trajectory_with_segments_survives_the_disk() -> None:

@@ -8,12 +8,14 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_model, tiny_network
 
 from palestra.errors import Unsupported, UsageError
 from palestra.training.batch import Batch, Layout, plan
 from palestra.training.loss import LossConfig
-from palestra.training.model import LoraSettings, ModelConfig, check_head, load_model
+from palestra.training.model import LoraSettings, ModelConfig, check_head, load_model, shard
+from palestra.trajectory import ints
 
 pytestmark = pytest.mark.torch
 
@@ -74,6 +76,34 @@ def test_layouts_recomputation_and_slices_change_nothing(layout: Layout) -> None
     other = learner_of(100, network=tiny_network(recompute=True, head_slice=3), layout=layout)
     other.accumulate(measured_batch(other))
     assert float((gradients(other) - gradients(plain)).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize("prefix", [0, 5, 40])
+def test_a_prefix_computed_once_changes_nothing(prefix: int) -> None:
+    plain, sharing = learner_of(), learner_of(network=tiny_network(share_prefix=True))
+    batch = measured_batch(plain)
+    shared = np.arange(prefix) % VOCABULARY
+    longer = tuple(ints(np.concatenate([shared, ids])) for ids in batch.ids)
+    batch = replace(batch, ids=longer, positions=batch.positions + prefix)
+    passes: list[int] = []
+    decoder = sharing.network.language_model.get_decoder()
+    decoder.register_forward_pre_hook(lambda _, __, given: passes.append(given["input_ids"].numel()), with_kwargs=True)
+    expected, found = plain.measure(batch), sharing.measure(batch)
+    assert np.abs(found.logprobs - expected.logprobs).max() <= 1e-5
+    assert found.final_values is not None
+    assert expected.final_values is not None
+    assert np.abs(found.final_values - expected.final_values).max() <= 1e-5
+    assert len(passes) == (2 if prefix == 40 else 1), "a short prefix is not worth a pass of its own"
+    for learner in (plain, sharing):
+        learner.accumulate(batch)
+    assert float((gradients(sharing) - gradients(plain)).abs().max()) <= 2e-5
+
+
+def test_sharing_a_prefix_goes_with_neither_recomputation_nor_ranks() -> None:
+    with pytest.raises(UsageError, match="recompute"):
+        tiny_network(share_prefix=True, recompute=True)
+    with pytest.raises(UsageError, match="one rank"):
+        shard(tiny_network(share_prefix=True))
 
 
 def test_an_update_moves_the_policy_towards_what_paid() -> None:

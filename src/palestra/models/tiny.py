@@ -40,6 +40,7 @@ _TASKS = 8
 _PHRASE_TASKS = 256
 """The same for a tokenizer of phrases, which must have seen everything that will be said."""
 _TURNS = 12
+_PHRASE_TURNS = 64
 
 
 def build_tiny(
@@ -77,7 +78,7 @@ def _tokenizer(envs: str, words: int, seed: int) -> Any:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    text = [*_suite_text(envs, _TASKS, seed)]
+    text = [*_suite_text(envs, _TASKS, _TURNS, seed)]
     # Each number more often than anything else occurs, so that all of them become tokens.
     text += [" ".join(str(number) for number in range(_NUMBERS))] * (10 + max(len(text), 1))
     tokenizer.train_from_iterator(text, trainer)
@@ -91,7 +92,12 @@ def _phrase_tokenizer(envs: str, seed: int) -> Any:
     import transformers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    said = (piece for text in _suite_text(envs, _PHRASE_TASKS, seed) for piece in re.split(f"({_ATOMS})", text) if piece)
+    said = (
+        piece
+        for text in _suite_text(envs, _PHRASE_TASKS, _PHRASE_TURNS, seed)
+        for piece in re.split(f"({_ATOMS})", text)
+        if piece
+    )
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*_SPECIALS, _UNKNOWN, *said]))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_ATOMS), "isolated")
@@ -129,14 +135,14 @@ def _model(words: int, width: int, layers: int, seed: int, stop: int) -> Any:
     return model
 
 
-def _suite_text(envs: str, tasks: int, seed: int) -> Iterator[str]:
+def _suite_text(envs: str, tasks: int, turns: int, seed: int) -> Iterator[str]:
     """What the games of the suite say, and what one answers."""
     specs = [known for known in list_envs(envs) if not known.missing() and _is_default(known, envs)]
     if not specs:
         raise UsageError(f"no environment that can run here matches {envs!r}")
     for spec in specs:
         for number in range(tasks):
-            yield from _episode_text(spec, derive_seed(seed, "tiny text", number))
+            yield from _episode_text(spec, turns, derive_seed(seed, "tiny text", number))
 
 
 def _is_default(known: EnvSpec, asked: str) -> bool:
@@ -144,11 +150,11 @@ def _is_default(known: EnvSpec, asked: str) -> bool:
     return not known.levels or known.id == asked or known.id.endswith(known.levels[0])
 
 
-def _episode_text(spec: EnvSpec, seed: int) -> Iterator[str]:
+def _episode_text(spec: EnvSpec, turns: int, seed: int) -> Iterator[str]:
     with make(spec.id) as env:
         observation, _ = env.reset(seed=seed)
         yield text_of(observation)
-        for _ in range(_TURNS):
+        for _ in range(turns):
             action = _action(env)
             if action is None:
                 return

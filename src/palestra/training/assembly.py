@@ -1,4 +1,4 @@
-"""From a configuration to a trainer: the model, its warm start, the learner, the engine and the policy.
+"""From a configuration to a trainer: the environments, the model, its warm start, the learner, the engine and the policy.
 
 The learner is in this process. The engine is a copy of the model in this process, or servers; either receives the weights
 after every step.
@@ -18,21 +18,24 @@ from palestra.core import Engine, Renderer, Sampling
 from palestra.engines.hf import HFEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
+from palestra.models import find_model
 from palestra.policies import as_policy
 from palestra.policies.history import FullHistory, History, LastObservation, Summary, Window
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import NoShots, OracleShots
+from palestra.registry import register, spec
 from palestra.rendering import renderer_for
 from palestra.rollout import collect
 from palestra.seeding import derive, derive_seed
-from palestra.training.config import PromptSettings, TrainConfig, WarmStart
-from palestra.training.imitation import TaughtPolicy, imitate
+from palestra.training.config import PromptSettings, TrainConfig, Variant, WarmStart
+from palestra.training.imitation import TaughtPolicy, VariedPolicy, imitate
 from palestra.training.learner import Learner
 from palestra.training.model import ModelConfig, load_model
 from palestra.training.served import ServedEngine
 from palestra.training.trainer import Evaluate, Trainer
+from palestra.wrappers.rewording import Wording
 
-__all__ = ["assemble", "prompt_options", "renderer_of", "train", "warm_start"]
+__all__ = ["assemble", "prompt_options", "register_variants", "renderer_of", "train", "warm_start"]
 
 
 def train(
@@ -56,7 +59,8 @@ def assemble(
     show: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> Trainer:
     """The trainer of ``config`` in ``folder``, after its warm start if it has one."""
-    path = config.model.path
+    register_variants(config.variants)
+    path = str(find_model(config.model.path))
     if config.warm_start is not None:
         path = str(warm_start(config, config.warm_start, path, folder / "warm-start"))
     # After the warm start: a life of the run that finds it made must go on with the same generator as one that made it.
@@ -73,6 +77,22 @@ def assemble(
     trainer = Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
     trainer.record.name_tokens(tokenizer.decode, len(tokenizer))
     return trainer
+
+
+def register_variants(variants: Mapping[str, Variant]) -> None:
+    """Register the environments that a recipe makes up out of others."""
+    for id, variant in variants.items():
+        base = spec(variant.base)
+        wording = Wording(variant.move, variant.observations)
+        register(
+            id,
+            base.entry,
+            kwargs={**base.kwargs, **variant.options},
+            tags=base.tags,
+            needs=base.needs,
+            wrappers=(*base.wrappers, *([wording] if variant.move or variant.observations else [])),
+            description=base.description,
+        )
 
 
 def renderer_of(settings: PromptSettings, tokenizer: Any) -> Renderer:
@@ -114,7 +134,7 @@ def warm_start(config: TrainConfig, settings: WarmStart, path: str, folder: Path
         return list(tokenizer.encode(text, add_special_tokens=False))
 
     teacher = TaughtPolicy(
-        as_policy(settings.teacher),
+        VariedPolicy() if settings.teacher == "varied" else as_policy(settings.teacher),
         renderer_of(config.prompt, tokenizer),
         encode,
         network.language_model.config.max_position_embeddings,

@@ -5,7 +5,7 @@ such as ``learner.learning_rate=1e-5`` over it. The resolved configuration is sa
 read back. Every field has a default that is sound, or none at all; every bound is checked when the recipe is read.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = [
     "PlaySettings",
     "PromptSettings",
     "TrainConfig",
+    "Variant",
     "WarmStart",
 ]
 
@@ -73,6 +74,18 @@ class PromptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Keep thinking in the history even where the template drops it: one segment an episode instead of one a turn."""
 
 
+class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A registered environment with other options, under an id of its own."""
+
+    base: str
+    options: dict[str, Any] = {}
+    """Keywords of the environment's class, over those of ``base``."""
+    move: str = ""
+    """How a move is written instead of in a box, such as ``Guess: {}``; see ``wrappers.Reword``."""
+    observations: dict[str, str] = {}
+    """Regular expressions and what is said instead of an observation that one of them matches."""
+
+
 class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Who samples: a copy of the model in this process, or servers."""
 
@@ -105,8 +118,8 @@ class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 class WarmStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Supervised learning before the first step. Its result is kept in the run's folder as a model of its own."""
 
-    teacher: Literal["oracle", "random"] = "oracle"
-    """Who is imitated: the environment's perfect player, or a legal random one."""
+    teacher: Literal["oracle", "random", "varied"] = "oracle"
+    """Who is imitated: the environment's perfect player, a legal random one, or one that also seldom repeats a move."""
     episodes: _Positive = 512
     epochs: _Positive = 4
     minibatches: _Positive = 8
@@ -121,6 +134,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     envs: dict[str, Annotated[float, msgspec.Meta(gt=0.0)]]
     """Environment ids, and how often each is played in proportion to the others."""
     steps: _Positive
+    variants: dict[str, Variant] = {}
+    """Environments with other options, by the id under which ``envs`` names them."""
     seed: int = 0
     """From which every random choice of the run is derived."""
     play: PlaySettings = PlaySettings()

@@ -51,7 +51,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which network, and how it computes."""
 
     path: str
-    """A folder or a hub's name."""
+    """A folder or a hub's name; ``smollm2`` is fetched, and ``tiny:ID`` is built for the environment ``ID``."""
     device: str = "cpu"
     """Where the learner computes: ``cpu``, ``cuda``, ``cuda:1``."""
     lora: LoraSettings | None = None

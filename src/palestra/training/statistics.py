@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from palestra.training.experience import Experience
-from palestra.trajectory import Trajectory, TrajectoryGroup
+from palestra.trajectory import StopReason, Trajectory, TrajectoryGroup
 
 __all__ = ["summarise"]
 
@@ -32,7 +32,14 @@ def _of(members: Sequence[Trajectory]) -> dict[str, float]:
         numbers |= {
             "reward": float(np.mean([member.reward for member in finished if member.reward is not None])),
             "turns": float(np.mean([len(member.turns) for member in finished])),
+            "format_errors": float(np.mean([_is_malformed(member) for member in finished])),
             "tokens_an_episode": float(np.mean(sampled)),
         }
     said = [member.success for member in finished if member.success is not None]
     return {**numbers, "success": float(np.mean(said))} if said else numbers
+
+
+def _is_malformed(member: Trajectory) -> bool:
+    """Whether the episode ended with something that was no move."""
+    cut = member.stop in (StopReason.LENGTH_CUT, StopReason.EMPTY_COMPLETION)
+    return cut or bool(member.turns and member.turns[-1].info.get("format_error"))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from palestra.wrappers.history import KeepHistory
 from palestra.wrappers.limits import TokenLimit, TurnLimit, approximate_tokens
 from palestra.wrappers.recording import RecordTrajectory
+from palestra.wrappers.rewording import Reword
 
 if TYPE_CHECKING:
     from palestra.wrappers.use_tools import ToolFault, ToolRules, UseTools
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "KeepHistory",
     "RecordTrajectory",
+    "Reword",
     "TokenLimit",
     "ToolFault",
     "ToolRules",

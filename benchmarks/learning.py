@@ -1,0 +1,321 @@
+r"""Does it learn? Studies of the trainer on one CPU core, each a recipe, a few arms that differ in one thing, and seeds.
+
+    python benchmarks/learning.py run guess --seeds 0 1 2          # train; one JSON file a run in docs/design/learning/guess
+    python benchmarks/learning.py show guess                       # the table, and the figure in docs/images
+    python benchmarks/learning.py --quick                          # seconds: does a warm-started tiny model improve at all
+
+Every run is evaluated before and after on the same held-out tasks, by sampling as in training. Arms of one seed start from one
+warm start and play the same training tasks, so that they are compared in pairs. A run that is there already is not made again.
+
+Left out: GPUs, models above 135 M parameters, and any search for hyper-parameters on held-out tasks.
+"""
+
+import argparse
+import asyncio
+import fcntl
+import json
+import tempfile
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import torch
+from rows import Row, finish
+
+from palestra.evaluation.comparison import compare
+from palestra.evaluation.statistics import Score, mean_interval
+from palestra.models import find_model
+from palestra.registry import make
+from palestra.rollout import rollout
+from palestra.seeding import derive_seed
+from palestra.training.assembly import assemble, register_variants, warm_start
+from palestra.training.config import TrainConfig
+from palestra.training.recipe import load_recipe
+from palestra.training.trainer import Trainer
+from palestra.trajectory import Task, Trajectory, text_of
+
+HERE = Path(__file__).parent
+RECIPES = HERE.parent / "recipes" / "cpu"
+RESULTS = HERE.parent / "docs" / "design" / "learning"
+IMAGES = HERE.parent / "docs" / "images"
+CURVES = ("success", "turns", "reward", "format_errors", "entropy", "clipped", "kl_old", "gradient_norm", "tokens")
+
+
+@dataclass(frozen=True)
+class Study:
+    """A recipe and its arms."""
+
+    recipe: str
+    arms: Mapping[str, tuple[str, ...]]
+    """Name → overrides."""
+    held_out: int
+    """Tasks of an evaluation."""
+    optimum: Mapping[str, float] = field(default_factory=dict)
+    """What a perfect player comes to, where that is known."""
+    by_observation: bool = False
+    """Whether tasks with the same first observation are one and the same: there are fewer sums than held-out tasks."""
+
+
+def binary_search(numbers: int, turns: int) -> dict[str, float]:
+    """Success and mean turns of optimal search among ``numbers`` equally likely ones, in at most ``turns``.
+
+    The k-th guess can settle 2^(k−1) of them; whoever is not found has used all turns.
+    """
+    left, spent, found = numbers, 0, 0
+    for turn in range(1, turns + 1):
+        here = min(2 ** (turn - 1), left)
+        left, found, spent = left - here, found + here, spent + turn * here
+    return {"success": found / numbers, "turns": (spent + turns * left) / numbers}
+
+
+_METHODS = {
+    "REINFORCE": ("advantage.method=reinforce",),
+    "ReBN": ("advantage.method=rebn",),
+    "GRPO": ("advantage.method=grpo",),
+    "RLOO": ("advantage.method=rloo",),
+    "REINFORCE++": ("advantage.method=reinforce_pp",),
+    "PPO": ("advantage.method=ppo_turn", "model.critic=true"),
+}
+_DISCOUNTS = {"γ = 0.9": ("advantage.discount=0.9",), "γ = 0.999": ("advantage.discount=0.999",)}
+_HORIZONS = {
+    "short": ('horizon.default={kind="fixed",turns=6}',),
+    "long": ('horizon.default={kind="fixed",turns=24}',),
+    "ScalingInter": ('horizon.default={kind="stepwise",turns=[6,12,24],every=30}',),
+}
+STUDIES = {
+    "guess": Study("guess.toml", _METHODS, 500, binary_search(10, 4)),
+    "discount": Study("guess20.toml", _DISCOUNTS, 500, binary_search(20, 7)),
+    "discount50": Study("guess50.toml", _DISCOUNTS, 500, binary_search(50, 7)),
+    "horizon": Study("maze.toml", _HORIZONS, 500),
+    "sums": Study("sums.toml", {"GRPO": ()}, 256, {"success": 1.0}, by_observation=True),
+    "guess_smollm2": Study("guess_smollm2.toml", {"GRPO": ()}, 256, binary_search(10, 4)),
+}
+
+
+# ------------------------------------------------------------------------------------------------------------------ running
+
+
+def run(name: str, arm: str, seed: int, scratch: Path, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Train one arm with one seed; what it came to, and how it got there."""
+    study = STUDIES[name]
+    torch.set_num_threads(1)
+    config = load_recipe(RECIPES / study.recipe, [f"seed={seed}", *study.arms[arm], *overrides])
+    register_variants(config.variants)
+    began = time.perf_counter()
+    config = _from_shared_warm_start(config, scratch / f"{name}-{seed}-warm-start")
+    warm = time.perf_counter() - began
+    trainer = assemble(config, scratch / f"{name}-{arm}-{seed}", show=_show)
+    spent = time.process_time()
+    before, seconds, after = asyncio.run(_measured(trainer, _held_out(config, study.held_out)))
+    lines = (trainer.folder / "metrics.jsonl").read_bytes().splitlines()
+    steps = [msgspec.json.decode(line) for line in lines]
+    return {
+        "study": name,
+        "arm": arm,
+        "seed": seed,
+        "seconds": round(seconds, 1),
+        "cpu_seconds": round(time.process_time() - spent, 1),
+        "warm_start_seconds": round(warm, 1),
+        "overrides": list(overrides),
+        "before": before,
+        "after": after,
+        "curves": {key: [round(step[key], 4) for step in steps] for key in CURVES if key in steps[0]},
+        "step_seconds": [round(sum(v for k, v in step.items() if k.startswith("seconds/")), 2) for step in steps],
+    }
+
+
+def _from_shared_warm_start(config: TrainConfig, folder: Path) -> TrainConfig:
+    if config.warm_start is None:
+        return config
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / "lock").open("w") as lock:  # two studies may run side by side
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        path = warm_start(config, config.warm_start, str(find_model(config.model.path)), folder)
+    model = msgspec.structs.replace(config.model, path=str(path))
+    return msgspec.structs.replace(config, model=model, warm_start=None)
+
+
+async def _measured(trainer: Trainer, tasks: Sequence[Task]) -> tuple[Any, float, Any]:
+    """Evaluation, training with its time, evaluation."""
+    before = await _evaluate(trainer, tasks)
+    began = time.perf_counter()
+    await trainer.train()
+    seconds = time.perf_counter() - began
+    return before, seconds, await _evaluate(trainer, tasks)
+
+
+def _held_out(config: TrainConfig, count: int) -> list[Task]:
+    """Tasks that no step of any run plays: another split, under seeds of their own."""
+    (env,) = config.envs
+    return [Task(env, derive_seed(0, "held out", number), split="test") for number in range(count)]
+
+
+async def _evaluate(trainer: Trainer, tasks: Sequence[Task]) -> dict[str, list[float]]:
+    concurrency = trainer.config.play.concurrency
+    played = [one async for one in rollout(tasks, trainer.policy, seed=1, concurrency=concurrency, deadline=600.0)]
+    return _outcomes(sorted(played, key=lambda one: one.group))
+
+
+def _outcomes(played: Sequence[Trajectory]) -> dict[str, list[float]]:
+    if any(one.stop.failed for one in played):
+        raise RuntimeError(f"an episode failed: {next(one.failures for one in played if one.stop.failed)}")
+    return {
+        "success": [float(bool(one.success)) for one in played],
+        "turns": [len(one.turns) for one in played],
+        "reward": [round(one.reward or 0.0, 4) for one in played],
+    }
+
+
+def _show(metrics: Mapping[str, Any]) -> None:
+    if metrics["step"] % 10 == 0:
+        shown = ("success", "turns", "reward", "entropy", "format_errors")
+        numbers = (f"{name} {metrics[name]:.3f}" for name in shown if name in metrics)
+        print(f"  step {metrics['step']:4}  {'  '.join(numbers)}", flush=True)
+
+
+# ------------------------------------------------------------------------------------------------------------------ showing
+
+
+def load(name: str) -> list[dict[str, Any]]:
+    """All runs of a study, in the order of its arms."""
+    runs = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((RESULTS / name).glob("*.json"))]
+    order = list(STUDIES[name].arms)
+    return sorted(runs, key=lambda one: (order.index(one["arm"]), one["seed"]))
+
+
+def table(name: str) -> str:
+    """One row a run: before and after on held-out tasks, with 95 % intervals over tasks, and the time it took."""
+    lines = ["| arm | seed | success before | success after | paired difference | turns before | turns after | seconds |"]
+    lines.append("|---" * 8 + "|")
+    tasks = _names(name)
+    for one in load(name):
+        before, after = one["before"], one["after"]
+        cells = [
+            one["arm"],
+            one["seed"],
+            _interval(tasks, before["success"]),
+            _interval(tasks, after["success"]),
+            _difference(tasks, after["success"], before["success"]),
+            f"{np.mean(before['turns']):.2f}",
+            f"{np.mean(after['turns']):.2f}",
+            f"{one['seconds']:.0f}",
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines)
+
+
+def pairs(name: str, first: str, second: str, measure: str) -> str:
+    """``first − second`` in ``measure`` after training: by seed, and over all tasks of all seeds (strata)."""
+    runs = {(one["arm"], one["seed"]): one["after"][measure] for one in load(name)}
+    seeds = sorted(seed for arm, seed in runs if arm == first and (second, seed) in runs)
+    by_seed = [float(np.mean(runs[first, seed]) - np.mean(runs[second, seed])) for seed in seeds]
+    scores = [[Score((str(s),), t, v) for s in seeds for t, v in enumerate(runs[arm, s])] for arm in (first, second)]
+    found = compare(*scores, bounds=None).difference
+    shown = ", ".join(f"{value:+.3f}" for value in by_seed)
+    return f"{first} − {second}, {measure}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]; by seed {shown}"
+
+
+def _names(name: str) -> list[Hashable]:
+    """What tells the held-out tasks of a study apart."""
+    study = STUDIES[name]
+    if not study.by_observation:
+        return list(range(study.held_out))
+    config = load_recipe(RECIPES / study.recipe)
+    with make(next(iter(config.envs))) as env:
+        return [text_of(env.reset(task=task)[0]) for task in _held_out(config, study.held_out)]
+
+
+def _scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:
+    return [Score((), task, float(value)) for task, value in zip(tasks, values, strict=True)]
+
+
+def _interval(tasks: Sequence[Hashable], values: Sequence[float]) -> str:
+    found = mean_interval(_scores(tasks, values))
+    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
+
+
+def _difference(tasks: Sequence[Hashable], first: Sequence[float], second: Sequence[float]) -> str:
+    found = compare(_scores(tasks, first), _scores(tasks, second), bounds=(0.0, 1.0)).difference
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
+def figure(name: str, curves: Sequence[str]) -> Path:
+    """Every run of a study over its steps, smoothed a little; arms by colour, the mean of the seeds drawn thick."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    study = STUDIES[name]
+    drawing, axes = pyplot.subplots(1, len(curves), figsize=(4.2 * len(curves), 3.2), squeeze=False)
+    for axis, curve in zip(axes[0], curves, strict=True):
+        for number, arm in enumerate(study.arms):
+            lines = [_smooth(one["curves"][curve]) for one in load(name) if one["arm"] == arm]
+            for line in lines:
+                axis.plot(line, color=f"C{number}", alpha=0.25, linewidth=0.8)
+            if lines:
+                axis.plot(np.mean(lines, axis=0), color=f"C{number}", label=arm)
+        if curve in study.optimum:
+            axis.axhline(study.optimum[curve], color="black", linestyle=":", linewidth=0.8)
+        axis.set_xlabel("step")
+        axis.set_title(curve)
+    axes[0][0].legend(fontsize=7)
+    drawing.tight_layout()
+    path = IMAGES / f"learning-{name}.png"
+    drawing.savefig(path, dpi=110)
+    return path
+
+
+def _smooth(values: Sequence[float], window: int = 5) -> Any:
+    padded = np.pad(np.asarray(values, dtype=float), (window - 1, 0), mode="edge")
+    return np.convolve(padded, np.ones(window) / window, mode="valid")
+
+
+# -------------------------------------------------------------------------------------------------------------- the commands
+
+
+def quick() -> None:
+    """A few steps from a short warm start: the trend must be there."""
+    with tempfile.TemporaryDirectory() as scratch:
+        found = run("guess", "PPO", 0, Path(scratch), ("steps=12", "warm_start.episodes=1024"))
+    rise = float(np.mean(found["after"]["reward"]) - np.mean(found["before"]["reward"]))
+    finish([Row("reward after 12 steps, less that before", rise, ">= 0.02"), Row("seconds", found["seconds"], "")])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", nargs="?", choices=("run", "show"))
+    parser.add_argument("study", nargs="?", choices=STUDIES)
+    parser.add_argument("overrides", nargs="*", help="such as steps=10, for trying out")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--arms", nargs="+", default=None)
+    parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "palestra-learning")
+    parser.add_argument("--curves", nargs="+", default=["success", "turns", "entropy"])
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args()
+    if options.quick:
+        quick()
+    elif options.command == "show":
+        print(table(options.study), figure(options.study, options.curves), sep="\n")
+    else:
+        _run_all(options)
+
+
+def _run_all(options: argparse.Namespace) -> None:
+    for seed in options.seeds:
+        for arm in options.arms or STUDIES[options.study].arms:
+            path = RESULTS / options.study / f"{arm.replace(' ', '')}-{seed}.json"
+            if path.exists():
+                continue
+            print(f"{options.study}: {arm}, seed {seed}", flush=True)
+            found = run(options.study, arm, seed, options.scratch, options.overrides)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(found, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Teachers, and what recipes make up: variants of environments, models by name."""
+
+from pathlib import Path
+
+import pytest
+
+from palestra.errors import UnknownEnv
+from palestra.models import find_model, model_home
+from palestra.registry import make, unregister
+from palestra.rollout import collect
+from palestra.training.assembly import register_variants
+from palestra.training.config import Variant
+from palestra.training.imitation import VariedPolicy
+
+pytestmark = pytest.mark.torch
+
+GAME = "game:GuessTheNumber-v0-easy"
+
+
+def test_a_varied_player_seldom_repeats_itself_but_does() -> None:
+    played = collect(GAME, VariedPolicy(), n=400, seed=0, progress=False)
+    moves = [[turn.action for turn in one.turns] for one in played]
+    repeats = sum(len(made) - len(set(made)) for made in moves)
+    chances = sum(len(made) - 1 for made in moves)
+    assert 0.005 < repeats / chances < 0.06
+    assert not any(turn.info.get("format_error") for one in played for turn in one.turns)
+
+
+def test_a_variant_is_its_base_with_other_options_and_words() -> None:
+    id = "game:GuessTheNumber-v0-tried"
+    try:
+        for _ in range(2):  # the second time changes nothing
+            register_variants({id: Variant(GAME, {"high": 3}, "Guess: {}", {".*between 1 and 3.*": "1 to 3?"})})
+        env = make(id)
+        assert env.reset(seed=0)[0] == "1 to 3?"
+        assert env.oracle() == "Guess: 2"
+    finally:
+        unregister(id)
+    with pytest.raises(UnknownEnv):
+        register_variants({id: Variant("game:Nowhere-v0")})
+
+
+def test_models_have_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
+    assert find_model("some/folder") == "some/folder"
+    built = Path(find_model(f"tiny:{GAME}"))
+    assert built.parent == model_home()
+    assert (built / "model.safetensors").exists()
+    assert find_model(f"tiny:{GAME}") == built

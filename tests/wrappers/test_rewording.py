@@ -1,0 +1,41 @@
+import pytest
+
+from palestra.errors import UsageError
+from palestra.registry import make, make_async
+from palestra.wrappers import Reword
+
+GAME = "game:GuessTheNumber-v0-easy"
+WORDS = {r".*(higher|lower) than (\d+).*": r"\1 than \2", r".*between (\d+) and (\d+).*": r"from \1 to \2"}
+
+
+async def test_the_same_game_in_fewer_words() -> None:
+    plain, brief = make_async(GAME), Reword(make_async(GAME), move="Guess: {}", observations=WORDS)
+    await plain.reset(seed=4)
+    observation, _ = await brief.reset(seed=4)
+    assert observation == "from 1 to 10"
+    while True:
+        move = await brief.oracle()
+        assert move.startswith("Guess: ")
+        told, said = await plain.step(await plain.oracle()), await brief.step(move)
+        assert said[1:] == told[1:]
+        if said.terminated:
+            assert said.observation == told.observation, "what no expression matches stays as it is"
+            break
+        assert said.observation in {f"{way} than {move[7:]}" for way in ("higher", "lower")}
+
+
+@pytest.mark.parametrize(("written", "received"), [("Guess: 7", "\\boxed{7}"), ("Guess: 7\n", "\\boxed{7}"), ("7", "7")])
+def test_only_a_move_as_it_should_be_written_is_put_into_a_box(written: str, received: str) -> None:
+    assert Reword(make_async(GAME), move="Guess: {}").action(written) == received
+
+
+def test_without_a_form_of_moves_they_stay_in_boxes() -> None:
+    env = make(GAME, wrappers=[Reword])
+    env.reset(seed=0)
+    assert env.sample_random_action().startswith("\\boxed{")
+
+
+@pytest.mark.parametrize("move", ["Guess", "{} or {}"])
+def test_a_form_has_one_place_for_the_move(move: str) -> None:
+    with pytest.raises(UsageError, match="Guess"):
+        Reword(make_async(GAME), move=move)
