@@ -118,7 +118,7 @@ def cpu_rows(server: Server, echo: Server, quick: bool) -> list[Row]:
             rates.append(rate)
             print(f"{sessions} sessions: echo {bare:.1f} µs, ours {ours:.1f} µs of CPU a step, {rate:.0f} steps/s")
         rows.append(Row(f"server CPU per step over a bare echo, {sessions} sessions", statistics.median(ratios), "<= 2.0"))
-    return [*rows, Row("L2 steps per second, best round", max(rates), ">= 5000")]
+    return [*rows, Row("L2 steps per second, median round", statistics.median(rates), ">= 5000")]
 
 
 def held_rows(server: Server, quick: bool) -> list[Row]:
@@ -171,28 +171,34 @@ def sequence_rows(quick: bool) -> list[Row]:
     ]
 
 
-def schema_rows(examples: int) -> list[Row]:
-    """B2: schemathesis against the HTTP side; only in the long run, and only where it is installed."""
-    found = asyncio.run(sequences.schemathesis(examples))
-    if found is None:
-        print("schemathesis is not installed: its rows are left out")
-        return []
-    calls, failures = found
-    return [Row("B2 schemathesis calls", calls, ">= 20000"), Row("B2 schemathesis failures", failures, "<= 0")]
+def schema_rows(wanted: int) -> list[Row]:
+    """B2: schemathesis against the HTTP side, seed after seed; only in the long run, and only where it is installed."""
+    calls = failures = seed = 0
+    while calls < wanted:
+        seed += 1
+        found = asyncio.run(sequences.schemathesis(1000, seed))
+        if found is None:
+            print("schemathesis is not installed: its rows are left out")
+            return []
+        calls, failures = calls + found[0], failures + found[1]
+        print(f"schemathesis, seed {seed}: {found[0]} calls, {found[1]} failures", flush=True)
+    return [Row("B2 schemathesis calls", calls, f">= {wanted}"), Row("B2 schemathesis failures", failures, "<= 0")]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer sessions, steps and faults: under 50 s")
-    quick = parser.parse_args().quick
+    parser.add_argument("--schema", type=int, default=20_000, help="calls of schemathesis, half an hour's; 0 leaves them out")
+    options = parser.parse_args()
+    quick = options.quick
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with both() as (server, echo):
         rows = cpu_rows(server, echo, quick)
         rows += held_rows(server, quick)
     rows += fault_rows(quick) + hostile_rows() + sequence_rows(quick)
-    if not quick:
-        rows += schema_rows(4000)
+    if options.schema and not quick:
+        rows += schema_rows(options.schema)
     finish(rows)
 
 

@@ -1,21 +1,24 @@
 r"""What a reset and a step of every game cost, beside GEM's, on the same levels in the same run.
 
     python benchmarks/suite.py            # a few minutes
-    python benchmarks/suite.py --quick    # under a minute: fewer resets
+    python benchmarks/suite.py --quick    # under a minute: fewer rounds
     bash benchmarks/peers/build.sh        # once, to have GEM beside ours
 
-Both sides play random actions of their own on seeds 0, 1, 2, …; times are CPU seconds, medians over resets and over steps.
-GEM's word games are lent our word list; games that it cannot play here are shown without a ratio. Left out: anything that needs
-a data set.
+Ours and GEM's take turns, round by round, so that a busy machine hits both alike; a ratio is the median of the rounds' ratios.
+A round is some resets with new seeds (seeding included on both sides) and up to ten random steps after each; its figures are
+medians of CPU seconds. Both sides render their boards in every step. GEM's word games are lent our word list. Left out:
+anything that needs a data set.
 """
 
 import argparse
 import json
 import statistics
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
-from typing import NamedTuple
+from typing import IO, NamedTuple
 
 from rows import Row, finish
 
@@ -37,6 +40,11 @@ FAR_FASTER = (
     "game:WordSearch-v0-hard",
 )
 """Whose resets must be twenty times faster."""
+ROUND = 200
+"""Resets in a round: so many that caches are as warm as they are in a rollout."""
+SLOW = {"game:Sokoban-v0-hard": 1, "game:Sokoban-v0-easy": 5, "game:Sudoku-v0-hard": 2, "game:WordSearch-v0": 10}
+"""Resets in a round of GEM's where 200 would take long, by the beginning of the id."""
+STEPS = 10
 
 
 class Cost(NamedTuple):
@@ -46,43 +54,65 @@ class Cost(NamedTuple):
     step: float
 
 
-def ours(id: str, resets: int) -> Cost:
-    """The medians of ours. One episode is played before, to load word lists and tables."""
-    known = spec(id)
-    env = known.factory()(**known.kwargs)
-    assert isinstance(env, Env)
-    play(env, 10**6, [], [])
-    reset_times: list[float] = []
-    step_times: list[float] = []
-    for seed in range(resets):
-        play(env, seed, reset_times, step_times)
-    return Cost(statistics.median(reset_times), statistics.median(step_times))
+class Game:
+    """One id of ours, made once. An episode is played before, to load word lists and tables."""
+
+    def __init__(self, id: str) -> None:
+        known = spec(id)
+        env = known.factory()(**known.kwargs)
+        assert isinstance(env, Env)
+        self.env = env
+        self.seed = 0
+        self.measured(1)
+
+    def measured(self, count: int) -> Cost:
+        """The medians of ``count`` resets and their steps."""
+        resets: list[float] = []
+        steps: list[float] = []
+        for _ in range(count):
+            at = process_time()
+            self.env.reset(seed=self.seed)
+            resets.append(process_time() - at)
+            self.seed += 1
+            for _ in range(STEPS):
+                action = self.env.sample_random_action()
+                at = process_time()
+                step = self.env.step(action)
+                steps.append(process_time() - at)
+                if step.terminated or step.truncated:
+                    break
+        return Cost(statistics.median(resets), statistics.median(steps))
 
 
-def play(env: Env, seed: int, reset_times: list[float], step_times: list[float]) -> None:
-    at = process_time()
-    env.reset(seed=seed)
-    reset_times.append(process_time() - at)
-    for _ in range(10):
-        action = env.sample_random_action()
-        at = process_time()
-        step = env.step(action)
-        step_times.append(process_time() - at)
-        if step.terminated or step.truncated:
-            return
+class Gem:
+    """GEM in a process of its own, asked line by line."""
+
+    def __init__(self, questions: IO[str], answers: IO[str]) -> None:
+        self._questions, self._answers = questions, answers
+
+    def measured(self, id: str, count: int) -> Cost | None:
+        """The medians of ``count`` resets and their steps; ``None`` where it cannot play."""
+        self._questions.write(f"{id} {count}\n")
+        self._questions.flush()
+        said = json.loads(self._answers.readline())
+        return Cost(said["reset"], said["step"]) if said else None
 
 
-def sokoban_tail(resets: int) -> float:
-    """The 99th percentile of Sokoban's hard resets, in milliseconds."""
-    known = spec("game:Sokoban-v0-hard")
-    env = known.factory()(**known.kwargs)
-    assert isinstance(env, Env)
-    times = []
-    for seed in range(resets):
-        at = process_time()
-        env.reset(seed=seed)
-        times.append(process_time() - at)
-    return 1000 * statistics.quantiles(times, n=100)[98]
+@contextmanager
+def gem() -> Iterator[Gem | None]:
+    """GEM, if it is built."""
+    python = PEERS / ".venv-gem" / "bin" / "python"
+    if not python.exists():
+        print("peers: not built (benchmarks/peers/build.sh)")
+        yield None
+        return
+    lend_words()
+    command = [str(python), str(PEERS / "gem_suite.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        yield Gem(child.stdin, child.stdout)
+        child.stdin.close()
 
 
 def lend_words() -> None:
@@ -94,33 +124,42 @@ def lend_words() -> None:
         (folder / name).write_text("\n".join(words) + "\n")
 
 
-def theirs(seconds: float) -> dict[str, Cost | None]:
-    """GEM's medians; empty if it is not built."""
-    python = PEERS / ".venv-gem" / "bin" / "python"
-    if not python.exists():
-        print("peers: not built (benchmarks/peers/build.sh)")
-        return {}
-    lend_words()
-    command = [str(python), str(PEERS / "gem_suite.py"), str(seconds), *IDS]
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    found = json.loads(said.splitlines()[-1])
-    return {id: Cost(cost["reset"], cost["step"]) if cost else None for id, cost in found.items()}
+def compared(id: str, peer: Gem | None, rounds: int) -> list[Row]:
+    """The rows of one id."""
+    game = Game(id)
+    slow = next((count for start, count in SLOW.items() if id.startswith(start)), ROUND)
+    pairs = [(game.measured(min(ROUND, 10 * slow)), peer.measured(id, slow) if peer else None) for _ in range(rounds)]
+    reset, step = (statistics.median(mine[field] for mine, _ in pairs) for field in (0, 1))
+    rows = [Row(f"{id} reset, µs", reset * 1e6, ""), Row(f"{id} step, µs", step * 1e6, "")]
+    both = [(mine, other) for mine, other in pairs if other is not None]
+    if both:
+        least = ">= 20" if id in FAR_FASTER else ">= 1"
+        ratios = [statistics.median(other[field] / mine[field] for mine, other in both) for field in (0, 1)]
+        rows.append(Row(f"{id} reset, GEM over ours", ratios[0], least))
+        rows.append(Row(f"{id} step, GEM over ours", ratios[1], ">= 1"))
+    return rows
+
+
+def sokoban_tail(resets: int) -> float:
+    """The 99th percentile of Sokoban's hard resets, in milliseconds."""
+    game = Game("game:Sokoban-v0-hard")
+    times = []
+    for seed in range(resets):
+        at = process_time()
+        game.env.reset(seed=seed)
+        times.append(process_time() - at)
+    return 1000 * statistics.quantiles(times, n=100)[98]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer resets: under 50 s")
-    quick = parser.parse_args().quick
-    gem = theirs(0.2 if quick else 2.0)
-    rows = []
-    for id in IDS:
-        mine, other = ours(id, 20 if quick else 200), gem.get(id)
-        rows += [Row(f"{id} reset, µs", mine.reset * 1e6, ""), Row(f"{id} step, µs", mine.step * 1e6, "")]
-        if other is not None:
-            least = ">= 20" if id in FAR_FASTER else ">= 1"
-            rows.append(Row(f"{id} reset, GEM over ours", other.reset / mine.reset, least))
-            rows.append(Row(f"{id} step, GEM over ours", other.step / mine.step, ">= 1"))
-    rows.append(Row("Sokoban-hard reset p99, ms", sokoban_tail(100 if quick else 1000), "<= 20"))
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: under 50 s")
+    parser.add_argument("ids", nargs="*", help="parts of the ids to measure; all if none is given")
+    chosen = parser.parse_args()
+    ids = [id for id in IDS if not chosen.ids or any(part in id for part in chosen.ids)]
+    with gem() as peer:
+        rows = [row for id in ids for row in compared(id, peer, 5 if chosen.quick else 15)]
+    rows.append(Row("Sokoban-hard reset p99, ms", sokoban_tail(100 if chosen.quick else 1000), "<= 20"))
     finish(rows)
 
 

@@ -8,7 +8,7 @@ import palestra
 
 FACE = """
 AsyncEnv Completion Conversation Env Image Message Policy Step StopReason Task Text Tool Trajectory TrajectoryGroup Turn
-VectorEnv Wrapper as_async check_env collect grading list_envs make make_async make_vec mix register rollout
+VectorEnv Wrapper as_async check_env collect evaluate grading list_envs make make_async make_vec mix register rollout
 """
 
 

@@ -1,4 +1,5 @@
-from palestra.evaluation import compare, comparison_text, evaluate, read_episodes, report_markdown, task_scores
+from palestra import evaluate
+from palestra.evaluation import compare, comparison_text, read_episodes, report_markdown, task_scores
 
 
 def always_five(text: str) -> str:

@@ -24,6 +24,7 @@ from palestra.views import as_async
 
 if TYPE_CHECKING:
     from palestra.checking import check_env
+    from palestra.evaluation import evaluate
 
 __version__ = "0.1.0"
 
@@ -48,6 +49,7 @@ __all__ = [
     "as_async",
     "check_env",
     "collect",
+    "evaluate",
     "grading",
     "list_envs",
     "make",
@@ -64,9 +66,13 @@ for _scheme, _entry in (("remote", "palestra.serve.client:RemoteEnv"), ("openenv
 
 
 def __getattr__(name: str) -> Any:
-    # The checker is needed once in a while, and is a tenth of everything that could be imported here.
+    # Needed once in a while, and a good part of everything that could be imported here.
     if name == "check_env":
         from palestra.checking import check_env
 
         return check_env
+    if name == "evaluate":
+        from palestra.evaluation import evaluate
+
+        return evaluate
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,20 +5,24 @@ markup of other model families) are translated to and from this one where their 
 knows of any other. Whatever stands around the calls is prose.
 
 Reading never fails: what looks like a call and is none comes back as a ``BadCall`` that says what is wrong with it, so that
-the agent can be told.
+the agent can be told. Two habits of models are forgiven, since neither is ambiguous: ``parameters`` for ``arguments``, and
+arguments written as JSON inside a string. A field of another name is refused: a call whose ``args`` were overlooked would run
+without them.
 """
 
 import json
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from palestra.trajectory import ToolCall
 
-__all__ = ["CLOSE", "OPEN", "BadCall", "ParsedText", "format_call", "parse_calls"]
+__all__ = ["CLOSE", "OPEN", "BadCall", "ParsedText", "format_call", "parse_calls", "read_arguments", "read_call"]
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
+
+_Read = TypeVar("_Read")
 
 
 class BadCall(NamedTuple):
@@ -40,7 +44,8 @@ class ParsedText(NamedTuple):
 
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] | str | None = None
+    parameters: dict[str, Any] | str | None = None
     id: str = ""
 
 
@@ -65,15 +70,30 @@ def parse_calls(text: str) -> ParsedText:
         if end == -1:
             calls.append(BadCall(text[body_start:], f"the tool call is not closed by {CLOSE}."))
             return ParsedText("".join(prose).strip(), tuple(calls))
-        calls.append(_read(text[body_start:end]))
+        calls.append(read_call(text[body_start:end]))
         position = end + len(CLOSE)
     prose.append(text[position:])
     return ParsedText("".join(prose).strip() if calls else text, tuple(calls))
 
 
-def _read(body: str) -> ToolCall | BadCall:
+def read_call(body: str) -> ToolCall | BadCall:
+    """The call that ``body``, the text between the tags, describes."""
+    call = _decode(body, _Call)
+    if isinstance(call, BadCall):
+        return call
+    written = call.parameters if call.arguments is None else call.arguments
+    arguments = read_arguments(written) if isinstance(written, str) else written or {}
+    return arguments if isinstance(arguments, BadCall) else ToolCall(call.name, arguments, call.id)
+
+
+def read_arguments(written: str) -> dict[str, Any] | BadCall:
+    """The arguments of a call that stand alone, as some forms write them."""
+    return _decode(written, dict[str, Any])
+
+
+def _decode(written: str, kind: type[_Read]) -> _Read | BadCall:
     try:
-        call = msgspec.json.decode(body, type=_Call)
+        return msgspec.json.decode(written, type=kind)
+    # A lone surrogate cannot be encoded, and so is no JSON either.
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
-        return BadCall(body, f'the tool call is not {{"name": …, "arguments": {{…}}}}: {error}.')
-    return ToolCall(call.name, call.arguments, call.id)
+        return BadCall(written, f'the tool call is not {{"name": …, "arguments": {{…}}}}: {error}.')

@@ -68,15 +68,20 @@ class _Traits:
 
     task: Task
     """The task of the present episode, once reset."""
-    rng: np.random.Generator
-    """This task's own generator, once reset."""
 
     def _begin(self, seed: int | None, task: Task | None) -> None:
         if task is None:
             task = Task(f"{type(self).__module__}:{type(self).__qualname__}", fresh_seed() if seed is None else seed)
         self.task = task
-        self.rng = derive(task.seed, task.key)
+        self._rng: np.random.Generator | None = None
         self._action_rng: np.random.Generator | None = None
+
+    @property
+    def rng(self) -> np.random.Generator:
+        """The task's own generator, once reset. Made when it is first asked for: some tasks leave nothing to chance."""
+        if self._rng is None:
+            self._rng = derive(self.task.seed, self.task.key)
+        return self._rng
 
     @property
     def action_rng(self) -> np.random.Generator:

@@ -6,12 +6,19 @@ Nothing in Palestra touches a global generator. Whoever needs randomness derives
 
 Two different paths give independent streams; the same path gives the same stream in every process, on every machine and
 under every ``PYTHONHASHSEED``, because the path is hashed with BLAKE2b and not with ``hash()``.
+
+A generator is made for every episode, so it must be cheap. NumPy stretches a seed into a start state with a hash of its own,
+which costs more than all else that a light game does at its start. BLAKE2b has mixed the path already: its digest *is* the
+start state.
 """
 
 import hashlib
 import secrets
+import sys
+from typing import Any
 
 import numpy as np
+from numpy.random.bit_generator import ISpawnableSeedSequence
 
 __all__ = ["PathPart", "derive", "derive_seed", "fresh_seed"]
 
@@ -20,15 +27,21 @@ PathPart = str | bytes | int | None
 # Seeds are kept below 2**53 so that they survive every JSON reader, JavaScript's included.
 _SEED_BITS = 53
 
+_KINDS = {str: b"s", bytes: b"b", int: b"i"}
+
+# The state and the stream of a PCG64.
+_STATE_BYTES = 32
+
 
 def derive(seed: int, *path: PathPart) -> np.random.Generator:
     """A generator that belongs to ``path`` under ``seed`` and to nothing else."""
-    return np.random.Generator(np.random.PCG64(int.from_bytes(_digest(seed, path), "little")))
+    start = _StartState(_digest(seed, path, _STATE_BYTES))
+    return np.random.Generator(np.random.PCG64(start))  # type: ignore[arg-type]  # any ISeedSequence will do, says NumPy's manual
 
 
 def derive_seed(seed: int, *path: PathPart) -> int:
     """A non-negative integer below 2**53 that belongs to ``path`` under ``seed``."""
-    return int.from_bytes(_digest(seed, path)[:8], "little") >> (64 - _SEED_BITS)
+    return int.from_bytes(_digest(seed, path, 16)[:8], "little") >> (64 - _SEED_BITS)
 
 
 def fresh_seed() -> int:
@@ -36,11 +49,32 @@ def fresh_seed() -> int:
     return secrets.randbits(_SEED_BITS)
 
 
-def _digest(seed: int, path: tuple[PathPart, ...]) -> bytes:
+class _StartState(ISpawnableSeedSequence):
+    """What a bit generator starts from: a digest, and more of its kind for a bit generator that needs more."""
+
+    def __init__(self, digest: bytes) -> None:
+        self._digest = digest
+        self._children = 0
+
+    def generate_state(self, n_words: int, dtype: Any = np.uint32) -> "np.ndarray[Any, np.dtype[Any]]":
+        data = self._digest
+        words = np.frombuffer(data, dtype)
+        while len(words) < n_words:
+            data += hashlib.blake2b(data).digest()
+            words = np.frombuffer(data, dtype)
+        if sys.byteorder == "big":
+            words = words.byteswap()
+        return words if len(words) == n_words else words[:n_words]
+
+    def spawn(self, n_children: int) -> "list[_StartState]":
+        first, self._children = self._children, self._children + n_children
+        return [_StartState(_digest(number, (self._digest,), _STATE_BYTES)) for number in range(first, self._children)]
+
+
+def _digest(seed: int, path: tuple[PathPart, ...], size: int) -> bytes:
     # Each part carries its type and its length, so ("ab", "c") and ("a", "bc"), or 1 and "1", never collide.
-    hasher = hashlib.blake2b(str(seed).encode(), digest_size=16)
+    told = b"%d" % seed
     for part in path:
         data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
-        hasher.update(b"%c%d:" % (type(part).__name__[0].encode(), len(data)))
-        hasher.update(data)
-    return hasher.digest()
+        told += b"%b%d:%b" % (_KINDS.get(type(part)) or type(part).__name__[:1].encode(), len(data), data)
+    return hashlib.blake2b(told, digest_size=size).digest()

@@ -33,6 +33,9 @@ def test_eval_compare_view(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert json.loads(palestra("compare", "best", "runs/random", "--success", "--json"))["difference"]["tasks"] == 32
     palestra("view", "best", "runs/random", "--export", "page.html")
     assert Path("page.html").stat().st_size > 10_000
+    told = palestra("regrade", "runs/random")
+    assert "scored again: 64 of 64 episodes of random" in told
+    assert "wrote runs/random/regrade-0001" in told
 
 
 def test_a_policy_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +69,7 @@ async def test_a_model_behind_an_api(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["some-model"], "give its --base-url"),
+        (["some-model"], "needs its --base-url"),
         (["some-model", "--base-url", "http://127.0.0.1:9/v1", "--budget", "1usd"], "needs --prices"),
         (["random", "--budget", "much"], "is not a budget"),
     ],
@@ -74,3 +77,42 @@ async def test_a_model_behind_an_api(tmp_path: Path) -> None:
 def test_mistakes_are_told(arguments: list[str], problem: str) -> None:
     with pytest.raises(UsageError, match=problem):
         palestra("eval", *arguments, "-e", "game:GuessTheNumber-v0-easy")
+
+
+@pytest.mark.parametrize("form", ["parquet", "openai", "inspect", "atif"])
+def test_export_and_import(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    if form == "parquet":
+        pytest.importorskip("pyarrow")
+    palestra("eval", "random", "-e", "game:GuessTheNumber-v0-easy", "-n", "5", "-o", "run")
+    told = palestra("export", "run", "--to", form)
+    assert told.startswith("wrote run.")
+    assert told.endswith(": 5 episodes\n")
+    out = told.split()[1].rstrip(":")
+    assert "5 episodes" in palestra("import", out, "--from", form, "-o", "again")
+    assert len(Path("again/trajectories.jsonl").read_bytes().splitlines()) == 5
+    with pytest.raises(UsageError, match="holds a run already"):
+        palestra("import", out, "--from", form, "-o", "again")
+
+
+@pytest.mark.torch
+def test_a_model_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    from palestra.models import build_tiny
+
+    monkeypatch.chdir(tmp_path)
+    folder = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+    palestra("eval", f"hf:{folder}", "-e", "game:GuessTheNumber-v0-easy", "-n", "3", "--max-tokens", "6", "-o", "run")
+    report = read_report("run")
+    assert report.policy == f"hf:{folder}"
+    assert report.about["longest answer"] == "6"
+    words = json.loads(Path("run/vocabulary.json").read_text())
+    assert "boxed" in "".join(words)
+    assert any(b'"segments":[{' in line for line in Path("run/trajectories.jsonl").read_bytes().splitlines())
+
+
+@pytest.mark.torch
+def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    with pytest.raises(UsageError, match="there is no model at"):
+        palestra("eval", f"hf:{tmp_path}", "-e", "game:GuessTheNumber-v0-easy", "-n", "3", "-o", str(tmp_path / "run"))

@@ -187,3 +187,21 @@ def test_a_comparison_in_words() -> None:
     assert text.startswith("difference +0.50 [")
     assert "over 12 tasks, p = 0.031; smallest difference" in text
     assert "0 tasks scored in the first run only, 2 in the second only" in text
+
+
+def test_an_episode_that_was_cut_is_not_solved() -> None:
+    def one(seed: int, stop: StopReason, info: dict[str, bool], env: str = "game:A-v0") -> Trajectory:
+        return Trajectory(Task(env, seed), stop, (Turn("o", Completion("a"), 0.0, info),))
+
+    found = [
+        one(0, StopReason.TERMINATED, {"success": True}),
+        one(1, StopReason.LENGTH_CUT, {}),
+        one(2, StopReason.TURN_LIMIT, {}),
+        one(3, StopReason.ERROR, {}),
+        one(4, StopReason.TURN_LIMIT, {}, env="game:NeverSays-v0"),
+    ]
+    says, never = report_on(found).envs
+    assert says.success is not None
+    assert says.success.mean == pytest.approx(1 / 3)
+    assert says.success.tasks == 3
+    assert never.success is None

@@ -1,15 +1,18 @@
-"""There is no Docker daemon where these run.
+"""Docker, by a daemon that the test starts; and, where there is none, by a stand-in for its client.
 
-A stand-in that runs the container's command here shows that the provider keeps its side of the contract, and the command line
-is looked at for what would make the wall.
+The stand-in runs the container's command here, which shows that the provider keeps its side of the contract.
 """
 
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.sandbox.docker_daemon import IMAGE, docker_daemon
 
 from palestra.errors import InfrastructureError, MissingExtra, Unsupported
-from palestra.sandbox import Limits
+from palestra.sandbox import Limits, Program
 from palestra.sandbox.conformance import CHECKS, Check
 from palestra.sandbox.containers import Docker, Runsc
 
@@ -55,8 +58,6 @@ async def test_what_cannot_be_had_is_said(docker: Docker, tmp_path: Path, monkey
     with pytest.raises(Unsupported):
         await docker.open_tests(b"F", [])
     (tmp_path / "docker").write_text("#!/bin/sh\necho no daemon >&2\nexit 1\n")
-    from palestra.sandbox import Program
-
     with pytest.raises(InfrastructureError, match="no daemon"):
         await docker.run(Program(code="1"))
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -65,3 +66,20 @@ async def test_what_cannot_be_had_is_said(docker: Docker, tmp_path: Path, monkey
     (tmp_path / "runsc").write_text("")
     (tmp_path / "runsc").chmod(0o755)
     assert "--network=none" in Runsc().command("box")
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[str]:
+    with docker_daemon() as address:
+        yield address
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+async def test_a_real_daemon_keeps_the_contract(daemon: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", daemon)
+    for check in CHECKS:
+        await check(Docker(IMAGE))
+    deadline = time.monotonic() + 20
+    while left := subprocess.run(["docker", "ps", "--all", "--quiet"], capture_output=True, check=True).stdout:
+        assert time.monotonic() < deadline, left  # the daemon removes containers after it has told of their end

@@ -139,7 +139,7 @@ async def run(count: int, seed: int = 0, at_once: int = 20) -> tuple[int, int]:
         return server.sessions.metrics.faults[Code.INTERNAL] + len(failures), lost
 
 
-async def schemathesis(examples: int) -> tuple[int, int] | None:
+async def schemathesis(examples: int, seed: int = 1) -> tuple[int, int] | None:
     """Schemathesis against the HTTP side; the calls it made and the failures it found. ``None`` if it is not installed."""
     program = shutil.which("st") or shutil.which("schemathesis")
     if program is None:
@@ -148,7 +148,7 @@ async def schemathesis(examples: int) -> tuple[int, int] | None:
     async with EnvServer(REFERENCE, token, limits=Limits(max_sessions=2**30, ttl=5.0)) as server:
         process = await asyncio.create_subprocess_exec(
             *(program, "run", f"{server.url}/openapi.json", "--header", f"Authorization: Bearer {token}"),
-            *("--max-examples", str(examples), "--seed", "1", "--phases", "coverage,fuzzing,stateful"),
+            *("--max-examples", str(examples), "--seed", str(seed), "--phases", "coverage,fuzzing,stateful"),
             *("--checks", "not_a_server_error,status_code_conformance,response_schema_conformance,use_after_free"),
             *("--generation-database", "none", "--no-color"),
             stdout=asyncio.subprocess.PIPE,

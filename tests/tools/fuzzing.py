@@ -8,7 +8,7 @@ from palestra.grading import fenced_code, last_answer, last_boxed
 from palestra.grading.maths import quick_verdict
 from palestra.grading.text import exact_match, f1
 from palestra.grading.values import BadValue, decode, expression, same
-from palestra.tools.calls import CallForm, parse_calls
+from palestra.tools.forms import CallForm, find_calls
 
 _PIECES = [
     *("<tool_call>", "</tool_call>", '{"name": "f", "arguments": {"a": 1}}', "<think>", "</think>", "<python>", "</python>"),
@@ -53,7 +53,7 @@ def _decode(data: bytes) -> None:
 
 _FORMS: Sequence[CallForm] = tuple(CallForm)
 TARGETS: dict[str, Callable[[random.Random], object]] = {
-    "call parser": lambda chance: parse_calls(_text(chance), _FORMS),
+    "call parser": lambda chance: find_calls(_text(chance), _FORMS),
     "boxed": lambda chance: last_boxed(_text(chance)),
     "answer tag": lambda chance: last_answer(_text(chance)),
     "fenced code": lambda chance: fenced_code(_text(chance), "python"),

@@ -10,9 +10,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from palestra.calls import format_call
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.sandbox import Bubblewrap, Limits
-from palestra.tools import format_call
 from palestra.tools.mcp import McpServer
 from palestra.tools.python import PythonTool
 from palestra.tools.search import Document, SearchTool

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.wrappers.test_use_tools import Recorder
 
+from palestra.calls import format_call
 from palestra.errors import InfrastructureError, SchemaError, UsageError
-from palestra.tools import format_call
 from palestra.tools.mcp import McpServer
 from palestra.trajectory import ToolCall
 from palestra.wrappers import ToolRules, UseTools

@@ -9,10 +9,11 @@ import pytest
 from tests.tools.test_mcp import PLAIN
 from tests.wrappers.test_use_tools import Recorder
 
+from palestra.calls import format_call
 from palestra.errors import InfrastructureError
 from palestra.grading.code import CodeJudge, FunctionCase
 from palestra.sandbox import Bubblewrap, Program
-from palestra.tools import format_call, tool
+from palestra.tools import tool
 from palestra.tools.mcp import McpServer
 from palestra.tools.python import PythonTool
 from palestra.tools.search import SearchTool

@@ -153,3 +153,23 @@ def test_export_holds_every_episode_of_every_run(tmp_path: Path) -> None:
     html = (tmp_path / "page.html").read_text()
     assert [f'id="episode-{key}"' in html for key in ("0-0", "0-1", "1-0", "1-1")] == [True, True, True, False]
     assert "<title>a, b</title>" in html
+
+
+def test_a_training_run_need_not_have_kept_an_episode(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0, "reward": 0.5, "note": "text"}\n{"step": 1, "rew')
+    run = opened(tmp_path)
+    assert (len(run), run.page.trained, run.page.read) == (0, True, 1.0)
+    assert json.loads(run.metrics()) == [{"step": 0, "reward": 0.5}]
+
+
+def test_broken_numbers_are_named(tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("nonsense\n")
+    with pytest.raises(SchemaError, match=r"metrics\.jsonl"):
+        opened(tmp_path).metrics()
+
+
+def test_the_step_of_an_episode(tmp_path: Path) -> None:
+    one = Trajectory(Task("x:y"), StopReason.TERMINATED, info={"step": 7})
+    run = opened(write(tmp_path, one, trajectory(0)))
+    assert run.columns.step == [7, -1]
+    assert run.metrics() == b"null"

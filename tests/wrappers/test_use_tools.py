@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from palestra.calls import format_call
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.errors import InfrastructureError, UsageError
-from palestra.tools import CallForm, format_call, tool
+from palestra.tools import CallForm, tool
 from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult
 from palestra.wrappers import ToolRules, UseTools
 
@@ -100,7 +101,7 @@ async def test_a_call_is_answered_and_is_no_move() -> None:
 @pytest.mark.parametrize(
     ("action", "outcome", "told"),
     [
-        ("<tool_call>{broken</tool_call>", "malformed", "not valid JSON"),
+        ("<tool_call>{broken</tool_call>", "malformed", "JSON is malformed"),
         ("<tool_call>", "malformed", "never closed"),
         (call("triple", n=1), "unknown", "there are: double"),
         (call("double"), "arguments", "missing: n"),

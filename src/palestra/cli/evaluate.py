@@ -1,19 +1,17 @@
 """``palestra eval``: a score with an honest interval, and everything it rests on in a folder."""
 
 import asyncio
-import os
-import sys
+import re
 from pathlib import Path
 from time import monotonic
 
 import typer
 
-from palestra.core import Policy, Sampling
+from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, crew_of
+from palestra.cli.players import PlayerOptions, playing
+from palestra.cluster import Crew
 from palestra.errors import UsageError
 from palestra.evaluation import EvaluationOptions, Progress, Report, evaluate_async, parse_budget, report_markdown
-from palestra.policies import as_policy
-from palestra.policies.chat import ChatPolicy, Endpoint
-from palestra.references import resolve
 
 __all__ = ["eval_command"]
 
@@ -22,7 +20,8 @@ REFRESH_SECONDS = 0.5
 
 def eval_command(  # noqa: PLR0913 - one parameter an option
     policy: str = typer.Argument(
-        ..., help="A model (with --base-url), random, oracle, or module:name of a policy or function."
+        ...,
+        help="A model (with --base-url), hf:FOLDER, vllm:URL, sglang:URL, random, oracle, or module:name of one of yours.",
     ),
     more_envs: list[str] = typer.Argument(None, hidden=True),
     envs: list[str] = typer.Option(..., "--envs", "-e", help='Ids or patterns: --envs "game:*-easy" rg:letter_counting'),
@@ -38,12 +37,25 @@ def eval_command(  # noqa: PLR0913 - one parameter an option
     prices: tuple[float, float] = typer.Option((0.0, 0.0), help="Dollars a million tokens, sent and written."),
     max_tokens: int = typer.Option(4096, min=1, help="Longest answer of the model."),
     temperature: float = typer.Option(1.0, min=0.0, help="Of the model."),
+    shots: int = typer.Option(0, min=0, help="Examples by the oracle that a sampled model is shown."),
+    tokenizer: str | None = typer.Option(None, help="Of a server's model; by default what the server calls the model."),
+    cluster: str | None = CLUSTER,
+    workers: int | None = WORKERS,
+    cluster_config: Path | None = CLUSTER_CONFIG,
 ) -> None:
     """Evaluate a policy. Killed half-way? The same command goes on where it was."""
     limit = None if budget is None else parse_budget(budget)
     if limit is not None and limit.dollars is not None and base_url is not None and not any(prices):
         raise UsageError("a budget in money needs --prices: dollars a million tokens, sent and written")
-    folder = out or Path("runs") / policy.replace(":", "-").replace("/", "-")
+    player = PlayerOptions(
+        base_url=base_url,
+        prices=prices,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        shots=shots,
+        tokenizer=tokenizer,
+    )
+    folder = out or Path("runs") / re.sub(r"[^\w.-]+", "-", policy).strip("-")
     options: EvaluationOptions = {
         "n": tasks,
         "repeats": repeats,
@@ -53,41 +65,23 @@ def eval_command(  # noqa: PLR0913 - one parameter an option
         "concurrency": concurrency,
         "deadline": deadline,
         "max_turns": max_turns,
+        "about": player.about(policy),
     }
-    if base_url is None:
-        player = _policy(policy)
-    else:
-        endpoint = Endpoint(policy, base_url, prompt_price=prices[0], completion_price=prices[1])
-        player = ChatPolicy(endpoint, Sampling(max_tokens=max_tokens, temperature=temperature))
-        options["about"] = {"address": base_url, "temperature": f"{temperature:g}", "longest answer": str(max_tokens)}
     chosen = [*envs, *(more_envs or [])]  # what follows the first value of --envs
+    crew = None if cluster is None and cluster_config is None else crew_of(cluster, workers, cluster_config)
     with _Display() as display:
-        report = asyncio.run(_evaluate(chosen, player, {**options, "watch": display.show}))
+        report = asyncio.run(_evaluate(chosen, policy, player, {**options, "watch": display.show}, crew))
     _print(report)
     typer.echo(f"wrote {folder}  (palestra view {folder})")
 
 
-async def _evaluate(envs: list[str], policy: Policy, options: EvaluationOptions) -> Report:
-    try:
-        return await evaluate_async(envs, policy, **options)
-    finally:
-        if isinstance(policy, ChatPolicy):
-            await policy.close()
-
-
-def _policy(name: str) -> Policy:
-    if ":" not in name:
-        if name not in ("random", "oracle"):
-            raise UsageError(f'"{name}" is neither random nor oracle; for a model behind an API give its --base-url')
-        return as_policy(name)
-    # Something in a file of this folder is found as it would be by `python -c "import …"`.
-    sys.path.insert(0, os.getcwd())
-    found = resolve(name)
-    if isinstance(found, type):
-        found = found()
-    if not callable(found) and not hasattr(found, "act"):
-        raise UsageError(f"{name} is a {type(found).__name__}, neither a policy nor a function of text")
-    return as_policy(found)
+async def _evaluate(envs: list[str], name: str, player: PlayerOptions, options: EvaluationOptions, crew: Crew | None) -> Report:
+    async with playing(name, player) as policy:
+        if crew is None:
+            return await evaluate_async(envs, policy, **options)
+        async with crew:
+            options["rollout"] = crew.rollout
+            return await evaluate_async(envs, policy, **options)
 
 
 class _Display:

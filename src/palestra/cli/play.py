@@ -14,7 +14,7 @@ import typer
 from palestra.core import AsyncEnv, Env, Tool
 from palestra.errors import Unsupported, UsageError
 from palestra.registry import make
-from palestra.tools import CallForm, parse_calls
+from palestra.tools import CallForm, find_calls
 from palestra.trajectory import text_of
 from palestra.wrappers import ToolRules, UseTools
 
@@ -82,7 +82,7 @@ def _ask(env: Env, turn: int, wants_box: bool) -> str:
     while True:
         typed = input(f"\n[{turn}] > ")
         if typed.strip() != "?":
-            finished = "\\boxed" in typed or bool(parse_calls(typed, tuple(CallForm)).attempts)
+            finished = "\\boxed" in typed or bool(find_calls(typed, tuple(CallForm)))
             return f"\\boxed{{{typed.strip()}}}" if wants_box and not finished else typed
         try:
             typer.secho(env.oracle(), fg=typer.colors.CYAN)

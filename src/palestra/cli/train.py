@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
+from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, cluster_of
 from palestra.cli.dashboard import Dashboard
+from palestra.cluster import ClusterConfig
 from palestra.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
@@ -32,6 +34,10 @@ def train_command(  # noqa: PLR0913 - one parameter an option
     check: bool = typer.Option(True, help="Try model, template and environments together before the first step."),
     tensorboard: bool = typer.Option(False, "--tensorboard", help="Write event files into the run folder as well."),
     wandb: str | None = typer.Option(None, "--wandb", metavar="PROJECT", help="Log to W&B as well."),
+    cluster: str | None = CLUSTER,
+    workers: int | None = WORKERS,
+    cluster_config: Path | None = CLUSTER_CONFIG,
+    replicas: int = typer.Option(1, min=1, help="Inference replicas on the cluster, where the recipe names no servers."),
 ) -> None:
     """Train a model. Stopped by Ctrl-C or killed? The same command goes on where it was."""
     try:
@@ -57,7 +63,11 @@ def train_command(  # noqa: PLR0913 - one parameter an option
             for one in shows:
                 one(metrics)
 
-        _train(config, folder, check=check, show=show)
+        if cluster is None and cluster_config is None:
+            _train(config, folder, check=check, show=show)
+        else:
+            place = cluster_of(cluster, workers, cluster_config)
+            _train_on_cluster(config, folder, place, replicas if config.engine.kind == "local" else 0, show)
     typer.echo(f"{folder}  (palestra plot {folder} · palestra view {folder})")
 
 
@@ -120,6 +130,17 @@ def _train(config: "TrainConfig", folder: Path, *, check: bool, show: Callable[[
     if trainer.leaving:
         typer.echo("stopped after a whole step, with a checkpoint: the same command goes on from there", err=True)
         raise typer.Exit(130)
+
+
+def _train_on_cluster(
+    config: "TrainConfig", folder: Path, cluster: ClusterConfig, replicas: int, show: Callable[[Mapping[str, Any]], None]
+) -> None:
+    from palestra.cluster.learner import Learning, train_on_cluster
+
+    run = Learning(msgspec.json.encode(config), str(folder.resolve()), cluster, replicas)
+    deaths = asyncio.run(train_on_cluster(run, evaluate=evaluator(config, folder.resolve()), show=show))
+    if deaths:
+        typer.echo(f"the learner died {deaths} times and went on from its last checkpoint", err=True)
 
 
 async def _checked_run(trainer: "Trainer", *, check: bool) -> None:

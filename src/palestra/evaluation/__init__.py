@@ -3,6 +3,7 @@
 from palestra.evaluation.budget import Budget, parse_budget
 from palestra.evaluation.comparison import Comparison, FamilyComparison, compare
 from palestra.evaluation.folder import read_episodes, read_report
+from palestra.evaluation.regrade import Regrading, regrade, regrade_async
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
 from palestra.evaluation.report import Report, Section, episode_of, report_on, score_bounds, success_scores, task_scores
 from palestra.evaluation.run import EvaluationOptions, Progress, evaluate, evaluate_async
@@ -16,6 +17,7 @@ __all__ = [
     "EvaluationOptions",
     "FamilyComparison",
     "Progress",
+    "Regrading",
     "Report",
     "Score",
     "Section",
@@ -31,6 +33,8 @@ __all__ = [
     "pass_at_k",
     "read_episodes",
     "read_report",
+    "regrade",
+    "regrade_async",
     "report_html",
     "report_markdown",
     "report_on",

@@ -4,6 +4,7 @@
 
     config.json          what was asked for, with the hash of the panel of tasks and the versions that ran it
     trajectories.jsonl   one line per finished episode, written as it ends
+    vocabulary.json      the text of every token id, where the policy samples tokens
     spending.log         one line per call of the policy, where there is a budget
     report.json  .md  .html
 
@@ -22,7 +23,7 @@ from palestra.evaluation.report import Episode, Report, episode_of
 from palestra.rollout import read_trajectories
 from palestra.trajectory import decode_json, encode_json
 
-__all__ = ["EvaluationConfig", "RunFolder", "read_episodes", "read_report"]
+__all__ = ["TRAJECTORIES", "EvaluationConfig", "RunFolder", "read_config", "read_episodes", "read_report", "write_whole"]
 
 TRAJECTORIES = "trajectories.jsonl"
 CONFIG = "config.json"
@@ -44,6 +45,8 @@ class EvaluationConfig(msgspec.Struct, frozen=True):
     """What else tells this policy from others."""
     versions: dict[str, str]
     """Of what ran it. Noted, not compared."""
+    environments: dict[str, str] = {}
+    """Environment → fingerprint of its source. Noted, not compared; ``palestra regrade`` says whether it is still the same."""
 
 
 class RunFolder:
@@ -58,7 +61,7 @@ class RunFolder:
         elif self.trajectories.exists():
             raise UsageError(f"{self.path} holds trajectories of something else (no {CONFIG}): name another folder")
         else:
-            _write(file, msgspec.json.format(encode_json(config), indent=2))
+            write_whole(file, msgspec.json.format(encode_json(config), indent=2))
 
     @property
     def trajectories(self) -> Path:
@@ -71,9 +74,17 @@ class RunFolder:
 
     def write_report(self, report: Report) -> None:
         """Write the report in its three forms."""
-        _write(self.path / REPORT, msgspec.json.format(encode_json(report), indent=2))
-        _write(self.path / "report.md", report_markdown(report).encode())
-        _write(self.path / "report.html", report_html(report).encode())
+        write_whole(self.path / REPORT, msgspec.json.format(encode_json(report), indent=2))
+        write_whole(self.path / "report.md", report_markdown(report).encode())
+        write_whole(self.path / "report.html", report_html(report).encode())
+
+
+def read_config(path: str | Path) -> EvaluationConfig:
+    """What was asked for in a run folder."""
+    file = Path(path) / CONFIG
+    if not file.exists():
+        raise UsageError(f"{path} is not the folder of an evaluation: there is no {CONFIG} in it")
+    return decode_json(file.read_bytes(), EvaluationConfig)
 
 
 def read_episodes(path: str | Path) -> list[Episode]:
@@ -99,7 +110,7 @@ def _check_same(path: Path, old: EvaluationConfig, new: EvaluationConfig) -> Non
             raise UsageError(f"{path} holds an evaluation with {name} {before}, this one has {now}: name another folder")
 
 
-def _write(file: Path, data: bytes) -> None:
+def write_whole(file: Path, data: bytes) -> None:
     """All of it or nothing, whenever the process ends."""
     draft = file.with_name(f".{file.name}.part")
     with open(draft, "wb") as out:

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
 
 import msgspec
 
@@ -26,7 +25,7 @@ from palestra.evaluation.statistics import (
     pass_all_k,
     pass_at_k,
 )
-from palestra.trajectory import StopReason, Trajectory, encode_msgpack
+from palestra.trajectory import StopReason, Trajectory
 
 __all__ = [
     "Episode",
@@ -53,7 +52,7 @@ class Section(msgspec.Struct, frozen=True):
     score: Estimate | None
     """Mean reward; ``None`` if nothing was scored."""
     success: Estimate | None
-    """Share of solved episodes; ``None`` where the environment does not say what solved means."""
+    """Share of solved episodes; ``None`` where the environment does not say what solved means. Cut ones are not solved."""
     pass_at: dict[str, Estimate]
     """k → chance that at least one of k tries solves a task."""
     pass_all: dict[str, Estimate]
@@ -94,7 +93,7 @@ class Report(msgspec.Struct, frozen=True):
     schema: int = REPORT_SCHEMA
 
 
-class Episode(NamedTuple):
+class Episode(msgspec.Struct, frozen=True, gc=False):
     """The few numbers of a trajectory that a report needs."""
 
     env: str
@@ -119,35 +118,42 @@ class Episode(NamedTuple):
 
 def episode_of(trajectory: Trajectory) -> Episode:
     """Reduce a trajectory. The task's name holds the player too: two players of one game are two samples."""
+    # This runs between two episodes of a run: every microsecond is one of the evaluation's own.
+    turns, stop = trajectory.turns, trajectory.stop
     prompt_tokens = tokens = 0
     dollars = 0.0
-    for turn in trajectory.turns:
+    for turn in turns:
         if (usage := turn.completion.usage) is not None:
             prompt_tokens += usage.prompt_tokens
             tokens += usage.completion_tokens
             dollars += usage.dollars
-    # When the run's money is gone, what was under way says nothing about the policy.
-    broke = trajectory.stop is StopReason.BUDGET
-    return Episode(
-        env=trajectory.task.env,
-        task=encode_msgpack((trajectory.task, trajectory.player)),
-        group=trajectory.group,
-        member=trajectory.member,
-        player=trajectory.player,
-        policy=trajectory.policy,
-        reward=None if broke else trajectory.reward,
-        success=None if broke else trajectory.success,
-        stop=trajectory.stop.value,
-        fault="budget" if broke else _fault(trajectory) if trajectory.stop.failed else "",
-        attempt=trajectory.attempt,
-        turns=len(trajectory.turns),
+    if trajectory.segments:
         # What was recorded comes before what an API says of itself.
-        tokens=sum(len(segment.logprobs) for segment in trajectory.segments) or tokens,
-        prompt_tokens=prompt_tokens,
-        dollars=dollars,
-        seconds=trajectory.seconds,
-        act_seconds=tuple([turn.act_seconds for turn in trajectory.turns]),
+        tokens = sum(len(segment.logprobs) for segment in trajectory.segments) or tokens
+    # When the run's money is gone, what was under way says nothing about the policy.
+    broke = stop is StopReason.BUDGET
+    return Episode(
+        trajectory.task.env,
+        _encoder.encode((trajectory.task, trajectory.player)),
+        trajectory.group,
+        trajectory.member,
+        trajectory.player,
+        trajectory.policy,
+        None if broke else trajectory.reward,
+        None if broke else trajectory.success,
+        stop.value,
+        "budget" if broke else _fault(trajectory) if stop.failed else "",
+        trajectory.attempt,
+        len(turns),
+        tokens,
+        prompt_tokens,
+        dollars,
+        trajectory.seconds,
+        tuple([turn.act_seconds for turn in turns]),
     )
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=str, order="deterministic")
 
 
 def _fault(trajectory: Trajectory) -> str:
@@ -162,14 +168,32 @@ def family_of(env: str) -> str:
     return re.sub(r"-v\d+(-.*)?$", "", env)
 
 
+def _judged(episodes: Sequence[Episode]) -> list[Episode]:
+    """Episodes that were cut before their environment could say so are not solved, where it says so of others.
+
+    Without them the share of solved ones would be that among those who came to an end.
+    """
+    judging = {episode.env for episode in episodes if episode.success is not None}
+    return [
+        msgspec.structs.replace(episode, success=False)
+        if episode.success is None and episode.reward is not None and episode.env in judging and episode.stop != _TERMINATED
+        else episode
+        for episode in episodes
+    ]
+
+
+_TERMINATED = StopReason.TERMINATED.value
+
+
 def task_scores(episodes: Iterable[Episode]) -> list[Score]:
     """The rewards of the episodes that have one, as the statistics want them."""
     return [Score((family_of(e.env), e.env), e.task, e.reward) for e in episodes if e.reward is not None]
 
 
 def success_scores(episodes: Iterable[Episode]) -> list[Score]:
-    """1 for each solved episode, 0 for each that was not; none where the environment did not say."""
-    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in episodes if e.success is not None]
+    """1 for each solved episode, 0 for each that was not; none where the environment never says."""
+    found = _judged(list(episodes))
+    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in found if e.success is not None]
 
 
 def report_on(
@@ -190,7 +214,7 @@ def report_on(
         # An episode that failed before anybody acted has no player: it is missing for all of them.
         found = (one for one in found if one.player in (player, ""))
     # Sorted, so that the order in which episodes happened to end leaves no trace, not even in the last digit.
-    episodes = sorted(found, key=lambda e: (e.env, e.task, e.member))
+    episodes = _judged(sorted(found, key=lambda e: (e.env, e.task, e.member)))
     planned = Counter(episode.env for episode in episodes) if issued is None else _seats_issued(episodes, issued)
     finished = Counter(episode.env for episode in episodes)
     if extra := sorted(env for env in finished if finished[env] > planned[env]):

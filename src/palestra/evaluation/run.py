@@ -7,26 +7,24 @@ alone, so the report of a run that was killed and went on is the report of one t
 
 import asyncio
 import hashlib
-import platform
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
-
-import numpy as np
 
 from palestra.errors import UsageError
 from palestra.evaluation.budget import Budget, Meter, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.report import Episode, Report, episode_of, report_on
+from palestra.evaluation.versions import environment_versions, package_versions
+from palestra.evaluation.vocabulary import write_vocabulary
 from palestra.policies import as_policy, policy_name
 from palestra.registry import list_envs
-from palestra.rollout import AnyPolicy, Envs, Players, RolloutOptions, TrajectoryWriter, rollout
+from palestra.rollout import AnyPolicy, Envs, Players, Rollout, RolloutOptions, TrajectoryWriter, rollout
 from palestra.rollout.supply import tasks_of
 from palestra.trajectory import StopReason, Task, Trajectory, encode_json
 
@@ -57,6 +55,8 @@ class EvaluationOptions(TypedDict, total=False):
     deadline: float
     max_turns: int | None
     retries: int
+    rollout: Rollout
+    """Who plays the episodes; this process by default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +73,15 @@ class _Settings:
     deadline: float = 600.0
     max_turns: int | None = None
     retries: int = 2
+    rollout: Rollout = rollout
 
     def __post_init__(self) -> None:
         for name in ("n", "repeats"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise UsageError(f"{name} must be at least 1, got {value}")
+        if self.budget is not None and self.rollout is not rollout:
+            raise UsageError("a budget is watched by the process that plays: leave it out, or play in this process")
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,8 @@ async def evaluate_async(envs: Envs, policy: AnyPolicy, **options: Unpack[Evalua
     players = _players(policy, settings.player)
     config = _config(panel, players, settings)
     folder = None if settings.out is None else RunFolder(settings.out, config)
+    if folder is not None:
+        write_vocabulary(players, folder.path)
     episodes = [] if folder is None else folder.episodes()
     with ExitStack() as stack:
         meter = Meter(settings.budget or Budget(), folder.path / "spending.log" if folder and settings.budget else None)
@@ -162,7 +167,7 @@ async def _play(panel: "_Panel", players: Players, settings: _Settings, record: 
         "skip": record,
     }
     progress = Progress(len(panel.tasks) * settings.repeats, record.episodes, settings.player)
-    async with aclosing(rollout(panel.source, players, **how)) as stream:
+    async with aclosing(settings.rollout(panel.source, players, **how)) as stream:
         async for trajectory in stream:
             # An episode that the money did not suffice for was not played.
             if trajectory.stop is StopReason.BUDGET:
@@ -184,23 +189,16 @@ def _config(panel: "_Panel", players: Players, settings: _Settings) -> Evaluatio
     named = {name: policy_name(one) for name, one in players.items()} if isinstance(players, Mapping) else policy_name(players)
     return EvaluationConfig(
         policy=named if isinstance(named, str) else encode_json(named).decode(),
-        envs=tuple(sorted({task.env for task in panel.tasks})),
+        envs=panel.envs,
         tasks=len(panel.tasks),
         repeats=settings.repeats,
         seed=settings.seed,
         max_turns=settings.max_turns,
         panel=panel.digest,
         about=dict(settings.about),
-        versions=_versions(),
+        versions=package_versions(),
+        environments=environment_versions(panel.envs, panel.factory),
     )
-
-
-def _versions() -> dict[str, str]:
-    try:
-        own = metadata.version("palestra")
-    except metadata.PackageNotFoundError:
-        own = "not installed"
-    return {"palestra": own, "python": platform.python_version(), "numpy": np.__version__}
 
 
 @dataclass(frozen=True)
@@ -237,6 +235,15 @@ class _Panel:
     def notes(self) -> dict[str, str]:
         """What the report must say about the panel."""
         return {"left out, because they lack something here": ", ".join(self.left_out)} if self.left_out else {}
+
+    @property
+    def envs(self) -> tuple[str, ...]:
+        return tuple(sorted({task.env for task in self.tasks}))
+
+    @property
+    def factory(self) -> Callable[..., Any] | None:
+        """The class to play, where that is what the caller gave."""
+        return self.source if callable(self.source) else None
 
     @property
     def digest(self) -> str:

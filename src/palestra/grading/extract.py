@@ -12,6 +12,10 @@ _OPENING = "\\boxed{"
 
 def last_boxed(text: str) -> str | None:
     r"""The content of the last complete ``\boxed{…}``, stripped; ``None`` if there is none."""
+    _, opening, rest = text.rpartition(_OPENING)
+    content, closing, _ = rest.partition("}")
+    if opening and closing and "{" not in content:
+        return content.strip()  # what nearly every action looks like: closed, and nothing nests
     end = text.rfind("}")
     start = text.rfind(_OPENING, 0, end + 1)
     while start != -1:

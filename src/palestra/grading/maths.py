@@ -114,7 +114,7 @@ class _Worker:
 class MathsGrader:
     """Compares answers with the help of ``workers`` processes, each answer within ``seconds`` of processor time."""
 
-    def __init__(self, *, workers: int = 2, seconds: float = 0.7) -> None:
+    def __init__(self, *, workers: int = 2, seconds: float = 0.5) -> None:
         self._count = workers
         self._seconds = seconds
         self._idle: asyncio.Queue[_Worker] = asyncio.Queue()

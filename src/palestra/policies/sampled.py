@@ -42,6 +42,9 @@ class _Episode:
 class SampledPolicy:
     """Acts by sampling token ids from an engine."""
 
+    name = "SampledPolicy"
+    """What reports call it; whoever knows the model's name may set it."""
+
     def __init__(
         self,
         renderer: Renderer,

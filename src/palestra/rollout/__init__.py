@@ -3,7 +3,7 @@
 from palestra.rollout.collecting import collect
 from palestra.rollout.episode import EnvSupply, Players, Ticket, run_episode
 from palestra.rollout.groups import grouped
-from palestra.rollout.scheduler import AnyPolicy, RolloutOptions, rollout
+from palestra.rollout.scheduler import AnyPolicy, Rollout, RolloutOptions, Stage, rollout, tickets_of
 from palestra.rollout.storage import TrajectoryWriter, read_trajectories
 from palestra.rollout.supply import Envs, Supply
 from palestra.rollout.vector import Autoreset, VectorEnv, VectorStep, make_vec
@@ -14,7 +14,9 @@ __all__ = [
     "EnvSupply",
     "Envs",
     "Players",
+    "Rollout",
     "RolloutOptions",
+    "Stage",
     "Supply",
     "Ticket",
     "TrajectoryWriter",
@@ -26,4 +28,5 @@ __all__ = [
     "read_trajectories",
     "rollout",
     "run_episode",
+    "tickets_of",
 ]

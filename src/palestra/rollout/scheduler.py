@@ -11,21 +11,21 @@ from collections.abc import AsyncGenerator, Callable, Container, Iterable, Itera
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Protocol, TypedDict, Unpack
 
 import msgspec
 
 from palestra.core import Policy
 from palestra.errors import Boundary, UsageError
 from palestra.policies import as_policy
-from palestra.registry import WrapperFactory
+from palestra.registry import EnvSpec, WrapperFactory
 from palestra.rollout.episode import CLEAN_UP_SHARE, Players, Ticket, run_episode
 from palestra.rollout.supply import Envs, Supply, tasks_of
 from palestra.trajectory import Failure, Task, Trajectory
 from palestra.views import WorkerPool
 from palestra.wrappers import TurnLimit
 
-__all__ = ["AnyPolicy", "RolloutOptions", "rollout"]
+__all__ = ["AnyPolicy", "Rollout", "RolloutOptions", "Stage", "rollout", "tickets_of"]
 
 AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable[[str], Any] | str]
 """A policy, a function of text, ``"random"`` or ``"oracle"``; or one of these for each player."""
@@ -57,6 +57,14 @@ class RolloutOptions(TypedDict, total=False):
     """Episodes, as (group, member), that need not be played: a run that goes on has them already. Asked just before each."""
 
 
+class Rollout(Protocol):
+    """Whoever plays episodes: ``rollout`` here, in this process; a crew of workers elsewhere."""
+
+    def __call__(
+        self, envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]
+    ) -> AsyncGenerator[Trajectory, None]: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Settings:
     n: int | None = None
@@ -77,29 +85,68 @@ class _Settings:
             raise UsageError(f"deadline must be positive, got {self.deadline}")
 
 
+class Stage:
+    """Where episodes are played: the players, a supply of environments, and the rule for trying again.
+
+    Use as an async context manager. ``options`` are those of ``rollout`` as far as they concern a single episode.
+    """
+
+    def __init__(self, policy: AnyPolicy, specs: Iterable[EnvSpec] = (), **options: Unpack[RolloutOptions]) -> None:
+        self._settings = settings = _Settings(**options)
+        horizon = () if settings.max_turns is None else (partial(TurnLimit, turns=settings.max_turns),)
+        self._players = _players(policy)
+        self._supply = Supply((*settings.wrappers, *horizon), specs, patience=settings.deadline * CLEAN_UP_SHARE)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Stage":
+        await self._stack.enter_async_context(WorkerPool.held())
+        await self._stack.enter_async_context(self._supply)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def play(self, ticket: Ticket) -> tuple[Trajectory, ...]:
+        """Play ``ticket``, again if infrastructure failed, and keep every failure on the record."""
+        settings = self._settings
+        earlier: tuple[Failure, ...] = ()
+        while True:
+            trajectories = await run_episode(self._supply, self._players, ticket, deadline=settings.deadline)
+            first = trajectories[0]
+            if (
+                not (first.stop.failed and first.failures[0].boundary is Boundary.INFRASTRUCTURE)
+                or ticket.attempt >= settings.retries
+            ):
+                break
+            earlier += first.failures
+            await asyncio.sleep(FIRST_PAUSE * 2**ticket.attempt)
+            ticket = replace(ticket, attempt=ticket.attempt + 1)
+        if not earlier:
+            return trajectories
+        return tuple(msgspec.structs.replace(one, failures=earlier + one.failures) for one in trajectories)
+
+
 async def rollout(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]) -> AsyncGenerator[Trajectory, None]:
     """Play episodes and yield each trajectory as its episode ends.
 
     ``n`` tasks are played ``group_size`` times each. An episode of several players yields one trajectory for each of them.
     """
-    settings = _Settings(**options)
-    horizon = () if settings.max_turns is None else (partial(TurnLimit, turns=settings.max_turns),)
-    tasks, specs = tasks_of(envs, settings.n, settings.seed)
-    players = _players(policy)
-    async with AsyncExitStack() as stack:
-        await stack.enter_async_context(WorkerPool.held())
-        supply = await stack.enter_async_context(
-            Supply((*settings.wrappers, *horizon), specs, patience=settings.deadline * CLEAN_UP_SHARE)
-        )
-        running = _Running(
-            _tickets(tasks, settings), partial(_run_until_sound, supply, players, settings), settings.concurrency
-        )
+    tickets, specs = tickets_of(envs, **options)
+    async with Stage(policy, specs, **options) as stage:
+        running = _Running(tickets, stage.play, _Settings(**options).concurrency)
         try:
             async with aclosing(running.results()) as results:
                 async for trajectory in results:
                     yield trajectory
         finally:
             await running.cancel()
+
+
+def tickets_of(envs: Envs, **options: Unpack[RolloutOptions]) -> tuple[Iterator[Ticket], list[EnvSpec]]:
+    """The episodes that a rollout with these options consists of, and the specs of the environments it names."""
+    settings = _Settings(**options)
+    tasks, specs = tasks_of(envs, settings.n, settings.seed)
+    return _tickets(tasks, settings), specs
 
 
 def _players(policy: AnyPolicy) -> Players:
@@ -113,25 +160,6 @@ def _tickets(tasks: Iterable[Task], settings: _Settings) -> Iterator[Ticket]:
         for member in range(settings.group_size):
             if (group, member) not in settings.skip:
                 yield Ticket(task, settings.seed, group, member)
-
-
-async def _run_until_sound(supply: Supply, players: Players, settings: _Settings, ticket: Ticket) -> tuple[Trajectory, ...]:
-    """Play ``ticket``, again if infrastructure failed, and keep every failure on the record."""
-    earlier: tuple[Failure, ...] = ()
-    while True:
-        trajectories = await run_episode(supply, players, ticket, deadline=settings.deadline)
-        first = trajectories[0]
-        if (
-            not (first.stop.failed and first.failures[0].boundary is Boundary.INFRASTRUCTURE)
-            or ticket.attempt >= settings.retries
-        ):
-            break
-        earlier += first.failures
-        await asyncio.sleep(FIRST_PAUSE * 2**ticket.attempt)
-        ticket = replace(ticket, attempt=ticket.attempt + 1)
-    if not earlier:
-        return trajectories
-    return tuple(msgspec.structs.replace(one, failures=earlier + one.failures) for one in trajectories)
 
 
 class _Running:

@@ -32,11 +32,19 @@ from palestra.sandbox.contract import (
 __all__ = ["Docker", "Runsc"]
 
 _START_SECONDS = 60.0
+_LAST_SECONDS = 5.0
+"""How long a client may take to notice that its container has ended."""
 
 
 @cache
 def _runner() -> str:
     return Path(__file__).with_name("container_runner.py").read_text()
+
+
+def _client_environment() -> dict[str, str]:
+    """What the runtime's client needs to find its daemon, and no secret that happens to stand beside it."""
+    kept = {"PATH", "HOME", "XDG_RUNTIME_DIR"}
+    return {name: value for name, value in os.environ.items() if name in kept or name.startswith(("DOCKER_", "CONTAINER_"))}
 
 
 class _Container:
@@ -59,7 +67,7 @@ class _Container:
         source = f"READY, MARK = {self._ready!r}, {self.mark!r}\n{_runner()}"
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
-            *command, "-c", source, stdin=pipe, stdout=pipe, stderr=pipe, env={"PATH": os.environ.get("PATH", os.defpath)}
+            *command, "-c", source, stdin=pipe, stdout=pipe, stderr=pipe, env=_client_environment()
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -69,7 +77,6 @@ class _Container:
             async with asyncio.timeout(_START_SECONDS):
                 await self._until(lambda: self._out.startswith(self._ready))
         if not self._out.startswith(self._ready):
-            await self.kill(KilledBy.CANCELLED)
             raise InfrastructureError(f"a container did not start: {self._err.decode(errors='replace').strip()[-500:]}")
         del self._out[: len(self._ready)]
 
@@ -113,19 +120,25 @@ class _Container:
 
     async def kill(self, reason: KilledBy) -> None:
         """Stop the container, and its client."""
-        assert self._process is not None
         self.killed_by = self.killed_by or reason
+        if self._process is None:
+            return
         if self._stop and self._process.returncode is None:
             nothing = asyncio.subprocess.DEVNULL
-            stopping = await asyncio.create_subprocess_exec(*self._stop, self.name, stdout=nothing, stderr=nothing)
+            stopping = await asyncio.create_subprocess_exec(
+                *self._stop, self.name, stdout=nothing, stderr=nothing, env=_client_environment()
+            )
             await stopping.wait()
         await self.close()
 
     async def close(self) -> int:
+        """End the client, and tell how it ended. One that has closed its output is ending by itself, and is waited for."""
         assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            if self._process.returncode is None:
-                self._process.kill()
+        if self.ended:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._process.wait(), _LAST_SECONDS)
+        if self._process.returncode is None:
+            self._process.kill()
         code = await self._process.wait()
         await asyncio.wait(self._readers, timeout=1.0)
         for reader in self._readers:
@@ -200,7 +213,11 @@ class _Containers(Sandbox):
     async def _started(self) -> _Container:
         name = f"palestra-{secrets.token_hex(8)}"
         container = _Container(self.limits, name, self.stop())
-        await container.start(self.command(name))
+        try:
+            await container.start(self.command(name))
+        except BaseException:
+            await container.kill(KilledBy.CANCELLED)
+            raise
         return container
 
 
@@ -271,8 +288,8 @@ class Docker(_Containers):
             *("--memory", str(limits.total_memory), "--memory-swap", str(limits.total_memory), "--cpus", "1"),
             *("--pids-limit", str(limits.processes), "--ulimit", f"nofile={limits.open_files}", "--ulimit", "core=0"),
             *("--ulimit", f"fsize={limits.file_bytes}", "--ulimit", f"cpu={limits.session_cpu_seconds}"),
-            *("--tmpfs", f"/work:rw,mode=1777,size={limits.disk_bytes},nr_inodes={limits.files}"),
-            *("--tmpfs", f"/tmp:rw,mode=1777,size={limits.shared_memory},nr_inodes={limits.files}"),
+            *("--tmpfs", f"/work:rw,uid=65534,gid=65534,mode=700,size={limits.disk_bytes},nr_inodes={limits.files}"),
+            *("--tmpfs", f"/tmp:rw,uid=65534,gid=65534,mode=700,size={limits.shared_memory},nr_inodes={limits.files}"),
             *("--workdir", "/work", "--env", "PYTHONHASHSEED=0", self.image, "python3", "-sSB"),
         ]
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from palestra.core import AsyncEnv, Engine
 from palestra.policies.sampled import SampledPolicy
-from palestra.rollout import grouped, rollout
+from palestra.rollout import Rollout, grouped, rollout
 from palestra.seeding import derive, derive_seed
 from palestra.training.checkpoint import Checkpoints, Manifest
 from palestra.training.config import TrainConfig
@@ -65,6 +65,8 @@ class Trainer:
         self.learner = learner
         self.policy = policy
         self.engine: Engine = policy.engine
+        self.rollout: Rollout = rollout
+        """Who plays the episodes: this process, until somebody else is named."""
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.evaluate = evaluate
@@ -128,7 +130,7 @@ class Trainer:
                 if self.ledger.state(name) is None:  # else an earlier life of this run issued it, and did not come to its end
                     self.ledger.issue(name, tasks[group].env)
                     self.ledger.lease(name)
-        episodes = rollout(
+        episodes = self.rollout(
             tasks,
             self.policy,
             group_size=play.group_size,

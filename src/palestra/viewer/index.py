@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import msgspec
 
@@ -23,7 +24,8 @@ from palestra.viewer.summary import Columns, Summariser
 
 __all__ = ["RunIndex", "open_runs"]
 
-_VERSION = 1
+_VERSION = 2
+METRICS = "metrics.jsonl"
 _FINGERPRINT_BYTES = 1 << 16
 # Reading less than this again costs a fraction of a second: no need to write to the folder.
 _WORTH_KEEPING = 1 << 24
@@ -54,8 +56,8 @@ class RunIndex:
     @property
     def page(self) -> RunPage:
         """What the page is told of this run."""
-        size = self.file.stat().st_size
-        return RunPage(self.name, self.columns, 1.0 if self._read_all else self._covered / max(size, 1))
+        read = 1.0 if self._read_all else self._covered / max(self._size, 1)
+        return RunPage(self.name, self.columns, read, trained=self._beside(METRICS).exists())
 
     def line(self, number: int) -> bytes:
         """The JSON of one episode."""
@@ -82,8 +84,25 @@ class RunIndex:
 
     def vocabulary(self) -> bytes:
         """JSON of the text of every token id, or ``null`` where the folder has no ``vocabulary.json``."""
-        file = self.file.with_name("vocabulary.json")
+        file = self._beside("vocabulary.json")
         return file.read_bytes() if file.exists() else b"null"
+
+    def metrics(self) -> bytes:
+        """JSON of the numbers of every training step; ``null`` where the folder has no ``metrics.jsonl``."""
+        file = self._beside(METRICS)
+        if not file.exists():
+            return b"null"
+        with open(file, "rb") as lines:
+            # A torn last line is one that is being written.
+            return encode_json([_numbers(line, file) for line in lines if line.endswith(b"\n")])
+
+    def _beside(self, name: str) -> Path:
+        return self.file.with_name(name)
+
+    @property
+    def _size(self) -> int:
+        # A training run need not have kept an episode.
+        return self.file.stat().st_size if self.file.exists() else 0
 
     # the index
 
@@ -92,8 +111,11 @@ class RunIndex:
 
         A torn last line (the writer is still at it) waits for the next time.
         """
-        if self.file.stat().st_size < self._covered:
+        if self._size < self._covered:
             self.columns, self._ends = Columns(), array("q")
+        if not self._size:
+            self._read_all = True
+            return
         start, until = self._covered, monotonic() + seconds
         summariser = Summariser(self.columns)
         self._read_all = True
@@ -146,7 +168,7 @@ class RunIndex:
 
 def _fingerprint(path: Path, covered: int) -> bytes:
     """Of both ends of the first ``covered`` bytes; empty if the file is shorter."""
-    if path.stat().st_size < covered:
+    if not path.exists() or path.stat().st_size < covered:
         return b""
     hasher = hashlib.blake2b(str(covered).encode(), digest_size=16)
     with open(path, "rb") as file:
@@ -156,11 +178,19 @@ def _fingerprint(path: Path, covered: int) -> bytes:
     return hasher.digest()
 
 
+def _numbers(line: bytes, file: Path) -> dict[str, float]:
+    try:
+        found = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SchemaError(f"{file}: not the numbers of a step: {error}") from None
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
 def open_runs(paths: Sequence[Path]) -> list[RunIndex]:
-    """The runs in ``paths``: folders that hold a ``trajectories.jsonl``, or such files themselves."""
+    """The runs in ``paths``: folders that hold a ``trajectories.jsonl``, or such files themselves; and training runs."""
     files = [path / "trajectories.jsonl" if path.is_dir() else path for path in paths]
     for path, file in zip(paths, files, strict=True):
-        if not file.is_file():
+        if not file.is_file() and not file.with_name(METRICS).is_file():
             raise UsageError(f"{path} is not a run: there is no {file}. Give a folder with a trajectories.jsonl")
     names = [file.resolve().parent.name for file in files]
     return [

@@ -11,7 +11,7 @@ scripts whose hashes it names and loads nothing from anywhere.
 import base64
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -23,7 +23,7 @@ from palestra.viewer.summary import Columns, summarise
 
 __all__ = ["Page", "RunPage", "catalog", "export_page", "page", "static_page"]
 
-_SCRIPTS = ("data.js", "text.js", "chat.js", "tokens.js", "browse.js", "group.js", "main.js")
+_SCRIPTS = ("data.js", "text.js", "chat.js", "tokens.js", "browse.js", "training.js", "group.js", "main.js")
 _STYLES = ("page.css",)
 _DATA = "<!-- data -->\n"
 
@@ -35,6 +35,8 @@ class RunPage(msgspec.Struct, frozen=True):
     columns: Columns
     read: float = 1.0
     """Share of the file that the columns cover: a large run is read while its first episodes are shown."""
+    trained: bool = False
+    """Whether it has the curves of a training run."""
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -50,11 +52,18 @@ def export_page(trajectories: Iterable[Trajectory], title: str) -> str:
     return "".join(static_page([RunPage(title, summarise(lines))], [lines], title=title))
 
 
-def static_page(runs: Sequence[RunPage], episodes: Sequence[Iterable[bytes]], *, title: str) -> Iterator[str]:
-    """The pieces of a page with ``runs`` and, for each, all of its ``episodes`` (JSON lines) inside."""
+def static_page(
+    runs: Sequence[RunPage], episodes: Sequence[Iterable[bytes]], *, title: str, beside: Mapping[str, bytes] | None = None
+) -> Iterator[str]:
+    """The pieces of a page with ``runs`` and, for each, all of its ``episodes`` (JSON lines) inside.
+
+    ``beside`` is what else the page may ask for: ``metrics-0`` and ``vocabulary-0`` for the first run, as JSON.
+    """
     before, _, after = page(title, served=False).html.partition(_DATA)
     yield before
     yield _data_block("catalog", catalog(title, runs))
+    for name, json in (beside or {}).items():
+        yield _data_block(name, json)
     for run, lines in enumerate(episodes):
         for number, line in enumerate(lines):
             yield _data_block(f"episode-{run}-{number}", line)

@@ -58,6 +58,8 @@ class ViewerServer(ThreadingHTTPServer):
             case ["runs", run, "search.json"]:
                 text = parse_qs(parts.query).get("text", [""])[0]
                 return self._of_run(run, lambda found: encode_json(found.search(text)))
+            case ["runs", run, "metrics.json"]:
+                return self._of_run(run, RunIndex.metrics)
             case ["runs", run, "vocabulary.json"]:
                 return self._of_run(run, RunIndex.vocabulary)
         return _not_found(f"nothing at {parts.path}")

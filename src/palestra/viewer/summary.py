@@ -57,6 +57,8 @@ class Columns(msgspec.Struct):
     attempt: list[int] = []
     version: list[int] = []
     """The newest weights that sampled a token of it; -1 if none did."""
+    step: list[int] = []
+    """The training step that learned from it; -1 outside training."""
 
     def __len__(self) -> int:
         return len(self.reward)
@@ -85,6 +87,10 @@ class _Info(msgspec.Struct, frozen=True):
     success: Any = None
 
 
+class _ResetInfo(msgspec.Struct, frozen=True):
+    step: Any = None
+
+
 class _Completion(msgspec.Struct):
     usage: Usage | None = None
 
@@ -110,6 +116,7 @@ class _Episode(msgspec.Struct):
     stop: StopReason
     turns: list[_Turn] = []
     segments: list[_Segment] = []
+    info: _ResetInfo = _ResetInfo()
     failures: list[_Failure] = []
     player: str = ""
     policy: str = ""
@@ -166,6 +173,7 @@ class Summariser:
         columns.dollars.append(sum(usage.dollars for usage in usages))
         columns.seconds.append(round(episode.seconds, 4))
         columns.version.append(max((span.version for span in spans), default=-1))
+        columns.step.append(episode.info.step if isinstance(episode.info.step, int) else -1)
 
 
 def summarise(lines: list[bytes]) -> Columns:

@@ -32,7 +32,9 @@ def export_runs(paths: Sequence[Path], out: Path, *, title: str = "") -> None:
     draft = out.with_name(f"{out.name}.part")
     with open(draft, "w", encoding="utf-8") as file:
         title = title or _title([run.name for run in runs])
-        file.writelines(static_page([run.page for run in runs], [run.lines() for run in runs], title=title))
+        beside = {f"metrics-{number}": run.metrics() for number, run in enumerate(runs)}
+        beside |= {f"vocabulary-{number}": run.vocabulary() for number, run in enumerate(runs)}
+        file.writelines(static_page([run.page for run in runs], [run.lines() for run in runs], title=title, beside=beside))
     draft.replace(out)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from palestra.core import AsyncEnv
 from palestra.errors import MissingData
-from palestra.tools.calls import CallForm
+from palestra.tools.forms import CallForm
 from palestra.tools.search.documents import Retriever
 from palestra.wrappers.limits import TurnLimit
 from palestra.wrappers.use_tools import ToolRules, UseTools

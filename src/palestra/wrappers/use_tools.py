@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from palestra.calls import BadCall
 from palestra.core import AsyncEnv, Step, Tool, Wrapper
 from palestra.errors import EpisodeError, UsageError
-from palestra.tools.calls import CallForm, MalformedCall, format_result, parse_calls
+from palestra.tools.forms import CallForm, find_calls, format_result
 from palestra.tools.functions import BadArguments
 from palestra.tools.schemas import argument_problem
 from palestra.tools.showing import hide, presentable
@@ -108,7 +109,7 @@ class UseTools(Wrapper):
         return observation, {**info, "tools": schemas}
 
     async def step(self, action: str) -> Step:
-        attempts = parse_calls(action, self.rules.forms).attempts
+        attempts = find_calls(action, self.rules.forms)
         if not attempts:
             step = Step(*await self.env.step(action))
             self._remember(step.info)
@@ -128,7 +129,7 @@ class UseTools(Wrapper):
 
     # ------------------------------------------------------------------------------------------------------------- the calls
 
-    async def _answer_all(self, attempts: Sequence[ToolCall | MalformedCall]) -> list[_Answer]:
+    async def _answer_all(self, attempts: Sequence[ToolCall | BadCall]) -> list[_Answer]:
         allowed = self.rules.calls_per_action
         try:
             async with asyncio.TaskGroup() as group:
@@ -141,9 +142,9 @@ class UseTools(Wrapper):
             answers.append(_fault("", ToolFault.REFUSED, text))
         return answers
 
-    async def _answer(self, attempt: ToolCall | MalformedCall) -> _Answer:
-        if isinstance(attempt, MalformedCall):
-            return _fault("", ToolFault.MALFORMED, attempt.problem)
+    async def _answer(self, attempt: ToolCall | BadCall) -> _Answer:
+        if isinstance(attempt, BadCall):
+            return _fault("", ToolFault.MALFORMED, attempt.error)
         if self.rules.budget is not None and self._spent >= self.rules.budget:
             return _fault(attempt.name, ToolFault.REFUSED, f"all {self.rules.budget} calls are used up: give your answer now")
         self._spent += 1

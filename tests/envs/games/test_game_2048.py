@@ -58,7 +58,7 @@ def test_moves_follow_the_rules(seed: int, moves: list[str], target: int) -> Non
             assert len(changed) == 1
             assert after[changed[0]] == 0
             assert game.board[changed[0]] in (2, 4)
-        best = max(best, *after)
+            best = max(best, *after)
         total += step.reward
         assert total == pytest.approx(log2(min(best, target) / first) / log2(target / first))
         stuck = all(slow_slid(game.board, other) == game.board for other in MOVES)

@@ -1,11 +1,13 @@
 """Crosswords: fill a small grid of crossing words, letter by letter, from clues."""
 
 import copy
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.grids import numbered_grid
 
 __all__ = ["Crosswords", "Entry", "Letter"]
 
@@ -69,27 +71,39 @@ class Crosswords(Game[Letter]):
 
     def begin(self) -> None:
         hardcore, num_words, self.max_turns = self.draw(self._levels)
-        self.entries = self._draw_entries([word for word, _ in _clues(hardcore)], num_words)
-        self.clues = dict(_clues(hardcore))
-        self.solution = {
-            cell: letter for entry in self.entries for cell, letter in zip(entry.cells(), entry.word.upper(), strict=True)
-        }
+        self.clues = _clue_of(hardcore)
+        self.entries = self._draw_entries(tuple(self.clues), num_words)
+        self.solution: dict[Cell, str] = {}
+        for entry in self.entries:
+            self.solution.update(zip(entry.cells(), entry.word.upper(), strict=True))
         self.filled: dict[Cell, str] = {}
+        self.columns = max([column for _, column in self.solution]) + 1
+        rows = max([row for row, _ in self.solution]) + 1
+        self.marks = ["."] * (rows * self.columns)
+        """What is shown of every cell, row by row."""
+        for row, column in self.solution:
+            self.marks[row * self.columns + column] = "_"
 
-    def _draw_entries(self, words: list[str], num_words: int) -> list[Entry]:
+    def _draw_entries(self, words: Sequence[str], num_words: int) -> list[Entry]:
         """Words that cross each other, in a grid of no more cells than turns."""
         while True:
-            order = [words[place] for place in self.rng.permutation(len(words)).tolist()]
-            entries: list[Entry] = []
-            for word in order:
+            layout = _Layout()
+            for _ in range(len(words)):
+                word = self.draw(words)
                 # Words still to come need room as well: about five cells each.
-                room = self.max_turns - 5 * (num_words - len(entries) - 1)
-                ways = _crossings(entries, word) if entries else [Entry(word, 0, 0, True), Entry(word, 0, 0, False)]
-                options = [new for new in ways if len(_grid([*entries, new])) <= room]
-                if options:
-                    entries.append(self.draw(options))
-                if len(entries) == num_words:
-                    return _moved_to_origin(entries)
+                room = self.max_turns - 5 * (num_words - len(layout.slots) - 1)
+                self._place(layout, word, room)
+                if len(layout.slots) == num_words:
+                    return layout.entries()
+
+    def _place(self, layout: "_Layout", word: str, room: int) -> None:
+        """Lay ``word`` some way that fits a grid of at most ``room`` cells, if there is one."""
+        ways = layout.ways(word)
+        while ways:
+            slot = ways.pop(self.draw(range(len(ways))))
+            if layout.fits(slot, room):
+                layout.add(slot)
+                return
 
     def rules(self) -> str:
         lines = [
@@ -106,15 +120,7 @@ class Crosswords(Game[Letter]):
         )
 
     def view(self) -> str:
-        rows = max(row for row, _ in self.solution) + 1
-        columns = max(column for _, column in self.solution) + 1
-        lines = ["    " + " ".join(f"{column:2}" for column in range(columns))]
-        for row in range(rows):
-            lines.append(f"{row:2}  " + " ".join(f" {self._mark((row, column))}" for column in range(columns)))
-        return "The grid:\n" + "\n".join(lines)
-
-    def _mark(self, cell: Cell) -> str:
-        return self.filled.get(cell, "_") if cell in self.solution else "."
+        return "The grid:\n" + numbered_grid(self.marks, self.columns)
 
     def read(self, answer: str) -> Letter | None:
         parts = answer.replace(",", " ").split()
@@ -133,6 +139,7 @@ class Crosswords(Game[Letter]):
         if self.solution[cell] != move.letter:
             return Outcome(f"{said}which is wrong.")
         self.filled[cell] = move.letter
+        self.marks[move.row * self.columns + move.column] = move.letter
         reward = 1 / len(self.solution)
         if len(self.filled) == len(self.solution):
             return Outcome(f"{said}and the grid is complete. Well done!", reward, solved=True)
@@ -155,38 +162,74 @@ def _clues(hardcore: bool) -> tuple[tuple[str, str], ...]:
     return tuple((word, clue) for word, clue in pairs)
 
 
-def _grid(entries: list[Entry]) -> dict[Cell, str]:
-    return {cell: letter for entry in entries for cell, letter in zip(entry.cells(), entry.word, strict=True)}
+@cache
+def _clue_of(hardcore: bool) -> dict[str, str]:
+    return dict(_clues(hardcore))
 
 
-def _crossings(entries: list[Entry], word: str) -> list[Entry]:
-    """Every way to lay ``word`` across one of ``entries`` so that no letters touch that do not belong together."""
-    grid = _grid(entries)
-    found = []
-    for entry in entries:
-        for (row, column), letter in zip(entry.cells(), entry.word, strict=True):
-            for place, mine in enumerate(word):
-                if mine == letter:
-                    start = (row - place, column) if entry.across else (row, column - place)
-                    found.append(Entry(word, *start, not entry.across))
-    return [entry for entry in dict.fromkeys(found) if _fits(grid, entry)]
+_STRIDE = 1024
+"""From a cell to the one below it. Wider than any grid can grow, so that lines never run on into the next row."""
+_MIDDLE = _STRIDE * (_STRIDE // 2) + _STRIDE // 2
 
 
-def _fits(grid: dict[Cell, str], entry: Entry) -> bool:
-    cells = entry.cells()
-    ahead, aside = ((0, 1), (1, 0)) if entry.across else ((1, 0), (0, 1))
-    first, last = cells[0], cells[-1]
-    if (first[0] - ahead[0], first[1] - ahead[1]) in grid or (last[0] + ahead[0], last[1] + ahead[1]) in grid:
-        return False
-    for (row, column), letter in zip(cells, entry.word, strict=True):
-        beside = ((row - aside[0], column - aside[1]), (row + aside[0], column + aside[1]))
-        if grid.get((row, column), letter) != letter:
+class _Slot(NamedTuple):
+    """A word, the number of its first cell, and the step from cell to cell."""
+
+    word: str
+    start: int
+    step: int
+
+    def cells(self) -> range:
+        return range(self.start, self.start + len(self.word) * self.step, self.step)
+
+
+class _Layout:
+    """A crossword in the making. A cell is one number, ``_STRIDE`` times its row and its column."""
+
+    def __init__(self) -> None:
+        self.slots: list[_Slot] = []
+        self._letters: dict[int, str] = {}
+
+    def ways(self, word: str) -> list[_Slot]:
+        """Every way to lay ``word`` across one that is there, fitting or not; none for a word that is there itself."""
+        if not self.slots:
+            return [_Slot(word, _MIDDLE, 1), _Slot(word, _MIDDLE, _STRIDE)]
+        found: dict[_Slot, None] = {}
+        for slot in self.slots:
+            if slot.word == word:
+                return []
+            step = _STRIDE if slot.step == 1 else 1
+            for cell, letter in zip(slot.cells(), slot.word, strict=True):
+                place = word.find(letter)
+                while place != -1:
+                    found[_Slot(word, cell - place * step, step)] = None
+                    place = word.find(letter, place + 1)
+        return list(found)
+
+    def fits(self, slot: _Slot, room: int) -> bool:
+        """Whether no letters touch that do not belong together, and the grid keeps within ``room`` cells."""
+        letters, (word, start, step) = self._letters, slot
+        aside = _STRIDE if step == 1 else 1
+        if start - step in letters or start + len(word) * step in letters:
             return False
-        if (row, column) not in grid and any(cell in grid for cell in beside):
-            return False
-    return True
+        size = len(letters)
+        for cell, letter in zip(slot.cells(), word, strict=True):
+            there = letters.get(cell)
+            if there is None:
+                size += 1
+                if cell - aside in letters or cell + aside in letters:
+                    return False
+            elif there != letter:
+                return False
+        return size <= room
 
+    def add(self, slot: _Slot) -> None:
+        """Lay a word that fits."""
+        self.slots.append(slot)
+        self._letters.update(zip(slot.cells(), slot.word, strict=True))
 
-def _moved_to_origin(entries: list[Entry]) -> list[Entry]:
-    top, left = min(entry.row for entry in entries), min(entry.column for entry in entries)
-    return [entry._replace(row=entry.row - top, column=entry.column - left) for entry in entries]
+    def entries(self) -> list[Entry]:
+        """The words with the first row and the first column numbered 0."""
+        top = min(self._letters) // _STRIDE
+        left = min([slot.start % _STRIDE for slot in self.slots])
+        return [Entry(word, start // _STRIDE - top, start % _STRIDE - left, step == 1) for word, start, step in self.slots]

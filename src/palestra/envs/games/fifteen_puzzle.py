@@ -1,12 +1,19 @@
 """The fifteen puzzle: slide numbered tiles into order. Every start can be solved within the turn limit."""
 
-from palestra.envs.games.directions import DIRECTIONS, OPPOSITE, DirectionGame
+from collections.abc import Mapping
+from functools import cache
+
+from palestra.envs.games.directions import OPPOSITE, DirectionGame
 from palestra.envs.games.game import Outcome, boxed, require
+from palestra.envs.games.grids import grid
 
 __all__ = ["FifteenPuzzle"]
 
 _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((2, 10), (3, 20), (4, 50))
 """Side, turns."""
+
+_SHARES = 12
+"""Chances are counted in twelfths: two, three or four ways have equal shares of them."""
 
 
 class FifteenPuzzle(DirectionGame):
@@ -28,12 +35,23 @@ class FifteenPuzzle(DirectionGame):
     def begin(self) -> None:
         self.side, self.max_turns = self.draw(self._levels)
         most = max(1, self.max_turns * 4 // 5)
-        self.board = self._goal()
-        while self.board == self._goal():
-            self.board, self.way_home = self._goal(), list[str]()
-            for _ in range(int(self.rng.integers((most + 1) // 2, most + 1))):
-                undo = self.way_home[-1] if self.way_home else ""
-                self._slide(self.draw([move for move in DIRECTIONS if move != undo and self._tile_for(move) is not None]))
+        self.board = goal = self._goal()
+        while self.board == goal:
+            self._walk((most + 1) // 2, most)
+
+    def _walk(self, least: int, most: int) -> None:
+        """Go ``least`` to ``most`` steps away from the goal, never back at once."""
+        board, way_home = self._goal(), list[str]()
+        onward, gap = _onward(self.side), len(board) - 1
+        state = len(onward) - 1
+        first, *chances = self.rng.random(most + 1).tolist()
+        for chance in chances[: least + int(first * (most - least + 1))]:
+            place, undo, state = onward[state][int(chance * _SHARES)]
+            board[gap] = board[place]
+            gap = place
+            way_home.append(undo)
+        board[gap] = 0
+        self.board, self.way_home = board, way_home
 
     def rules(self) -> str:
         last = self.side**2 - 1
@@ -47,14 +65,20 @@ class FifteenPuzzle(DirectionGame):
         )
 
     def view(self) -> str:
-        marks = [f"{tile:2}" if tile else "__" for tile in self.board]
-        rows = (" ".join(marks[start : start + self.side]) for start in range(0, self.side**2, self.side))
-        return "The board:\n" + "\n".join(rows)
+        marks, frame = _writing(self.side)
+        return frame % tuple([marks[tile] for tile in self.board])
 
     def play(self, move: str) -> Outcome:
-        if self._tile_for(move) is None:
+        gap = self.board.index(0)
+        place = _tiles(self.side)[gap].get(move)
+        if place is None:
             return Outcome(f"At turn {self.turn}, you chose {move}, but there is no tile on that side of the gap.")
-        tile = self._slide(move)
+        tile = self.board[place]
+        self.board[gap], self.board[place] = tile, 0
+        if self.way_home and self.way_home[-1] == move:
+            self.way_home.pop()
+        else:
+            self.way_home.append(OPPOSITE[move])
         said = f"At turn {self.turn}, you slid tile {tile} {move}."
         if self.board == self._goal():
             return Outcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
@@ -67,23 +91,49 @@ class FifteenPuzzle(DirectionGame):
         return boxed(self.way_home[-1])
 
     def _goal(self) -> list[int]:
-        return [*range(1, self.side**2), 0]
+        return list(_goal(self.side))
 
-    def _tile_for(self, move: str) -> int | None:
-        """The place of the tile that ``move`` slides into the gap."""
-        row, column = divmod(self.board.index(0), self.side)
-        row += (move == "up") - (move == "down")
-        column += (move == "left") - (move == "right")
-        return row * self.side + column if 0 <= row < self.side and 0 <= column < self.side else None
 
-    def _slide(self, move: str) -> int:
-        """Make a possible ``move``, keep the way home, and tell the tile."""
-        gap, place = self.board.index(0), self._tile_for(move)
-        assert place is not None
-        tile = self.board[place]
-        self.board[gap], self.board[place] = tile, 0
-        if self.way_home and self.way_home[-1] == move:
-            self.way_home.pop()
-        else:
-            self.way_home.append(OPPOSITE[move])
-        return tile
+@cache
+def _goal(side: int) -> tuple[int, ...]:
+    return (*range(1, side**2), 0)
+
+
+@cache
+def _writing(side: int) -> tuple[tuple[str, ...], str]:
+    """How the gap and every tile are written, and a board with a %s for each."""
+    marks = ("__", *(f"{tile:2}" for tile in range(1, side**2)))
+    return marks, "The board:\n" + grid(["%s"] * side**2, side)
+
+
+@cache
+def _tiles(side: int) -> tuple[Mapping[str, int], ...]:
+    """For every place of the gap, which moves there are and where the tile stands that each slides."""
+    places: list[Mapping[str, int]] = []
+    for gap in range(side**2):
+        row, column = divmod(gap, side)
+        around = {
+            "up": (row + 1, column),
+            "down": (row - 1, column),
+            "left": (row, column + 1),
+            "right": (row, column - 1),
+        }
+        places.append({move: r * side + c for move, (r, c) in around.items() if 0 <= r < side and 0 <= c < side})
+    return tuple(places)
+
+
+@cache
+def _onward(side: int) -> tuple[tuple[tuple[int, str, int], ...], ...]:
+    """A walk as a table: for every state, ``_SHARES`` equally likely ways on.
+
+    A way says where the gap goes, which move undoes that, and the next state. A state is a place of the gap and the move that
+    would undo the last one. The last state is the start: the gap at home, no move made.
+    """
+    states = [(gap, undo) for gap in range(side**2) for undo in (*OPPOSITE, "")]
+    number = {state: place for place, state in enumerate(states)}
+    table = []
+    for gap, undo in states:
+        ways = [(place, OPPOSITE[move]) for move, place in _tiles(side)[gap].items() if move != undo]
+        shares = [ways[share * len(ways) // _SHARES] for share in range(_SHARES)]
+        table.append(tuple((place, back, number[place, back]) for place, back in shares))
+    return tuple(table)

@@ -6,6 +6,7 @@ from math import log2
 
 from palestra.envs.games.directions import DIRECTIONS, DirectionGame
 from palestra.envs.games.game import Outcome, boxed, require
+from palestra.envs.games.grids import grid
 
 __all__ = ["Game2048"]
 
@@ -29,6 +30,12 @@ _LINES = {
     "up": _COLUMNS,
     "down": tuple(line[::-1] for line in _COLUMNS),
 }
+
+
+_MARKS = {0: "   .", **{1 << power: f"{1 << power:>4}" for power in range(1, 2 * SIDE * SIDE)}}
+"""How tiles are written; none can grow larger."""
+
+_FRAME = "The board:\n" + grid(["%s"] * SIDE * SIDE, SIDE)
 
 
 class Game2048(DirectionGame):
@@ -69,8 +76,7 @@ class Game2048(DirectionGame):
         )
 
     def view(self) -> str:
-        rows = (" ".join(f"{self.board[cell] or '.':>4}" for cell in line) for line in _ROWS)
-        return "The board:\n" + "\n".join(rows)
+        return _FRAME % tuple([_MARKS[tile] for tile in self.board])
 
     def play(self, move: str) -> Outcome:
         after = slid(self.board, move)
@@ -82,7 +88,7 @@ class Game2048(DirectionGame):
         said = f"At turn {self.turn}, you slid the tiles {move}."
         if self.best >= self.target:
             return Outcome(f"{said} You reached {self.target}. Well done!", reward, solved=True)
-        if all(slid(self.board, direction) == self.board for direction in DIRECTIONS):
+        if 0 not in self.board and all(slid(self.board, direction) == self.board for direction in DIRECTIONS):
             return Outcome(f"{said} No move is left. The game is over.", reward, over=True)
         return Outcome(said, reward)
 
@@ -107,9 +113,8 @@ class Game2048(DirectionGame):
 def slid(board: Board, direction: str) -> Board:
     """The board after all tiles slid, without a new tile."""
     after = [0] * len(board)
-    for line in _LINES[direction]:
-        for cell, tile in zip(line, _merged(tuple(board[cell] for cell in line)), strict=True):
-            after[cell] = tile
+    for a, b, c, d in _LINES[direction]:
+        after[a], after[b], after[c], after[d] = _merged((board[a], board[b], board[c], board[d]))
     return tuple(after)
 
 

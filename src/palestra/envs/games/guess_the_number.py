@@ -31,12 +31,12 @@ class GuessTheNumber(Game[int]):
 
     def begin(self) -> None:
         if self._bounds is None:
-            self.low = int(self.rng.integers(_LEAST_LOW, _MOST_LOW + 1))
-            self.high = self.low + int(self.rng.integers(_LEAST_SPAN, _MOST_SPAN + 1))
+            self.low = self.draw(range(_LEAST_LOW, _MOST_LOW + 1))
+            self.high = self.low + self.draw(range(_LEAST_SPAN, _MOST_SPAN + 1))
         else:
             self.low, self.high = self._bounds
         self.max_turns = self._turns or math.ceil(math.sqrt(self.high - self.low)) + 1
-        self.target = int(self.rng.integers(self.low, self.high + 1))
+        self.target = self.draw(range(self.low, self.high + 1))
         self.guesses: set[int] = set()
         # What a player who draws the right conclusions knows: the oracle halves it.
         self.least, self.most = self.low, self.high
@@ -57,14 +57,16 @@ class GuessTheNumber(Game[int]):
         if not self.low <= move <= self.high:
             return Outcome(f"{said}which is outside {self.low} to {self.high}.")
         if move in self.guesses:
-            return Outcome(f"{said}which you had guessed before.")
+            return Outcome(said + "which you had guessed before.")
         self.guesses.add(move)
         if move == self.target:
-            return Outcome(f"{said}and that is the number. Well done!", 1.0, solved=True)
+            return Outcome(said + "and that is the number. Well done!", 1.0, solved=True)
         if move < self.target:
-            self.least = max(self.least, move + 1)
+            if move >= self.least:
+                self.least = move + 1
             return Outcome(f"{said}and the number is higher than {move}.")
-        self.most = min(self.most, move - 1)
+        if move <= self.most:
+            self.most = move - 1
         return Outcome(f"{said}and the number is lower than {move}.")
 
     def consolation(self, move: int, outcome: Outcome) -> float:
@@ -76,7 +78,7 @@ class GuessTheNumber(Game[int]):
         return boxed((self.least + self.most) // 2)
 
     def sample_random_action(self) -> str:
-        return boxed(int(self.action_rng.integers(self.low, self.high + 1)))
+        return boxed(self.draw_action(range(self.low, self.high + 1)))
 
 
 def _score_of_the_middle(span: int) -> float:

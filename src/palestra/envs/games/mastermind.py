@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator
 from itertools import permutations, product
+from operator import eq
+
+from numpy.random import Generator
 
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
 
@@ -44,8 +47,7 @@ class Mastermind(Game[Code]):
 
     def begin(self) -> None:
         self.length, self.numbers, self.max_turns = self.draw(self._levels)
-        self.code: Code = tuple(self.rng.choice(self.numbers, self.length, replace=self.duplicates).tolist())
-        self.code = tuple(number + 1 for number in self.code)
+        self.code: Code = self._drawn(self.rng)
         self.best = 0
         self.answers: dict[Code, tuple[int, int]] = {}
 
@@ -67,7 +69,7 @@ class Mastermind(Game[Code]):
         if len(move) != self.length:
             return Outcome(f"At turn {self.turn}, you guessed {len(move)} number(s), but the code has {self.length}.")
         said = f"At turn {self.turn}, you guessed {' '.join(map(str, move))}, "
-        if not all(1 <= number <= self.numbers for number in move):
+        if min(move) < 1 or max(move) > self.numbers:
             return Outcome(f"{said}which has numbers outside 1 to {self.numbers}.")
         if move in self.answers:
             return Outcome(f"{said}which you had guessed before.")
@@ -83,7 +85,12 @@ class Mastermind(Game[Code]):
         return boxed(*next(fits))
 
     def sample_random_action(self) -> str:
-        return boxed(*(self.action_rng.choice(self.numbers, self.length, replace=self.duplicates) + 1))
+        return boxed(*self._drawn(self.action_rng))
+
+    def _drawn(self, rng: Generator) -> Code:
+        if self.duplicates:
+            return tuple(rng.integers(1, self.numbers + 1, size=self.length).tolist())
+        return tuple(number + 1 for number in rng.permutation(self.numbers)[: self.length].tolist())
 
     def _codes(self) -> Iterator[Code]:
         numbers = range(1, self.numbers + 1)
@@ -92,6 +99,9 @@ class Mastermind(Game[Code]):
 
 def pegs(guess: Code, code: Code) -> tuple[int, int]:
     """How many black and white pegs ``guess`` earns against ``code``."""
-    black = sum(mine == theirs for mine, theirs in zip(guess, code, strict=True))
-    common = sum(min(guess.count(number), code.count(number)) for number in set(guess))
-    return black, common - black
+    black = sum(map(eq, guess, code))
+    left = list(code)
+    for number in guess:
+        if number in left:
+            left.remove(number)
+    return black, len(code) - len(left) - black

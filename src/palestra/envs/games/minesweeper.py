@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from palestra.envs.games.bitsets import bits
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.grids import numbered_grid
 from palestra.envs.games.minefield import conclude, least_risky, neighbours, opening, solvable
 
 __all__ = ["Minesweeper", "Touch"]
@@ -61,6 +62,8 @@ class Minesweeper(Game[Touch]):
         self.mines = 0  # not laid before the first reveal
         self.opened = 0
         self.flags = 0
+        self.marks = ["."] * (self.rows * self.columns)
+        """What is shown of every cell."""
 
     def rules(self) -> str:
         return (
@@ -74,11 +77,7 @@ class Minesweeper(Game[Touch]):
         )
 
     def view(self) -> str:
-        lines = ["    " + " ".join(f"{column:2}" for column in range(self.columns))]
-        for row in range(self.rows):
-            marks = (f" {self._mark(row * self.columns + column)}" for column in range(self.columns))
-            lines.append(f"{row:2}  " + " ".join(marks))
-        return "The field ('.' is a closed cell):\n" + "\n".join(lines)
+        return "The field ('.' is a closed cell):\n" + numbered_grid(self.marks, self.columns)
 
     def read(self, answer: str) -> Touch | None:
         found = _TOUCH.fullmatch(answer)
@@ -97,6 +96,7 @@ class Minesweeper(Game[Touch]):
             return Outcome(f"{said}which is open already.")
         if move.verb == "flag":
             self.flags ^= bit
+            self.marks[cell] = "F" if self.flags & bit else "."
             return Outcome(f"{said}and {'put a flag there' if self.flags & bit else 'took the flag away'}.")
         if self.flags & bit:
             return Outcome(f"{said}which has a flag on it.")
@@ -108,13 +108,14 @@ class Minesweeper(Game[Touch]):
             self.mines = self._lay(cell)
         if self.mines >> cell & 1:
             return Outcome(f"{said}and hit a mine. The game is over.", over=True)
-        before = self.opened.bit_count()
-        self.opened |= opening(near, self.mines, cell, self.everything & ~self.opened & ~self.flags)
-        fresh = self.opened.bit_count() - before
-        reward = fresh / (self.rows * self.columns - self.num_mines)
+        fresh = opening(near, self.mines, cell, self.everything & ~self.opened & ~self.flags)
+        self.opened |= fresh
+        for opened in bits(fresh):
+            self.marks[opened] = str((near[opened] & self.mines).bit_count())
+        reward = fresh.bit_count() / (self.rows * self.columns - self.num_mines)
         if self.opened | self.mines == self.everything:
             return Outcome(f"{said}and the field is cleared. Well done!", reward, solved=True)
-        return Outcome(f"{said}which opened {fresh} cell(s).", reward)
+        return Outcome(f"{said}which opened {fresh.bit_count()} cell(s).", reward)
 
     def _lay(self, first: int) -> int:
         """Mines for a player who starts at ``first``."""
@@ -126,11 +127,6 @@ class Minesweeper(Game[Touch]):
             if not self._guess_free or solvable(near, mines, first):
                 break
         return mines
-
-    def _mark(self, cell: int) -> str:
-        if self.opened >> cell & 1:
-            return str((neighbours(self.rows, self.columns)[cell] & self.mines).bit_count())
-        return "F" if self.flags >> cell & 1 else "."
 
     def oracle(self) -> str:
         near = neighbours(self.rows, self.columns)

@@ -66,15 +66,7 @@ class Sudoku(Game[Fill]):
         )
 
     def view(self) -> str:
-        side, box = self.scale, isqrt(self.scale)
-        marks = [str(digit) if digit else "." for digit in self.board]
-        lines = []
-        for row in range(side):
-            cells = marks[row * side : (row + 1) * side]
-            if row and row % box == 0:
-                lines.append("-+-".join(["-" * (2 * box - 1)] * box))
-            lines.append(" | ".join(" ".join(cells[start : start + box]) for start in range(0, side, box)))
-        return "The board:\n" + "\n".join(lines)
+        return _frame(self.scale) % tuple([digit or "." for digit in self.board])
 
     def read(self, answer: str) -> Fill | None:
         numbers = whole_numbers(answer)
@@ -82,7 +74,7 @@ class Sudoku(Game[Fill]):
 
     def play(self, move: Fill) -> Outcome:
         said = f"At turn {self.turn}, you wrote {move.digit} into row {move.row}, column {move.column}, "
-        if not all(1 <= number <= self.scale for number in move):
+        if min(move) < 1 or max(move) > self.scale:
             return Outcome(f"{said}but rows, columns and digits go from 1 to {self.scale}.")
         cell = (move.row - 1) * self.scale + move.column - 1
         if self.board[cell]:
@@ -102,6 +94,15 @@ class Sudoku(Game[Fill]):
     def sample_random_action(self) -> str:
         cell = self.draw_action([cell for cell, digit in enumerate(self.board) if not digit])
         return boxed(cell // self.scale + 1, cell % self.scale + 1, self.draw_action(range(1, self.scale + 1)))
+
+
+@cache
+def _frame(side: int) -> str:
+    """An empty board with a %s for every cell."""
+    box = isqrt(side)
+    row = " | ".join([" ".join(["%s"] * box)] * box)
+    rule = "-+-".join(["-" * (2 * box - 1)] * box)
+    return "The board:\n" + f"\n{rule}\n".join(["\n".join([row] * box)] * box)
 
 
 @cache

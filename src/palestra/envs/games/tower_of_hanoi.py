@@ -1,6 +1,7 @@
 """The Tower of Hanoi: move a stack of disks to another tower, never a larger disk onto a smaller one."""
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from palestra.envs.games.game import Game, Outcome, boxed, require
@@ -20,6 +21,16 @@ class Shift(NamedTuple):
 
     source: str
     target: str
+
+
+@lru_cache(maxsize=1024)
+def _stack(disks: tuple[int, ...]) -> str:
+    """A tower as it is shown."""
+    return " ".join(map(str, disks)) or "-"
+
+
+_SHIFTS = {f"{source} {target}": Shift(source, target) for source in TOWERS for target in TOWERS}
+"""The usual way to write a move."""
 
 
 class TowerOfHanoi(Game[Shift]):
@@ -47,7 +58,7 @@ class TowerOfHanoi(Game[Shift]):
 
     def begin(self) -> None:
         self.disks, self.max_turns = self.draw(self._levels)
-        self.towers: dict[str, list[int]] = {tower: [] for tower in TOWERS}
+        self.towers: dict[str, list[int]] = {"A": [], "B": [], "C": []}
         self.towers[self.start] = list(range(self.disks, 0, -1))
 
     def rules(self) -> str:
@@ -60,24 +71,27 @@ class TowerOfHanoi(Game[Shift]):
         )
 
     def view(self) -> str:
-        lines = (f"{tower}: {' '.join(map(str, disks)) or '-'}" for tower, disks in self.towers.items())
-        return "The towers, from bottom to top:\n" + "\n".join(lines)
+        a, b, c = [_stack(tuple(disks)) for disks in self.towers.values()]
+        return f"The towers, from bottom to top:\nA: {a}\nB: {b}\nC: {c}"
 
     def read(self, answer: str) -> Shift | None:
+        if answer in _SHIFTS:
+            return _SHIFTS[answer]
         found = _SHIFT.fullmatch(answer)
         return Shift(found[1].upper(), found[2].upper()) if found else None
 
     def play(self, move: Shift) -> Outcome:
-        said = f"At turn {self.turn}, you tried to move from tower {move.source} to tower {move.target}, but "
-        source, target = self.towers[move.source], self.towers[move.target]
-        if move.source == move.target:
-            return Outcome(f"{said}these are the same.")
-        if not source:
-            return Outcome(f"{said}tower {move.source} is empty.")
-        if target and target[-1] < source[-1]:
+        start, end = move
+        source, target = self.towers[start], self.towers[end]
+        if not source or start == end or (target and target[-1] < source[-1]):
+            said = f"At turn {self.turn}, you tried to move from tower {start} to tower {end}, but "
+            if start == end:
+                return Outcome(f"{said}these are the same.")
+            if not source:
+                return Outcome(f"{said}tower {start} is empty.")
             return Outcome(f"{said}disk {source[-1]} is larger than disk {target[-1]}.")
         target.append(source.pop())
-        said = f"At turn {self.turn}, you moved disk {target[-1]} from tower {move.source} to tower {move.target}."
+        said = f"At turn {self.turn}, you moved disk {target[-1]} from tower {start} to tower {end}."
         if len(self.towers[self.goal]) == self.disks:
             return Outcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
         return Outcome(said)

@@ -5,6 +5,7 @@ from functools import cache
 from typing import NamedTuple
 
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
+from palestra.envs.games.grids import numbered_grid
 from palestra.envs.games.words import common_words, rare_words
 
 __all__ = ["Line", "WordSearch"]
@@ -18,7 +19,8 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 _FLOOR_GRIDS = 100
 
-Cell = tuple[int, int]
+_DRAWS = 10
+"""Lines tried for a word before all are looked at; nearly always one of the first two is free."""
 
 
 class Line(NamedTuple):
@@ -29,12 +31,11 @@ class Line(NamedTuple):
     end_row: int
     end_column: int
 
-    def cells(self) -> list[Cell]:
-        """All cells of the line, which runs across or down, either way."""
-        length = max(abs(self.end_row - self.row), abs(self.end_column - self.column))
-        down = (self.end_row > self.row) - (self.end_row < self.row)
-        right = (self.end_column > self.column) - (self.end_column < self.column)
-        return [(self.row + step * down, self.column + step * right) for step in range(length + 1)]
+    def cells(self, side: int) -> range:
+        """All cells of the line, which runs across or down, either way; counted row by row in a grid of ``side`` columns."""
+        first, last = self.row * side + self.column, self.end_row * side + self.end_column
+        step = (1 if self.row == self.end_row else side) * (1 if first <= last else -1)
+        return range(first, last + step, step)
 
 
 class WordSearch(Game[Line]):
@@ -74,32 +75,44 @@ class WordSearch(Game[Line]):
             if not any(word in other or other in word for other in words):
                 words.append(word)
         words.sort(key=len, reverse=True)
-        self.grid: dict[Cell, str] = {}
+        self.grid: list[str] = []
+        """The letters, row by row; empty where none is yet."""
         self.hidden: dict[str, Line] = {}
         self.side = round(1.5 * len(words[0]))
         while not self._hide(words):
             self.side += 1
-        letters = self.rng.integers(len(_ALPHABET), size=self.side**2).tolist()
-        every = ((row, column) for row in range(self.side) for column in range(self.side))
-        self.grid = {cell: self.grid.get(cell) or _ALPHABET[letter] for cell, letter in zip(every, letters, strict=True)}
+        chances = self.rng.random(self.side**2).tolist()
+        self.grid = [letter or _ALPHABET[int(26 * chance)] for letter, chance in zip(self.grid, chances, strict=True)]
         self.tried: set[Line] = set()
         self.found: dict[str, Line] = {}
 
     def _hide(self, words: list[str]) -> bool:
         """Lay the words into an empty grid; ``False`` if it is too small."""
-        self.grid, self.hidden = {}, {}
+        self.grid, self.hidden = [""] * self.side**2, {}
         for word in words:
-            lines = _lines(self.side, len(word))
-            order = (lines[place] for place in self.rng.permutation(len(lines)).tolist())
-            line = next((line for line in order if self._fits(word, line)), None)
+            line = self._free_line(word)
             if line is None:
                 return False
             self.hidden[word] = line
-            self.grid |= dict(zip(line.cells(), word, strict=True))
+            for cell, letter in zip(line.cells(self.side), word, strict=True):
+                self.grid[cell] = letter
         return True
 
+    def _free_line(self, word: str) -> Line | None:
+        """A line where ``word`` can stand, drawn from all of them; ``None`` if there is none."""
+        lines = _lines(self.side, len(word))
+        for _ in range(_DRAWS):
+            line = self.draw(lines)
+            if self._fits(word, line):
+                return line
+        # The grid is nearly full for words of this length: look at every line before giving up.
+        fitting = [line for line in lines if self._fits(word, line)]
+        return self.draw(fitting) if fitting else None
+
     def _fits(self, word: str, line: Line) -> bool:
-        return all(self.grid.get(cell, letter) == letter for cell, letter in zip(line.cells(), word, strict=True))
+        cells = line.cells(self.side)
+        there = self.grid[cells.start : cells[-1] + 1 : cells.step]
+        return not any(there) or all(letter in ("", mine) for letter, mine in zip(there, word, strict=True))
 
     def rules(self) -> str:
         words = sorted(self.hidden)
@@ -113,13 +126,12 @@ class WordSearch(Game[Line]):
         )
 
     def view(self) -> str:
-        marked = {cell for line in self.found.values() for cell in line.cells()}
-        lines = ["    " + " ".join(f"{column:^3}" for column in range(self.side))]
-        for row in range(self.side):
-            cells = ((row, column) for column in range(self.side))
-            marks = (f"[{self.grid[cell]}]" if cell in marked else f" {self.grid[cell]} " for cell in cells)
-            lines.append(f"{row:2}  " + " ".join(marks))
-        return f"The grid ({len(self.found)} of {len(self.hidden)} words found):\n" + "\n".join(lines)
+        marks = [f" {letter} " for letter in self.grid]
+        for line in self.found.values():
+            for cell in line.cells(self.side):
+                marks[cell] = f"[{self.grid[cell]}]"
+        told = f"The grid ({len(self.found)} of {len(self.hidden)} words found):\n"
+        return told + numbered_grid(marks, self.side, width=3)
 
     def read(self, answer: str) -> Line | None:
         numbers = whole_numbers(answer)
@@ -137,7 +149,7 @@ class WordSearch(Game[Line]):
         self.tried.add(move)
         if move.row != move.end_row and move.column != move.end_column:
             return Outcome(f"{said}which runs neither across nor down.")
-        letters = "".join(self.grid[cell] for cell in move.cells())
+        letters = "".join([self.grid[cell] for cell in move.cells(self.side)])
         word = next((word for word in (letters, letters[::-1]) if word in self.hidden and word not in self.found), None)
         if word is None:
             return Outcome(f"{said}where no word is hidden that is not found yet.")

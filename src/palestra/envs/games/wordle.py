@@ -62,13 +62,17 @@ class Wordle(Game[str]):
         if move in self.answers:
             return Outcome(f"{said}, which you had guessed before.")
         marked = self.answers[move] = marks(move, self.secret)
-        fresh = [place for place, mark in enumerate(marked) if mark == "G" and not self.green[place]]
-        for place in fresh:
-            self.green[place] = True
-        reward = 0.5 * len(fresh) / self.length
+        reward = self._newly_green(marked) if "G" in marked else 0.0
         if move == self.secret:
             return Outcome(f"{said}, and that is the word. Well done!", reward + 0.5, solved=True)
         return Outcome(f"{said}:\n{' '.join(move)}\n{' '.join(marked)}", reward)
+
+    def _newly_green(self, marked: str) -> float:
+        """The reward of places that were not green before."""
+        fresh = [place for place, mark in enumerate(marked) if mark == "G" and not self.green[place]]
+        for place in fresh:
+            self.green[place] = True
+        return 0.5 * len(fresh) / self.length
 
     def oracle(self) -> str:
         fitting = [

@@ -38,20 +38,27 @@ function facts(total) {
 
 // --------------------------------------------------------------------------------------------------------------- run
 
-const FILTERS = { env: "environment", policy: "policy", stop: "ending", boundary: "fault", outcome: "outcome" };
+const FILTERS = { step: "training step", env: "environment", policy: "policy", stop: "ending", boundary: "fault", outcome: "outcome" };
 
-function runView(run, query, found) {
+function runView(run, query, found, metrics) {
   const rows = filtered(run, query, found);
-  const tabs = { episodes: "Episodes", tasks: "Tasks", envs: "Environments" };
-  const tab = Object.hasOwn(tabs, query.list ?? "") ? query.list : "episodes";
+  const tabs = { ...(metrics ? { training: "Training" } : {}), episodes: "Episodes", tasks: "Tasks", envs: "Environments" };
+  // A training run opens with its curves; whoever asks for a step or a text wants episodes.
+  const first = metrics && !query.step && !query.text ? "training" : "episodes";
+  const tab = Object.hasOwn(tabs, query.list ?? "") ? query.list : first;
+  if (tab === "training") return el("div", { class: "run" }, trainingFacts(metrics), runBar(run, query, tabs, tab, null), trainingView(run, metrics, query));
   const list = { episodes: episodeTable, tasks: taskTable, envs: envTable }[tab];
-  return el("div", { class: "run" }, facts(outcome(run, rows)),
+  return el("div", { class: "run" }, facts(outcome(run, rows)), metrics && query.step ? stepHead(run, metrics, Number(query.step)) : null,
     run.read < 1 ? el("p", { class: "hint" }, `reading: ${Math.floor(100 * run.read)} % of the file so far`) : null,
-    el("div", { class: "bar" },
-      el("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([key, label]) =>
-        el("a", { href: Router.with({ list: key, sort: null }), role: "tab", "aria-selected": String(key === tab) }, label))),
-      filterBar(run, query, rows.length)),
+    runBar(run, query, tabs, tab, rows.length),
     rows.length ? list(run, rows, query) : el("p", { class: "empty" }, "No episode fits these filters."));
+}
+
+function runBar(run, query, tabs, tab, count) {
+  return el("div", { class: "bar" },
+    el("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([key, label]) =>
+      el("a", { href: Router.with({ list: key, sort: null, ...(key === "training" ? { step: null } : {}) }), role: "tab", "aria-selected": String(key === tab) }, label))),
+    count === null ? null : filterBar(run, query, count));
 }
 
 function filtered(run, query, found) {
@@ -62,6 +69,7 @@ function filtered(run, query, found) {
 }
 
 function filterValue(run, name, row) {
+  if (name === "step") return run.columns.step[row] < 0 ? "" : String(run.columns.step[row]);
   if (name !== "outcome") return run.get(name, row);
   if (run.columns.reward[row] === null) return "no score";
   const success = run.columns.success[row];
@@ -70,11 +78,11 @@ function filterValue(run, name, row) {
 
 function filterBar(run, query, count) {
   const selects = Object.entries(FILTERS).map(([name, label]) => {
-    const values = [...new Set(run.rows().map((row) => filterValue(run, name, row)))].filter(Boolean).sort();
+    const values = [...new Set(run.rows().map((row) => filterValue(run, name, row)))].filter(Boolean).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
     if (values.length < 2 && !query[name]) return null;
     return el("select", { "aria-label": label, onchange: (event) => Router.go(Router.with({ [name]: event.target.value || null })) },
       el("option", { value: "" }, `any ${label}`),
-      values.map((value) => el("option", { value, selected: value === query[name] }, plain(value))));
+      values.map((value) => el("option", { value, selected: value === query[name] }, name === "step" ? `${label} ${value}` : plain(value))));
   });
   const active = Object.keys(FILTERS).some((name) => query[name]) || query.text;
   return el("div", { class: "filters" }, selects, active
@@ -131,6 +139,7 @@ function episodeTable(run, rows, query) {
   const get = (name) => (row) => run.get(name, row);
   const columns = [
     { key: "episode", label: "#", of: (row) => row, show: (row) => String(row) },
+    ...(run.columns.step.some((step) => step >= 0) ? [numberColumn("step", "step", get("step"))] : []),
     textColumn("env", "environment", get("env")),
     textColumn("task", "task", get("task")),
     ...varied(run, [["policy", "policy"], ["player", "player"]]).map(([name, label]) => textColumn(name, label, get(name))),

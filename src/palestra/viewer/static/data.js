@@ -20,7 +20,14 @@ const Source = (() => {
     }
   }
 
-  const vocabularies = new Map();
+  // What belongs to a run as a whole, asked for once. A page in a file has it only if the run had it when it was written.
+  const kept = new Map();
+  function ofRun(name, run) {
+    const key = `${name}-${run}`;
+    if (!kept.has(key)) kept.set(key, embedded ? Promise.resolve(JSON.parse(block(key)?.textContent ?? "null")) : ask(`runs/${run}/${name}.json`));
+    return kept.get(key);
+  }
+
   return {
     embedded,
     catalog: async () => (embedded ? JSON.parse(block("catalog").textContent) : ask("catalog.json")),
@@ -32,11 +39,10 @@ const Source = (() => {
         ? searchBlocks(run, JSON.stringify(text).slice(1, -1).replaceAll("<", "\\u003c"))
         : ask(`runs/${run}/search.json?text=${encodeURIComponent(text)}`),
     // The text of every token id, where the run folder has a vocabulary.json; null where it has none.
-    vocabulary: (run) => {
-      if (embedded) return Promise.resolve(null);
-      if (!vocabularies.has(run)) vocabularies.set(run, ask(`runs/${run}/vocabulary.json`));
-      return vocabularies.get(run);
-    },
+    vocabulary: (run) => ofRun("vocabulary", run),
+    // The numbers of every training step, oldest first; null for a run that is no training.
+    metrics: (run) => ofRun("metrics", run),
+    forget: () => kept.clear(),
   };
 })();
 
@@ -56,6 +62,7 @@ class Run {
     this.number = number;
     this.name = raw.name;
     this.read = raw.read;
+    this.trained = raw.trained;
     this.columns = raw.columns;
     this.count = raw.columns.reward.length;
   }

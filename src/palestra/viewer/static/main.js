@@ -2,6 +2,7 @@
 //   #/                       the runs              #/r/0?env=…&sort=reward:down   one run, filtered and sorted
 //   #/r/0/e/17               an episode as chat    #/r/0/e/17/tokens?colour=…     as tokens
 //   #/r/0/e/17?turn=3        at a turn             #/r/0/g/17                     beside the other tries at its task
+//   #/r/0?list=training      learning curves       #/r/0?step=12                  the episodes behind a point of them
 
 const Router = {
   playlist: null,
@@ -58,7 +59,8 @@ async function viewOf(parts, query) {
   const trail = [home, el("a", { href: `#/r/${run.number}` }, plain(run.name))];
   if (parts.length < 4) {
     const found = query.text ? await Source.search(run.number, query.text) : null;
-    return { node: runView(run, query, found), trail, title: run.name };
+    const metrics = run.trained ? await Source.metrics(run.number) : null;
+    return { node: runView(run, query, found, metrics), trail, title: run.name };
   }
   const row = Number(parts[3]);
   if (!(row >= 0 && row < run.count)) throw new Error(`Run "${run.name}" has no episode ${parts[3]}.`);
@@ -152,7 +154,7 @@ const KEYS = {
   t: ["token view", () => episodeTab("/tokens")],
   g: ["group view", () => { const { parts } = Router.read(); if (parts[3]) Router.go(`#/r/${parts[1]}/g/${parts[3]}`); }],
   u: ["up", () => { const { parts } = Router.read(); Router.go(parts.length > 2 ? `#/r/${parts[1]}` : "#/"); }],
-  r: ["read what was added", () => readRuns()],
+  r: ["read what was added", () => { Source.forget(); readRuns(); }],
   d: ["light or dark", () => switchTheme()],
   "/": ["search", () => search.focus()],
   "?": ["these keys", () => showKeys()],

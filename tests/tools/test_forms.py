@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.tools import CallForm, format_call, format_result, parse_calls
+from palestra.calls import BadCall, format_call
+from palestra.tools import CallForm, find_calls, format_result
 from palestra.trajectory import ToolCall, ToolResult
 
 ALL = tuple(CallForm)
@@ -43,14 +44,13 @@ _pieces = st.sampled_from(
 @given(st.lists(_calls, min_size=1, max_size=3), _words.filter(lambda words: "<" not in words))
 def test_what_is_formatted_is_read_back_in_order(calls: list[ToolCall], between: str) -> None:
     text = between.join(format_call(call) for call in calls)
-    assert parse_calls(text).attempts == tuple(calls)
+    assert find_calls(text) == tuple(calls)
 
 
 @given(st.lists(_pieces | _words, max_size=30).map("".join))
 def test_any_text_gives_calls_and_problems_and_nothing_else(text: str) -> None:
-    parsed = parse_calls(text, ALL)
-    assert len(parsed.calls) + len(parsed.problems) == len(parsed.attempts)
-    assert all(parsed.problems)
+    attempts = find_calls(text, ALL)
+    assert all(isinstance(attempt, ToolCall) or attempt.error for attempt in attempts)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,7 @@ def test_any_text_gives_calls_and_problems_and_nothing_else(text: str) -> None:
     [
         ('<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>', ToolCall("f", {"a": 1})),
         ('<tool_call>{"name": "f"}</tool_call>', ToolCall("f", {})),
+        ('<tool_call>{"name": "f", "parameters": {"a": 1}}</tool_call>', ToolCall("f", {"a": 1})),
         ('<tool_call>{"name": "f", "arguments": "{\\"a\\": 1}"}</tool_call>', ToolCall("f", {"a": 1})),
         ('<tool_call><tool_name>f</tool_name><arguments>{"a": 1}</arguments></tool_call>', ToolCall("f", {"a": 1})),
         ("<tool_call><tool_name>f</tool_name><arguments></arguments></tool_call>", ToolCall("f", {})),
@@ -67,7 +68,7 @@ def test_any_text_gives_calls_and_problems_and_nothing_else(text: str) -> None:
     ],
 )
 def test_the_forms_models_write(text: str, expected: ToolCall) -> None:
-    assert parse_calls(text, ALL).attempts == (expected,)
+    assert find_calls(text, ALL) == (expected,)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,8 @@ def test_the_forms_models_write(text: str, expected: ToolCall) -> None:
         '<tool_call>{"name": "f", "arguments": [1]}</tool_call>',
         '<tool_call>{"name": "f", "arguments": {"a": NaN}}</tool_call>',
         "<tool_call>" + "[" * 5000 + "</tool_call>",
+        '<tool_call>{"name": "f", "args": {"a": 1}}</tool_call>',
+        '<tool_call>{"name": "f", "arguments": "[1]"}</tool_call>',
         "<tool_call><tool_name>f</tool_name></tool_call>",
         "<tool_call><tool_name>f</tool_name><arguments>[]</arguments></tool_call>",
         "<python>\n</python>",
@@ -89,25 +92,24 @@ def test_the_forms_models_write(text: str, expected: ToolCall) -> None:
     ],
 )
 def test_a_failed_attempt_is_told_and_is_no_call(text: str) -> None:
-    parsed = parse_calls(text, ALL)
-    assert not parsed.calls
-    assert len(parsed.problems) == 1
+    (attempt,) = find_calls(text, ALL)
+    assert isinstance(attempt, BadCall)
 
 
 def test_forms_that_are_not_asked_for_are_plain_text() -> None:
-    assert parse_calls("```python\nprint(1)\n```").attempts == ()
+    assert find_calls("```python\nprint(1)\n```") == ()
 
 
 def test_a_thought_is_not_a_call() -> None:
     call = format_call(ToolCall("f", {}))
-    assert parse_calls(f"<think>{call}</think>{call}").attempts == (ToolCall("f", {}),)
-    assert parse_calls(f"<think>{call}").attempts == ()
+    assert find_calls(f"<think>{call}</think>{call}") == (ToolCall("f", {}),)
+    assert find_calls(f"<think>{call}") == ()
 
 
 @pytest.mark.parametrize("piece", ["<tool_call>", "<think>", "```python\n", "<python>", "<tool_call></tool_call>", "\n```"])
 def test_a_megabyte_of_openings_is_read_in_linear_time(piece: str) -> None:
     began = time.process_time()
-    parse_calls(piece * (2**20 // len(piece)), ALL)
+    find_calls(piece * (2**20 // len(piece)), ALL)
     assert time.process_time() - began < 1.0
 
 

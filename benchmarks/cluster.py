@@ -1,0 +1,220 @@
+r"""What Ray costs a rollout, what a second worker brings, and the constants that ``palestra plan`` reckons with.
+
+    python benchmarks/cluster.py            # some minutes
+    python benchmarks/cluster.py --quick    # under 50 s: fewer rounds
+    python benchmarks/cluster.py --write    # and keep the constants, with the date, where palestra plan finds them
+
+"Ray alone" is an actor that plays the same episodes with the same stage, and is sent the same tickets and sends the same bytes
+in the same batches; what it lacks is leases, sessions, losses, fair shares and back-pressure. Everything runs on this machine;
+the network between machines is left out.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import os
+import secrets
+import statistics
+import sys
+import time
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "src"), str(ROOT / "benchmarks")]
+
+from rows import Row, finish  # noqa: E402
+
+from palestra import Env, Step, Task  # noqa: E402
+from palestra.cluster import ClusterConfig, Crew, Pool  # noqa: E402
+from palestra.cluster.plan import CONSTANTS, Constants, simulate  # noqa: E402
+from palestra.cluster.rays import RayFleet, connect  # noqa: E402
+from palestra.cluster.worker import BATCH, Lease, Played, decode_batch  # noqa: E402
+from palestra.rollout import Stage, Ticket, rollout, tickets_of  # noqa: E402
+from palestra.trajectory import decode_msgpack, encode_msgpack  # noqa: E402
+
+GAMES = ["game:GuessTheNumber-v0", "game:Mastermind-v0-easy", "game:Sudoku-v0-easy"]
+HERE = "benchmarks.cluster"
+
+
+class Burning(Env):
+    """Five turns of two milliseconds of work each."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.turn = 0
+        return "", {}
+
+    def step(self, action: str) -> Step:
+        self.turn += 1
+        data = b"x" * 1024
+        until = time.thread_time() + 0.002
+        while time.thread_time() < until:
+            data = hashlib.sha256(data).digest() * 32
+        return Step(data[:8].hex(), 1.0, self.turn == 5, False, {})
+
+
+class Bare:
+    """Ray alone."""
+
+    def __init__(self) -> None:
+        self._stage: Stage | None = None
+
+    async def play(self, leases: bytes) -> bytes:
+        if self._stage is None:
+            self._stage = await Stage("random").__aenter__()
+        tickets = [lease.ticket for lease in decode_msgpack(leases, list[Lease])]
+        played = await asyncio.gather(*(self._stage.play(ticket) for ticket in tickets))
+        return encode_msgpack([Played(0, t.group, t.member, p) for t, p in zip(tickets, played, strict=True)])
+
+    async def echo(self, data: bytes) -> bytes:
+        return data
+
+
+def batches(tickets: list[Ticket], size: int) -> list[bytes]:
+    leases = [Lease(0, ticket) for ticket in tickets]
+    return [encode_msgpack(leases[at : at + size]) for at in range(0, len(leases), size)]
+
+
+async def bare_rate(actor: Any, tickets: list[Ticket], size: int) -> float:
+    """Episodes per second of Ray alone, two batches in flight."""
+    waiting = batches(tickets, size)[::-1]
+    count, began = 0, time.perf_counter()
+
+    async def lane() -> None:
+        nonlocal count
+        while waiting:
+            batch = decode_batch(await actor.play.remote(waiting.pop()))
+            count += len(batch)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(2):
+            group.create_task(lane())
+    assert count == len(tickets)
+    return count / (time.perf_counter() - began)
+
+
+async def crew_rate(crew: Crew, envs: Any, n: int, policy: Any = "random") -> float:
+    """Episodes per second of a crew, once its workers are there."""
+    began = time.perf_counter()
+    count = sum([1 async for _ in crew.rollout(envs, policy, n=n)])
+    assert count == n
+    return n / (time.perf_counter() - began)
+
+
+async def overhead_rows(ray: Any, quick: bool) -> list[Row]:
+    n, rounds = (1000, 3) if quick else (4000, 7)
+    tickets = list(tickets_of(GAMES, n=n)[0])
+    actor = ray.remote(Bare).options(num_cpus=1, max_concurrency=100).remote()
+    ratios = []
+    async with Crew(RayFleet(), ClusterConfig(pools=(Pool(workers=1),))) as crew:
+        await crew_rate(crew, GAMES, 200)
+        await bare_rate(actor, tickets[:200], 64)
+        for _ in range(rounds):
+            bare = await bare_rate(actor, tickets, 64)
+            ours = await crew_rate(crew, GAMES, n)
+            ratios.append(ours / bare)
+            print(f"Ray alone {bare:.0f} episodes/s, through the crew {ours:.0f}", flush=True)
+    ray.kill(actor)
+    return [
+        Row("episodes/s through a crew over Ray alone, same episodes, bytes and batches", statistics.median(ratios), ">= 0.9")
+    ]
+
+
+async def scaling_rows(quick: bool) -> tuple[list[Row], list[tuple[int, float]]]:
+    """One worker, then two, in turns, on episodes that compute; and the rates, for the plan to be checked against."""
+    n, rounds = (200, 2) if quick else (600, 5)
+    ratios, rates = [], []
+    env = f"{HERE}:Burning"
+    pools = {count: ClusterConfig(pools=(Pool(workers=count, concurrency=4),)) for count in (1, 2)}
+    for _ in range(rounds):
+        pair = []
+        for count, config in pools.items():
+            async with Crew(RayFleet(), config) as crew:
+                while len(crew.workers) < count:
+                    await asyncio.sleep(0.05)
+                await crew_rate(crew, env, 20 * count, _same)
+                pair.append(await crew_rate(crew, env, n, _same))
+                rates.append((count, pair[-1]))
+        print(f"1 worker {pair[0]:.0f} episodes/s, 2 workers {pair[1]:.0f}", flush=True)
+        ratios.append(pair[1] / pair[0])
+    return [Row("2 Ray workers over 1 on episodes that compute", statistics.median(ratios), ">= 1.7")], rates
+
+
+def _same(text: str) -> str:
+    return ""
+
+
+async def constants(ray: Any, quick: bool) -> Constants:
+    """What one thing costs, on this machine."""
+    n = 500 if quick else 2000
+    began = time.process_time()
+    played = [one async for one in rollout(GAMES, "random", n=n)]
+    episode = (time.process_time() - began) / n
+    turns = statistics.fmean(len(one.turns) for one in played)
+    sizes = [len(encode_msgpack(one)) for one in played]
+    batch = encode_msgpack([Played(0, one.group, 0, (one,)) for one in played[:BATCH]])
+    began = time.process_time()
+    for _ in range(20):
+        decode_batch(batch)
+    decode = (time.process_time() - began) / 20 / BATCH
+    actor = ray.remote(Bare).options(num_cpus=1).remote()
+    await actor.echo.remote(batch)
+    calls = 100 if quick else 400
+    began, wall = time.process_time(), time.perf_counter()
+    for _ in range(calls):
+        await actor.echo.remote(batch)
+    cpu, call = (time.process_time() - began) / calls, (time.perf_counter() - wall) / calls
+    ray.kill(actor)
+    return Constants(
+        date=date.today().isoformat(),
+        machine=f"{os.cpu_count()} cores",
+        turn_cpu=episode / turns,
+        burning_cpu=0.010,
+        batch_cpu=cpu,
+        batch_seconds=call,
+        decode_cpu=decode,
+        trajectory_bytes=statistics.fmean(sizes),
+        turns=turns,
+    )
+
+
+def plan_rows(found: Constants, rates: list[tuple[int, float]]) -> list[Row]:
+    """The plan's prediction for the episodes that compute, over what was measured."""
+    rows = []
+    for count in (1, 2):
+        measured = statistics.median(rate for workers, rate in rates if workers == count)
+        work = found.burning_cpu + 5 * found.turn_cpu
+        predicted = simulate(found, workers=count, episode_cpu=work, concurrency=4, turns=5).rate
+        print(f"{count} workers: predicted {predicted:.0f} episodes/s, measured {measured:.0f}")
+        rows.append(
+            Row(f"plan: predicted over measured rate, off by, {count} workers", abs(predicted / measured - 1), "<= 0.15")
+        )
+    return rows
+
+
+async def run(quick: bool, write: bool) -> list[Row]:
+    ray = connect("local", num_cpus=4)
+    rows = await overhead_rows(ray, quick)
+    more, rates = await scaling_rows(quick)
+    found = await constants(ray, quick)
+    print(json.dumps(found.as_dict(), indent=2))
+    if write:
+        CONSTANTS.write_text(json.dumps(found.as_dict(), indent=2) + "\n")
+    return [*rows, *more, *plan_rows(found, rates)]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds: under 50 s")
+    parser.add_argument("--write", action="store_true", help="keep the constants for palestra plan")
+    options = parser.parse_args()
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
+    finish(asyncio.run(run(options.quick, options.write)))
+
+
+if __name__ == "__main__":
+    main()

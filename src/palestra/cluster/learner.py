@@ -1,0 +1,112 @@
+"""Training on a cluster: one learner, its rollout workers and its inference replicas, all placed by Ray.
+
+The learner is an actor that runs a whole ``Trainer``: it hires the workers and the replicas, so they come and go with it. If it
+dies, Ray starts it again on some node, and it goes on from its last checkpoint; the run's folder must be on a file system
+that all nodes share. Tensors do not pass through Ray: weights go from the learner to the replicas through that folder.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from palestra.cluster.config import ClusterConfig
+from palestra.cluster.crew import Crew
+from palestra.cluster.rays import RayFleet, connect
+from palestra.cluster.replicas import ReplicaSettings, hire_replicas
+from palestra.rollout import Rollout
+
+__all__ = ["LearnerActor", "Learning", "train_on_cluster"]
+
+
+class Learning(msgspec.Struct, frozen=True):
+    """A run on a cluster."""
+
+    config: bytes
+    """The ``TrainConfig`` as JSON."""
+    folder: str
+    cluster: ClusterConfig = ClusterConfig()
+    replicas: int = 1
+    """Inference replicas; 0 where the recipe names servers."""
+    learner: dict[str, Any] = {}
+    """Ray's options for the learner's actor: ``{num_gpus = 8}``."""
+    replica: dict[str, Any] = {}
+    """Ray's options for a replica's."""
+
+
+class LearnerActor:
+    """Runs a trainer to its end."""
+
+    async def train(self, learning: Learning, evaluate: Any = None) -> int:
+        """Go on from the last checkpoint to the last step; how many workers were lost on the way."""
+        import ray
+
+        from palestra.training.assembly import assemble
+        from palestra.training.config import TrainConfig
+
+        config = msgspec.json.decode(learning.config, type=TrainConfig)
+        trainer = assemble(config, Path(learning.folder), evaluate=evaluate)
+        async with AsyncExitStack() as stack:
+            crew = await stack.enter_async_context(Crew(RayFleet(), learning.cluster))
+            if learning.replicas:
+                warm = Path(learning.folder) / "warm-start"
+                settings = ReplicaSettings(
+                    model=str(warm) if warm.exists() else config.model.path,
+                    weights=str(Path(learning.folder) / "weights"),
+                    batch=config.engine.batch,
+                    rows=config.engine.rows,
+                    dtype=config.engine.dtype,
+                )
+                engine = await hire_replicas(ray, settings, learning.replicas, **learning.replica)
+                trainer.engine = trainer.policy.engine = engine
+            trainer.rollout = self.play_with(crew)
+            await trainer.train()
+            return crew.deaths
+
+    def play_with(self, crew: Crew) -> Rollout:
+        """Who plays the episodes."""
+        return crew.rollout
+
+
+async def train_on_cluster(
+    learning: Learning,
+    *,
+    kind: type[LearnerActor] = LearnerActor,
+    evaluate: Any = None,
+    show: Callable[[Mapping[str, Any]], None] = lambda _: None,
+) -> int:
+    """Place a learner and wait until it is done, however often it dies. How often that was.
+
+    ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step.
+    """
+    ray = connect(learning.cluster.address)
+    options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, **learning.learner}
+    actor = ray.remote(kind).options(**options).remote()
+    watching = asyncio.create_task(_watch(Path(learning.folder) / "metrics.jsonl", show))
+    deaths = 0
+    try:
+        while True:
+            try:
+                await actor.train.remote(learning, evaluate)
+                return deaths
+            except ray.exceptions.ActorUnavailableError:
+                deaths += 1
+    finally:
+        watching.cancel()
+        ray.kill(actor)
+
+
+async def _watch(path: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
+    """Show every step once, also those that a later life of the learner makes again."""
+    shown = -1
+    while True:
+        await asyncio.sleep(1.0)
+        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+        for line in (line for line in lines if line.endswith(b"\n")):
+            metrics = msgspec.json.decode(line)
+            if metrics["step"] > shown:
+                shown = metrics["step"]
+                show(metrics)

@@ -1,0 +1,34 @@
+"""Trajectories in other people's formats, and back.
+
+====================  ================================================================  =============================
+format                what it is                                                        what it keeps
+====================  ================================================================  =============================
+``parquet``           Apache Parquet, one row an episode, typed and nested columns      everything, to the bit
+``openai``            JSONL for OpenAI's fine-tuning API and those who read the same    the conversation
+``inspect``           a log of Inspect (UK AI Security Institute, MIT), version 2       conversation, scores, usage
+``atif``              Agent Trajectory Interchange Format 1.7 (Harbor, Apache-2.0)      conversation, rewards, usage,
+                                                                                        sampled ids and log-probs
+====================  ================================================================  =============================
+
+Every writer takes any iterable of trajectories and every reader yields them, so that whoever selects (solved ones for
+imitation, pairs for preferences) stands in between and knows nothing of formats.
+"""
+
+from palestra.interchange.atif import read_atif, write_atif
+from palestra.interchange.dialogue import messages_of
+from palestra.interchange.inspect_log import LogHeader, read_inspect, write_inspect
+from palestra.interchange.openai import read_openai, write_openai
+from palestra.interchange.parquet import read_parquet, write_parquet
+
+__all__ = [
+    "LogHeader",
+    "messages_of",
+    "read_atif",
+    "read_inspect",
+    "read_openai",
+    "read_parquet",
+    "write_atif",
+    "write_inspect",
+    "write_openai",
+    "write_parquet",
+]

@@ -1,0 +1,245 @@
+"""Runs in which things are killed on purpose, and what came of them. The tests run small ones, ``benchmarks/faults.py`` all."""
+
+import asyncio
+import hashlib
+import os
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from palestra import AsyncEnv, Env, Step, StopReason, Task, Trajectory, rollout
+from palestra.cluster import ClusterConfig, Crew, Pool
+from palestra.cluster.rays import RayFleet, connect
+from palestra.rollout import Rollout
+
+HERE = "tests.cluster.chaos"
+
+
+class Patient(AsyncEnv):
+    """Five turns of a little waiting. With ``hangs`` one task in twenty never answers its third."""
+
+    hangs = False
+    pause = 0.02
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        await super().reset(seed=seed, task=task)
+        self.turn = 0
+        return f"{self.task.seed}", {}
+
+    async def step(self, action: str) -> Step:
+        self.turn += 1
+        if self.hangs and self.turn == 3 and self.task.seed % 20 == 7:
+            await asyncio.sleep(3600)
+        await asyncio.sleep(self.pause)
+        return Step(f"{self.task.seed}.{self.turn}.{action}", float(self.rng.random()), self.turn == 5, False, {})
+
+    async def sample_random_action(self) -> str:
+        return str(self.action_rng.integers(1000))
+
+
+class Model(Patient):
+    """As slow as a model's answers make an episode."""
+
+    pause = 0.1
+
+
+class Hanging(Model):
+    hangs = True
+
+
+class Worked(Env):
+    """Three turns of a little work in a process of its own."""
+
+    blocking = True
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.turn = 0
+        return f"{self.task.seed}", {}
+
+    def step(self, action: str) -> Step:
+        self.turn += 1
+        time.sleep(0.01)
+        return Step(f"{self.task.seed}.{self.turn}.{action}", float(self.rng.random()), self.turn == 3, False, {})
+
+    def sample_random_action(self) -> str:
+        return str(self.action_rng.integers(1000))
+
+
+def digest(trajectories: list[Trajectory]) -> str:
+    """Of all trajectories, in the order of tasks and members."""
+    ordered = sorted(trajectories, key=lambda one: (one.group, one.member, one.player))
+    return hashlib.sha256("".join(one.digest() for one in ordered).encode()).hexdigest()
+
+
+@dataclass
+class Outcome:
+    """What became of a run."""
+
+    issued: int
+    played: list[Trajectory] = field(repr=False)
+    kills: int = 0
+    seconds: float = 0.0
+    places: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def unaccounted(self) -> int:
+        """Episodes that have no trajectory, or more than one."""
+        seen = Counter((one.group, one.member) for one in self.played)
+        return sum(seen[group, 0] != 1 for group in range(self.issued)) + sum(key[0] >= self.issued for key in seen)
+
+    @property
+    def completed(self) -> float:
+        return sum(not one.stop.failed for one in self.played) / self.issued
+
+
+class Endless:
+    """Tasks, as many as are asked for until somebody says stop."""
+
+    def __init__(self, env: str, at_least: int = 0) -> None:
+        self.env = env
+        self.at_least = at_least
+        self.drawn = 0
+        self.stopped = False
+
+    def __iter__(self) -> Iterator[Task]:
+        while not self.stopped or self.drawn < self.at_least:
+            self.drawn += 1
+            yield Task(self.env, self.drawn)
+
+
+@asynccontextmanager
+async def crew(workers: int | None = 2, **options: Any) -> AsyncGenerator[Crew, None]:
+    """A crew on the Ray that is there."""
+    async with Crew(RayFleet(), ClusterConfig(pools=(Pool(workers=workers, **options),))) as found:
+        yield found
+
+
+async def kill_ray_workers(kills: int, seed: int = 0) -> Outcome:
+    """F7: processes and actors are killed in turn, each time when the one killed before is back at work."""
+    tasks, rng, killed = Endless(f"{HERE}:Patient", at_least=300), random.Random(seed), 0
+    outcome = Outcome(0, [])
+
+    async def kill(workers: Crew) -> None:
+        nonlocal killed
+        seen = 0
+        while killed < kills:
+            busy = [one for one in workers._employed if one.holds]
+            if len(workers.workers) <= seen or not busy:
+                await asyncio.sleep(0.01)
+                continue
+            seen = len(workers.workers)
+            victim = rng.choice(busy)
+            if killed % 2:
+                await victim.hand.replace()
+            else:
+                with suppress(ProcessLookupError):
+                    os.kill(victim.pid, signal.SIGKILL)
+            killed += 1
+        tasks.stopped = True
+
+    async with crew(2, concurrency=16) as workers:
+        killer = asyncio.create_task(kill(workers))
+        async for trajectory in workers.rollout(tasks, "random", concurrency=64):
+            outcome.played.append(trajectory)
+        await killer
+        assert workers.deaths >= kills * 0.8, f"{workers.deaths} deaths of {kills} kills were noticed"
+    outcome.issued, outcome.kills = tasks.drawn, killed
+    return outcome
+
+
+async def played_here(issued: int, env: str) -> list[Trajectory]:
+    """The same tasks, in this process, with nobody killed."""
+    tasks = [Task(env, number + 1) for number in range(issued)]
+    return [one async for one in rollout(tasks, "random", concurrency=512)]
+
+
+async def kill_env_workers(episodes: int, every: float = 0.05, seed: int = 0) -> Outcome:
+    """F2: the processes that host environments are killed, one at a time."""
+    rng, killed = random.Random(seed), 0
+
+    async def kill() -> None:
+        nonlocal killed
+        while True:
+            await asyncio.sleep(every)
+            if pids := hosts():
+                with suppress(ProcessLookupError):
+                    os.kill(rng.choice(pids), signal.SIGKILL)
+                    killed += 1
+
+    killer = asyncio.create_task(kill())
+    began = time.perf_counter()
+    tasks = [Task(f"{HERE}:Worked", number + 1) for number in range(episodes)]
+    played = [one async for one in rollout(tasks, "random", concurrency=32)]
+    seconds = time.perf_counter() - began
+    killer.cancel()
+    return Outcome(episodes, played, killed, seconds)
+
+
+def hosts() -> list[int]:
+    """The processes that host environments for this one."""
+    zygotes = [pid for pid in _children(os.getpid()) if b"palestra.views.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [host for zygote in zygotes for host in _children(zygote)]
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            found += [int(child) for child in task.read_text().split()]
+    return found
+
+
+async def hang(episodes: int, hangs: bool, play: Rollout = rollout) -> Outcome:
+    """F3: one in twenty never answers; an episode may take three times as long as usual."""
+    name = "Hanging" if hangs else "Model"
+    tasks = [Task(f"{HERE}:{name}", number) for number in range(episodes)]
+    began = time.perf_counter()
+    played = [one async for one in play(tasks, "random", concurrency=256, deadline=1.5)]
+    outcome = Outcome(episodes, played, seconds=time.perf_counter() - began)
+    expected = [number % 20 == 7 for number in range(episodes)] if hangs else [False] * episodes
+    stops = {one.task.seed: one.stop is StopReason.DEADLINE for one in played}
+    assert [stops[number] for number in range(episodes)] == expected
+    return outcome
+
+
+@contextmanager
+def three_nodes() -> Iterator[tuple[Any, list[Any]]]:
+    """A cluster of a head and two more nodes on this machine, and those two."""
+    from ray.cluster_utils import Cluster
+
+    store = {"object_store_memory": 80 * 2**20}
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **store})
+    try:
+        nodes = [cluster.add_node(num_cpus=1, **store) for _ in range(2)]
+        ray = connect(cluster.address)
+        yield cluster, nodes
+        ray.shutdown()
+    finally:
+        cluster.shutdown()
+
+
+async def lose_a_node(cluster: Any, nodes: list[Any]) -> Outcome:
+    """Three nodes; one is killed in the middle, another is added. ``cluster`` is Ray's own for tests."""
+    tasks = Endless(f"{HERE}:Patient", at_least=300)
+    outcome = Outcome(0, [])
+    async with crew(None, concurrency=16) as workers:
+        before: set[str] = set()
+        async for trajectory in workers.rollout(tasks, "random", concurrency=96):
+            outcome.played.append(trajectory)
+            outcome.places.update(one.place for one in workers._employed)
+            if len(outcome.played) == 100:
+                before = set(outcome.places)
+                cluster.remove_node(nodes.pop(), False)  # both insist on the main thread
+                cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
+            if len(outcome.played) > 100 and set(outcome.places) - before:
+                tasks.stopped = True
+            assert len(outcome.played) < 50_000, "the new node was never used"
+    outcome.issued = tasks.drawn
+    return outcome

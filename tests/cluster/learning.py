@@ -1,0 +1,72 @@
+"""Training runs on Ray, with and without kills; used by the tests and by ``benchmarks/cluster_training.py``."""
+
+import asyncio
+import os
+import random
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from palestra.cluster.config import ClusterConfig, Pool
+from palestra.cluster.learner import Learning, train_on_cluster
+from palestra.training.config import TrainConfig
+
+
+def learning(config: TrainConfig, folder: Path, workers: int = 2) -> Learning:
+    """``config`` with rollout workers that share the machine."""
+    pool = Pool(workers=workers, cpus=0.5)
+    return Learning(
+        msgspec.json.encode(config), str(folder), ClusterConfig(pools=(pool,)), replicas=1, replica={"num_cpus": 0.5}
+    )
+
+
+async def train_under_fire(run: Learning, every: float, kinds: tuple[str, ...], seed: int = 0) -> tuple[int, int]:
+    """Train while, every so many seconds, a process is killed whose title (Ray's) names one of ``kinds``.
+
+    How many were killed, and how often the learner died.
+    """
+    rng, kills = random.Random(seed), 0
+
+    async def kill() -> None:
+        nonlocal kills
+        while True:
+            await asyncio.sleep(every)
+            victims = [pid for pid, title in titles().items() if any(kind in title for kind in kinds)]
+            if victims:
+                with suppress(ProcessLookupError):
+                    os.kill(rng.choice(victims), signal.SIGKILL)
+                    kills += 1
+
+    killer = asyncio.create_task(kill())
+    try:
+        deaths = await train_on_cluster(run)
+    finally:
+        killer.cancel()
+    return kills, deaths
+
+
+def titles() -> dict[int, str]:
+    """Every actor of this process's Ray: it writes their class into the command line."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            line = path.read_bytes().split(b"\0")[0].decode(errors="replace")
+            if line.startswith("ray::") and os.getpid() in _ancestors(int(path.parent.name)):
+                found[int(path.parent.name)] = line
+    return found
+
+
+def _ancestors(pid: int) -> list[int]:
+    parents = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        parents.append(pid)
+    return parents
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """One entry for each step."""
+    return [msgspec.json.decode(line) for line in (folder / "metrics.jsonl").read_bytes().splitlines()]

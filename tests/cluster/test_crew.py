@@ -1,0 +1,294 @@
+"""The rules of leases, without Ray: workers in this process that die when a test says so."""
+
+import asyncio
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import palestra
+from palestra import Env, Step, StopReason, Task, Trajectory
+from palestra.cluster import ClusterConfig, Crew, LocalFleet, Lost, Pool, crew
+from palestra.cluster.fleet import Hand, LocalHand
+from palestra.cluster.worker import Opened, Orders, RolloutWorker, StaleSession
+from palestra.errors import Boundary, UsageError
+from palestra.rollout import collect
+from palestra.trajectory import encode_msgpack
+from tests.leftovers import nothing_left_here
+
+GUESS = "game:GuessTheNumber-v0-easy"
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(crew, "LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(crew, "CENSUS", 0.02)
+    monkeypatch.setattr(crew, "HEARTBEAT", 0.1)
+
+
+def digest(trajectories: list[Trajectory]) -> str:
+    ordered = sorted(trajectories, key=lambda one: (one.group, one.member, one.player))
+    return hashlib.sha256("".join(one.digest() for one in ordered).encode()).hexdigest()
+
+
+class MortalHand(LocalHand):
+    """Dies at calls that ``dies`` chooses: before the worker hears of it, or after, when the answer is lost."""
+
+    def __init__(self, pool: Pool, dies: Callable[[], str]) -> None:
+        super().__init__(pool)
+        self._dies = dies
+
+    async def open(self) -> Opened:
+        if self._dies() == "before":
+            raise Lost("gone")
+        return await super().open()
+
+    async def exchange(self, session: str, orders: Orders) -> bytes:
+        fate = self._dies()
+        if fate == "before":
+            await self.replace()
+            raise Lost("gone")
+        if fate == "restart":  # behind the employer's back: the call reaches a new worker
+            await self.replace()
+        answer = await super().exchange(session, orders)
+        if fate == "after":
+            raise Lost("the answer was lost")
+        return answer
+
+
+class MortalFleet(LocalFleet):
+    def __init__(self, dies: Callable[[], str], size: int = 3) -> None:
+        super().__init__()
+        self.dies = dies
+        self.size = size
+
+    async def room(self, pool: Pool) -> int:
+        return self.size
+
+    def hire(self, pool: Pool) -> Hand:
+        hand = MortalHand(pool, self.dies)
+        self._stack.push_async_callback(hand.close)
+        return hand
+
+
+def fates(seed: int, rate: float) -> Callable[[], str]:
+    rng = np.random.default_rng(seed)
+    return lambda: str(rng.choice(["before", "after", "restart"])) if rng.random() < rate else ""
+
+
+class Books:
+    """Writes down what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str]] = []
+
+    def issue(self, rollout: str, task: str = "") -> None:
+        self.events.append(("issue", rollout))
+
+    def lease(self, rollout: str, worker: str = "", attempt: int = 0) -> None:
+        self.events.append(("lease", rollout))
+
+    def fail(self, rollout: str, failure: str, attempt: int = 0, *, again: bool = False) -> None:
+        self.events.append(("again" if again else "fail", rollout))
+
+    def finish(self, rollout: str) -> None:
+        self.events.append(("finish", rollout))
+
+    def count(self, kind: str) -> Counter[str]:
+        return Counter(name for event, name in self.events if event == kind)
+
+
+async def test_a_crew_in_this_process_plays_the_same_episodes() -> None:
+    expected = collect([GUESS, "game:Mastermind-v0-easy"], "random", n=60, group_size=2, seed=7, progress=False)
+    config = ClusterConfig(pools=(Pool(match="game:Guess*", workers=2, concurrency=4), Pool(concurrency=3)))
+    async with nothing_left_here(), Crew(LocalFleet(), config) as workers:
+        envs = [GUESS, "game:Mastermind-v0-easy"]
+        played = [t async for t in workers.rollout(envs, "random", n=60, group_size=2, seed=7)]
+        assert len(workers.workers) == 3
+    assert digest(played) == digest(expected)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    rate=st.sampled_from([0.0, 0.1, 0.4]),
+    size=st.integers(1, 4),
+    concurrency=st.sampled_from([1, 3, 16]),
+    wear=st.sampled_from([0, 3]),
+)
+async def test_nothing_is_lost_or_counted_twice(seed: int, rate: float, size: int, concurrency: int, wear: int) -> None:
+    expected = collect(GUESS, "random", n=20, group_size=2, seed=1, progress=False)
+    books = Books()
+    config = ClusterConfig(pools=(Pool(concurrency=concurrency, episodes_per_worker=wear),))
+    async with Crew(MortalFleet(fates(seed, rate), size), config) as workers:
+        played = [t async for t in workers.booked(books, GUESS, "random", n=20, group_size=2, seed=1, concurrency=10)]
+    names = Counter(f"{group}.{member}" for group in range(20) for member in range(2))
+    assert Counter(f"{one.group}.{one.member}" for one in played) == names == books.count("issue")
+    assert books.count("finish") + books.count("fail") == names
+    assert books.count("lease") == names + books.count("again")
+    sound = [one for one in played if not one.stop.failed]
+    fine = {(one.group, one.member) for one in sound}
+    assert digest(sound) == digest([one for one in expected if (one.group, one.member) in fine])
+    assert rate == 0.4 or len(sound) == 40
+
+
+class Deadly(Env):
+    """Tells the fleet that its worker is to die, if the task's seed is 13."""
+
+    playing: ClassVar[set[int]] = set()
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        Deadly.playing.add(self.task.seed)
+        return "", {}
+
+    def step(self, action: str) -> Step:
+        return Step("", 1.0, self.task.seed != 13, False, {})
+
+    def close(self) -> None:
+        Deadly.playing.discard(self.task.seed)
+
+
+async def test_an_episode_that_kills_its_workers_is_given_up_and_harms_nobody_else() -> None:
+    def dies() -> str:
+        return "after" if 13 in Deadly.playing else ""
+
+    async def patient(text: str) -> str:
+        await asyncio.sleep(0.01)
+        return ""
+
+    books = Books()
+    tasks = [Task(f"{__name__}:Deadly", seed) for seed in range(30)]
+    async with Crew(MortalFleet(dies, 1), ClusterConfig(pools=(Pool(concurrency=8),))) as workers:
+        played = {t.task.seed: t async for t in workers.booked(books, tasks, patient)}
+    assert len(played) == 30
+    assert [seed for seed, one in played.items() if one.stop is StopReason.ERROR] == [13]
+    assert played[13].failures[0].boundary is Boundary.INFRASTRUCTURE
+    assert played[13].reward is None
+    assert books.count("fail") == Counter({"13.0": 1})
+    # Beside it others were lost too, but nobody who had died often was ever played together with anybody.
+    losses: Counter[str] = Counter()
+    held: set[str] = set()
+    for kind, name in books.events:
+        if kind == "lease":
+            assert not any(losses[one] >= crew.ALONE_AFTER for one in held)
+            assert losses[name] < crew.ALONE_AFTER or not held
+            held.add(name)
+        elif kind != "issue":
+            held.discard(name)
+            losses[name] += kind == "again"
+    assert losses["13.0"] == crew.GIVEN_UP_AFTER - 1
+
+
+async def test_a_slow_consumer_is_not_overrun() -> None:
+    begun = 0
+
+    async def policy(text: str) -> str:
+        nonlocal begun
+        begun += 1
+        return "\\boxed{1}"
+
+    async with Crew(LocalFleet()) as workers:
+        async for _ in workers.rollout(GUESS, policy, n=1000, max_turns=1, concurrency=10):
+            for _ in range(20):
+                await asyncio.sleep(0.001)
+            break
+    assert begun <= 20
+
+
+async def test_leaving_early_frees_everything_and_the_crew_goes_on() -> None:
+    async with nothing_left_here(), Crew(LocalFleet()) as workers:
+        stream = workers.rollout("tests.rollout.faulty:Slow", lambda text: "3600", n=4)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 1.0)
+        played = [t async for t in workers.rollout(GUESS, "random", n=5)]
+        assert len(played) == 5
+
+
+async def test_jobs_share_the_workers() -> None:
+    async with Crew(MortalFleet(lambda: "", 2)) as workers:
+
+        async def one(seed: int) -> list[Trajectory]:
+            return [t async for t in workers.rollout(GUESS, "random", n=30, seed=seed)]
+
+        many = await asyncio.gather(*(one(seed) for seed in range(4)))
+    for seed, played in enumerate(many):
+        assert digest(played) == digest(collect(GUESS, "random", n=30, seed=seed, progress=False))
+
+
+async def test_a_silent_worker_is_replaced() -> None:
+    class Silent(LocalHand):
+        silent = True
+
+        async def exchange(self, session: str, orders: Orders) -> bytes:
+            if Silent.silent:
+                await asyncio.sleep(3600)
+            return await super().exchange(session, orders)
+
+        async def replace(self) -> None:
+            Silent.silent = False
+            await super().replace()
+
+    class Fleet(LocalFleet):
+        def hire(self, pool: Pool) -> Hand:
+            hand = Silent(pool)
+            self._stack.push_async_callback(hand.close)
+            return hand
+
+    async with Crew(Fleet(), ClusterConfig(pools=(Pool(patience=0.05),))) as workers:
+        assert len([t async for t in workers.rollout(GUESS, "random", n=5)]) == 5
+        assert workers.deaths == 1
+
+
+async def test_worn_out_workers_are_replaced() -> None:
+    async with Crew(LocalFleet(), ClusterConfig(pools=(Pool(episodes_per_worker=5, concurrency=2),))) as workers:
+        assert len([t async for t in workers.rollout(GUESS, "random", n=23)]) == 23
+        assert len(workers.workers) >= 5
+        assert workers.deaths == 0
+
+
+async def test_what_a_caller_did_wrong_is_told() -> None:
+    def tasks() -> Iterator[Task]:
+        yield Task(GUESS, 1)
+        raise ValueError("no more")
+
+    async with Crew(LocalFleet()) as workers:
+        stream = workers.rollout(tasks(), "random")
+        assert (await anext(stream)).task.seed == 1
+        with pytest.raises(ValueError, match="no more"):
+            await anext(stream)
+        with pytest.raises(UsageError, match="no policy"):
+            await anext(workers.rollout(GUESS, "nobody", n=1))
+
+
+async def test_an_old_session_is_refused() -> None:
+    worker = RolloutWorker(4)
+    old = await worker.open()
+    assert await worker.exchange(old.session, Orders()) == encode_msgpack([])
+    new = await worker.open()
+    with pytest.raises(StaleSession):
+        await worker.exchange(old.session, Orders())
+    assert await worker.exchange(new.session, Orders()) == encode_msgpack([])
+    await worker.close()
+
+
+def test_a_pool_must_match() -> None:
+    config = ClusterConfig(pools=(Pool(match="game:*"),))
+    assert config.pool_of("game:Sudoku-v0") == 0
+    with pytest.raises(UsageError, match="no pool plays"):
+        config.pool_of("math:GSM8K")
+
+
+def test_importing_the_package_imports_no_ray() -> None:
+    import subprocess
+    import sys
+
+    code = "import sys, palestra.cluster; assert not {'ray', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    assert palestra.__version__

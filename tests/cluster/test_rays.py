@@ -1,0 +1,114 @@
+"""The same with Ray's own processes. Serially: one machine has room for one Ray."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palestra.cluster import ClusterConfig, Crew, Pool
+from palestra.cluster.rays import RayFleet, connect
+from palestra.errors import UsageError
+from palestra.evaluation import evaluate, read_report
+from palestra.rollout import collect
+from palestra.serve import EnvServer
+from palestra.serve.tokens import new_token
+from tests.cluster import chaos
+from tests.cluster.chaos import digest
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.alone]
+
+GAMES = ["game:GuessTheNumber-v0-easy", "game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy", "game:Sudoku-v0-easy"]
+
+
+async def test_local_served_and_ray_runs_of_the_same_tasks_are_the_same(ray: Any) -> None:
+    expected = digest(collect(GAMES, "random", n=500, seed=3, progress=False))
+    async with chaos.crew(2) as workers:
+        played = [t async for t in workers.rollout(GAMES, "random", n=500, seed=3)]
+        assert len(workers.workers) == 2
+    assert digest(played) == expected
+    token = new_token()
+    async with EnvServer("game:*", token) as server:
+        served = [f"remote:{server.url}#{game}" for game in GAMES]
+        async with chaos.crew(2, runtime_env={"env_vars": {"PALESTRA_TOKEN": token}}) as workers:
+            played = [t async for t in workers.rollout(served, "random", n=500, seed=3)]
+    assert digest(played) == expected
+
+
+async def test_killed_workers_and_actors_cost_time_and_nothing_else(ray: Any) -> None:
+    outcome = await chaos.kill_ray_workers(6)
+    assert outcome.kills == 6
+    assert outcome.unaccounted == 0
+    assert digest(outcome.played) == digest(await chaos.played_here(outcome.issued, f"{chaos.HERE}:Patient"))
+
+
+async def test_worn_out_workers_get_a_new_process(ray: Any) -> None:
+    async with chaos.crew(1, episodes_per_worker=20) as workers:
+        assert len([t async for t in workers.rollout(GAMES[0], "random", n=50)]) == 50
+        assert len({name.split("/")[1] for name in workers.workers}) >= 3
+        assert workers.deaths == 0
+
+
+async def test_environments_go_where_their_resources_are(ray: Any) -> None:
+    pools = (Pool(match="*Sudoku*", workers=1, cpus=2.0, runtime_env={"env_vars": {"MARK": "1"}}), Pool(workers=1))
+    async with Crew(RayFleet(), ClusterConfig(pools=pools)) as workers:
+        played = [t async for t in workers.rollout(GAMES, "random", n=40, seed=3)]
+        assert len(workers.workers) == 2
+    assert digest(played) == digest(collect(GAMES, "random", n=40, seed=3, progress=False))
+
+
+async def test_what_the_worker_cannot_do_is_told(ray: Any) -> None:
+    async with chaos.crew(1) as workers:
+        with pytest.raises(UsageError, match="nobody"):
+            await anext(workers.rollout(GAMES[0], "nobody", n=1))
+
+
+def test_nobody_enters_without_the_token(ray: Any) -> None:
+    address = ray.get_runtime_context().gcs_address
+    code = f"from palestra.cluster.rays import connect; connect({address!r}); print('in')"
+    for token, works in ((os.environ["RAY_AUTH_TOKEN"], True), ("0" * 64, False)):
+        environment = {**os.environ, "RAY_AUTH_TOKEN": token}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=100)
+        assert ("in" in done.stdout.split()) == works, done.stderr
+
+
+def test_switching_authentication_off_is_remarked_upon(ray: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    with pytest.warns(UserWarning, match="run code on it"):
+        connect()
+
+
+async def test_killed_hosts_of_environments_cost_next_to_nothing() -> None:
+    outcome = await chaos.kill_env_workers(300)
+    assert outcome.kills > 5
+    assert outcome.unaccounted == 0
+    assert outcome.completed >= 0.99
+
+
+async def test_environments_that_hang_hold_nobody_up(ray: Any) -> None:
+    async with chaos.crew(2, concurrency=128) as workers:
+        free = await chaos.hang(1500, hangs=False, play=workers.rollout)
+        hanging = await chaos.hang(1500, hangs=True, play=workers.rollout)
+    assert hanging.unaccounted == 0
+    # One deadline is the tail of the last ones; it is small beside a run of any length.
+    assert hanging.seconds <= 1.3 * free.seconds + 1.5
+
+
+def test_the_commands_run_on_a_cluster(ray: Any, tmp_path: Path) -> None:
+    address = ray.get_runtime_context().gcs_address
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def run(*words: str) -> str:
+        command = [sys.executable, "-m", "palestra.cli", *words, "--cluster", address, "--workers", "2"]
+        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    (tmp_path / "mine.py").write_text("def guess(text):\n    return '\\\\boxed{5}'\n")
+    said = run("rollout", "mine:guess", "-e", GAMES[0], "-n", "50", "-o", "run")
+    assert "issued 50 = consumed 50 + failed 0 + dropped 0: each exactly once" in said
+    run("eval", "random", "-e", GAMES[0], "-n", "50", "-o", "eval")
+    here = evaluate(GAMES[0], "random", n=50)
+    assert read_report(tmp_path / "eval").suite == here.suite
