@@ -1,16 +1,26 @@
-r"""What the learner costs beside the arithmetic itself. Ratios between two things of the same run, measured in turns.
+r"""What training costs beside the arithmetic itself, beside TRL, and beside itself without waves played ahead.
 
-    python benchmarks/training.py              # SmolLM2-135M, a few minutes on two cores
-    python benchmarks/training.py --quick      # the tiny model, seconds
+    bash benchmarks/peers/build.sh             # once, to have TRL beside ours
+    python benchmarks/training.py              # SmolLM2-135M, about ten minutes on two cores
+    python benchmarks/training.py learner      # one of the three
+    python benchmarks/training.py --quick      # tiny models, under a minute
 
 learner   tokens a second of ``Learner.update`` against a bare torch loop over the same micro-batches: the same forward pass,
           the vocabulary head only where a token was sampled, a clipped loss, backward, gradient clipping and AdamW. The bare
           loop is handed finished tensors; the learner starts from the batch.
+grpo      a whole step of ``Trainer`` (generate, measure, update, publish, record) against a step of TRL's GRPOTrainer: the same
+          model in float32, the same prompts, the same number of completions of the same length, the same threads.
+waves     asynchronous against synchronous training where an environment's steps take 0.05 s, and one in a hundred ten times as
+          long: the same recipe, as many updates, wall-clock, and what both have learned by the end.
 
 Left out: GPUs, and more than one rank.
 """
 
 import argparse
+import asyncio
+import json
+import os
+import subprocess
 import tempfile
 import time
 from collections.abc import Callable
@@ -18,19 +28,35 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import torch
 import transformers
 from rows import Row, finish, interleaved
 
+import palestra
+from palestra.core import AsyncEnv, Sampling, Session, Step, Wrapper
+from palestra.evaluation import compare, evaluate_async, read_episodes, success_scores
 from palestra.models import build_tiny, fetch_smollm2
+from palestra.policies.sampled import SampledPolicy
+from palestra.registry import spec
+from palestra.seeding import derive
+from palestra.training.assembly import assemble
 from palestra.training.batch import Batch, PackingConfig, micro_batch, plan, token_weights
+from palestra.training.config import TrainConfig
 from palestra.training.learner import Learner, LearnerConfig
 from palestra.training.loss import LossConfig
 from palestra.training.model import Inputs, ModelConfig, load_model
-from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn, floats, ints
+from palestra.training.trainer import Trainer
+from palestra.trajectory import Completion, Ints, Segment, Span, StopReason, Task, Trajectory, Turn, floats, ints
 
 LOSS = LossConfig(importance="none")
+PEERS = Path(__file__).parent / "peers"
+GAME = "game:GuessTheNumber-v0-easy"
+SLOW = "bench:SlowGuess-v0"
+MEDIAN_SECONDS = 0.05
+TAIL = 10.0
+"""The 99th percentile over the median."""
 
 
 def _episode(rng: np.random.Generator, vocabulary: int, scale: int) -> Trajectory:
@@ -107,16 +133,172 @@ def learner_rows(folder: str, *, episodes: int, scale: int, rounds: int) -> list
     ]
 
 
+# -------------------------------------------------------------------------------------------------------- against TRL's GRPO
+
+
+def _settings(model: str, **changes: Any) -> TrainConfig:
+    data: dict[str, Any] = {
+        "model": {"path": model},
+        "envs": {GAME: 1.0},
+        "steps": 4,
+        "checkpoint_every": 1000,
+        "samples": 0,
+        "advantage": {"method": "grpo"},
+        "learner": {"learning_rate": 1e-6},
+        **changes,
+    }
+    return msgspec.convert(data, TrainConfig)
+
+
+def _never_stopping(trainer: Trainer) -> None:
+    """Every completion takes all the tokens it may, as the peer's are made to."""
+    generate = trainer.engine.generate
+
+    async def unstopped(prompt: Ints, sampling: Sampling, session: Session | None = None) -> Any:
+        return await generate(prompt, msgspec.structs.replace(sampling, stop_ids=()), session)
+
+    trainer.engine.generate = unstopped  # type: ignore[method-assign]
+
+
+def _our_steps(model: str, folder: Path, *, tasks: int, group: int, tokens: int, steps: int) -> tuple[list[float], list[str]]:
+    """Wall-clock of every step, and the prompts of the first."""
+    play = {"tasks": tasks, "group_size": group, "max_tokens": tokens, "concurrency": tasks * group}
+    config = _settings(model, steps=steps, play=play, engine={"batch": tasks * group, "rows": tasks * group})
+    marks = [0.0]
+    trainer = assemble(config, folder, show=lambda _: marks.append(time.perf_counter()))
+    _never_stopping(trainer)
+    prompts = []
+    for task in trainer._tasks(0):
+        with palestra.make(task.env) as env:
+            prompts.append(str(env.reset(task=task)[0]))
+    marks[0] = time.perf_counter()
+    asyncio.run(trainer.train())
+    return list(np.diff(marks)), prompts
+
+
+def grpo_rows(model: str, python: Path, *, tasks: int, group: int, tokens: int, steps: int) -> list[Row]:
+    if not python.exists():
+        print("peers: TRL is not built (benchmarks/peers/build.sh)")
+        return []
+    with tempfile.TemporaryDirectory() as folder:
+        ours, prompts = _our_steps(model, Path(folder) / "run", tasks=tasks, group=group, tokens=tokens, steps=steps)
+        work = Path(folder) / "work.json"
+        asked = {"model": model, "prompts": prompts, "group": group, "tokens": tokens, "steps": steps}
+        work.write_text(json.dumps({**asked, "threads": torch.get_num_threads()}))
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        command = [python, PEERS / "trl_grpo.py", work]
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr[-2000:])
+        theirs = json.loads(done.stdout.splitlines()[-1])["seconds"]
+    # The first step of both is left out: it builds what later ones find.
+    ours_best, theirs_best = (float(np.median(side[1:])) for side in (ours, theirs))
+    return [
+        Row("grpo: a step of TRL over a step of ours (medians)", theirs_best / ours_best, ">= 1"),
+        Row("grpo: seconds a step, ours", ours_best, ""),
+        Row("grpo: seconds a step, TRL", theirs_best, ""),
+    ]
+
+
+# ------------------------------------------------------------------------------------------------- asynchronous, synchronous
+
+
+class Delayed(Wrapper):
+    """Every step takes its time: the delay of an episode's step follows from its task, and has a long tail."""
+
+    async def step(self, action: str) -> Step:
+        self._step = getattr(self, "_step", 0) + 1
+        sigma = np.log(TAIL) / 2.3263
+        seconds = MEDIAN_SECONDS * float(np.exp(sigma * derive(self.task.seed, "delay", self._step).standard_normal()))
+        await asyncio.sleep(seconds)
+        return await super().step(action)
+
+    async def reset(self, **options: Any) -> Any:
+        self._step = 0
+        return await super().reset(**options)
+
+
+def _waves(model: str, folder: Path, *, staleness: int, steps: int) -> tuple[float, Any]:
+    """Seconds of a run, and its episodes on held-out tasks, which are not slow."""
+    config = _settings(
+        model,
+        envs={SLOW: 1.0},
+        steps=steps,
+        staleness=staleness,
+        epochs=2,
+        minibatches=2,
+        play={"tasks": 16, "group_size": 8, "max_tokens": 8, "concurrency": 1024},
+        engine={"batch": 128, "rows": 1024},
+        advantage={"method": "rebn", "discount": 0.9},
+        learner={"learning_rate": 5e-4},
+        entropy={"start": 0.1, "stop": 0.0, "steps": max(steps * 4 // 5, 1)},
+    )
+    trainer = assemble(config, folder)
+    began = time.perf_counter()
+    asyncio.run(trainer.train())
+    seconds = time.perf_counter() - began
+    policy = SampledPolicy(trainer.policy.renderer, trainer.engine, trainer.policy.sampling)
+    asyncio.run(evaluate_async(GAME, policy, n=400, seed=1, out=folder / "held-out", concurrency=128))
+    return seconds, success_scores(read_episodes(folder / "held-out"))
+
+
+def _warm_model(folder: Path, lessons: int) -> str:
+    """A model that makes legal moves and knows nothing of good ones; both runs start from it."""
+    model = build_tiny(folder / "tiny", envs=GAME, words=0)
+    settings = {"teacher": "random", "episodes": lessons, "epochs": 6, "minibatches": 16, "learning_rate": 3e-3}
+    config = _settings(str(model), steps=1, warm_start=settings, play={"tasks": 1, "group_size": 2, "max_tokens": 8})
+    assemble(config, folder / "warm").ledger.close()
+    return str(folder / "warm" / "warm-start")
+
+
+def wave_rows(*, steps: int, lessons: int) -> list[Row]:
+    def delayed(env: AsyncEnv) -> AsyncEnv:
+        return Delayed(env)
+
+    base = spec(GAME)
+    palestra.register(SLOW, base.entry, kwargs=base.kwargs, wrappers=[*base.wrappers, delayed])
+    with tempfile.TemporaryDirectory() as scratch:
+        model = _warm_model(Path(scratch), lessons)
+        waited, synchronous = _waves(model, Path(scratch) / "sync", staleness=0, steps=steps)
+        ahead, asynchronous = _waves(model, Path(scratch) / "async", staleness=4, steps=steps)
+    difference = compare(asynchronous, synchronous)
+    return [
+        Row("waves: synchronous over asynchronous, wall-clock of as many updates", waited / ahead, ">= 2"),
+        Row("waves: asynchronous minus synchronous success, upper end of the interval", difference.difference.high, ">= 0"),
+        Row("waves: asynchronous minus synchronous success, lower end of the interval", difference.difference.low, ""),
+        Row("waves: success, synchronous", float(np.mean([score.value for score in synchronous])), ""),
+        Row("waves: success, asynchronous", float(np.mean([score.value for score in asynchronous])), ""),
+        Row("waves: seconds a step, synchronous", waited / steps, ""),
+        Row("waves: seconds a step, asynchronous", ahead / steps, ""),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="the tiny model instead of SmolLM2, in under 50 s")
+    parser.add_argument("rows", nargs="*", choices=["learner", "grpo", "waves", []], help="which rows; all by default")
+    parser.add_argument("--quick", action="store_true", help="tiny models instead of SmolLM2, in under 50 s")
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--trl", type=Path, default=PEERS / ".venv-trl/bin/python", help="the Python of TRL's venv")
     options = parser.parse_args()
-    if options.quick:
-        with tempfile.TemporaryDirectory() as folder:
-            model = build_tiny(Path(folder) / "tiny", envs="game:GuessTheNumber*")
-            finish(learner_rows(str(model), episodes=64, scale=10, rounds=options.rounds))
-    finish(learner_rows(str(fetch_smollm2()), episodes=4, scale=16, rounds=options.rounds))
+    wanted = options.rows or ["learner", "grpo", "waves"]
+    transformers.utils.logging.disable_progress_bar()
+    rows: list[Row] = []
+    with tempfile.TemporaryDirectory() as folder:
+        if options.quick:
+            model = str(build_tiny(Path(folder) / "tiny", envs="game:GuessTheNumber*"))
+            learner, grpo = {"episodes": 64, "scale": 10}, {"tasks": 4, "group": 4, "tokens": 8, "steps": 4}
+            waves = {"steps": 8, "lessons": 64}
+        else:
+            model = str(fetch_smollm2())
+            learner, grpo = {"episodes": 4, "scale": 16}, {"tasks": 4, "group": 8, "tokens": 32, "steps": 4}
+            waves = {"steps": 100, "lessons": 2048}
+        if "learner" in wanted:
+            rows += learner_rows(model, rounds=options.rounds, **learner)
+        if "grpo" in wanted:
+            rows += grpo_rows(model, options.trl, **grpo)
+        if "waves" in wanted:
+            rows += wave_rows(**waves)
+    finish(rows)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ r"""A tiny run, killed with SIGKILL at as many points as wanted and resumed each
 
 The run has a warm start, an evaluation, four steps and two checkpoints. A point is the moment before or after something that
 leaves a trace: a sync, a rename, a removal, a folder made, a line of the ledger, a recorded step or episode, a request to the
-engine, an update of the weights, half of an optimiser's step, a published version. A first life counts them; then, for each point
-chosen, one life is killed there by its own hand, in the middle of whatever it was doing, and the next one goes on to the end.
+engine, an update of the weights, half of an optimiser's step, a published version. A first life counts them; then, for each
+point chosen, one life is killed there by its own hand, in the middle of what it was doing, and the next one goes on to the end.
 From outside, lives are killed at random times. What must be equal to the bit: weights, optimiser, generator, ledger, and which
 tokens were sampled and recorded.
 
@@ -33,6 +33,7 @@ import msgspec
 import torch
 
 from palestra.cli.train import evaluator
+from palestra.engines.hf import HFEngine
 from palestra.models import build_tiny
 from palestra.rollout import TrajectoryWriter, read_trajectories
 from palestra.training import assembly, learner, record, trainer
@@ -108,11 +109,11 @@ class Points:
         self.around(record.RunRecord, "add")
         self.around(learner.Learner, "update")
         self.around(learner.Learner, "accumulate")
-        self.around(learner.dcp, "save")
+        self.around(torch.distributed.checkpoint, "save")
         self.around(torch, "save")
         self.around(assembly, "imitate")
         self.around_async(trainer.Trainer, "_publish")
-        self.around_async(assembly.HFEngine, "generate")
+        self.around_async(HFEngine, "generate")
         self._halve_the_optimiser()
 
     def _halve_the_optimiser(self) -> None:
@@ -220,7 +221,8 @@ class Trial:
 
     def chosen(self, count: int) -> Iterator[int]:
         """``count`` points: some of every kind, then evenly over the rest."""
-        first, last = {}, {}
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
         for place, label in enumerate(self.labels):
             first.setdefault(label, place)
             last[label] = place

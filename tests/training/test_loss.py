@@ -65,6 +65,29 @@ def test_token_statistics_at_a_temperature() -> None:
     close(got.entropy, [0.5623351446])
 
 
+@pytest.mark.parametrize(("rows", "words"), [(1, 2), (3, 7), (5, 300_000)])
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_statistics_with_and_without_a_differentiable_entropy_are_the_same(rows: int, words: int, temperature: float) -> None:
+    torch.manual_seed(0)
+    logits, targets, shares = torch.randn(rows, words) * 3, torch.randint(words, (rows,)), torch.randn(rows)
+    found = []
+    for differentiable in (False, True):
+        leaf = logits.clone().requires_grad_()
+        got = token_statistics(leaf, targets, temperature, differentiable_entropy=differentiable)
+        (got.logprobs * shares).sum().backward()
+        found.append((got.logprobs.detach(), got.entropy.detach(), leaf.grad))
+        assert got.entropy.requires_grad == differentiable
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_statistics_cannot_be_run_backward_twice() -> None:
+    got = token_statistics(torch.randn(2, 3, requires_grad=True), torch.tensor([0, 1]), 1.0).logprobs.sum()
+    got.backward(retain_graph=True)
+    with pytest.raises(TypeError):
+        got.backward()
+
+
 def test_clipped_loss_keeps_the_smaller_of_both_terms() -> None:
     # ρ = 1.5, 0.5, 1.5, 0.5 with A = 1, 1, −1, −1; bounds 0.8 and 1.28
     # objective: min(1.5, 1.28) = 1.28 (clipped); min(0.5, 0.8) = 0.5; min(−1.5, −1.28) = −1.5; min(−0.5, −0.8) = −0.8 (clipped)

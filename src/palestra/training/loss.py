@@ -15,7 +15,7 @@ Bounds, for every kind of loss: ``clip_low`` and ``clip_high`` are distances fro
 [1 − clip_low, 1 + clip_high], CISPO's included. Every exponent is clamped to ±20.
 """
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 import torch
@@ -35,6 +35,8 @@ __all__ = [
 ]
 
 _EXPONENT_LIMIT = 20.0
+_BLOCK = 1 << 19
+"""Logits that are gone through at once: two megabytes."""
 _Fraction = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
@@ -112,12 +114,42 @@ def token_statistics(
 ) -> TokenStatistics:
     """Log-probabilities and entropies at the temperature that sampling used."""
     scaled = logits.float() if temperature == 1.0 else logits.float() / temperature
+    if not differentiable_entropy:
+        return TokenStatistics(*_Chosen.apply(scaled, targets))
     normaliser = torch.logsumexp(scaled, dim=-1)
     chosen = scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    # Without an entropy bonus the entropy is only looked at, and its backward pass would cost as much as the loss's.
-    with torch.set_grad_enabled(torch.is_grad_enabled() and differentiable_entropy):
-        entropy = normaliser - (torch.exp(scaled - normaliser.unsqueeze(-1)) * scaled).sum(-1)
+    entropy = normaliser - (torch.exp(scaled - normaliser.unsqueeze(-1)) * scaled).sum(-1)
     return TokenStatistics(chosen - normaliser, entropy)
+
+
+class _Chosen(torch.autograd.Function):  # type: ignore[misc]
+    """Log-probabilities of the chosen tokens, and entropies that are only looked at.
+
+    The logits of a micro-batch are its largest tensor, and on a CPU every pass over them outside the cache counts. So they are
+    gone through in blocks of rows, the probabilities are kept, and the gradient is made of them, in their place.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scaled: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        rows = max(_BLOCK // max(scaled.shape[-1], 1), 1) if scaled.device.type == "cpu" else len(scaled)
+        probabilities = torch.empty_like(scaled)
+        normaliser, entropy = scaled.new_empty(len(scaled)), scaled.new_empty(len(scaled))
+        for start in range(0, len(scaled), max(rows, 1)):
+            block = slice(start, start + rows)
+            torch.logsumexp(scaled[block], -1, out=normaliser[block])
+            torch.sub(scaled[block], normaliser[block].unsqueeze(-1), out=probabilities[block])
+            probabilities[block].exp_()
+            entropy[block] = normaliser[block] - (probabilities[block] * scaled[block]).sum(-1)
+        ctx.probabilities, ctx.targets = probabilities, targets
+        ctx.mark_non_differentiable(entropy)
+        return scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1) - normaliser, entropy
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:
+        # Given away: whoever runs backward a second time finds nothing, rather than a gradient of a gradient.
+        towards, ctx.probabilities = ctx.probabilities, None
+        towards *= -gradient.unsqueeze(-1)
+        return towards.scatter_add_(-1, ctx.targets.unsqueeze(-1), gradient.unsqueeze(-1)), None
 
 
 def log_ratio(new: Tensor, old: Tensor) -> Tensor:
