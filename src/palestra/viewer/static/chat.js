@@ -21,13 +21,14 @@ function railMark(turn, index, scale) {
 }
 
 // Pictures come later, since an environment has to play for them: one before each turn and one after the last, or null.
-// A board that was found in the text gives way to the one that is drawn.
+// The text stays as it was written, beside them.
 function withPictures(view, episode, coming) {
   const shown = [...episode.turns.map((turn) => turn.observation), episode.final_observation];
   coming.then((pictures) => pictures?.forEach((picture, index) => {
     const body = view.querySelector(`#turn-${index} .said.env .body`);
     if (!body || !picture.length || typeof shown[index] !== "string") return;
-    body.replaceChildren(el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture)), ...foldedText(shown[index]));
+    const drawn = el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture));
+    body.replaceChildren(el("div", { class: "beside" }, el("div", {}, foldedText(shown[index])), drawn));
   }), () => null); // who served the page is gone: the text is here all the same
   return view;
 }
