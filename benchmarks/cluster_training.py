@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -26,38 +25,27 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
 
-import msgspec  # noqa: E402
 from rows import Row, finish  # noqa: E402
 from tests.cluster.learning import learning, train_under_fire  # noqa: E402
 
 from palestra.cluster.learner import train_on_cluster  # noqa: E402
 from palestra.cluster.rays import connect  # noqa: E402
-from palestra.models import build_tiny  # noqa: E402
 from palestra.rollout import rollout  # noqa: E402
 from palestra.training.assembly import assemble  # noqa: E402
 from palestra.training.config import TrainConfig  # noqa: E402
 from palestra.training.ledger import Ledger  # noqa: E402
+from palestra.training.recipe import load_recipe  # noqa: E402
 
-GAME = "game:GuessTheNumber-v0-easy"
 
-
-def recipe(model: Path, steps: int) -> TrainConfig:
-    data: dict[str, Any] = {
-        "model": {"path": str(model)},
-        "envs": {GAME: 1.0},
-        "steps": steps,
-        "staleness": 1,
-        "warm_start": {"teacher": "random", "episodes": 1024, "epochs": 4, "minibatches": 16, "learning_rate": 3e-3},
-        "play": {"tasks": 32, "group_size": 8, "concurrency": 256, "max_tokens": 6},
-        "engine": {"batch": 256, "rows": 256},
-        "advantage": {"method": "rebn", "discount": 0.9},
-        "entropy": {"start": 0.05, "stop": 0.0, "steps": max(1, int(steps * 0.8))},
-        "learner": {"learning_rate": 1e-3},
-        "epochs": 2,
-        "minibatches": 4,
-        "checkpoint_every": max(1, steps // 10),
-    }
-    return msgspec.convert(data, TrainConfig)
+def recipe(steps: int) -> TrainConfig:
+    """The recipe of the learning curves, asynchronous, and with checkpoints to go on from."""
+    wanted = [
+        f"steps={steps}",
+        "staleness=1",
+        f"checkpoint_every={max(1, steps // 14)}",
+        f"entropy.steps={max(1, steps * 4 // 5)}",
+    ]
+    return load_recipe(ROOT / "recipes" / "cpu" / "guess.toml", wanted)
 
 
 async def score(config: TrainConfig, folder: Path, tasks: int) -> float:
@@ -66,7 +54,7 @@ async def score(config: TrainConfig, folder: Path, tasks: int) -> float:
     first = trainer._resume()
     assert first == config.steps, f"the run ended at step {first}"
     await trainer._publish(first)
-    played = [one async for one in rollout(GAME, trainer.policy, n=tasks, seed=12345, concurrency=256)]
+    played = [one async for one in rollout(list(config.envs), trainer.policy, n=tasks, seed=12345, concurrency=256)]
     assert all(not one.stop.failed for one in played)
     return sum(bool(one.success) for one in played) / tasks
 
@@ -121,7 +109,7 @@ def run(name: str, config: TrainConfig, folder: Path, tasks: int) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two steps: shows that it runs")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=70)
     parser.add_argument("--folder", type=Path, help="keep the runs here")
     parser.add_argument("--only", choices=RUNS, help="only this one")
     options = parser.parse_args()
@@ -129,10 +117,7 @@ def main() -> None:
     chosen = [options.only] if options.only else ["local", "ray"] if options.quick else list(RUNS)
     with tempfile.TemporaryDirectory() as place:
         folder = options.folder or Path(place)
-        model = folder / "tiny"
-        if not model.exists():
-            build_tiny(model, envs=f"{GAME}*")
-        finish([row for name in chosen for row in run(name, recipe(model, steps), folder, tasks)])
+        finish([row for name in chosen for row in run(name, recipe(steps), folder, tasks)])
 
 
 if __name__ == "__main__":

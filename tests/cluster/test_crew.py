@@ -16,7 +16,8 @@ from palestra import Env, Step, StopReason, Task, Trajectory
 from palestra.cluster import ClusterConfig, Crew, LocalFleet, Lost, Pool, crew
 from palestra.cluster.fleet import Hand, LocalHand
 from palestra.cluster.worker import Opened, Orders, RolloutWorker, StaleSession
-from palestra.errors import Boundary, UsageError
+from palestra.errors import Boundary, UnknownEnv, UsageError
+from palestra.registry import register, unregister
 from palestra.rollout import collect
 from palestra.trajectory import encode_msgpack
 from tests.leftovers import nothing_left_here
@@ -265,6 +266,22 @@ async def test_what_a_caller_did_wrong_is_told() -> None:
             await anext(stream)
         with pytest.raises(UsageError, match="no policy"):
             await anext(workers.rollout(GUESS, "nobody", n=1))
+
+
+async def test_a_worker_is_told_what_only_its_employer_has_registered() -> None:
+    register("mine:Dice-v0", "tests.test_core:Dice")
+    async with Crew(LocalFleet()) as workers:
+        stream = workers.rollout([Task("mine:Dice-v0", seed) for seed in range(5)], lambda text: "x")
+        first = await anext(stream)  # now the worker has heard of it
+        unregister("mine:Dice-v0")
+        played = [first, *[t async for t in stream]]
+    assert not any(one.failures for one in played)
+
+
+async def test_an_environment_that_nobody_knows_is_told() -> None:
+    async with Crew(LocalFleet()) as workers:
+        with pytest.raises(UnknownEnv):
+            await anext(workers.rollout([Task("game:Nonesuch-v0", 1)], "random"))
 
 
 async def test_an_old_session_is_refused() -> None:

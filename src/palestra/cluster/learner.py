@@ -17,6 +17,7 @@ from palestra.cluster.config import ClusterConfig
 from palestra.cluster.crew import Crew
 from palestra.cluster.rays import RayFleet, connect
 from palestra.cluster.replicas import Answering, Relay, ReplicaSettings, hire_replicas
+from palestra.models import find_model
 from palestra.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _settings(config: "TrainConfig", learning: Learning) -> ReplicaSettings:
     folder = Path(learning.folder)
     warm = folder / "warm-start"
     return ReplicaSettings(
-        model=str(warm) if warm.exists() else config.model.path,
+        model=str(warm if warm.exists() else find_model(config.model.path)),
         weights=str(folder / "weights"),
         batch=config.engine.batch,
         rows=config.engine.rows,
