@@ -102,7 +102,7 @@ def n1(quick: bool) -> list[Row]:
         folder = Path(place)
         model = build_tiny(folder / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
         for seed in SEEDS[: 1 if quick else None]:
-            found = asyncio.run(everything_at_once(model, folder / f"run-{seed}", steps=6 if quick else 20, seed=seed))
+            found = asyncio.run(everything_at_once(model, folder / f"run-{seed}", steps=4 if quick else 10, seed=seed))
             print(
                 f"N1 seed {seed}: {found.audit}; killed {dict(found.kills)}; {found.frames} frames faulted; {dict(found.fates)}"
             )
