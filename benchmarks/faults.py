@@ -104,7 +104,8 @@ def n1(quick: bool) -> list[Row]:
         for seed in SEEDS[: 1 if quick else None]:
             found = asyncio.run(everything_at_once(model, folder / f"run-{seed}", steps=4 if quick else 10, seed=seed))
             print(
-                f"N1 seed {seed}: {found.audit}; killed {dict(found.kills)}; {found.frames} frames faulted; {dict(found.fates)}"
+                f"N1 seed {seed}: {found.audit}; killed {dict(found.kills)}; {found.frames} frames faulted; {dict(found.fates)}",
+                flush=True,
             )
             rows.append(Row(f"N1 seed {seed}: kills", sum(found.kills.values()), ""))
             rows.append(
@@ -126,7 +127,11 @@ def main() -> None:
     options = parser.parse_args()
     SEEDS[:] = options.seeds
     chosen = options.only or (["F2", "F3"] if options.quick else list(PARTS))
-    finish([row for name in chosen for row in PARTS[name](options.quick)])
+    rows = []
+    for name in chosen:
+        rows += PARTS[name](options.quick)
+        print(f"{name}: {'ok' if all(row.ok for row in rows) else 'NOT ok'}", flush=True)
+    finish(rows)
 
 
 if __name__ == "__main__":
