@@ -227,7 +227,8 @@ def pairs(name: str, first: str, second: str, measure: str) -> str:
     seeds = sorted(seed for arm, seed in runs if arm == first and (second, seed) in runs)
     by_seed = [float(np.mean(runs[first, seed]) - np.mean(runs[second, seed])) for seed in seeds]
     scores = [[Score((str(s),), t, v) for s in seeds for t, v in enumerate(runs[arm, s])] for arm in (first, second)]
-    found = compare(*scores, bounds=None).difference
+    most = max(max(values) for values in runs.values())
+    found = compare(*scores, bounds=(0.0, float(most))).difference
     shown = ", ".join(f"{value:+.3f}" for value in by_seed)
     return f"{first} − {second}, {measure}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]; by seed {shown}"
 
