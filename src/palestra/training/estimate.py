@@ -1,7 +1,7 @@
 """What a run will take, before it takes it: memory, tokens, disk. Numbers from the recipe and the model's configuration alone.
 
 The model is counted exactly where its configuration can be read (no weights are loaded), else by the size that its name states.
-Tokens are upper bounds: every episode to its horizon, every turn to its limit. So are activations: of a micro-batch that is full
+Tokens are upper bounds: every episode to its horizon, every turn to its limit. So are activations: of a micro-batch full
 to ``learner.packing.positions``. Memory leaves out what the libraries take, and activations where only a name is known.
 """
 
