@@ -23,10 +23,12 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import torch
 from rows import Row, finish
 
 from palestra.evaluation.comparison import compare
+from palestra.evaluation.curves import Course, learning_curves
 from palestra.evaluation.statistics import Score, mean_interval
 from palestra.models import find_model
 from palestra.registry import make
@@ -37,6 +39,8 @@ from palestra.training.config import TrainConfig
 from palestra.training.recipe import load_recipe
 from palestra.training.trainer import Trainer
 from palestra.trajectory import Task, Trajectory, text_of
+
+Array = npt.NDArray[np.float64]
 
 HERE = Path(__file__).parent
 RECIPES = HERE.parent / "recipes" / "cpu"
@@ -92,7 +96,7 @@ STUDIES = {
     "discount50": Study("guess50.toml", _DISCOUNTS, 500, binary_search(50, 7)),
     "horizon": Study("maze.toml", _HORIZONS, 500),
     "sums": Study("sums.toml", {"GRPO": ()}, 256, {"success": 1.0}, by_observation=True),
-    "guess_smollm2": Study("guess_smollm2.toml", {"GRPO": ()}, 256, binary_search(10, 4)),
+    "guess_smollm2": Study("guess_smollm2.toml", {"ReBN": ()}, 256, binary_search(10, 4)),
 }
 
 
@@ -110,21 +114,24 @@ def run(name: str, arm: str, seed: int, scratch: Path, overrides: Sequence[str] 
     warm = time.perf_counter() - began
     trainer = assemble(config, scratch / f"{name}-{arm}-{seed}", show=_show)
     spent = time.process_time()
-    before, seconds, after = asyncio.run(_measured(trainer, _held_out(config, study.held_out)))
+    tasks = _held_out(config, study.held_out)
+    before, after = asyncio.run(_measured(trainer, tasks))
     lines = (trainer.folder / "metrics.jsonl").read_bytes().splitlines()
     steps = [msgspec.json.decode(line) for line in lines]
+    took = [sum(value for key, value in step.items() if key.startswith("seconds/")) for step in steps]
     return {
         "study": name,
         "arm": arm,
         "seed": seed,
-        "seconds": round(seconds, 1),
+        "seconds": round(sum(took), 1),
         "cpu_seconds": round(time.process_time() - spent, 1),
         "warm_start_seconds": round(warm, 1),
         "overrides": list(overrides),
+        "asked": _asked(tasks) if study.by_observation else [],
         "before": before,
         "after": after,
         "curves": {key: [round(step[key], 4) for step in steps] for key in CURVES if key in steps[0]},
-        "step_seconds": [round(sum(v for k, v in step.items() if k.startswith("seconds/")), 2) for step in steps],
+        "step_seconds": [round(seconds, 2) for seconds in took],
     }
 
 
@@ -139,13 +146,19 @@ def _from_shared_warm_start(config: TrainConfig, folder: Path) -> TrainConfig:
     return msgspec.structs.replace(config, model=model, warm_start=None)
 
 
-async def _measured(trainer: Trainer, tasks: Sequence[Task]) -> tuple[Any, float, Any]:
-    """Evaluation, training with its time, evaluation."""
-    before = await _evaluate(trainer, tasks)
-    began = time.perf_counter()
+async def _measured(trainer: Trainer, tasks: Sequence[Task]) -> tuple[Any, Any]:
+    """Evaluation, training, evaluation. A run that was stopped goes on, and has its first evaluation from its first life."""
+    path = trainer.folder / "before.json"
+    if not path.exists():
+        path.write_text(json.dumps(await _evaluate(trainer, tasks)), encoding="utf-8")
     await trainer.train()
-    seconds = time.perf_counter() - began
-    return before, seconds, await _evaluate(trainer, tasks)
+    return json.loads(path.read_text(encoding="utf-8")), await _evaluate(trainer, tasks)
+
+
+def _asked(tasks: Sequence[Task]) -> list[str]:
+    """What each task asks, where that is the whole of the task."""
+    with make(tasks[0].env) as env:
+        return [text_of(env.reset(task=task)[0]) for task in tasks]
 
 
 def _held_out(config: TrainConfig, count: int) -> list[Task]:
@@ -191,8 +204,8 @@ def table(name: str) -> str:
     """One row a run: before and after on held-out tasks, with 95 % intervals over tasks, and the time it took."""
     lines = ["| arm | seed | success before | success after | paired difference | turns before | turns after | seconds |"]
     lines.append("|---" * 8 + "|")
-    tasks = _names(name)
     for one in load(name):
+        tasks = one.get("asked") or list(range(len(one["after"]["success"])))
         before, after = one["before"], one["after"]
         cells = [
             one["arm"],
@@ -219,16 +232,6 @@ def pairs(name: str, first: str, second: str, measure: str) -> str:
     return f"{first} − {second}, {measure}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]; by seed {shown}"
 
 
-def _names(name: str) -> list[Hashable]:
-    """What tells the held-out tasks of a study apart."""
-    study = STUDIES[name]
-    if not study.by_observation:
-        return list(range(study.held_out))
-    config = load_recipe(RECIPES / study.recipe)
-    with make(next(iter(config.envs))) as env:
-        return [text_of(env.reset(task=task)[0]) for task in _held_out(config, study.held_out)]
-
-
 def _scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:
     return [Score((), task, float(value)) for task, value in zip(tasks, values, strict=True)]
 
@@ -244,34 +247,21 @@ def _difference(tasks: Sequence[Hashable], first: Sequence[float], second: Seque
 
 
 def figure(name: str, curves: Sequence[str]) -> Path:
-    """Every run of a study over its steps, smoothed a little; arms by colour, the mean of the seeds drawn thick."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    study = STUDIES[name]
-    drawing, axes = pyplot.subplots(1, len(curves), figsize=(4.2 * len(curves), 3.2), squeeze=False)
-    for axis, curve in zip(axes[0], curves, strict=True):
-        for number, arm in enumerate(study.arms):
-            lines = [_smooth(one["curves"][curve]) for one in load(name) if one["arm"] == arm]
-            for line in lines:
-                axis.plot(line, color=f"C{number}", alpha=0.25, linewidth=0.8)
-            if lines:
-                axis.plot(np.mean(lines, axis=0), color=f"C{number}", label=arm)
-        if curve in study.optimum:
-            axis.axhline(study.optimum[curve], color="black", linestyle=":", linewidth=0.8)
-        axis.set_xlabel("step")
-        axis.set_title(curve)
-    axes[0][0].legend(fontsize=7)
-    drawing.tight_layout()
-    path = IMAGES / f"learning-{name}.png"
-    drawing.savefig(path, dpi=110)
+    """Every run of a study over its steps, smoothed a little: arms by colour, with the mean and the band of the seeds."""
+    panels: dict[str, dict[str, list[Course]]] = {}
+    for curve in curves:
+        courses: dict[str, list[Course]] = {}
+        for one in load(name):
+            values = _smooth(one["curves"][curve])
+            courses.setdefault(one["arm"], []).append(Course(np.arange(len(values), dtype=float), values))
+        panels[curve] = courses
+    path = IMAGES / f"learning-{name}.svg"
+    path.write_text(learning_curves(panels), encoding="utf-8")
     return path
 
 
-def _smooth(values: Sequence[float], window: int = 5) -> Any:
-    padded = np.pad(np.asarray(values, dtype=float), (window - 1, 0), mode="edge")
+def _smooth(values: Sequence[float], window: int = 5) -> Array:
+    padded = np.pad(np.asarray(values, dtype=np.float64), (window - 1, 0), mode="edge")
     return np.convolve(padded, np.ones(window) / window, mode="valid")
 
 
@@ -294,7 +284,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", default=None)
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "palestra-learning")
-    parser.add_argument("--curves", nargs="+", default=["success", "turns", "entropy"])
+    parser.add_argument("--curves", nargs="+", default=["success", "turns", "reward", "entropy"])
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.quick:

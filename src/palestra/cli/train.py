@@ -37,7 +37,7 @@ def train_command(  # noqa: PLR0913 - one parameter an option
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
-    replicas: int = typer.Option(1, min=1, help="Inference replicas on the cluster, where the recipe names no servers."),
+    replicas: int = typer.Option(1, min=0, help="Inference replicas on the cluster; 0 where the recipe names servers."),
 ) -> None:
     """Train a model. Stopped by Ctrl-C or killed? The same command goes on where it was."""
     try:

@@ -20,6 +20,28 @@ function railMark(turn, index, scale) {
   return el("a", { href: Router.turn(index), title: `turn ${index + 1}: reward ${signed(reward)}`, "data-turn": index }, String(index + 1), reward ? bar : null);
 }
 
+// Pictures come later, since an environment has to play for them: one before each turn and one after the last, or null.
+// A board that was found in the text gives way to the one that is drawn.
+function withPictures(view, episode, coming) {
+  const shown = [...episode.turns.map((turn) => turn.observation), episode.final_observation];
+  coming.then((pictures) => pictures?.forEach((picture, index) => {
+    const body = view.querySelector(`#turn-${index} .said.env .body`);
+    if (!body || !picture.length || typeof shown[index] !== "string") return;
+    body.replaceChildren(el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture)), ...foldedText(shown[index]));
+  }), () => null); // who served the page is gone: the text is here all the same
+  return view;
+}
+
+// Elements of a few kinds with a few properties of style: the server has left nothing else.
+function pictureNodes(nodes) {
+  return nodes.map((node) => {
+    if (typeof node === "string") return plain(node);
+    const element = el(node.tag, {}, pictureNodes(node.children));
+    for (const [name, value] of Object.entries(node.style)) element.style.setProperty(name, value);
+    return element;
+  });
+}
+
 function turnBlock(turn, index) {
   const completion = turn.completion;
   return el("section", { class: "turn", id: `turn-${index}` },
