@@ -100,8 +100,8 @@ class _Paired:
         # Without any spread: as if one task had differed by all it can.
         error = error or self._reach / self._sample.effective_tasks
         found, missed = student_quantile((1.0 + self._level) / 2.0, freedom), student_quantile(power, freedom)
-        # A difference d, in standard errors, is found if it passes the bound of the flipped signs. That bound grows with d, since
-        # the flipped parts spread around zero and not around d: the d sought solves d - missed = found * sqrt(1 + d * d / tasks).
+        # A difference d, in standard errors, is found if it passes the bound of the flipped signs. That bound grows with d, as
+        # the flipped parts spread around zero and not around d: the d sought solves d - missed = found * sqrt(1 + d² / tasks).
         growth = found**2 / self._sample.effective_tasks
         if growth >= 1.0:  # so few tasks that nothing would be found
             return self._reach
