@@ -217,7 +217,7 @@ def main() -> None:
     parser.add_argument("--only", choices=["overhead", "scaling"], help="only this part")
     options = parser.parse_args()
     # Ray's workers are nice to everybody else, by default: then whatever else runs would be measured too.
-    os.environ["RAY_worker_niceness"] = "0"
+    os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - it is spelt so
     os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
     finish(asyncio.run(run(options.quick, options.write, options.only)))
