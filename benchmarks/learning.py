@@ -60,6 +60,8 @@ class Study:
     """Tasks of an evaluation."""
     optimum: Mapping[str, float] = field(default_factory=dict)
     """What a perfect player comes to, where that is known."""
+    pairs: tuple[tuple[str, str, str], ...] = ()
+    """Arms to compare, and in what: (first, second, measure)."""
     by_observation: bool = False
     """Whether tasks with the same first observation are one and the same: there are fewer sums than held-out tasks."""
 
@@ -90,11 +92,13 @@ _HORIZONS = {
     "long": ('horizon.default={kind="fixed",turns=24}',),
     "ScalingInter": ('horizon.default={kind="stepwise",turns=[6,12,24],every=30}',),
 }
+_BY_DISCOUNT = (("γ = 0.9", "γ = 0.999", "turns"), ("γ = 0.9", "γ = 0.999", "success"))
+_BY_HORIZON = (("ScalingInter", "long", "success"), ("ScalingInter", "short", "success"))
 STUDIES = {
     "guess": Study("guess.toml", _METHODS, 500, binary_search(10, 4)),
-    "discount": Study("guess20.toml", _DISCOUNTS, 500, binary_search(20, 7)),
-    "discount50": Study("guess50.toml", _DISCOUNTS, 500, binary_search(50, 7)),
-    "horizon": Study("maze.toml", _HORIZONS, 500),
+    "discount": Study("guess20.toml", _DISCOUNTS, 500, binary_search(20, 7), _BY_DISCOUNT),
+    "discount50": Study("guess50.toml", _DISCOUNTS, 500, binary_search(50, 7), _BY_DISCOUNT),
+    "horizon": Study("maze.toml", _HORIZONS, 500, pairs=_BY_HORIZON),
     "sums": Study("sums.toml", {"GRPO": ()}, 256, {"success": 1.0}, by_observation=True),
     "guess_smollm2": Study("guess_smollm2.toml", {"ReBN": ()}, 256, binary_search(10, 4)),
 }
@@ -221,6 +225,23 @@ def table(name: str) -> str:
     return "\n".join(lines)
 
 
+def summary(name: str) -> str:
+    """One row an arm, seeds side by side."""
+    lines = [
+        "| arm | success before | success after, by seed | turns after, by seed | seconds (CPU), by seed |",
+        "|---" * 5 + "|",
+    ]
+    for arm in STUDIES[name].arms:
+        runs = [one for one in load(name) if one["arm"] == arm]
+        if runs:
+            before = np.mean([np.mean(one["before"]["success"]) for one in runs])
+            success = " · ".join(f"{np.mean(one['after']['success']):.3f}" for one in runs)
+            turns = " · ".join(f"{np.mean(one['after']['turns']):.2f}" for one in runs)
+            seconds = " · ".join(f"{one['seconds']:.0f} ({one['cpu_seconds']:.0f})" for one in runs)
+            lines.append(f"| {arm} | {before:.3f} | {success} | {turns} | {seconds} |")
+    return "\n".join(lines)
+
+
 def pairs(name: str, first: str, second: str, measure: str) -> str:
     """``first − second`` in ``measure`` after training: by seed, and over all tasks of all seeds (strata)."""
     runs = {(one["arm"], one["seed"]): one["after"][measure] for one in load(name)}
@@ -291,7 +312,8 @@ def main() -> None:
     if options.quick:
         quick()
     elif options.command == "show":
-        print(table(options.study), figure(options.study, options.curves), sep="\n")
+        compared = [pairs(options.study, *pair) for pair in STUDIES[options.study].pairs]
+        print(summary(options.study), table(options.study), *compared, figure(options.study, options.curves), sep="\n\n")
     else:
         _run_all(options)
 
