@@ -4,6 +4,7 @@ Torch is imported when a run is about to begin, not when the command line is.
 """
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -91,7 +92,12 @@ def _same_as_before(config: "TrainConfig", folder: Path) -> None:
         before = msgspec.json.decode(path.read_bytes(), type=TrainConfig)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is of another version of palestra ({error}): choose another folder with --out") from None
-    if changed := differences(before, config):
+    if not (changed := differences(before, config)):
+        return
+    if not (folder / "metrics.jsonl").exists():
+        # No step has ended, so there is nothing to keep: the recipe was mended. A warm start was one of the old recipe.
+        shutil.rmtree(folder / "warm-start", ignore_errors=True)
+    else:
         raise UsageError(
             f"{folder} holds a run with another {', '.join(changed)}. Choose another folder with --out, or leave them as they "
             f"were: only {', '.join(FREE)} may change when a run goes on"
