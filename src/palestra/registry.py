@@ -232,7 +232,7 @@ def list_envs(pattern: str = "*") -> list[EnvSpec]:
 def make(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> Guarded:
     """The environment ``id`` as a plain blocking Gym object. ``kwargs`` go to its class, over the level's own."""
     known = spec(id)
-    env = _call(known, kwargs)
+    env = _call(known, known.factory(kwargs), kwargs)
     every = (*known.wrappers, *wrappers)
     if isinstance(env, Env) and not every:
         return Guarded(env, known.id)
@@ -250,7 +250,7 @@ def build(known: EnvSpec, kwargs: Mapping[str, Any]) -> AsyncEnv:
     factory = known.factory(kwargs)
     if isinstance(factory, type) and issubclass(factory, Env) and factory.blocking:
         return InWorker(known.reference(), {**known.kwargs, **kwargs}, factory)
-    env = _call(known, kwargs)
+    env = _call(known, factory, kwargs)
     if isinstance(env, AsyncEnv):
         return env
     if env.blocking:
@@ -264,8 +264,8 @@ def _wrapped(env: AsyncEnv, wrappers: Iterable[WrapperFactory]) -> AsyncEnv:
     return env
 
 
-def _call(known: EnvSpec, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
-    env = known.factory(kwargs)(**{**known.kwargs, **kwargs})
+def _call(known: EnvSpec, factory: EnvFactory, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
+    env = factory(**{**known.kwargs, **kwargs})
     if not isinstance(env, Env | AsyncEnv):
         raise UsageError(f'"{known.id}" built a {type(env).__name__}, which is neither an Env nor an AsyncEnv')
     return env
