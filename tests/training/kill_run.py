@@ -123,12 +123,12 @@ class Points:
         """A point at which half of the weights have been updated."""
         original = torch.optim.AdamW.step
 
-        def step(optimizer: Any, *args: Any) -> Any:
+        def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             (group,) = optimizer.param_groups
             parameters = group["params"]
             for part in (parameters[: len(parameters) // 2], parameters[len(parameters) // 2 :]):
                 group["params"] = part
-                original(optimizer, *args)
+                original(optimizer, *args, **kwargs)
                 self.pass_by("inside AdamW.step")
             group["params"] = parameters
 
