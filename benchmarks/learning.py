@@ -84,7 +84,9 @@ _METHODS = {
     "GRPO": ("advantage.method=grpo",),
     "RLOO": ("advantage.method=rloo",),
     "REINFORCE++": ("advantage.method=reinforce_pp",),
-    "PPO": ("advantage.method=ppo_turn", "model.critic=true"),
+    # The limit of turns is a rule of this game: an episode that reaches it has no future.
+    "PPO": ("advantage.method=ppo_turn", "model.critic=true", "advantage.bootstrap=false"),
+    "PPO, bootstrapped": ("advantage.method=ppo_turn", "model.critic=true"),
 }
 _DISCOUNTS = {"γ = 0.9": ("advantage.discount=0.9",), "γ = 0.999": ("advantage.discount=0.999",)}
 _HORIZONS = {
