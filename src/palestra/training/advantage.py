@@ -78,8 +78,8 @@ class AdvantageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anchor_weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
     """w of GiGPO."""
     bootstrap: bool = True
-    """Whether the PPO methods take the future of a cut episode to be worth what the critic says. Where the turn limit is a rule of
-    the game, and what is left of it can be seen, the cut is an end: say no, or running out of turns pays more than winning."""
+    """Whether the PPO methods take the future of a cut episode to be worth what the critic says. Where the limit of turns is a
+    rule of the game, the cut is an end: say no, or running out of turns pays more than winning."""
     whiten: bool = True
     """Whether the PPO methods whiten their advantages over all sampled tokens of the batch. Value targets never are."""
 
