@@ -2,6 +2,7 @@ r"""Training on Ray against training in one process: the same score, and with a 
 
     python benchmarks/cluster_training.py             # about a quarter of an hour on two cores
     python benchmarks/cluster_training.py --quick     # under 50 s: two steps, which teach nothing; shows that it runs
+    python benchmarks/cluster_training.py --folder DIR --only local; … --only ray; … --only killed     # in pieces
 
 A tiny model learns to guess a number from 1 to 10, asynchronously (staleness 1): in this process, then with a learner, two
 rollout workers and an inference replica that Ray placed, then again while somebody kills rollout workers. Each is scored on the
@@ -17,7 +18,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
@@ -25,38 +25,27 @@ os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
 os.environ["RAY_AUTH_MODE"] = "token"
 os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
 
-import msgspec  # noqa: E402
 from rows import Row, finish  # noqa: E402
 from tests.cluster.learning import learning, train_under_fire  # noqa: E402
 
 from palestra.cluster.learner import train_on_cluster  # noqa: E402
 from palestra.cluster.rays import connect  # noqa: E402
-from palestra.models import build_tiny  # noqa: E402
 from palestra.rollout import rollout  # noqa: E402
 from palestra.training.assembly import assemble  # noqa: E402
 from palestra.training.config import TrainConfig  # noqa: E402
 from palestra.training.ledger import Ledger  # noqa: E402
+from palestra.training.recipe import load_recipe  # noqa: E402
 
-GAME = "game:GuessTheNumber-v0-easy"
 
-
-def recipe(model: Path, steps: int) -> TrainConfig:
-    data: dict[str, Any] = {
-        "model": {"path": str(model)},
-        "envs": {GAME: 1.0},
-        "steps": steps,
-        "staleness": 1,
-        "warm_start": {"teacher": "random", "episodes": 1024, "epochs": 4, "minibatches": 16, "learning_rate": 3e-3},
-        "play": {"tasks": 32, "group_size": 8, "concurrency": 256, "max_tokens": 6},
-        "engine": {"batch": 256, "rows": 256},
-        "advantage": {"method": "rebn", "discount": 0.9},
-        "entropy": {"start": 0.05, "stop": 0.0, "steps": max(1, int(steps * 0.8))},
-        "learner": {"learning_rate": 1e-3},
-        "epochs": 2,
-        "minibatches": 4,
-        "checkpoint_every": max(1, steps // 10),
-    }
-    return msgspec.convert(data, TrainConfig)
+def recipe(steps: int) -> TrainConfig:
+    """The recipe of the learning curves, asynchronous, and with checkpoints to go on from."""
+    wanted = [
+        f"steps={steps}",
+        "staleness=1",
+        f"checkpoint_every={max(1, steps // 14)}",
+        f"entropy.steps={max(1, steps * 4 // 5)}",
+    ]
+    return load_recipe(ROOT / "recipes" / "cpu" / "guess.toml", wanted)
 
 
 async def score(config: TrainConfig, folder: Path, tasks: int) -> float:
@@ -65,7 +54,7 @@ async def score(config: TrainConfig, folder: Path, tasks: int) -> float:
     first = trainer._resume()
     assert first == config.steps, f"the run ended at step {first}"
     await trainer._publish(first)
-    played = [one async for one in rollout(GAME, trainer.policy, n=tasks, seed=12345, concurrency=256)]
+    played = [one async for one in rollout(list(config.envs), trainer.policy, n=tasks, seed=12345, concurrency=256)]
     assert all(not one.stop.failed for one in played)
     return sum(bool(one.success) for one in played) / tasks
 
@@ -75,52 +64,60 @@ def audited(folder: Path) -> bool:
         return ledger.audit().balanced
 
 
-def compared(name: str, ours: float, local: float, tasks: int, folder: Path) -> list[Row]:
-    width = 1.96 * math.sqrt(max(ours * (1 - ours) + local * (1 - local), 1e-9) / tasks)
-    return [
-        Row(f"{name}: score", ours, ""),
-        Row(
-            f"{name}: difference from local, in half-widths of its 95 % interval",
-            abs(ours - local) / max(width, 2 / tasks),
-            "<= 1",
-        ),
-        Row(f"{name}: the ledger does not add up", float(not audited(folder)), "<= 0"),
-    ]
+def local(config: TrainConfig, folder: Path) -> int:
+    trainer = assemble(config, folder)
+    asyncio.run(trainer.train())
+    return 0
+
+
+def on_ray(config: TrainConfig, folder: Path) -> int:
+    asyncio.run(train_on_cluster(learning(config, folder)))
+    return 0
+
+
+def under_fire(config: TrainConfig, folder: Path) -> int:
+    return asyncio.run(train_under_fire(learning(config, folder), 20.0, ("RayWorker",)))[0]
+
+
+RUNS = {"local": local, "ray": on_ray, "killed": under_fire}
+
+
+def run(name: str, config: TrainConfig, folder: Path, tasks: int) -> list[Row]:
+    """Train, score, and write the score beside the run, for the others to be compared with."""
+    own = folder / name
+    if name != "local":
+        own.mkdir(exist_ok=True)
+        if not (own / "warm-start").exists():
+            (own / "warm-start").symlink_to(folder / "local" / "warm-start")  # from the same beginning
+        connect("local", num_cpus=4)
+    began = time.perf_counter()
+    kills = RUNS[name](config, own)
+    reached = asyncio.run(score(config, own, tasks))
+    (own / "score").write_text(repr(reached))
+    print(f"{name}: {reached:.3f} after {time.perf_counter() - began:.0f} s, {kills} kills", flush=True)
+    rows = [Row(f"{name}: score", reached, ""), Row(f"{name}: the ledger does not add up", float(not audited(own)), "<= 0")]
+    if name == "killed":
+        rows.append(Row("killed: kills, one every 20 s", kills, ">= 1"))
+    if name != "local" and config.steps > 2:
+        beside = float((folder / "local" / "score").read_text())
+        width = 1.96 * math.sqrt(max(reached * (1 - reached) + beside * (1 - beside), 1e-9) / tasks)
+        off = abs(reached - beside) / max(width, 2 / tasks)
+        rows.append(Row(f"{name}: off from local, in half-widths of the 95 % interval of the difference", off, "<= 1"))
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two steps: shows that it runs")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=70)
+    parser.add_argument("--folder", type=Path, help="keep the runs here")
+    parser.add_argument("--only", choices=RUNS, help="only this one")
     options = parser.parse_args()
     steps, tasks = (2, 100) if options.quick else (options.steps, 1000)
-    rows = []
+    chosen = [options.only] if options.only else ["local", "ray"] if options.quick else list(RUNS)
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        model = build_tiny(folder / "tiny", envs=f"{GAME}*")
-        config = recipe(model, steps)
-        began = time.perf_counter()
-        trainer = assemble(config, folder / "local")
-        asyncio.run(trainer.train())
-        local = asyncio.run(score(config, folder / "local", tasks))
-        print(f"local: {local:.3f} after {time.perf_counter() - began:.0f} s", flush=True)
-        rows.append(Row("local: score", local, ""))
-        connect("local", num_cpus=4)
-        for name in ("Ray",) if options.quick else ("Ray", "Ray, a worker killed every 20 s"):
-            began, kills = time.perf_counter(), 0
-            own = folder / f"ray-{len(rows)}"
-            own.mkdir()
-            (own / "warm-start").symlink_to(folder / "local" / "warm-start")  # from the same beginning
-            run = learning(config, own)
-            if "killed" in name:
-                kills, _ = asyncio.run(train_under_fire(run, 20.0, ("RayWorker",)))
-                rows.append(Row(f"{name}: kills", kills, ">= 1"))
-            else:
-                asyncio.run(train_on_cluster(run))
-            reached = asyncio.run(score(config, own, tasks))
-            print(f"{name}: {reached:.3f} after {time.perf_counter() - began:.0f} s, {kills} kills", flush=True)
-            rows += compared(name, reached, local, tasks, own)
-    finish([row for row in rows if not (options.quick and "half-widths" in row.what)])
+        folder = options.folder or Path(place)
+        finish([row for name in chosen for row in run(name, recipe(steps), folder, tasks)])
 
 
 if __name__ == "__main__":

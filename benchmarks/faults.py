@@ -2,7 +2,7 @@ r"""What a run survives: killed hosts of environments, environments that hang, k
 
     python benchmarks/faults.py                 # F2, F3, F7, a lost node, N1 with 3 seeds: about a quarter of an hour
     python benchmarks/faults.py --quick         # small ones, under 50 s: F2 and F3 without Ray
-    python benchmarks/faults.py --only F7 N1
+    python benchmarks/faults.py --only F7 N1 --seeds 2
 
 Digests are compared with those of the same tasks played in this process with nobody killed.
 """
@@ -53,16 +53,17 @@ def f3(quick: bool) -> list[Row]:
 
 
 def f7(quick: bool) -> list[Row]:
+    kills = 5 if quick else KILLS[0]
     ray = connect("local", num_cpus=4)
 
     async def run() -> list[Row]:
-        outcome = await chaos.kill_ray_workers(5 if quick else 50)
+        outcome = await chaos.kill_ray_workers(kills, SEEDS[0])
         same = digest(outcome.played) == digest(await chaos.played_here(outcome.issued, f"{HERE}:Patient"))
         return [
             Row(
                 f"F7 kills of Ray workers and actors, over {outcome.issued} episodes",
                 outcome.kills,
-                ">= 5" if quick else ">= 50",
+                f">= {kills}",
             ),
             Row("F7 episodes lost or duplicated", outcome.unaccounted, "<= 0"),
             Row("F7 trajectories differ from an undisturbed run", float(not same), "<= 0"),
@@ -101,10 +102,12 @@ def n1(quick: bool) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         model = build_tiny(folder / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
-        for seed in range(1 if quick else 3):
-            found = asyncio.run(everything_at_once(model, folder / f"run-{seed}", steps=6 if quick else 20, seed=seed))
+        for seed in SEEDS[: 1 if quick else None]:
+            found = asyncio.run(everything_at_once(model, folder / f"run-{seed}", steps=4 if quick else 10, seed=seed))
             print(
-                f"N1 seed {seed}: {found.audit}; killed {dict(found.kills)}; {found.frames} frames faulted; {dict(found.fates)}"
+                f"N1 seed {seed}: {found.audit}; killed {dict(found.kills)}; {found.frames} frames faulted; "
+                f"{dict(found.fates)}",
+                flush=True,
             )
             rows.append(Row(f"N1 seed {seed}: kills", sum(found.kills.values()), ""))
             rows.append(
@@ -114,6 +117,8 @@ def n1(quick: bool) -> list[Row]:
     return rows
 
 
+SEEDS = [0, 1, 2]
+KILLS = [50]
 PARTS: dict[str, Callable[[bool], list[Row]]] = {"F2": f2, "F3": f3, "F7": f7, "nodes": nodes, "N1": n1}
 
 
@@ -121,9 +126,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="small ones, under 50 s")
     parser.add_argument("--only", nargs="*", choices=PARTS, help="only these")
+    parser.add_argument("--seeds", nargs="*", type=int, default=SEEDS, help="of N1, and the first one of F7")
+    parser.add_argument("--kills", type=int, default=KILLS[0], help="of F7, so that it can be run in pieces")
     options = parser.parse_args()
+    SEEDS[:] = options.seeds
+    KILLS[:] = [options.kills]
     chosen = options.only or (["F2", "F3"] if options.quick else list(PARTS))
-    finish([row for name in chosen for row in PARTS[name](options.quick)])
+    rows = []
+    for name in chosen:
+        rows += PARTS[name](options.quick)
+        print(f"{name}: {'ok' if all(row.ok for row in rows) else 'NOT ok'}", flush=True)
+    finish(rows)
 
 
 if __name__ == "__main__":

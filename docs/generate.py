@@ -5,7 +5,8 @@
     python docs/generate.py pages             # write the pages from the registry and the table
 
 The table is ``docs/reference/suite/scores.json``. A player gets ``SECONDS`` of processor time on an id; where that is not
-enough for 200 tasks, the table says how many were played. Left out: ids whose data or programs are not on this machine.
+enough for 200 tasks, the table says how many were played and why. Left out: ids whose data or programs are not on this machine.
+Games have a picture each, ``pictures/NAME.svg``: the board after some moves of the oracle.
 """
 
 import argparse
@@ -19,6 +20,8 @@ from time import process_time
 from typing import Any
 
 from palestra import list_envs, make
+from palestra.envs.games.game import Game
+from palestra.envs.games.picture import drawn_svg
 from palestra.errors import MissingData, Unsupported
 from palestra.evaluation.statistics import Score, mean_interval
 from palestra.registry import EnvSpec
@@ -28,8 +31,9 @@ from palestra.views import Guarded
 
 FOLDER = Path(__file__).parent / "reference" / "suite"
 TABLE = FOLDER / "scores.json"
+PICTURES = FOLDER / "pictures"
 TASKS = 200
-SECONDS = 10.0
+SECONDS = 60.0
 LONGEST = 1000
 SHOWN = 1200
 """Characters of an observation that a page shows."""
@@ -81,13 +85,16 @@ def measured(known: EnvSpec, player: str) -> dict[str, Any] | None:
                 break
     bounds = (min(0.0, *totals, -0.1 if known.namespace == "game" else 0.0), max(1.0, *totals))
     estimate = mean_interval([Score((), place, total) for place, total in enumerate(totals)], bounds=bounds)
-    return {
+    score: dict[str, Any] = {
         "mean": round(estimate.mean, 4),
         "low": round(estimate.low, 4),
         "high": round(estimate.high, 4),
         "success": round(wins / len(totals), 4),
         "tasks": len(totals),
     }
+    if len(totals) < TASKS:
+        score["why"] = f"{SECONDS:g} s of processor time, the most a player gets, were used up: the generator is slow"
+    return score
 
 
 def write_scores(pattern: str) -> None:
@@ -97,17 +104,20 @@ def write_scores(pattern: str) -> None:
             continue
         try:
             table[known.id] = {player: measured(known, player) for player in ("oracle", "random")}
-            table[known.id]["floor"] = round(floor_of(known), 4)
+            table[known.id] |= bounds_of(known)
         except MissingData:
             continue
         print(known.id, table[known.id], file=sys.stderr, flush=True)
         TABLE.write_text("{\n" + ",\n".join(f"{json.dumps(id)}: {json.dumps(table[id])}" for id in sorted(table)) + "\n}\n")
 
 
-def floor_of(known: EnvSpec) -> float:
+def bounds_of(known: EnvSpec) -> dict[str, float]:
+    """The floor, and the ceiling where there is one."""
     with make(known.id) as env:
         env.reset(seed=0)
-        return float(env.unwrapped.floor)
+        found = {"floor": round(float(env.unwrapped.floor), 4)}
+        ceiling = env.unwrapped.ceiling
+    return found if ceiling is None else {**found, "ceiling": round(float(ceiling), 4)}
 
 
 # ---------------------------------------------------------------------------------------------------------------- pages
@@ -130,7 +140,10 @@ def families() -> dict[str, list[EnvSpec]]:
 def page(name: str, specs: list[EnvSpec], table: Scores) -> str:
     """One page: what it is, how it is played, its ids and scores, and an episode."""
     ids = [known for known in specs if not is_bare(known)]
-    parts = [f"# {name}", specs[0].description if specs[0].namespace == "game" else ABOUT[specs[0].namespace], rules(specs)]
+    parts = [f"# {name}", specs[0].description if specs[0].namespace == "game" else ABOUT[specs[0].namespace]]
+    if (PICTURES / f"{name}.svg").exists():
+        parts.append(f"![A board of {name}](pictures/{name}.svg)")
+    parts.append(rules(specs))
     parts += ["## Ids", "\n".join([*id_table(ids, table)])]
     example = next((shown for known in ids if (shown := episode(known))), "")
     if example:
@@ -169,8 +182,8 @@ def plain(text: str) -> str:
 
 
 def id_table(ids: list[EnvSpec], table: Scores) -> Iterator[str]:
-    yield "| id | parameters | turns | oracle | random | floor | tasks |"
-    yield "|---|---|---|---|---|---|---|"
+    yield "| id | parameters | turns | oracle | random | floor | ceiling | tasks |"
+    yield "|---|---|---|---|---|---|---|---|"
     for known in ids:
         row = table.get(known.id, {})
         parameters = ", ".join(f"{key}={value}" for key, value in known.kwargs.items() if key not in ("max_turns", "name"))
@@ -185,6 +198,7 @@ def id_table(ids: list[EnvSpec], table: Scores) -> Iterator[str]:
             told(row.get("oracle")),
             told(row.get("random")),
             floor,
+            row.get("ceiling", ""),
             played,
         )
         yield f"| {' | '.join(map(str, cells))} |"
@@ -224,7 +238,9 @@ def gallery(pages: dict[str, list[EnvSpec]]) -> str:
         "# The suite",
         "",
         "Every family has a page. Scores are the mean total reward of the oracle and of random play with 95 % intervals, from "
-        "[scores.json](scores.json); a floor is what the best constant answer earns. Written by `docs/generate.py`.",
+        "[scores.json](scores.json). A floor is what the best constant answer earns. A ceiling is what the best player earns "
+        "where chance or an opponent forbids that every task is solved; the family's page says where the number is from. "
+        "Written by `docs/generate.py`.",
         "",
         "| page | ids | about |",
         "|---|---|---|",
@@ -235,9 +251,28 @@ def gallery(pages: dict[str, list[EnvSpec]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def write_picture(name: str, known: EnvSpec) -> None:
+    """The board of task 1 half-way to where the oracle wins."""
+    env = known.factory()(**known.kwargs)
+    assert isinstance(env, Game)
+    env.reset(seed=1)
+    left = 0
+    for wanted in (None, 1):  # once to the end, to know where half-way is, and once up to there
+        env.reset(seed=1)
+        turns = LONGEST if wanted is None else left // 2
+        left = 0
+        while left < turns and not any(env.step(env.oracle())[2:4]):
+            left += 1
+    PICTURES.mkdir(exist_ok=True)
+    (PICTURES / f"{name}.svg").write_text(drawn_svg(env.picture()))
+
+
 def write_pages() -> None:
     table: Scores = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     pages = families()
+    for name, specs in pages.items():
+        if specs[0].namespace == "game" and not specs[0].missing() and name != "Maze":  # a maze is told in words
+            write_picture(name, specs[0])
     for name, specs in pages.items():
         (FOLDER / f"{name}.md").write_text(page(name, specs, table))
     (FOLDER / "index.md").write_text(gallery(pages))

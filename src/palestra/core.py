@@ -96,6 +96,14 @@ class _Traits:
         return 0.0
 
     @property
+    def ceiling(self) -> float | None:
+        """What the best player can score, on average, where chance or an opponent forbids that every task is solved.
+
+        ``None`` where every task can be solved. A class may say ``ceiling = 0.5``, and should say where the number is from.
+        """
+        return None
+
+    @property
     def unwrapped(self) -> "Env | AsyncEnv":
         """The author's own object, below every view and wrapper. Traits are read from it."""
         assert isinstance(self, Env | AsyncEnv)

@@ -76,6 +76,17 @@ class OracleFails(Code):
         return f"\\boxed{{{int(self.code) + (int(self.code) % 7 == 0)}}}"
 
 
+class OracleBelowCeiling(Code):
+    ceiling = 0.9
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{int(self.code) + int(self.code) % 2}}}"
+
+
+class OracleAboveCeiling(Code):
+    ceiling = 0.5
+
+
 class OracleSilent(Code):
     def oracle(self) -> Any:
         return None
@@ -287,6 +298,8 @@ CAUGHT_BY: dict[type[Env] | type[AsyncEnv], str] = {
     Perturbed: "same-on-replay",
     OracleDraws: "same-on-replay",
     OracleFails: "oracle-solves",
+    OracleBelowCeiling: "oracle-solves",
+    OracleAboveCeiling: "oracle-solves",
     OracleSilent: "episodes-run",
     OracleRaises: "episodes-run",
     RaisingReset: "episodes-run",

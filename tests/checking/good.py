@@ -61,6 +61,18 @@ class Code(Env):
         return copy.deepcopy(self)
 
 
+class Gamble(Code):
+    """Half of the tasks cannot be won: the lock is jammed. It says so."""
+
+    ceiling = 0.5
+
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        if step.terminated and int(self.code) % 2:
+            return Step("Jammed.", 0.0, True, False, {"success": False})
+        return step
+
+
 class Patient(AsyncEnv):
     """The async colour, without an oracle or a fork."""
 

@@ -18,7 +18,16 @@ from palestra.registry import unregister
 
 AnyEnv = type[Env] | type[AsyncEnv]
 
-GOOD: list[AnyEnv] = [good.DeclaredParity, good.Code, good.Patient, good.Mute, good.Heavy, good.Picture, good.Errand]
+GOOD: list[AnyEnv] = [
+    good.DeclaredParity,
+    good.Code,
+    good.Gamble,
+    good.Patient,
+    good.Mute,
+    good.Heavy,
+    good.Picture,
+    good.Errand,
+]
 
 
 def bitten(report: CheckReport) -> set[str]:
@@ -30,7 +39,7 @@ def status_of(report: CheckReport, check: str) -> Status:
 
 
 def tasks_for(check: str) -> int:
-    return {"constant-answer": 60, "blind-answers": 60, "answer-hidden": 60, "quick": 2}.get(check, 12)
+    return {"constant-answer": 60, "blind-answers": 60, "answer-hidden": 60, "oracle-solves": 60, "quick": 2}.get(check, 12)
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import read_report
-from tests.engines.servers import serving
+from tests.engines.servers import Server, serving
 from tests.policies.chat_server import ChatServer
 
 runner = CliRunner()
@@ -116,3 +116,17 @@ def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
     pytest.importorskip("transformers")
     with pytest.raises(UsageError, match="there is no model at"):
         palestra("eval", f"hf:{tmp_path}", "-e", "game:GuessTheNumber-v0-easy", "-n", "3", "-o", str(tmp_path / "run"))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+async def test_a_model_behind_a_server_that_samples_tokens(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from palestra.models import build_tiny
+
+    folder = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+    async with serving(Server().app()) as url:
+        arguments = ["eval", f"{kind}:{url}", "-e", "game:GuessTheNumber-v0-easy", "-n", "3", "--max-tokens", "6"]
+        told = await asyncio.to_thread(palestra, *arguments, "--tokenizer", str(folder), "-o", str(tmp_path / "run"))
+    assert "3 of 3 episodes" in told
+    assert b'"segments":[{' in (tmp_path / "run" / "trajectories.jsonl").read_bytes()

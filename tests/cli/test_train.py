@@ -114,6 +114,9 @@ def test_preflight_says_what_is_wrong_before_the_first_step(recipe: Path, tmp_pa
     with pytest.raises(UsageError, match=r"takes \d+ tokens, and play.max_tokens is 2"):
         palestra("train", recipe, "play.max_tokens=2", "--out", tmp_path / "run")
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
+    # No step was made, so the mended recipe may use the folder.
+    palestra("train", recipe, "steps=1", "evaluation=none", "--out", tmp_path / "run")
+    assert len(read_metrics(tmp_path / "run")) == 1
 
 
 def test_w_and_b_gets_the_same_numbers_offline(recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

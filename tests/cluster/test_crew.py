@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,10 +14,13 @@ from hypothesis import strategies as st
 
 import palestra
 from palestra import Env, Step, StopReason, Task, Trajectory
-from palestra.cluster import ClusterConfig, Crew, LocalFleet, Lost, Pool, crew
+from palestra.cli.cluster import cluster_of, crew_of
+from palestra.cluster import ClusterConfig, Crew, LocalFleet, Lost, Pool, crew, load_cluster_config
 from palestra.cluster.fleet import Hand, LocalHand
+from palestra.cluster.rays import RayFleet
 from palestra.cluster.worker import Opened, Orders, RolloutWorker, StaleSession
-from palestra.errors import Boundary, UsageError
+from palestra.errors import Boundary, UnknownEnv, UsageError
+from palestra.registry import register, unregister
 from palestra.rollout import collect
 from palestra.trajectory import encode_msgpack
 from tests.leftovers import nothing_left_here
@@ -267,6 +271,22 @@ async def test_what_a_caller_did_wrong_is_told() -> None:
             await anext(workers.rollout(GUESS, "nobody", n=1))
 
 
+async def test_a_worker_is_told_what_only_its_employer_has_registered() -> None:
+    register("mine:Dice-v0", "tests.test_core:Dice")
+    async with Crew(LocalFleet()) as workers:
+        stream = workers.rollout([Task("mine:Dice-v0", seed) for seed in range(5)], lambda text: "x")
+        first = await anext(stream)  # now the worker has heard of it
+        unregister("mine:Dice-v0")
+        played = [first, *[t async for t in stream]]
+    assert not any(one.failures for one in played)
+
+
+async def test_an_environment_that_nobody_knows_is_told() -> None:
+    async with Crew(LocalFleet()) as workers:
+        with pytest.raises(UnknownEnv):
+            await anext(workers.rollout([Task("game:Nonesuch-v0", 1)], "random"))
+
+
 async def test_an_old_session_is_refused() -> None:
     worker = RolloutWorker(4)
     old = await worker.open()
@@ -283,6 +303,27 @@ def test_a_pool_must_match() -> None:
     assert config.pool_of("game:Sudoku-v0") == 0
     with pytest.raises(UsageError, match="no pool plays"):
         config.pool_of("math:GSM8K")
+
+
+def test_a_file_describes_the_pools_and_the_command_line_goes_over_it(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.toml"
+    file.write_text(
+        'address = "10.0.0.1:6379"\n[[pools]]\nmatch = "browser:*"\ncpus = 2.0\nresources = { chromium = 1.0 }\n'
+        "episodes_per_worker = 200\n[[pools]]\nconcurrency = 8\n"
+    )
+    config = load_cluster_config(file)
+    assert config.pools[0] == Pool("browser:*", cpus=2.0, resources={"chromium": 1.0}, episodes_per_worker=200)
+    changed = cluster_of("local", 3, file)
+    assert (changed.address, changed.pools[0].workers, changed.pools[1].workers) == ("local", None, 3)
+    assert isinstance(crew_of(None, None, None).fleet, LocalFleet)
+    assert isinstance(crew_of(None, None, file).fleet, RayFleet)
+
+
+@pytest.mark.parametrize("text", ["workers = 3", "pools = []", "[[pools]]\nconcurrency = 0", "not toml"])
+def test_a_file_that_describes_none_is_told(tmp_path: Path, text: str) -> None:
+    (tmp_path / "cluster.toml").write_text(text)
+    with pytest.raises(UsageError, match="does not describe a cluster"):
+        load_cluster_config(tmp_path / "cluster.toml")
 
 
 def test_importing_the_package_imports_no_ray() -> None:

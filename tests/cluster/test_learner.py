@@ -34,10 +34,12 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
     return msgspec.convert(data, TrainConfig)
 
 
+@pytest.mark.parametrize("replicas", [1, 0])
 async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
-    ray: Any, config: TrainConfig, tmp_path: Path
+    ray: Any, config: TrainConfig, tmp_path: Path, replicas: int
 ) -> None:
-    assert await train_on_cluster(learning(config, tmp_path)) == 0
+    run = msgspec.structs.replace(learning(config, tmp_path), replicas=replicas)
+    assert await train_on_cluster(run) == 0
     with Ledger(tmp_path / "ledger") as ledger:
         books = ledger.audit()
     assert books.balanced

@@ -32,7 +32,7 @@ def test_an_employer_that_is_slow_is_the_limit() -> None:
     assert found.busy["employer"] == pytest.approx(1.0, abs=0.05)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.floats(0.001, 0.1), st.integers(1, 6), st.integers(1, 8), st.integers(1, 6), st.floats(0.0, 0.2))
 def test_no_prediction_is_faster_than_its_parts(cpu: float, workers: int, concurrency: int, turns: int, wait: float) -> None:
     found = simulate(FREE, workers=workers, concurrency=concurrency, turns=turns, episode_cpu=cpu, think=lambda _: wait)

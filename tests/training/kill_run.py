@@ -10,7 +10,7 @@ point chosen, one life is killed there by its own hand, in the middle of what it
 From outside, lives are killed at random times. What must be equal to the bit: weights, optimiser, generator, ledger, and which
 tokens were sampled and recorded.
 
-Every life is a fork of one process that has imported torch and computed nothing.
+Every life is a fork of one process that has imported everything, loaded the model once, and never run backward.
 """
 
 import argparse
@@ -31,15 +31,18 @@ from typing import Any
 
 import msgspec
 import torch
+import transformers
 
 from palestra.cli.train import evaluator
 from palestra.engines.hf import HFEngine
 from palestra.models import build_tiny
+from palestra.rendering import renderer_for
 from palestra.rollout import TrajectoryWriter, read_trajectories
 from palestra.training import assembly, learner, record, trainer
 from palestra.training.checkpoint import Checkpoints
 from palestra.training.config import TrainConfig
 from palestra.training.ledger import Ledger
+from palestra.training.model import ModelConfig, load_model
 from palestra.training.record import read_metrics
 
 GAME = "game:GuessTheNumber-v0-easy"
@@ -186,6 +189,7 @@ class Trial:
         # In a fork: this process must not compute.
         made = in_a_fork(lambda: print(build_tiny(self.model, envs="game:GuessTheNumber*", words=400, width=32)))
         assert made == 0
+        _import_everything(self.model)
         began = time.monotonic()
         self.wanted, self.labels = self._finished(scratch / "undisturbed")
         self.seconds = time.monotonic() - began
@@ -230,6 +234,13 @@ class Trial:
         rest = [place for place in range(len(self.labels)) if place not in set(every)]
         random.Random(0).shuffle(rest)
         yield from sorted([*every, *rest][:count])
+
+
+def _import_everything(model: Path) -> None:
+    """So that no life has to: what is imported when it is first needed takes longer than the run itself."""
+    torch.set_num_threads(1)
+    renderer_for(transformers.AutoTokenizer.from_pretrained(model))
+    load_model(ModelConfig(str(model)))
 
 
 def main() -> None:

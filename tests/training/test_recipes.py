@@ -31,6 +31,13 @@ def test_a_gpu_recipe_can_be_planned_without_weights(recipe: Path) -> None:
         assert list_envs(env)
 
 
+@pytest.mark.parametrize("recipe", sorted((RECIPES / "cpu").glob("*.toml")), ids=lambda path: path.stem)
+def test_a_cpu_recipe_can_be_planned(recipe: Path) -> None:
+    plan = estimate(load_recipe(recipe))
+    assert plan.turns >= 1
+    assert 0 < sum(plan.memory.values()) < 16e9
+
+
 def test_the_papers_numbers_are_in_the_recipes() -> None:
     gem = load_recipe(RECIPES / "gpu" / "gem-game-qwen3-4b.toml")
     assert (gem.steps, gem.epochs, gem.play.tasks * gem.play.group_size, gem.play.max_tokens) == (500, 2, 128, 4096)

@@ -19,8 +19,9 @@ from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.imitation import TaughtPolicy
 from palestra.training.ledger import Ledger
+from palestra.training.statistics import verdicts
 from palestra.training.trainer import Trainer
-from palestra.trajectory import StopReason
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
@@ -192,6 +193,17 @@ def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> No
         if one.stop is StopReason.TURN_LIMIT:
             assert len(one.turns) == horizon_then
             assert one.truncated
+
+
+def test_an_episode_that_was_cut_has_not_solved_its_task() -> None:
+    def played(stop: StopReason, success: bool | None, env: str = "game:x") -> Trajectory:
+        info = {} if success is None else {"success": success}
+        return Trajectory(Task(env), stop, turns=(Turn("o", Completion("a"), 0.0, info),))
+
+    cut, won = played(StopReason.TURN_LIMIT, None), played(StopReason.TERMINATED, True)
+    silent = played(StopReason.TERMINATED, None, "game:silent")
+    assert verdicts([won, cut, cut, silent, Trajectory(Task("game:x"), StopReason.DEADLINE)]) == [True, False, False]
+    assert verdicts([cut, silent]) == []
 
 
 def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: Path) -> None:

@@ -6,13 +6,16 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page, Position, expect, sync_playwright
 
+import palestra
 from palestra.errors import Boundary
+from palestra.registry import unregister
 from palestra.trajectory import (
     Completion,
     Failure,
@@ -225,6 +228,38 @@ def test_the_chat(watched: Watched, url: str) -> None:
     expect(watched.page.locator("section.turn")).to_have_count(4)
     expect(watched.page.locator("section.turn.here")).to_contain_text("go left")
     expect(watched.page.locator("table.board").first.locator("td")).to_have_count(9)
+
+
+class Lamp(palestra.Env):
+    """Draws itself, and tries to do more than that."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        return "dark", {}
+
+    def step(self, action: str) -> palestra.Step:
+        return palestra.Step("bright", 1.0, True, False, {})
+
+    def render(self) -> str:
+        return f'<div style="background:#00f;color:#fff"><span onclick="window.hacked=1">lamp</span></div>{HOSTILE}'
+
+
+def test_boards_are_drawn_by_their_environment(browser: Browser, tmp_path: Path) -> None:
+    palestra.register("viewer:Lamp-v0", Lamp)
+    (tmp_path / "trajectories.jsonl").write_bytes(
+        b"".join(encode_json(one) + b"\n" for one in palestra.collect("viewer:Lamp-v0", lambda text: "on", n=1, progress=False))
+    )
+    serve = serving(tmp_path)
+    watched = Watched(browser.new_page(), url := next(serve))
+    watched.open(f"{url}#/r/0/e/0")
+    picture = watched.page.locator(".picture").first
+    expect(picture.locator("div").first).to_have_css("background-color", "rgb(0, 0, 255)")
+    picture.locator("span").first.click()
+    assert watched.page.locator("main script, main img, main svg, [onclick], [onload]").count() == 0
+    watched.assert_clean()
+    watched.page.close()
+    next(serve, None)
+    unregister("viewer:Lamp-v0")
 
 
 def test_thinking_is_folded(watched: Watched, url: str) -> None:

@@ -19,10 +19,15 @@ TOLERANCE = 0.02
 
 
 def oracle_solves(survey: Survey) -> Verdict:
-    """The oracle solves every task: ``info["success"]``, or the top reward on the last step where that is not said."""
+    """The oracle solves every task: ``info["success"]``, or the top reward on the last step where that is not said.
+
+    Where a ``ceiling`` is declared, it scores that on average.
+    """
     episodes = survey.by("oracle")
     if not episodes:
         return skipped("no oracle(): whether tasks can be solved is not known")
+    if survey.subject.ceiling is not None:
+        return _reaches_the_ceiling(survey, episodes, survey.subject.ceiling)
     top = top_reward(survey)
     unsolved = [episode for episode in episodes if not solved(episode, top)]
     count = f"oracle solves {len(episodes) - len(unsolved)}/{len(episodes)}"
@@ -37,6 +42,23 @@ def oracle_solves(survey: Survey) -> Verdict:
         f"Expected info['success'] to be true at the end, or a last reward of {top:g}. Repair oracle(), or "
         f"drop tasks that cannot be solved.",
     )
+
+
+def _reaches_the_ceiling(survey: Survey, episodes: Sequence[Episode], ceiling: float) -> Verdict:
+    scores = _scores(episodes)
+    if len(scores) < len(episodes) or not all(episode.ended for episode in episodes):
+        return failed("the oracle does not end every episode", "Repair oracle(): some of its episodes raise or go on forever.")
+    told = f"oracle scores {_mean(scores):.2f}, the ceiling is {ceiling:.2f}"
+    margin = TOLERANCE * abs(ceiling - survey.subject.floor)
+    # Neither bound of the scores is known; those that were seen in the whole check stand for them.
+    every = [*_scores(tuple(survey.everything)), ceiling - 1.0, ceiling + 1.0]
+    below = p_value_mean_above([-score for score in scores], margin - ceiling, -max(every))
+    above = p_value_mean_above(scores, ceiling + margin, min(every))
+    if below < ALPHA / 2:
+        return failed(told, f"The oracle is weaker than declared (blame by chance: {ALPHA:g}). Repair oracle(), or ceiling.")
+    if above < ALPHA / 2:
+        return failed(told, f"The oracle is better than the best player there is (blame by chance: {ALPHA:g}). Raise ceiling.")
+    return passed(told)
 
 
 def top_reward(survey: Survey) -> float:

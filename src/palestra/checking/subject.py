@@ -137,6 +137,12 @@ class Subject:
         return float(self.author.floor)
 
     @cached_property
+    def ceiling(self) -> float | None:
+        """What it says the best player scores; ``None`` if it says that every task can be solved."""
+        said = self.author.ceiling
+        return None if said is None else float(said)
+
+    @cached_property
     def reward_range(self) -> tuple[float, float]:
         """What it says a step is worth."""
         low, high = self.author.reward_range

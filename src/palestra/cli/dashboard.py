@@ -135,7 +135,7 @@ def _time_split(metrics: Mapping[str, Any]) -> list[Any]:
     bar, legend = Text("time   "), Text("       ")
     for name, seconds in laps.items():
         if seconds / total >= 0.005:
-            bar.append("█" * max(round(seconds / total * 70), 1), _COLOURS[name])
+            bar.append("█" * max(round(seconds / total * 60), 1), _COLOURS[name])
             legend.append(f"{_WORDS[name]} {seconds:.2f} s  ", _COLOURS[name])
     return [bar, legend]
 

@@ -20,11 +20,13 @@ from palestra.interchange import (
     write_inspect,
     write_openai,
     write_parquet,
+    write_preferences,
 )
 from palestra.rollout import TrajectoryWriter, read_trajectories
+from palestra.training.selection import best_of_group, preference_pairs, solved
 from palestra.trajectory import Trajectory
 
-__all__ = ["Format", "export_command", "import_command"]
+__all__ = ["Format", "Selection", "export_command", "import_command"]
 
 
 class Format(StrEnum):
@@ -34,9 +36,24 @@ class Format(StrEnum):
     PARQUET = "parquet"
     INSPECT = "inspect"
     ATIF = "atif"
+    PREFERENCES = "preferences"
 
 
-_SUFFIXES = {Format.OPENAI: ".openai.jsonl", Format.PARQUET: ".parquet", Format.INSPECT: ".inspect.json", Format.ATIF: ".atif"}
+class Selection(StrEnum):
+    """Which episodes are written."""
+
+    ALL = "all"
+    SOLVED = "solved"
+    BEST = "best"
+
+
+_SUFFIXES = {
+    Format.OPENAI: ".openai.jsonl",
+    Format.PARQUET: ".parquet",
+    Format.INSPECT: ".inspect.json",
+    Format.ATIF: ".atif",
+    Format.PREFERENCES: ".preferences.jsonl",
+}
 _READERS: dict[Format, Callable[[Path], Iterator[Trajectory]]] = {
     Format.OPENAI: read_openai,
     Format.PARQUET: read_parquet,
@@ -51,13 +68,21 @@ def export_command(
         ..., "--to", help="Parquet keeps everything; the others the conversation and more or less beside."
     ),
     out: Path | None = typer.Option(None, "-o", "--out", help="The file (for atif the folder); beside RUN by default."),
+    select: Selection = typer.Option(
+        Selection.ALL, "--select", help="Solved episodes, or the best try at each task, for imitation."
+    ),
+    margin: float = typer.Option(0.0, min=0.0, help="preferences: by how much more than this the rewards of a pair differ."),
 ) -> None:
     """Write the episodes of a run in another format."""
     file = run / "trajectories.jsonl" if run.is_dir() else run
     if not file.is_file():
         raise UsageError(f"{run} is not a run: there is no {file}")
     target = out or run.with_name(run.name + _SUFFIXES[to])
-    trajectories = read_trajectories(file)
+    trajectories = _selected(read_trajectories(file), select)
+    if to is Format.PREFERENCES:
+        pairs = write_preferences(preference_pairs(trajectories, margin=margin), target)
+        typer.echo(f"wrote {target}: {pairs} pairs")
+        return
     if to is Format.OPENAI:
         written = write_openai(trajectories, target)
     elif to is Format.PARQUET:
@@ -66,8 +91,14 @@ def export_command(
         written = write_inspect(trajectories, target, _header(run, file))
     else:
         written = write_atif(trajectories, target, agent_version=__version__)
-    left = sum(1 for _ in read_trajectories(file)) - written
+    left = sum(1 for _ in _selected(read_trajectories(file), select)) - written
     typer.echo(f"wrote {target}: {written} episodes" + (f"; {left} have no place in this format" if left else ""))
+
+
+def _selected(trajectories: Iterator[Trajectory], select: Selection) -> Iterator[Trajectory]:
+    if select is Selection.SOLVED:
+        return solved(trajectories)
+    return iter(best_of_group(trajectories)) if select is Selection.BEST else trajectories
 
 
 def _header(run: Path, file: Path) -> LogHeader:
@@ -89,6 +120,8 @@ def import_command(
         raise UsageError(f"{out} holds a run already: name another folder")
     if not source.exists():
         raise UsageError(f"there is no {source}")
+    if form not in _READERS:
+        raise UsageError(f"{form} can be written and not read: a pair is less than two episodes")
     count = 0
     with TrajectoryWriter(file) as writer:
         for trajectory in _READERS[form](source):

@@ -4,6 +4,7 @@ Torch is imported when a run is about to begin, not when the command line is.
 """
 
 import asyncio
+import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -37,7 +38,7 @@ def train_command(  # noqa: PLR0913 - one parameter an option
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
-    replicas: int = typer.Option(1, min=1, help="Inference replicas on the cluster, where the recipe names no servers."),
+    replicas: int = typer.Option(1, min=0, help="Inference replicas on the cluster; 0 where the recipe names servers."),
 ) -> None:
     """Train a model. Stopped by Ctrl-C or killed? The same command goes on where it was."""
     try:
@@ -91,7 +92,12 @@ def _same_as_before(config: "TrainConfig", folder: Path) -> None:
         before = msgspec.json.decode(path.read_bytes(), type=TrainConfig)
     except msgspec.MsgspecError as error:
         raise UsageError(f"{path} is of another version of palestra ({error}): choose another folder with --out") from None
-    if changed := differences(before, config):
+    if not (changed := differences(before, config)):
+        return
+    if not (folder / "metrics.jsonl").exists():
+        # No step has ended, so there is nothing to keep: the recipe was mended. A warm start was one of the old recipe.
+        shutil.rmtree(folder / "warm-start", ignore_errors=True)
+    else:
         raise UsageError(
             f"{folder} holds a run with another {', '.join(changed)}. Choose another folder with --out, or leave them as they "
             f"were: only {', '.join(FREE)} may change when a run goes on"

@@ -23,6 +23,7 @@ from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.fleet import Fleet, Hand, Lost
 from palestra.cluster.worker import Lease, Opened, Orders, Played, Setup, StaleSession, decode_batch
 from palestra.errors import Boundary
+from palestra.registry import EnvSpec, spec
 from palestra.rollout import AnyPolicy, Envs, RolloutOptions, Ticket, tickets_of
 from palestra.trajectory import Failure, Phase, StopReason, Trajectory, encode_msgpack
 
@@ -77,6 +78,7 @@ class _Job:
         self.setup = setup
         self.tickets = tickets
         self.book = book
+        self.specs: dict[str, EnvSpec] = {}
         self.concurrency = setup.options.get("concurrency", CONCURRENCY)
         self.under_way = 0
         """Drawn and not yet taken by the consumer."""
@@ -91,7 +93,9 @@ class _Job:
             return None
         try:
             ticket = next(self.tickets, None)
-        except Exception as error:  # the caller's iterable; told when what is under way has ended
+            if ticket is not None and ticket.task.env not in self.specs:
+                self.specs[ticket.task.env] = spec(ticket.task.env)
+        except Exception as error:  # the caller's tasks; told when what is under way has ended
             self.broken, ticket = error, None
         if ticket is None:
             self.exhausted = True
@@ -124,7 +128,8 @@ class _Employed:
         self.session = opened.session
         self.name = f"{opened.place}/{opened.pid}/{opened.session}"
         self.holds: dict[tuple[int, int, int], _Held] = {}
-        self.jobs: set[int] = set()
+        self.jobs: dict[int, set[str]] = {}
+        """Jobs it has heard of, with the environments it has heard of for each."""
         self.given = 0
         self.ended = 0
         self.since = monotonic()
@@ -176,10 +181,11 @@ class Crew:
         """The same, with every lease, loss and end of ``GROUP.MEMBER`` written into ``book``."""
         tickets, specs = tickets_of(envs, **options)
         kept = {name: value for name, value in options.items() if name not in ("n", "skip")}
-        setup = Setup(policy, specs, RolloutOptions(**kept))  # type: ignore[typeddict-item]
+        setup = Setup(policy, RolloutOptions(**kept))  # type: ignore[typeddict-item]
         if self._broken is not None:
             raise self._broken
         job = _Job(next(self._numbers), setup, tickets, book)
+        job.specs = {known.id: known for known in specs}
         self._jobs[job.number] = job
         try:
             while True:
@@ -323,18 +329,24 @@ class Crew:
     def _orders(self, worker: _Employed, wait: float) -> Orders:
         leased = self._lease(worker)
         begin: dict[int, Setup] = {}
+        specs: dict[int, dict[str, EnvSpec]] = {}
         for held in leased:
             worker.holds[held.key] = held
-            if held.job.number not in worker.jobs:
-                begin[held.job.number] = held.job.setup
-            if held.job.book is not None:
-                held.job.book.lease(held.name, worker.name, held.ticket.attempt)
+            job, env = held.job, held.ticket.task.env
+            if job.number not in worker.jobs:
+                begin[job.number], worker.jobs[job.number] = job.setup, set()
+            if env not in worker.jobs[job.number]:
+                worker.jobs[job.number].add(env)
+                specs.setdefault(job.number, {})[env] = job.specs[env]
+            if job.book is not None:
+                job.book.lease(held.name, worker.name, held.ticket.attempt)
         worker.given += len(leased)
         ended = tuple(job for job in worker.jobs if job not in self._jobs)
+        for number in ended:
+            del worker.jobs[number]
         worker.holds = {key: held for key, held in worker.holds.items() if key[0] not in ended}
-        worker.jobs = (worker.jobs | set(begin)) - set(ended)
         leases = encode_msgpack([Lease(held.job.number, held.ticket) for held in leased]) if leased else b""
-        return Orders(leases, begin, ended, wait)
+        return Orders(leases, begin, specs, ended, wait)
 
     def _accept(self, worker: _Employed, played: Played) -> None:
         worker.ended += 1

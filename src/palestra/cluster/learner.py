@@ -9,15 +9,19 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from palestra.cluster.config import ClusterConfig
 from palestra.cluster.crew import Crew
 from palestra.cluster.rays import RayFleet, connect
-from palestra.cluster.replicas import ReplicaSettings, hire_replicas
+from palestra.cluster.replicas import Answering, Relay, ReplicaSettings, hire_replicas
+from palestra.models import find_model
 from palestra.rollout import Rollout
+
+if TYPE_CHECKING:
+    from palestra.training.config import TrainConfig
 
 __all__ = ["LearnerActor", "Learning", "train_on_cluster"]
 
@@ -30,15 +34,15 @@ class Learning(msgspec.Struct, frozen=True):
     folder: str
     cluster: ClusterConfig = ClusterConfig()
     replicas: int = 1
-    """Inference replicas; 0 where the recipe names servers."""
+    """Inference replicas; with 0 workers ask the learner, which asks the recipe's servers or its own copy of the model."""
     learner: dict[str, Any] = {}
     """Ray's options for the learner's actor: ``{num_gpus = 8}``."""
     replica: dict[str, Any] = {}
     """Ray's options for a replica's."""
 
 
-class LearnerActor:
-    """Runs a trainer to its end."""
+class LearnerActor(Answering):
+    """Runs a trainer to its end. Without replicas the workers ask it, and it asks the recipe's own engine."""
 
     async def train(self, learning: Learning, evaluate: Any = None) -> int:
         """Go on from the last checkpoint to the last step; how many workers were lost on the way."""
@@ -52,16 +56,12 @@ class LearnerActor:
         async with AsyncExitStack() as stack:
             crew = await stack.enter_async_context(Crew(RayFleet(), learning.cluster))
             if learning.replicas:
-                warm = Path(learning.folder) / "warm-start"
-                settings = ReplicaSettings(
-                    model=str(warm) if warm.exists() else config.model.path,
-                    weights=str(Path(learning.folder) / "weights"),
-                    batch=config.engine.batch,
-                    rows=config.engine.rows,
-                    dtype=config.engine.dtype,
-                )
-                engine = await hire_replicas(ray, settings, learning.replicas, **learning.replica)
-                trainer.engine = trainer.policy.engine = engine
+                await trainer.engine.close()  # its place is taken
+                engine = await hire_replicas(ray, _settings(config, learning), learning.replicas, **learning.replica)
+            else:
+                self._engine = trainer.engine
+                engine = Relay(ray.get_runtime_context().current_actor, trainer.engine)
+            trainer.engine = trainer.policy.engine = engine
             trainer.rollout = self.play_with(crew)
             await trainer.train()
             return crew.deaths
@@ -69,6 +69,18 @@ class LearnerActor:
     def play_with(self, crew: Crew) -> Rollout:
         """Who plays the episodes."""
         return crew.rollout
+
+
+def _settings(config: "TrainConfig", learning: Learning) -> ReplicaSettings:
+    folder = Path(learning.folder)
+    warm = folder / "warm-start"
+    return ReplicaSettings(
+        model=str(warm if warm.exists() else find_model(config.model.path)),
+        weights=str(folder / "weights"),
+        batch=config.engine.batch,
+        rows=config.engine.rows,
+        dtype=config.engine.dtype,
+    )
 
 
 async def train_on_cluster(
@@ -83,7 +95,7 @@ async def train_on_cluster(
     ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step.
     """
     ray = connect(learning.cluster.address)
-    options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, **learning.learner}
+    options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000, **learning.learner}
     actor = ray.remote(kind).options(**options).remote()
     watching = asyncio.create_task(_watch(Path(learning.folder) / "metrics.jsonl", show))
     deaths = 0

@@ -158,8 +158,8 @@ class _Simulation:
         self.concurrency = concurrency
         self.outbox = [0] * workers
         self.batches = [0] * workers
-        self.spare = [max(1, math.ceil(AHEAD / max(turns * turn_cpu, 0.001)))] * workers
-        """Leased ahead, not begun: what a worker that computes all the time would end in so many seconds."""
+        self.spare = [0] * workers
+        """Leased ahead, not begun."""
         self.hungry = [0] * workers
         self.streams = 0
         self.finished = 0
@@ -174,8 +174,11 @@ class _Simulation:
         return sum(worker.worked(now) for worker in self.workers), self.employer.worked(now)
 
     def begin(self, think: Callable[[int], float]) -> None:
-        """Start as many episodes as may run at once."""
+        """Start as many episodes as may run at once, and hand out a little more, at the pace of an idle machine."""
         self.think = think
+        cycle = self.turns * (think(self.concurrency * len(self.workers)) + self.turn_cpu)
+        pace = self.concurrency / max(cycle, self.turns * self.turn_cpu * self.concurrency, 1e-6)
+        self.spare = [min(SIMULATED, max(1, math.ceil(AHEAD * pace)))] * len(self.workers)
         for worker in range(len(self.workers)):
             for _ in range(self.concurrency):
                 self._turn(0.0, worker, 0)
@@ -206,6 +209,7 @@ class _Simulation:
         self.at(now + wait, answered)
 
     def _end(self, now: float, worker: int) -> None:
+        self.finished += 1
         self.outbox[worker] += 1
         if self.outbox[worker] == 1:
             batch = self.batches[worker]
@@ -232,7 +236,6 @@ class _Simulation:
         self.at(arrived + self.constants.batch_seconds / 2, lambda now: self._give(now, worker, count))
 
     def _give(self, now: float, worker: int, count: int) -> None:
-        self.finished += count
         begin = min(count, self.hungry[worker])
         self.hungry[worker] -= begin
         self.spare[worker] += count - begin
@@ -252,10 +255,10 @@ def simulate(
     """Workers that play ``concurrency`` episodes each; ``think`` is how long an answer takes when so many are being written."""
     model = _Simulation(constants, episode_cpu / turns, turns, workers, concurrency)
     model.begin(think)
-    episodes = max(500, 5 * workers * concurrency)
-    warm = model.run(episodes // 5)
+    held = workers * concurrency + sum(model.spare)
+    warm = model.run(2 * held)
     before, worked = model.finished, model.worked(warm)
-    now = model.run(episodes)
+    now = model.run(max(500, 3 * held))
     busy = [(later - earlier) / (now - warm) for earlier, later in zip(worked, model.worked(now), strict=True)]
     return Prediction((model.finished - before) / (now - warm), {"workers": busy[0] / workers, "employer": busy[1]})
 

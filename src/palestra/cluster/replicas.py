@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from palestra.core import Generation, Sampling, Session
+from palestra.core import Engine, Generation, Sampling, Session
 from palestra.errors import InfrastructureError
 from palestra.training.checkpoint import Checkpoints
 from palestra.trajectory import Finish, Ints, Tokens, decode_msgpack, encode_msgpack
 
-__all__ = ["Replica", "ReplicaSettings", "Replicas", "hire_replicas"]
+__all__ = ["Answering", "Relay", "Replica", "ReplicaSettings", "Replicas", "hire_replicas"]
 
 PATIENCE = 120.0
 """Seconds in which a lost replica must be back, or another answer for it."""
@@ -43,32 +43,16 @@ class ReplicaSettings(NamedTuple):
     device: str = "cpu"
 
 
-class Replica:
-    """An ``HFEngine`` in a process of its own. Ray's side of it is added by ``hire_replicas``."""
+class Answering:
+    """An actor's side of sampling: an engine, and the contexts it was asked to go on with."""
 
-    def __init__(self, settings: ReplicaSettings) -> None:
-        import torch
-        import transformers
-
-        from palestra.engines.hf import HFEngine
-
-        self._settings = settings
-        tokenizer = transformers.AutoTokenizer.from_pretrained(settings.model)
-        model = transformers.AutoModelForCausalLM.from_pretrained(settings.model, dtype=getattr(torch, settings.dtype))
-        self._engine = HFEngine(model.to(settings.device), decode=tokenizer.decode, batch=settings.batch, rows=settings.rows)
+    def __init__(self) -> None:
+        self._engine: Engine | None = None
         self._sessions: OrderedDict[str, Session] = OrderedDict()
-        self._loading = asyncio.Lock()
-        self._current = False
-
-    async def about(self) -> tuple[int, int, int]:
-        """Its process, the longest context, and the version of its weights."""
-        await self._catch_up()
-        return os.getpid(), self._engine.context_length, self._engine.version
 
     async def generate(self, prompt: bytes, sampling: bytes, session: str) -> tuple[bytes, str]:
         """``Tokens`` as msgpack, and why they ended."""
-        if not self._current:
-            await self._catch_up()
+        assert self._engine is not None, "nobody is asked before there is an engine"
         own = self._sessions.setdefault(session, Session())
         self._sessions.move_to_end(session)
         if len(self._sessions) > _SESSIONS:
@@ -77,11 +61,41 @@ class Replica:
         tokens, finish = await self._engine.generate(*asked, own)
         return encode_msgpack(tokens), finish.value
 
+
+class Replica(Answering):
+    """An ``HFEngine`` in a process of its own. Ray's side of it is added by ``hire_replicas``."""
+
+    def __init__(self, settings: ReplicaSettings) -> None:
+        super().__init__()
+        import torch
+        import transformers
+
+        from palestra.engines.hf import HFEngine
+
+        self._settings = settings
+        tokenizer = transformers.AutoTokenizer.from_pretrained(settings.model)
+        model = transformers.AutoModelForCausalLM.from_pretrained(settings.model, dtype=getattr(torch, settings.dtype))
+        self._engine = self._own = HFEngine(
+            model.to(settings.device), decode=tokenizer.decode, batch=settings.batch, rows=settings.rows
+        )
+        self._loading = asyncio.Lock()
+        self._current = False
+
+    async def about(self) -> tuple[int, int, int]:
+        """Its process, the longest context, and the version of its weights."""
+        await self._catch_up()
+        return os.getpid(), self._own.context_length, self._own.version
+
+    async def generate(self, prompt: bytes, sampling: bytes, session: str) -> tuple[bytes, str]:
+        if not self._current:
+            await self._catch_up()
+        return await super().generate(prompt, sampling, session)
+
     async def load(self, version: int) -> None:
         """Take ``version``, which is the newest in the folder."""
         self._current = False
         await self._catch_up()
-        if self._engine.version != version:
+        if self._own.version != version:
             raise InfrastructureError(f"version {version} is not in {self._settings.weights}: do all nodes share that folder?")
 
     async def _catch_up(self) -> None:
@@ -93,7 +107,7 @@ class Replica:
 
                 path, manifest = found
                 state = await asyncio.to_thread(load_file, path / _FILE)
-                await self._engine.update_weights(state, manifest.step)
+                await self._own.update_weights(state, manifest.step)
             self._current = True
 
 
@@ -162,6 +176,25 @@ class Replicas:
         # A copy each: tied weights are one tensor under two names, which the format does not know.
         save_file({name: tensor.detach().cpu().clone() for name, tensor in source.items()}, versions.begin(version) / _FILE)
         versions.commit(version)
+
+
+class Relay(Replicas):
+    """Sampling by the engine of one actor, which keeps it: servers, or a copy of the weights in the learner's own process."""
+
+    def __init__(self, actor: Any, engine: Engine) -> None:
+        super().__init__([actor], 0, "")
+        self._source = engine
+
+    def __reduce__(self) -> tuple[type, tuple[list[Any], int, str]]:
+        # Some engines learn how long a context may be when they are first used.
+        return Replicas, (self._actors, self._source.context_length, "")
+
+    async def generate(self, prompt: Ints, sampling: Sampling, session: Session | None = None) -> Generation:
+        return await self._source.generate(prompt, sampling, session)
+
+    async def update_weights(self, source: Any, version: int) -> None:
+        await self._source.update_weights(source, version)
+        self.context_length = self._source.context_length
 
 
 async def hire_replicas(ray: Any, settings: ReplicaSettings, count: int, **resources: Any) -> Replicas:

@@ -36,7 +36,6 @@ class Setup:
     """What a job is played with."""
 
     policy: AnyPolicy
-    specs: Sequence[EnvSpec]
     options: RolloutOptions
 
 
@@ -64,6 +63,8 @@ class Orders:
     """``list[Lease]`` as msgpack; nothing for none."""
     begin: dict[int, Setup] = field(default_factory=dict)
     """Jobs that the leases belong to and that this session has not heard of."""
+    specs: dict[int, dict[str, EnvSpec]] = field(default_factory=dict)
+    """By job: environments that it has not heard of. What is registered need not be the same in every process."""
     end: tuple[int, ...] = ()
     """Jobs that nobody waits for any more."""
     wait: float = 0.0
@@ -111,7 +112,9 @@ class RolloutWorker:
         """Take leases, and give a batch of what has ended: ``list[Played]`` as msgpack."""
         self._check(session)
         for job, setup in orders.begin.items():
-            self._stages[job] = await Stage(setup.policy, setup.specs, **setup.options).__aenter__()
+            self._stages[job] = await Stage(setup.policy, **setup.options).__aenter__()
+        for job, specs in orders.specs.items():
+            self._stages[job].know(specs)
         for job in orders.end:
             self._ending.add(task := asyncio.create_task(self._end(job)))
             task.add_done_callback(self._ending.discard)

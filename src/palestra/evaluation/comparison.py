@@ -99,8 +99,14 @@ class _Paired:
         error, freedom = self._sample.spread
         # Without any spread: as if one task had differed by all it can.
         error = error or self._reach / self._sample.effective_tasks
-        reach = student_quantile((1.0 + self._level) / 2.0, freedom) + student_quantile(power, freedom)
-        return min(reach * error, self._reach)
+        found, missed = student_quantile((1.0 + self._level) / 2.0, freedom), student_quantile(power, freedom)
+        # A difference d, in standard errors, is found if it passes the bound of the flipped signs. That bound grows with d, as
+        # the flipped parts spread around zero and not around d: the d sought solves d - missed = found * sqrt(1 + d² / tasks).
+        growth = found**2 / self._sample.effective_tasks
+        if growth >= 1.0:  # so few tasks that nothing would be found
+            return self._reach
+        visible = (missed + math.sqrt(growth * missed**2 + (1.0 - growth) * found**2)) / (1.0 - growth)
+        return min(visible * error, self._reach)
 
 
 def _by_task(scores: Iterable[Score]) -> dict[tuple[tuple[str, ...], Hashable], float]:

@@ -192,8 +192,11 @@ def task_scores(episodes: Iterable[Episode]) -> list[Score]:
 
 def success_scores(episodes: Iterable[Episode]) -> list[Score]:
     """1 for each solved episode, 0 for each that was not; none where the environment never says."""
-    found = _judged(list(episodes))
-    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in found if e.success is not None]
+    return _said_scores(_judged(list(episodes)))
+
+
+def _said_scores(episodes: Iterable[Episode]) -> list[Score]:
+    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in episodes if e.success is not None]
 
 
 def report_on(
@@ -269,7 +272,7 @@ def _section(name: str, episodes: Sequence[Episode], issued: int, level: float) 
         issued=issued,
         scored=len(scored),
         score=_estimate(task_scores(episodes), level),
-        success=_estimate(success_scores(episodes), level),
+        success=_estimate(_said_scores(episodes), level),
         pass_at=pass_at,
         pass_all=pass_all,
         failures=dict(sorted(failures.items())),

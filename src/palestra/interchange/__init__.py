@@ -5,6 +5,7 @@ format                what it is                                                
 ====================  ================================================================  =============================
 ``parquet``           Apache Parquet, one row an episode, typed and nested columns      everything, to the bit
 ``openai``            JSONL for OpenAI's fine-tuning API and those who read the same    the conversation
+``preferences``       JSONL of prompt, chosen and rejected, for DPO; written only       two conversations and a margin
 ``inspect``           a log of Inspect (UK AI Security Institute, MIT), version 2       conversation, scores, usage
 ``atif``              Agent Trajectory Interchange Format 1.7 (Harbor, Apache-2.0)      conversation, rewards, usage,
                                                                                         sampled ids and log-probs
@@ -19,6 +20,7 @@ from palestra.interchange.dialogue import messages_of
 from palestra.interchange.inspect_log import LogHeader, read_inspect, write_inspect
 from palestra.interchange.openai import read_openai, write_openai
 from palestra.interchange.parquet import read_parquet, write_parquet
+from palestra.interchange.preferences import write_preferences
 
 __all__ = [
     "LogHeader",
@@ -31,4 +33,5 @@ __all__ = [
     "write_inspect",
     "write_openai",
     "write_parquet",
+    "write_preferences",
 ]

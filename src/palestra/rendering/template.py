@@ -11,7 +11,7 @@ starts over in a new segment, as the template wants it; or, with ``append_only=T
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from palestra.core import Reply
@@ -50,6 +50,10 @@ class TemplateRenderer:
         """What the template puts in front of a reply."""
         self.rewrites = {role: self._rewrites(Message(role, "N")) for role in ("user", "tool")}
         """By role of the next message: whether the template then changes what stands before."""
+
+    def __reduce__(self) -> tuple[Any, tuple[Any]]:
+        # Another process makes its own; what is remembered here stays here.
+        return partial(TemplateRenderer, append_only=self.append_only, options=self._options), (self.tokenizer,)
 
     # ------------------------------------------------------------------------------------------------------- the protocol
 

@@ -106,6 +106,10 @@ class Stage:
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
+    def know(self, specs: Mapping[str, EnvSpec]) -> None:
+        """What the names of environments in tickets mean, where that is not what this process has registered."""
+        self._supply.know(specs)
+
     async def play(self, ticket: Ticket) -> tuple[Trajectory, ...]:
         """Play ``ticket``, again if infrastructure failed, and keep every failure on the record."""
         settings = self._settings

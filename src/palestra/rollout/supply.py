@@ -9,7 +9,7 @@ import asyncio
 import itertools
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,10 @@ class Supply:
         self._specs = {known.id: known for known in specs}
         self._idle: dict[str, list[_Pooled]] = defaultdict(list)
         self._lent: dict[int, _Pooled] = {}
+
+    def know(self, specs: Mapping[str, EnvSpec]) -> None:
+        """What the names of environments in tasks mean, where that is not what this process has registered."""
+        self._specs.update(specs)
 
     async def acquire(self, task: Task) -> AsyncEnv:
         """An environment for ``task``: a healthy pooled one, or a new one."""

@@ -99,6 +99,7 @@ class RemoteEnv(AsyncEnv):
         self._seq = self._request = 0
         self._session = ""
         self._floor = 0.0
+        self._ceiling: float | None = None
         self._heartbeat = Limits().heartbeat
         self._link: Link | None = None
         self._connecting = asyncio.Lock()
@@ -108,7 +109,7 @@ class RemoteEnv(AsyncEnv):
         self.task = task or Task(self._id, fresh_seed() if seed is None else seed)
         shown = await self._call(Reset(task=msgspec.structs.replace(self.task, env=self._id)), Shown)
         check_depth(shown.info)
-        self._floor = shown.floor
+        self._floor, self._ceiling = shown.floor, shown.ceiling
         return shown.observation, shown.info
 
     async def step(self, action: str) -> core.Step:
@@ -130,6 +131,10 @@ class RemoteEnv(AsyncEnv):
     @property
     def floor(self) -> float:
         return self._floor
+
+    @property
+    def ceiling(self) -> float | None:
+        return self._ceiling
 
     async def close(self) -> None:
         """End the session. If the server cannot be reached, its lease will."""

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from palestra.core import AsyncEnv
+from palestra.core import AsyncEnv, Env
 from palestra.errors import EnvError, EpisodeError, EpisodeOver, SchemaError, Unsupported, UsageError
 from palestra.serve.host import Host, Offer
 from palestra.serve.metrics import Metrics
@@ -112,6 +112,7 @@ class Sessions:
         self.draining = False
         self._clock = clock
         self._table: dict[str, Session] = {}
+        self._known_bounds: dict[str, tuple[float, float | None]] = {}
         self._waiting = 0
         self._cleaning: set[asyncio.Task[None]] = set()
 
@@ -326,7 +327,14 @@ class Sessions:
         if not isinstance(info, dict):
             raise EnvError(f"reset() must return a dict as info, got a {type(info).__name__}")
         session.playing = True
-        return Shown(observation=observation, info=info, floor=float(session.env.unwrapped.floor))
+        floor, ceiling = self._bounds(session.offer.spec.id, session.env.unwrapped)
+        return Shown(observation=observation, info=info, floor=floor, ceiling=ceiling)
+
+    def _bounds(self, id: str, env: Env | AsyncEnv) -> tuple[float, float | None]:
+        """Floor and ceiling of an id. They are the same for all its tasks and may be costly to work out, so asked for once."""
+        if id not in self._known_bounds:
+            self._known_bounds[id] = (float(env.floor), env.ceiling)
+        return self._known_bounds[id]
 
     async def _close(self, session: Session) -> None:
         env, session.env, session.playing = session.env, None, False

@@ -227,6 +227,8 @@ class Shown(_Frame, frozen=True, tag="shown"):
     info: dict[str, Any]
     floor: float = 0.0
     """What a player who never looks can score."""
+    ceiling: float | None = None
+    """What the best player can score where not every task can be solved."""
 
 
 class Stepped(_Frame, frozen=True, tag="stepped"):

@@ -1,8 +1,8 @@
 """What a run will take, before it takes it: memory, tokens, disk. Numbers from the recipe and the model's configuration alone.
 
 The model is counted exactly where its configuration can be read (no weights are loaded), else by the size that its name states.
-Tokens are upper bounds: every episode to its horizon, every turn to its limit. Memory leaves out what the libraries themselves
-take, and activations where nothing but a name is known.
+Tokens are upper bounds: every episode to its horizon, every turn to its limit. So are activations: of a micro-batch full
+to ``learner.packing.positions``. Memory leaves out what the libraries take, and activations where only a name is known.
 """
 
 import re
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from palestra.registry import spec
+from palestra.training.assembly import register_variants
 from palestra.training.config import TrainConfig
 
 __all__ = ["Estimate", "ModelSize", "estimate", "model_size"]
@@ -73,6 +74,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 def estimate(config: TrainConfig) -> Estimate:
     """What ``config`` takes."""
+    register_variants(config.variants)
     model = model_size(config.model.path)
     trained = _trained(config, model)
     checkpoint = trained * _FLOAT * (1 + _MOMENTS)
@@ -96,6 +98,10 @@ def model_size(path: str) -> ModelSize:
     import torch
     import transformers
 
+    if path == "smollm2":
+        return ModelSize(134_515_008, "known", 49_152, 576, 30)
+    if path.startswith("tiny:"):
+        return ModelSize(1e5, "about", 64, 64, 2)
     try:
         config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
         with torch.device("meta"):

@@ -60,9 +60,9 @@ class RunRecord:
         _cut(self._trajectories, lambda line: msgspec.json.decode(line, type=_Kept).info.step > step)
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     """The numbers of every step in a run's folder. A torn last line is left out."""
-    lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    lines = (Path(folder) / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     return [msgspec.json.decode(line) for line in lines if line.endswith(b"\n")]
 
 

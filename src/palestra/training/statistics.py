@@ -9,7 +9,7 @@ import numpy as np
 from palestra.training.experience import Experience
 from palestra.trajectory import StopReason, Trajectory, TrajectoryGroup
 
-__all__ = ["summarise"]
+__all__ = ["summarise", "verdicts"]
 
 
 def summarise(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict[str, float]:
@@ -35,8 +35,20 @@ def _of(members: Sequence[Trajectory]) -> dict[str, float]:
             "format_errors": float(np.mean([_is_malformed(member) for member in finished])),
             "tokens_an_episode": float(np.mean(sampled)),
         }
-    said = [member.success for member in finished if member.success is not None]
+    said = verdicts(members)
     return {**numbers, "success": float(np.mean(said))} if said else numbers
+
+
+def verdicts(members: Sequence[Trajectory]) -> list[bool]:
+    """Who solved the task, among members whose environment judges. One that was cut before it could be judged has not."""
+    judging = {member.task.env for member in members if member.success is not None}
+    return [
+        bool(member.success)
+        for member in members
+        if member.task.env in judging
+        and not member.stop.failed
+        and (member.success is not None or member.stop is not StopReason.TERMINATED)
+    ]
 
 
 def _is_malformed(member: Trajectory) -> bool:

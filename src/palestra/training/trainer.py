@@ -38,7 +38,7 @@ from palestra.training.learner import Learner
 from palestra.training.ledger import BEGINNING, Ledger, Position, State
 from palestra.training.quarantine import Limits
 from palestra.training.record import RunRecord
-from palestra.training.statistics import summarise
+from palestra.training.statistics import summarise, verdicts
 from palestra.trajectory import Content, Task, Trajectory, TrajectoryGroup
 from palestra.wrappers import TurnLimit
 
@@ -199,7 +199,7 @@ class Trainer:
                 self.ledger.drop(name, fate)
         self.ledger.consume([name for name in fates if self.ledger.state(name) is State.FINISHED], step)
         for env in sorted({group.task.env for group in groups}):
-            said = [m.success for group in groups if group.task.env == env for m in group.members if m.success is not None]
+            said = verdicts([member for group in groups if group.task.env == env for member in group.members])
             self.outcomes[env].append(Outcome(step, len(said), sum(said)))
 
     def _due(self, step: int, every: int) -> bool:

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 from palestra.trajectory import encode_json
 from palestra.viewer.index import RunIndex
 from palestra.viewer.page import catalog, page
+from palestra.viewer.pictures import pictures_of
 
 __all__ = ["ViewerServer"]
 
@@ -55,6 +56,8 @@ class ViewerServer(ThreadingHTTPServer):
                 return _Answer(self._catalog())
             case ["runs", run, "episodes", episode]:
                 return self._of_run(run, lambda found: found.line(int(episode.removesuffix(".json"))))
+            case ["runs", run, "episodes", episode, "pictures.json"]:
+                return self._of_run(run, lambda found: encode_json(pictures_of(found.line(int(episode)))))
             case ["runs", run, "search.json"]:
                 text = parse_qs(parts.query).get("text", [""])[0]
                 return self._of_run(run, lambda found: encode_json(found.search(text)))

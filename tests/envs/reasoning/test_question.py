@@ -1,4 +1,4 @@
-"""The environment on quick generators; ``test_every_generator`` goes through all of them."""
+"""The environment on quick generators; ``test_every_id`` goes through all of them."""
 
 import random
 import time

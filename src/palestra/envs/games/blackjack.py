@@ -28,6 +28,11 @@ class Blackjack(Game[str]):
     def __init__(self, open_dealer: bool = False) -> None:
         self._open_dealer = open_dealer
 
+    @property
+    def ceiling(self) -> float:
+        # Exact: the best play's score, averaged over all deals.
+        return _score_of_best_play(self._open_dealer)
+
     def begin(self) -> None:
         self.max_turns = _MOST_CARDS
         self.hand = [self._card(), self._card()]
@@ -98,6 +103,23 @@ def best_score(hand: Hand, dealer: Hand) -> float:
     if hand[0] > 21:
         return 0.0
     return max(_hitting(hand, dealer), _standing(hand, dealer))
+
+
+@cache
+def _score_of_best_play(open_dealer: bool) -> float:
+    def dealt(count: int) -> dict[Hand, float]:
+        hands: dict[Hand, float] = {(0, False): 1.0}
+        for _ in range(count):
+            grown: dict[Hand, float] = {}
+            for hand, likely in hands.items():
+                for value, chance in _CHANCES.items():
+                    after = _with(hand, value)
+                    grown[after] = grown.get(after, 0.0) + likely * chance
+            hands = grown
+        return hands
+
+    seen = dealt(2 if open_dealer else 1)
+    return sum(mine * theirs * best_score(hand, dealer) for hand, mine in dealt(2).items() for dealer, theirs in seen.items())
 
 
 def _told(cards: list[int]) -> str:

@@ -2,9 +2,11 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.picture import Row, Tile
 
 __all__ = ["Calculation", "Countdown", "calculated"]
 
@@ -97,6 +99,9 @@ class Countdown(Game[Calculation]):
         if move.value == self.target:
             return Outcome(f"{said}comes to {self.target}. Well done!", 1.0, solved=True)
         return Outcome(f"{said}comes to {move.value}, not to {self.target}.")
+
+    def picture(self) -> Sequence[Row]:
+        return [[Tile(str(number), "1") for number in self.numbers], [Tile("target", "label"), Tile(str(self.target), "good")]]
 
     def oracle(self) -> str:
         return boxed(self.solution)

@@ -72,7 +72,7 @@ class Crosswords(Game[Letter]):
     def begin(self) -> None:
         hardcore, num_words, self.max_turns = self.draw(self._levels)
         self.clues = _clue_of(hardcore)
-        self.entries = self._draw_entries(tuple(self.clues), num_words)
+        self.entries = self._draw_entries(_words(hardcore), num_words)
         self.solution: dict[Cell, str] = {}
         for entry in self.entries:
             self.solution.update(zip(entry.cells(), entry.word.upper(), strict=True))
@@ -100,7 +100,7 @@ class Crosswords(Game[Letter]):
         """Lay ``word`` some way that fits a grid of at most ``room`` cells, if there is one."""
         ways = layout.ways(word)
         while ways:
-            slot = ways.pop(self.draw(range(len(ways))))
+            slot = _Slot(word, *ways.pop(int(self.rng.random() * len(ways))))
             if layout.fits(slot, room):
                 layout.add(slot)
                 return
@@ -163,6 +163,11 @@ def _clues(hardcore: bool) -> tuple[tuple[str, str], ...]:
 
 
 @cache
+def _words(hardcore: bool) -> tuple[str, ...]:
+    return tuple(word for word, _ in _clues(hardcore))
+
+
+@cache
 def _clue_of(hardcore: bool) -> dict[str, str]:
     return dict(_clues(hardcore))
 
@@ -190,11 +195,14 @@ class _Layout:
         self.slots: list[_Slot] = []
         self._letters: dict[int, str] = {}
 
-    def ways(self, word: str) -> list[_Slot]:
-        """Every way to lay ``word`` across one that is there, fitting or not; none for a word that is there itself."""
+    def ways(self, word: str) -> list[tuple[int, int]]:
+        """Every way to lay ``word`` across one that is there, fitting or not; none for a word that is there itself.
+
+        A way is the first cell and the step from cell to cell.
+        """
         if not self.slots:
-            return [_Slot(word, _MIDDLE, 1), _Slot(word, _MIDDLE, _STRIDE)]
-        found: dict[_Slot, None] = {}
+            return [(_MIDDLE, 1), (_MIDDLE, _STRIDE)]
+        found: dict[tuple[int, int], None] = {}
         for slot in self.slots:
             if slot.word == word:
                 return []
@@ -202,7 +210,7 @@ class _Layout:
             for cell, letter in zip(slot.cells(), slot.word, strict=True):
                 place = word.find(letter)
                 while place != -1:
-                    found[_Slot(word, cell - place * step, step)] = None
+                    found[cell - place * step, step] = None
                     place = word.find(letter, place + 1)
         return list(found)
 

@@ -21,6 +21,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from palestra.core import Env, Step
+from palestra.envs.games.picture import Row, drawn_html, rows_of
 from palestra.errors import UsageError
 from palestra.grading import last_boxed
 from palestra.trajectory import StopReason, Task
@@ -108,6 +109,14 @@ class Game(Env, Generic[Move]):
     def view(self) -> str:
         """The board as the player may see it; empty for a game without one."""
         return ""
+
+    def picture(self) -> Sequence[Row]:
+        """The board in rows of tiles, as the player may see it; read off ``view`` unless the game says otherwise."""
+        return rows_of(self.view())
+
+    def render(self) -> str:
+        """The present state as a piece of HTML, for people: everything escaped, nothing that runs or loads."""
+        return drawn_html(self.picture())
 
     def constant_answers(self) -> Sequence[str]:
         """Moves that may be worth something when made blindly at every turn."""

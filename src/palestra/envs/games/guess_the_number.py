@@ -1,8 +1,10 @@
 """Guess a hidden number from "higher" and "lower". Binary search is optimal."""
 
 import math
+from collections.abc import Sequence
 
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.picture import Row, Tile
 
 __all__ = ["GuessTheNumber"]
 
@@ -68,6 +70,10 @@ class GuessTheNumber(Game[int]):
         if move <= self.most:
             self.most = move - 1
         return Outcome(f"{said}and the number is lower than {move}.")
+
+    def picture(self) -> Sequence[Row]:
+        guesses = [Tile(str(guess), "good" if guess == self.target else "bad") for guess in sorted(self.guesses)]
+        return [f"Between {self.low} and {self.high}, turn {self.turn} of {self.max_turns}", guesses]
 
     def consolation(self, move: int, outcome: Outcome) -> float:
         if not self.low <= move <= self.high:

@@ -13,6 +13,9 @@ __all__ = ["Hangman"]
 _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((3, 10), (5, 15), (7, 20))
 """Letters, turns."""
 
+_STRENGTH = {(3, 10): 0.8869}
+"""What the oracle scores where it cannot find every word, averaged over all 274 words."""
+
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -32,6 +35,12 @@ class Hangman(Game[str]):
             require(3 <= word_length <= 10 and max_turns >= 1, "word_length is 3 to 10 and max_turns at least 1")
             self._levels = ((word_length, max_turns),)
         self.hardcore = hardcore
+
+    @property
+    def ceiling(self) -> float | None:
+        if self.hardcore or not any(level in _STRENGTH for level in self._levels):
+            return None
+        return sum(_STRENGTH.get(level, 1.0) for level in self._levels) / len(self._levels)
 
     @property
     def floor(self) -> float:

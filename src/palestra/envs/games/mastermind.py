@@ -1,12 +1,13 @@
 """Mastermind: find a secret code from black and white pegs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import permutations, product
 from operator import eq
 
 from numpy.random import Generator
 
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
+from palestra.envs.games.picture import Row, Tile
 
 __all__ = ["Mastermind"]
 
@@ -79,6 +80,13 @@ class Mastermind(Game[Code]):
         if black == self.length:
             return Outcome(f"{said}and that is the code. Well done!", reward, solved=True)
         return Outcome(f"{said}which earns {black} black and {white} white peg(s).", reward)
+
+    def picture(self) -> Sequence[Row]:
+        rows: list[Row] = [f"{self.length} of the numbers 1 to {self.numbers}, turn {self.turn} of {self.max_turns}"]
+        for guess, (black, white) in self.answers.items():
+            told = Tile(f"{black} black, {white} white", "label")
+            rows.append([*(Tile(str(number)) for number in guess), told])
+        return rows
 
     def oracle(self) -> str:
         fits = (code for code in self._codes() if all(pegs(guess, code) == got for guess, got in self.answers.items()))

@@ -27,6 +27,12 @@ class TicTacToe(Duel):
     def __init__(self, skill: float | None = 0.8) -> None:
         super().__init__(skill)
 
+    @property
+    def ceiling(self) -> float:
+        # Exact: the best score against each skill, the one and the other beginning.
+        scores = [(_best_score(0, 0, skill) + _score_after(0, 0, skill)) / 2 for skill in self._skills]
+        return sum(scores) / len(scores)
+
     def rules(self) -> str:
         return (
             "You are playing tic-tac-toe against an opponent.\n"

@@ -1,9 +1,11 @@
 """The wiki game: get from one article to another by following links."""
 
 import os
+from collections.abc import Sequence
 
 from palestra.envs.games.game import Game, Outcome, boxed, require
 from palestra.envs.games.link_graph import LONGEST_TITLE, LinkGraph, read_link_graph
+from palestra.envs.games.picture import Row
 from palestra.errors import MissingExtra, UsageError
 
 __all__ = ["CORPUS_VARIABLE", "WikiGame"]
@@ -73,6 +75,12 @@ class WikiGame(Game[str]):
         shown = text if len(text) <= self._summary else text[: self._summary].rstrip() + " …"
         links = [f"- {self.graph.titles[there]}" for there in self._links]
         return "\n".join([f"Article: {self._title}", *([shown] if shown else []), "Links:", *(links or ["(none)"])])
+
+    def picture(self) -> Sequence[Row]:
+        return [
+            f"{self._title} → {self.graph.titles[self.target]}",
+            *(f"  {self.graph.titles[there]}" for there in self._links),
+        ]
 
     @property
     def _title(self) -> str:

@@ -1,11 +1,13 @@
 """Word search: find words hidden across or down in a grid of letters."""
 
 import copy
+from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
 from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
 from palestra.envs.games.grids import numbered_grid
+from palestra.envs.games.picture import Row, Tile
 from palestra.envs.games.words import common_words, rare_words
 
 __all__ = ["Line", "WordSearch"]
@@ -133,6 +135,10 @@ class WordSearch(Game[Line]):
         told = f"The grid ({len(self.found)} of {len(self.hidden)} words found):\n"
         return told + numbered_grid(marks, self.side, width=3)
 
+    def picture(self) -> Sequence[Row]:
+        # Letters by the hundred are calmer in one colour.
+        return [row if isinstance(row, str) else [_calm(tile) for tile in row] for row in super().picture()]
+
     def read(self, answer: str) -> Line | None:
         numbers = whole_numbers(answer)
         return Line(*numbers) if numbers is not None and len(numbers) == 4 else None
@@ -166,6 +172,10 @@ class WordSearch(Game[Line]):
     def sample_random_action(self) -> str:
         fitting = [length for length in _LENGTHS if length <= self.side]
         return boxed(*self.draw_action(_lines(self.side, self.draw_action(fitting))))
+
+
+def _calm(tile: Tile) -> Tile:
+    return tile if tile.kind else Tile(tile.text, "bad")
 
 
 @cache

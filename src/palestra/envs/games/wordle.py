@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from palestra.envs.games.game import Game, Outcome, boxed, require
+from palestra.envs.games.picture import Row, Tile
 from palestra.envs.games.words import common_words, letters_only
 
 __all__ = ["Wordle", "marks"]
@@ -73,6 +74,14 @@ class Wordle(Game[str]):
         for place in fresh:
             self.green[place] = True
         return 0.5 * len(fresh) / self.length
+
+    def picture(self) -> Sequence[Row]:
+        kinds = {"G": "good", "Y": "near", "X": "bad"}
+        rows: list[Row] = [
+            [Tile(letter, kinds[mark]) for letter, mark in zip(guess, marked, strict=True)]
+            for guess, marked in self.answers.items()
+        ]
+        return [*rows, [Tile("_", "quiet")] * self.length]
 
     def oracle(self) -> str:
         fitting = [

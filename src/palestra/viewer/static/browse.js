@@ -7,7 +7,7 @@ const PAGE = 150;
 function runsView(runs) {
   return el("div", { class: "cards" }, runs.map((run) => {
     const total = outcome(run, run.rows());
-    return el("a", { class: "card", href: `#/r/${run.number}` }, el("h2", {}, plain(run.name)), facts(total));
+    return el("a", { class: "card", href: `#/r/${run.number}` }, el("h2", {}, plain(run.name), run.trained ? el("span", { class: "badge" }, "training") : null), facts(total));
   }));
 }
 

@@ -20,6 +20,29 @@ function railMark(turn, index, scale) {
   return el("a", { href: Router.turn(index), title: `turn ${index + 1}: reward ${signed(reward)}`, "data-turn": index }, String(index + 1), reward ? bar : null);
 }
 
+// Pictures come later, since an environment has to play for them: one before each turn and one after the last, or null.
+// The text stays as it was written, beside them.
+function withPictures(view, episode, coming) {
+  const shown = [...episode.turns.map((turn) => turn.observation), episode.final_observation];
+  coming.then((pictures) => pictures?.forEach((picture, index) => {
+    const body = view.querySelector(`#turn-${index} .said.env .body`);
+    if (!body || !picture.length || typeof shown[index] !== "string") return;
+    const drawn = el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture));
+    body.replaceChildren(el("div", { class: "beside" }, el("div", {}, foldedText(shown[index])), drawn));
+  }), () => null); // who served the page is gone: the text is here all the same
+  return view;
+}
+
+// Elements of a few kinds with a few properties of style: the server has left nothing else.
+function pictureNodes(nodes) {
+  return nodes.map((node) => {
+    if (typeof node === "string") return plain(node);
+    const element = el(node.tag, {}, pictureNodes(node.children));
+    for (const [name, value] of Object.entries(node.style)) element.style.setProperty(name, value);
+    return element;
+  });
+}
+
 function turnBlock(turn, index) {
   const completion = turn.completion;
   return el("section", { class: "turn", id: `turn-${index}` },

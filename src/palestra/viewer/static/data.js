@@ -33,6 +33,8 @@ const Source = (() => {
     catalog: async () => (embedded ? JSON.parse(block("catalog").textContent) : ask("catalog.json")),
     episode: async (run, number) =>
       embedded ? JSON.parse(block(`episode-${run}-${number}`).textContent) : ask(`runs/${run}/episodes/${number}.json`),
+    // Boards as their environment draws them, one for each turn and one for the end; null where it does not. Never in a file.
+    pictures: async (run, number) => (embedded ? null : ask(`runs/${run}/episodes/${number}/pictures.json`)),
     // The needle as it stands in JSON, so that quotes and line ends are found too.
     search: async (run, text) =>
       embedded
@@ -65,6 +67,13 @@ class Run {
     this.trained = raw.trained;
     this.columns = raw.columns;
     this.count = raw.columns.reward.length;
+    this.columns.success = this.judged();
+  }
+  // An episode that was cut before its environment could say so is not solved, where the environment says so of others.
+  judged() {
+    const { env, reward, success } = this.columns;
+    const judging = new Set(env.codes.filter((_, row) => success[row] !== null));
+    return success.map((said, row) => (said === null && reward[row] !== null && this.get("stop", row) !== "terminated" && judging.has(env.codes[row]) ? false : said));
   }
   get(column, row) {
     const found = this.columns[column];

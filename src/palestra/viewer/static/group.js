@@ -51,8 +51,8 @@ function partingTurn(episodes) {
 
 function memberHead({ run, row }, several) {
   return el("a", { class: "member", href: `#/r/${run.number}/e/${row}` },
-    el("b", {}, several ? plain(run.name) : `try ${run.columns.member[row] + 1}`), rewardCell(run, row),
-    el("span", { class: "facts" }, `${plain(run.get("policy", row)) || "episode " + row} · ${stopLabel(run.get("stop", row))} · ${number(run.columns.turns[row])} turns`));
+    el("b", {}, `${several ? `${plain(run.name)}, ` : ""}try ${run.columns.member[row] + 1}`), rewardCell(run, row),
+    el("span", { class: "facts" }, `${plain(run.get("policy", row)) || "episode " + row} · ${stopLabel(run.get("stop", row))} · ${number(run.columns.turns[row])} turn${run.columns.turns[row] === 1 ? "" : "s"}`));
 }
 
 function memberTurn(turn, index) {

@@ -75,7 +75,7 @@ async function episodeView(run, row, tab, query) {
   const base = `#/r/${run.number}/e/${row}`;
   const tabs = { chat: [base, "Chat"], tokens: [`${base}/tokens`, "Tokens"], raw: [`${base}/raw`, "Raw"] };
   const views = {
-    chat: () => chatView(episode),
+    chat: () => withPictures(chatView(episode), episode, Source.pictures(run.number, row)),
     tokens: async () => tokensView(episode, { run, row, colour: Object.hasOwn(COLOURS, query.colour ?? "") ? query.colour : "mask", vocabulary: await Source.vocabulary(run.number) }),
     raw: () => el("pre", { class: "raw" }, longText(JSON.stringify(episode, null, 2))),
   };

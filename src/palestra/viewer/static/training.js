@@ -37,7 +37,7 @@ function trainingView(run, metrics, query) {
     names.filter((name) => !shown.includes(name)).map((name) => el("option", { value: name }, plain(name))));
   const kept = new Set(run.columns.step);
   return el("div", { class: "training" },
-    el("p", { class: "lead" }, "Click a point to see the episodes of its step", kept.size ? "; filled points have some." : ". This run kept none."),
+    el("p", { class: "lead" }, "Click a point to see the episodes of its step. ", `Episodes were kept of ${number(metrics.filter((line) => kept.has(line.step)).length)} of ${number(metrics.length)} steps.`),
     el("div", { class: "charts" }, shown.map((name) => chart(name, metrics, kept, Number(query.at ?? -1)))),
     el("p", {}, choose));
 }
@@ -84,7 +84,7 @@ function scale(values, from, to) {
   let low = Math.min(...values);
   let high = Math.max(...values);
   if (low === high) { low -= Math.abs(low) / 2 || 0.5; high += Math.abs(high) / 2 || 0.5; }
-  const rough = (high - low) / 4;
+  const rough = (high - low) / 6;
   const size = 10 ** Math.floor(Math.log10(rough));
   const unit = size * [1, 2, 5, 10].find((factor) => factor * size >= rough);
   const ticks = [];

@@ -1,0 +1,133 @@
+"""Boards as their environment draws them: the recorded actions are played again and ``render()`` is asked after each.
+
+Only registered, plain environments that do not block and are not wrapped are asked; a name in a stranger's file never makes
+anything be imported. A picture is shown only while the environment shows what it showed then.
+
+What ``render`` returns is HTML, and is not trusted. It is taken apart here: a few tags, a few properties of style whose values
+are plain words and numbers, and text. The page builds elements from that and never sees the HTML.
+"""
+
+import re
+from html.parser import HTMLParser
+from typing import Any
+
+from palestra.core import Env
+from palestra.errors import PalestraError
+from palestra.registry import EnvSpec, list_envs
+from palestra.trajectory import Trajectory, decode_json
+
+__all__ = ["Node", "pictures_of", "safe_nodes"]
+
+Node = str | dict[str, Any]
+"""Text, or ``{"tag": …, "style": {…}, "children": […]}``."""
+
+MOST_TURNS = 300
+MOST_NODES = 5000
+DEEPEST = 30
+_TAGS = frozenset(["div", "span", "p", "b", "i", "table", "tbody", "tr", "td", "th"])
+_SILENT = frozenset(["script", "style", "template", "iframe", "object", "svg", "math"])
+_STYLE = re.compile(
+    "background(-color)?|border(-radius)?|box-shadow|color|display|font(-size|-weight)?|gap|(line-)?height|margin|(min-)?width|"
+    "opacity|padding|text-align|vertical-align|white-space"
+)
+_VALUE = re.compile(r"[#\w.,%/ ()-]{1,80}")
+
+
+def pictures_of(line: bytes) -> list[list[Node]] | None:
+    """The pictures before each turn of an episode and after the last, as far as they can be had; ``None`` if not at all."""
+    trajectory = decode_json(line, Trajectory)
+    known = next((spec for spec in list_envs(trajectory.task.env) if spec.id == trajectory.task.env), None)
+    if known is None or trajectory.player or not trajectory.turns:
+        return None
+    env = _drawing(known)
+    if env is None:
+        return None
+    try:
+        return _replayed(env, trajectory)
+    except Exception:  # whatever an author's code does, the episode must be shown: without pictures, then
+        return None
+    finally:
+        env.close()
+
+
+def _drawing(known: EnvSpec) -> Env | None:
+    """An environment that draws itself, or ``None``."""
+    if known.wrappers or known.missing():
+        return None
+    factory = known.factory()
+    if not (isinstance(factory, type) and issubclass(factory, Env) and not factory.blocking and hasattr(factory, "render")):
+        return None
+    try:
+        env = factory(**known.kwargs)
+    except PalestraError:
+        return None  # its data is not here
+    assert isinstance(env, Env)
+    return env
+
+
+def _replayed(env: Any, trajectory: Trajectory) -> list[list[Node]]:
+    pictures: list[list[Node]] = []
+    shown, _ = env.reset(task=trajectory.task)
+    for turn in trajectory.turns[:MOST_TURNS]:
+        if shown != turn.observation:
+            return pictures
+        pictures.append(safe_nodes(env.render()))
+        shown, _, terminated, truncated, _ = env.step(turn.action)
+        if terminated or truncated:
+            break
+    if shown == trajectory.final_observation and len(pictures) == len(trajectory.turns):
+        pictures.append(safe_nodes(env.render()))
+    return pictures
+
+
+def safe_nodes(html: str) -> list[Node]:
+    """What of ``html`` may be shown."""
+    parser = _Parser()
+    parser.feed(html)
+    parser.close()
+    return parser.root
+
+
+class _Parser(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.root: list[Node] = []
+        self._open: list[tuple[str, list[Node]]] = []
+        self._silent = 0
+        self._count = 0
+
+    @property
+    def _inside(self) -> list[Node]:
+        return self._open[-1][1] if self._open else self.root
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _SILENT:
+            self._silent += 1
+        elif tag in _TAGS and not self._silent and self._count < MOST_NODES and len(self._open) < DEEPEST:
+            self._count += 1
+            children: list[Node] = []
+            style = next((value for name, value in attrs if name == "style" and value), "")
+            self._inside.append({"tag": tag, "style": _style(style), "children": children})
+            self._open.append((tag, children))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _SILENT:
+            self._silent = max(0, self._silent - 1)
+        elif any(name == tag for name, _ in self._open):
+            while self._open.pop()[0] != tag:
+                pass
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent and self._count < MOST_NODES:
+            self._count += 1
+            self._inside.append(data)
+
+
+def _style(text: str) -> dict[str, str]:
+    pairs = (part.partition(":") for part in text.split(";"))
+    found = {name.strip().lower(): value.strip() for name, _, value in pairs}
+    return {
+        name: value
+        for name, value in found.items()
+        if _STYLE.fullmatch(name) and _VALUE.fullmatch(value) and "url" not in value.lower() and "var" not in value.lower()
+    }

@@ -1,0 +1,81 @@
+"""Pictures of boards: safe whatever a game says, and showing what the player sees."""
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.envs.games.test_every_game import PLAYED, built
+
+from palestra.envs.games.picture import Tile, drawn_html, drawn_svg, rows_of
+from palestra.envs.games.wiki_game import WikiGame
+
+ATTACK = '<script>alert(1)</script><img src=x onerror="alert(2)">" style="x'
+
+
+class _Seen(HTMLParser):
+    """Which tags a page has, with which attributes, and its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.mark.parametrize("id", PLAYED)
+def test_every_game_draws_itself_at_every_turn(id: str) -> None:
+    game = built(id)
+    game.reset(seed=3)
+    drawn = [game.render()]
+    for _ in range(4):
+        step = game.step(game.oracle())
+        drawn.append(game.render())
+        ElementTree.fromstring(drawn_svg(game.picture()))
+        if step.terminated or step.truncated:
+            break
+    for page in drawn:
+        seen = _Seen(page)
+        assert seen.tags <= {"div", "span"}
+        assert seen.attributes <= {"style"}
+        assert seen.text.strip()
+        assert len(page) < 40_000
+    # Countdown shows its numbers and nothing else: it has no board to change.
+    assert len(set(drawn)) > 1 or "Countdown" in id
+
+
+@given(st.text(max_size=60), st.text(max_size=8))
+def test_whatever_a_game_says_is_only_text(words: str, mark: str) -> None:
+    rows = [*rows_of(f"{words}\n{mark} . {mark}"), ATTACK, [Tile(ATTACK), Tile(mark, "label")]]
+    seen = _Seen(drawn_html(rows))
+    assert seen.tags <= {"div", "span"}
+    assert seen.attributes <= {"style"}
+    assert ATTACK in seen.text
+
+
+def test_a_hostile_title_stays_a_title(tmp_path: Path) -> None:
+    corpus = tmp_path / "wiki.jsonl"
+    articles = [{"title": title, "text": "", "links": [other]} for title, other in ((ATTACK, "B"), ("B", "C"), ("C", ATTACK))]
+    corpus.write_text("\n".join(map(json.dumps, articles)))
+    game = WikiGame(str(corpus), 5, 1, 2)
+    game.reset(seed=0)
+    assert _Seen(game.render()).tags <= {"div", "span"}
+
+
+def test_boards_are_read_off_the_view() -> None:
+    caption, head, row = rows_of("The field:\n     0  1  2  3  4\n 0   .  F  [X]  12  .")
+    assert caption == "The field:"
+    assert [tile.kind for tile in head] == ["label"] * 6  # type: ignore[union-attr]
+    assert row == [Tile("0", "label"), Tile(".", "quiet"), Tile("F"), Tile("X", "good"), Tile("12"), Tile(".", "quiet")]

@@ -1,0 +1,52 @@
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from palestra import evaluate
+from palestra.cli.app import app
+from palestra.errors import UsageError
+from palestra.evaluation.leaderboard import Cell, Entry, Leaderboard, entry_of, leaderboard_page, reference_entries
+
+GUESS, SUDOKU = "game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy"
+SCORES = {GUESS: {"random": {"mean": 0.5, "low": 0.4, "high": 0.6, "tasks": 200}, "oracle": None}, SUDOKU: {}}
+
+
+def told(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["leaderboard", *arguments], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def test_an_entry_is_what_the_report_says() -> None:
+    entry = entry_of(evaluate([GUESS, SUDOKU], "oracle", n=5))
+    assert entry.policy == "oracle"
+    assert entry.cells[GUESS].mean == pytest.approx(1.0)
+    assert (entry.cells[GUESS].tasks, entry.cells[GUESS].coverage) == (5, 1.0)
+
+
+def test_what_was_not_played_is_said() -> None:
+    cell = Cell(0.25, 0.1, 0.5, 9, 0.9)
+    page = leaderboard_page([*reference_entries(SCORES), Entry("a|b", {SUDOKU: cell}, "how"), Entry("to come")])
+    assert f"| `{GUESS}` | 0.50 [0.40, 0.60] (200) | not run |" in page
+    assert f"| `{SUDOKU}` | not run | 0.25 [0.10, 0.50] (9, 90% scored) |" in page
+    assert "Not run here: oracle, to come." in page
+    assert "**a\\|b**: how" in page
+
+
+def test_a_newer_entry_takes_the_place_of_the_older() -> None:
+    first = Leaderboard((Entry("a"), Entry("b")))
+    again = first.with_entries([Entry("a", note="new"), Entry("c")])
+    assert [(entry.policy, entry.note) for entry in again.entries] == [("a", "new"), ("b", ""), ("c", "")]
+
+
+def test_the_command_keeps_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    evaluate(GUESS, "random", n=5, out="runs/random")
+    assert "2 policies" in told("runs/random", "--name", "chance", "--expect", "to come")
+    assert [entry.policy for entry in Leaderboard.read(Path("leaderboard.json")).entries] == ["chance", "to come"]
+    before = Path("leaderboard.md").read_text()
+    told()
+    assert Path("leaderboard.md").read_text() == before
+    with pytest.raises(UsageError, match="about one run"):
+        told("--name", "x")

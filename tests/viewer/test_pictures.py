@@ -1,0 +1,95 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import palestra
+from palestra import Completion, Env, Step, StopReason, Task, Trajectory, Turn
+from palestra.registry import unregister
+from palestra.trajectory import encode_json
+from palestra.viewer.pictures import pictures_of, safe_nodes
+
+ENV = "viewer:Light-v0"
+
+
+class Light(Env):
+    """A lamp that can be switched."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.on = False
+        return "dark", {}
+
+    def step(self, action: str) -> Step:
+        self.on = action == "switch"
+        return Step("bright" if self.on else "dark", 0.0, action == "end", False, {})
+
+    def render(self) -> str:
+        return f'<div style="background:{"#fff" if self.on else "#000"}"><span onclick="x()">{self.on}</span></div>'
+
+
+@pytest.fixture(autouse=True)
+def light() -> Iterator[None]:
+    palestra.register(ENV, Light)
+    yield
+    unregister(ENV)
+
+
+def line(*seen: tuple[str, str], env: str = ENV, final: str = "dark") -> bytes:
+    turns = tuple(Turn(observation, Completion(action)) for observation, action in seen)
+    return encode_json(Trajectory(Task(env), StopReason.TERMINATED, turns, final_observation=final))
+
+
+def lamp(on: bool) -> list[Any]:
+    span = {"tag": "span", "style": {}, "children": [str(on)]}
+    return [{"tag": "div", "style": {"background": "#fff" if on else "#000"}, "children": [span]}]
+
+
+def test_one_picture_for_each_turn_and_one_for_the_end() -> None:
+    assert pictures_of(line(("dark", "switch"), ("bright", "end"))) == [lamp(False), lamp(True), lamp(False)]
+
+
+def test_no_picture_from_where_the_environment_shows_something_else() -> None:
+    assert pictures_of(line(("dark", "switch"), ("dim", "end"))) == [lamp(False)]
+
+
+@pytest.mark.parametrize(
+    "env", ["tests.viewer.test_pictures:Light", "os:system", "viewer:*", "viewer:Other-v0", "remote:x#y", ""]
+)
+def test_a_name_in_a_file_makes_nothing_be_imported(env: str) -> None:
+    assert pictures_of(line(("dark", "switch"), env=env)) is None
+
+
+@pytest.mark.parametrize(
+    ("html", "left"),
+    [
+        ("<script>alert(1)</script>a", ["a"]),
+        ("<img src=x onerror=alert(1)><a href='javascript:x'>b</a>", ["b"]),
+        ("<svg onload=x><b>no</b></svg>yes", ["yes"]),
+        ("&lt;b&gt;", ["<b>"]),
+        (
+            '<b style="background:url(//x);color:red;position:fixed">c</b>',
+            [{"tag": "b", "style": {"color": "red"}, "children": ["c"]}],
+        ),
+        (
+            '<b style="color:expression(1);width:calc(var(--x))">d</b>',
+            [{"tag": "b", "style": {"color": "expression(1)"}, "children": ["d"]}],
+        ),
+        ("</div></div>e<span>f", ["e", {"tag": "span", "style": {}, "children": ["f"]}]),
+    ],
+)
+def test_only_what_is_harmless_is_left(html: str, left: list[Any]) -> None:
+    assert safe_nodes(html) == left
+
+
+def test_a_picture_without_end_is_cut() -> None:
+    nodes = safe_nodes("<b>" * 20_000)
+    depth = 0
+    while nodes and isinstance(nodes[0], dict):
+        depth, nodes = depth + 1, nodes[0]["children"]
+    assert depth == 30
+
+
+def test_an_environment_that_cannot_draw_costs_nothing_but_its_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Light, "render", lambda self: 1 / 0)
+    assert pictures_of(line(("dark", "switch"))) is None
