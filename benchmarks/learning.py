@@ -47,6 +47,8 @@ RECIPES = HERE.parent / "recipes" / "cpu"
 RESULTS = HERE.parent / "docs" / "design" / "learning"
 IMAGES = HERE.parent / "docs" / "images"
 PAGE = HERE.parent / "docs" / "design" / "learning.md"
+_USUAL = ("success", "turns", "reward", "entropy")
+_PANELS = {"sums": ("success", "entropy")}
 CURVES = ("success", "turns", "reward", "format_errors", "entropy", "clipped", "kl_old", "gradient_norm", "tokens")
 
 
@@ -280,10 +282,10 @@ def write_page() -> None:
             continue
         present = {one["arm"] for one in load(name)}
         compared = [f"- {pairs(name, *pair)}" for pair in study.pairs if {*pair[:2]} <= present]
-        parts = [begin, _optimum(study), summary(name), table(name), "\n".join(compared)]
+        picture = f"![Curves of {name} by step](../images/{figure(name, _PANELS.get(name, _USUAL)).name})"
+        parts = [begin, _optimum(study), summary(name), table(name), "\n".join(compared), picture]
         head, _, rest = text.partition(begin)
         text = head + "\n\n".join(part for part in parts if part) + f"\n\n{end}" + rest.partition(end)[2]
-        figure(name, ("success", "turns", "reward", "entropy") if name != "sums" else ("success", "entropy"))
     PAGE.write_text(text, encoding="utf-8")
 
 
