@@ -1,7 +1,7 @@
 r"""Does it learn? Studies of the trainer on one CPU core, each a recipe, a few arms that differ in one thing, and seeds.
 
     python benchmarks/learning.py run guess --seeds 0 1 2          # train; one JSON file a run in docs/design/learning/guess
-    python benchmarks/learning.py show guess                       # the table, and the figure in docs/images
+    python benchmarks/learning.py page                             # the tables of docs/design/learning.md, and its figures
     python benchmarks/learning.py --quick                          # seconds: does a warm-started tiny model improve at all
 
 Every run is evaluated before and after on the same held-out tasks, by sampling as in training. Arms of one seed start from one
@@ -46,6 +46,9 @@ HERE = Path(__file__).parent
 RECIPES = HERE.parent / "recipes" / "cpu"
 RESULTS = HERE.parent / "docs" / "design" / "learning"
 IMAGES = HERE.parent / "docs" / "images"
+PAGE = HERE.parent / "docs" / "design" / "learning.md"
+_USUAL = ("success", "turns", "reward", "entropy")
+_PANELS = {"sums": ("success", "entropy")}
 CURVES = ("success", "turns", "reward", "format_errors", "entropy", "clipped", "kl_old", "gradient_norm", "tokens")
 
 
@@ -84,7 +87,9 @@ _METHODS = {
     "GRPO": ("advantage.method=grpo",),
     "RLOO": ("advantage.method=rloo",),
     "REINFORCE++": ("advantage.method=reinforce_pp",),
-    "PPO": ("advantage.method=ppo_turn", "model.critic=true"),
+    # The limit of turns is a rule of this game: an episode that reaches it has no future.
+    "PPO": ("advantage.method=ppo_turn", "model.critic=true", "advantage.bootstrap=false"),
+    "PPO, bootstrapped": ("advantage.method=ppo_turn", "model.critic=true"),
 }
 _DISCOUNTS = {"γ = 0.9": ("advantage.discount=0.9",), "γ = 0.999": ("advantage.discount=0.999",)}
 _HORIZONS = {
@@ -268,6 +273,27 @@ def _difference(tasks: Sequence[Hashable], first: Sequence[float], second: Seque
     return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
+def write_page() -> None:
+    """Put the tables of every study that has runs between its marks in the page, and draw its figure."""
+    text = PAGE.read_text(encoding="utf-8")
+    for name, study in STUDIES.items():
+        begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
+        if begin not in text or not load(name):
+            continue
+        present = {one["arm"] for one in load(name)}
+        compared = [f"- {pairs(name, *pair)}" for pair in study.pairs if {*pair[:2]} <= present]
+        picture = f"![Curves of {name} by step](../images/{figure(name, _PANELS.get(name, _USUAL)).name})"
+        parts = [begin, _optimum(study), summary(name), table(name), "\n".join(compared), picture]
+        head, _, rest = text.partition(begin)
+        text = head + "\n\n".join(part for part in parts if part) + f"\n\n{end}" + rest.partition(end)[2]
+    PAGE.write_text(text, encoding="utf-8")
+
+
+def _optimum(study: Study) -> str:
+    numbers = ", ".join(f"{name} {value:.2f}" for name, value in study.optimum.items())
+    return f"A perfect player: {numbers}." if numbers else ""
+
+
 def figure(name: str, curves: Sequence[str]) -> Path:
     """Every run of a study over its steps, smoothed a little: arms by colour, with the mean and the band of the seeds."""
     panels: dict[str, dict[str, list[Course]]] = {}
@@ -300,20 +326,18 @@ def quick() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs="?", choices=("run", "show"))
+    parser.add_argument("command", nargs="?", choices=("run", "page"))
     parser.add_argument("study", nargs="?", choices=STUDIES)
     parser.add_argument("overrides", nargs="*", help="such as steps=10, for trying out")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--arms", nargs="+", default=None)
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "palestra-learning")
-    parser.add_argument("--curves", nargs="+", default=["success", "turns", "reward", "entropy"])
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
     if options.quick:
         quick()
-    elif options.command == "show":
-        compared = [pairs(options.study, *pair) for pair in STUDIES[options.study].pairs]
-        print(summary(options.study), table(options.study), *compared, figure(options.study, options.curves), sep="\n\n")
+    elif options.command == "page":
+        write_page()
     else:
         _run_all(options)
 

@@ -174,6 +174,15 @@ def test_ppo_token_bootstraps_the_cut_and_pays_kl_by_token() -> None:
 
 
 @pytest.mark.parametrize("method", ["ppo_turn", "ppo_token"])
+def test_a_cut_can_be_taken_for_an_end(method: Method) -> None:
+    # One token, r = 0.9, V = 0.5, V after the cut 2: A = 0.9 + 2 − 0.5 = 2.4 if the future counts, else 0.9 − 0.5 = 0.4.
+    for bootstrap, expected in ((True, 2.4), (False, 0.4)):
+        member = episode(0.9, lengths=(1,), values=(0.5,), terminated=False, final_value=2.0)
+        config = AdvantageConfig(method, bootstrap=bootstrap, whiten=False)
+        close(of(advantages([[member]], config)).advantages, [expected])
+
+
+@pytest.mark.parametrize("method", ["ppo_turn", "ppo_token"])
 def test_a_turn_without_tokens_hands_its_reward_to_the_turn_before(method: Method) -> None:
     # turn 2 is silent: with γ = 0.5, V = 0 everywhere and λ = 1, turn 3 is worth 4 + 0.5·8 = 8 (cut, V = 8 after it),
     # turn 1 is worth 1 + 0.5·2 + 0.25·8 = 4.

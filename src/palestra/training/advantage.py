@@ -77,6 +77,9 @@ class AdvantageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Estimator of that KL; see ``loss.kl_estimate``."""
     anchor_weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
     """w of GiGPO."""
+    bootstrap: bool = True
+    """Whether the PPO methods take the future of a cut episode to be worth what the critic says. Where the limit of turns is a
+    rule of the game, the cut is an end: say no, or running out of turns pays more than winning."""
     whiten: bool = True
     """Whether the PPO methods whiten their advantages over all sampled tokens of the batch. Value targets never are."""
 
@@ -313,7 +316,7 @@ def _ppo_turn(groups: Groups, config: AdvantageConfig) -> Credits:
         spoken = _spoken(episode, _turn_rewards(episode, config.kl_in_reward), config.discount)
         firsts = _starts(episode.lengths)[spoken.turns]
         values = _values(episode)[firsts]
-        estimate = _generalised(spoken.rewards, values, episode.bootstrap, spoken.discounts, config.trace)
+        estimate = _generalised(spoken.rewards, values, _after(episode, config), spoken.discounts, config.trace)
         by_turn = np.zeros(len(episode.rewards))
         by_turn[spoken.turns] = estimate
         targets = np.full(episode.tokens, np.nan)
@@ -333,11 +336,16 @@ def _ppo_token(groups: Groups, config: AdvantageConfig) -> Credits:
         discounts = np.ones(episode.tokens)
         discounts[lasts] = spoken.discounts
         values = _values(episode)
-        estimate = _generalised(rewards, values, episode.bootstrap, discounts, config.trace)
+        estimate = _generalised(rewards, values, _after(episode, config), discounts, config.trace)
         return Credit(episode, estimate, per="token", targets=estimate + values)
 
     credits = _each(groups, score)
     return _whiten_all(credits) if config.whiten else credits
+
+
+def _after(episode: Episode, config: AdvantageConfig) -> float:
+    """The value of what comes after the last turn."""
+    return episode.bootstrap if config.bootstrap else 0.0
 
 
 def _generalised(rewards: Array, values: Array, bootstrap: float, discounts: Array, trace: float) -> Array:
