@@ -26,14 +26,18 @@ def learning(config: TrainConfig, folder: Path, workers: int = 2) -> Learning:
 async def train_under_fire(run: Learning, every: float, kinds: tuple[str, ...], seed: int = 0) -> tuple[int, int]:
     """Train while, every so many seconds, a process is killed whose title (Ray's) names one of ``kinds``.
 
+    Not before the run has made a step since the last kill: a run that is killed faster than it starts never ends.
     How many were killed, and how often the learner died.
     """
-    rng, kills = random.Random(seed), 0
+    rng, kills, seen = random.Random(seed), 0, -1
 
     async def kill() -> None:
-        nonlocal kills
+        nonlocal kills, seen
         while True:
             await asyncio.sleep(every)
+            if last_step(Path(run.folder)) <= seen:
+                continue
+            seen = last_step(Path(run.folder))
             victims = [pid for pid, title in titles().items() if any(kind in title for kind in kinds)]
             if victims:
                 with suppress(ProcessLookupError):
@@ -65,6 +69,14 @@ def _ancestors(pid: int) -> list[int]:
         pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
         parents.append(pid)
     return parents
+
+
+def last_step(folder: Path) -> int:
+    """The last step that was recorded; -1 before the first."""
+    path = folder / "metrics.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    steps = [int(msgspec.json.decode(line)["step"]) for line in lines if line.endswith(b"\n")]
+    return max(steps, default=-1)
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:

@@ -33,7 +33,7 @@ from palestra.training.config import TrainConfig
 from palestra.training.ledger import Audit, Event, Ledger, State
 from palestra.trajectory import Trajectory, floats
 from tests.cluster.chaos import hosts
-from tests.cluster.learning import titles
+from tests.cluster.learning import last_step, titles
 
 HERE = "tests.cluster.together"
 
@@ -83,8 +83,8 @@ class Damage:
         return self.audit.balanced and set(self.ends.values()) == {1} and len(self.ends) == self.audit.issued
 
 
-async def everything_at_once(model: Path, folder: Path, *, steps: int, seed: int, pause: float = 5.0) -> Damage:
-    """Run it to its end. Every ``pause`` seconds something is killed."""
+async def everything_at_once(model: Path, folder: Path, *, steps: int, seed: int, pause: float = 2.0) -> Damage:
+    """Run it to its end, and spoil what can be spoilt."""
     token = new_token()
     kills: Counter[str] = Counter()
     async with (
@@ -121,12 +121,18 @@ def _config(model: Path, env: str, steps: int, seed: int) -> TrainConfig:
 
 
 async def _kill(folder: Path, kills: Counter[str], rng: random.Random, pause: float) -> None:
-    for turn in range(10**6):
+    """A host of an environment every time; a worker, replica or learner whenever the run has made a step since the last one."""
+    turn, seen = 0, -1
+    while True:
         await asyncio.sleep(pause)
         _end(kills, "environment", hosts(), rng)
-        actors = titles()
-        kind = ("RayWorker", "RayWorker", "Replica", "PoisonedLearner")[turn % 4]
-        if _end(kills, kind, [pid for pid, title in actors.items() if kind in title], rng) and kind == "PoisonedLearner":
+        if last_step(folder) <= seen:
+            continue
+        seen = last_step(folder)
+        kind = ("RayWorker", "PoisonedLearner", "RayWorker", "Replica")[turn % 4]
+        turn += 1
+        victims = [pid for pid, title in titles().items() if kind in title]
+        if _end(kills, kind, victims, rng) and kind == "PoisonedLearner":
             kills["checkpoint"] += _flip(folder / "checkpoints", rng)
 
 
