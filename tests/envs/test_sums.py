@@ -43,9 +43,11 @@ def test_both_sides_together_are_all_sums_and_a_quarter_is_held_out() -> None:
 )
 def test_only_the_right_answer_in_the_right_form_pays(action: str, reward: float, malformed: bool) -> None:
     env = make("math:Sums")
-    env.reset(seed=3)
-    total = sum(env.unwrapped.numbers)  # type: ignore[union-attr]
-    assert total
+    total = seed = 0
+    while not total:  # a zero with a zero behind it, or a minus before it, is a zero still
+        env.reset(seed=seed)
+        total = sum(env.unwrapped.numbers)  # type: ignore[union-attr]
+        seed += 1
     step = env.step(action.format(total))
     assert step.reward == reward
     assert step.terminated

@@ -32,7 +32,7 @@ SLOW = "tests.rollout.faulty:Slow"
 def test_a_step_after_the_end_says_when_it_ended() -> None:
     env = make("game:GuessTheNumber-v0-easy")
     env.reset(task=Task("game:GuessTheNumber-v0-easy", 0))
-    wrong = "\\boxed{10}" if env.oracle() != "\\boxed{10}" else "\\boxed{1}"
+    wrong = f"\\boxed{{{env.unwrapped.target % 10 + 1}}}"  # type: ignore[union-attr]
     for _ in range(3):
         env.step(wrong)
     assert env.step("no move").terminated
