@@ -41,6 +41,8 @@ def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+# The programs that rg:codeio runs leave event loops open.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("id", IDS)
 def test_it_passes_palestra_check(id: str) -> None:
     # The generators are looked at in other processes below, all at once: each would import the library for seconds.

@@ -33,7 +33,7 @@ with warnings.catch_warnings():
     from reasoning_gym import factory
     from reasoning_gym.composite import DatasetSpec
 
-__all__ = ["SEEDS", "Entry", "curriculum", "draw", "generator_names", "has_answer", "score", "settings"]
+__all__ = ["SEEDS", "Entry", "curriculum", "draw", "generator_names", "score", "settings", "worth_asking"]
 
 SEEDS = 2**32 - 1
 """Seeds run from 0 to this: NumPy's old generator, which one of the library's uses, knows no more."""
@@ -187,8 +187,14 @@ def score(name: str, config: Mapping[str, Any], entry: Entry, answer: str) -> fl
     return min(max(given, 0.0), 1.0) if given == given else 0.0
 
 
-def has_answer(name: str, entry: Entry, answer: str) -> bool:
-    """Whether ``answer``, the library's own, can be right: it may leave an integral unsolved, or give only tautologies."""
+def worth_asking(name: str, entry: Entry, answer: str) -> bool:
+    """Whether ``answer``, the library's own, can be right and is not given away.
+
+    It may leave an integral unsolved, or give only tautologies; and where nothing is to be inserted into a string, which is 19
+    times out of 20, the answer is the string in the question, so that whoever copies it wins.
+    """
+    if name == "string_insertion":
+        return answer != entry["metadata"]["string"]
     if name == "propositional_logic":
         return score(name, {}, entry, answer) == 1.0
     return name != "intermediate_integration" or is_formula(answer)

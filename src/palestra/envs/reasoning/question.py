@@ -19,7 +19,9 @@ _HOW = "\n\nPut your final answer into \\boxed{}; only the last one counts."
 _OTHERS = 16
 """How many tasks lend their answers to ``sample_random_action``."""
 
-_CHECKED = frozenset({"intermediate_integration", "propositional_logic"})
+_CHECKED = frozenset({"intermediate_integration", "propositional_logic", "string_insertion"})
+_MOST_DRAWS = 100
+"""Parameters may be such that no question is worth asking; then the last one is asked."""
 """Generators that now and then ask for what has no answer."""
 
 _answers: dict[tuple[str, str, int], str | None] = {}
@@ -52,7 +54,7 @@ class Reasoning(Env):
         wanted = dict(self.task.params)
         level = wanted.pop("level", self._level)
         self._settings = library.settings(self.name, level, {**self._own, **wanted}) if self.task.params else self._config
-        self._entry = self._solvable()
+        self._entry = self._question()
         return f"{self._entry['question'].strip()}{_HOW}", {"max_turns": 1}
 
     def step(self, action: str) -> Step:
@@ -81,12 +83,13 @@ class Reasoning(Env):
     def fork(self) -> "Reasoning":
         return copy.deepcopy(self)
 
-    def _solvable(self) -> library.Entry:
-        """A question of this task that has an answer. Where it has none, the next one is drawn."""
-        while True:
+    def _question(self) -> library.Entry:
+        """A question of this task that is worth asking. Where it is not, the next one is drawn."""
+        for _ in range(_MOST_DRAWS):
             entry = library.draw(self.name, self._settings, int(self.rng.integers(library.SEEDS, endpoint=True)))
-            if self.name not in _CHECKED or library.has_answer(self.name, entry, right_answer(self.name, entry) or ""):
-                return entry
+            if self.name not in _CHECKED or library.worth_asking(self.name, entry, right_answer(self.name, entry) or ""):
+                break
+        return entry
 
     def _other_answer(self, number: int) -> str | None:
         key = (self.name, repr(sorted(self._settings.items())), number)
