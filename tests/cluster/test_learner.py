@@ -10,8 +10,7 @@ from palestra.cluster.learner import train_on_cluster
 from palestra.models import build_tiny
 from palestra.training.config import TrainConfig
 from palestra.training.ledger import Ledger
-from tests.cluster.learning import learning, metrics, train_under_fire
-from tests.cluster.together import everything_at_once
+from tests.cluster.learning import learning, metrics
 
 pytestmark = [pytest.mark.torch, pytest.mark.ray, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 
@@ -46,26 +45,3 @@ async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
     assert books.issued == books.committed == 4 * 4 * 2
     assert [one["step"] for one in metrics(tmp_path)] == [0, 1, 2, 3]
     assert all(one["staleness"] <= 1 for one in metrics(tmp_path))
-
-
-async def test_killed_workers_replicas_and_learners_cost_time_and_nothing_else(
-    ray: Any, config: TrainConfig, tmp_path: Path
-) -> None:
-    run = learning(msgspec.structs.replace(config, steps=8), tmp_path)
-    kills, deaths = await train_under_fire(run, 6.0, ("RayWorker", "Replica", "LearnerActor"))
-    assert kills >= 1
-    assert deaths <= kills
-    with Ledger(tmp_path / "ledger") as ledger:
-        books = ledger.audit()
-    assert books.balanced
-    assert books.issued == 8 * 4 * 2
-    assert [one["step"] for one in metrics(tmp_path)] == list(range(8))
-
-
-async def test_everything_goes_wrong_at_once_and_the_ledger_adds_up(ray: Any, config: TrainConfig, tmp_path: Path) -> None:
-    found = await everything_at_once(Path(config.model.path), tmp_path, steps=5, seed=0)
-    assert found.sound, found
-    assert found.audit.issued == 5 * 8 * 4
-    assert found.frames > 0
-    assert found.audit.dropped > 0  # the poisoned ones
-    assert sum(found.kills.values()) >= 1

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from palestra.cluster import ClusterConfig, Crew, Pool
 from palestra.cluster.rays import RayFleet, connect
 from palestra.errors import UsageError
-from palestra.evaluation import evaluate, read_report
 from palestra.rollout import collect
 from palestra.serve import EnvServer
 from palestra.serve.tokens import new_token
@@ -85,30 +83,3 @@ async def test_killed_hosts_of_environments_cost_next_to_nothing() -> None:
     assert outcome.kills > 5
     assert outcome.unaccounted == 0
     assert outcome.completed >= 0.99
-
-
-async def test_environments_that_hang_hold_nobody_up(ray: Any) -> None:
-    async with chaos.crew(2, concurrency=128) as workers:
-        free = await chaos.hang(1500, hangs=False, play=workers.rollout)
-        hanging = await chaos.hang(1500, hangs=True, play=workers.rollout)
-    assert hanging.unaccounted == 0
-    # One deadline is the tail of the last ones; it is small beside a run of any length.
-    assert hanging.seconds <= 1.3 * free.seconds + 1.5
-
-
-def test_the_commands_run_on_a_cluster(ray: Any, tmp_path: Path) -> None:
-    address = ray.get_runtime_context().gcs_address
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-
-    def run(*words: str) -> str:
-        command = [sys.executable, "-m", "palestra.cli", *words, "--cluster", address, "--workers", "2"]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    (tmp_path / "mine.py").write_text("def guess(text):\n    return '\\\\boxed{5}'\n")
-    said = run("rollout", "mine:guess", "-e", GAMES[0], "-n", "50", "-o", "run")
-    assert "issued 50 = consumed 50 + failed 0 + dropped 0: each exactly once" in said
-    run("eval", "random", "-e", GAMES[0], "-n", "50", "-o", "eval")
-    here = evaluate(GAMES[0], "random", n=50)
-    assert read_report(tmp_path / "eval").suite == here.suite
