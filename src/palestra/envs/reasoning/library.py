@@ -194,7 +194,7 @@ def worth_asking(name: str, entry: Entry, answer: str) -> bool:
     times out of 20, the answer is the string in the question, so that whoever copies it wins.
     """
     if name == "string_insertion":
-        return answer != entry["metadata"]["string"]
+        return bool(answer != entry["metadata"]["string"])
     if name == "propositional_logic":
         return score(name, {}, entry, answer) == 1.0
     return name != "intermediate_integration" or is_formula(answer)
