@@ -3,9 +3,14 @@
 Selected without it they fail. A test that was left out silently proves nothing.
 """
 
+import signal
 from pathlib import Path
 
 import pytest
+
+# A shell that starts us in the background has Ctrl-C ignored, here and in all our children. Some tests are about Ctrl-C.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _MARK = b"pytestmark = pytest.mark.torch"
 
