@@ -297,6 +297,8 @@ def test_the_keyboard(watched: Watched, url: str) -> None:
     for key, address in (step.split(" ") for step in steps.split(", ")):
         page.keyboard.press(key)
         expect(page).to_have_url(re.compile(re.escape(address) + "$"))
+        if shown := re.search(r"/e/(\d+)", address):  # the address changes before the episode has come
+            expect(page.get_by_role("link", name=f"episode {shown[1]}")).to_be_visible()
     page.keyboard.press("?")
     expect(page.locator("dialog")).to_contain_text("next episode")
 
