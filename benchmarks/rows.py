@@ -1,11 +1,12 @@
 """The end of every benchmark: a table for people and one line of JSON for machines."""
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Row", "finish", "interleaved"]
+__all__ = ["Row", "finish", "interleaved", "stay_on_one_core"]
 
 
 class Row(NamedTuple):
@@ -41,3 +42,12 @@ def interleaved(first: Callable[[], float], second: Callable[[], float], rounds:
     pairs = [(first(), second()) for _ in range(rounds)]
     ratios = sorted(b / a for a, b in pairs)
     return min(a for a, _ in pairs), min(b for _, b in pairs), ratios[len(ratios) // 2]
+
+
+def stay_on_one_core() -> None:
+    """Keep this process, and those it starts from now on, on one core, where the system can.
+
+    Two processes that take turns are compared on the same core then: the cores of a virtual machine are not equally fast.
+    """
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})

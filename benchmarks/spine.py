@@ -22,7 +22,7 @@ from time import perf_counter, process_time
 
 import numpy as np
 import numpy.typing as npt
-from rows import Row, finish, interleaved
+from rows import Row, finish, interleaved, stay_on_one_core
 
 import palestra
 from palestra import Completion, Conversation
@@ -193,6 +193,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter waits: under 50 s")
     quick = parser.parse_args().quick
+    stay_on_one_core()
     palestra.register("bench:EightTurns-v0", EightTurns)
     rows = [*vector_rows(quick), *rollout_rows(quick), sudoku_row(quick), import_row(quick)]
     if not quick:

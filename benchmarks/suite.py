@@ -4,10 +4,10 @@ r"""What a reset and a step of every game cost, beside GEM's, on the same levels
     python benchmarks/suite.py --quick    # under a minute: fewer rounds
     bash benchmarks/peers/build.sh        # once, to have GEM beside ours
 
-Ours and GEM's take turns, round by round, so that a busy machine hits both alike; a ratio is the median of the rounds' ratios.
-A round is some resets with new seeds (seeding included on both sides) and up to ten random steps after each; its figures are
-medians of CPU seconds. Both sides render their boards in every step. GEM's word games are lent our word list. Left out:
-anything that needs a data set.
+Ours and GEM's take turns on one core, round by round, so that a busy machine hits both alike; a ratio is the median of the
+rounds' ratios. A round is some resets with new seeds (seeding included on both sides) and up to ten random steps after each;
+its figures are medians of CPU seconds. Both sides render their boards in every step. GEM's word games are lent our word list.
+Left out: anything that needs a data set.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from pathlib import Path
 from time import process_time
 from typing import IO, NamedTuple
 
-from rows import Row, finish
+from rows import Row, finish, stay_on_one_core
 
 from palestra.core import Env
 from palestra.envs.games.words import common_words, rare_words
@@ -156,6 +156,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer rounds: under 50 s")
     parser.add_argument("ids", nargs="*", help="parts of the ids to measure; all if none is given")
     chosen = parser.parse_args()
+    stay_on_one_core()
     ids = [id for id in IDS if not chosen.ids or any(part in id for part in chosen.ids)]
     with gem() as peer:
         rows = [row for id in ids for row in compared(id, peer, 5 if chosen.quick else 15)]

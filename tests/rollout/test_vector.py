@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import math
 import time
 from typing import Any
@@ -248,3 +249,17 @@ def test_a_blocking_environment_that_hangs_is_replaced_and_its_process_killed() 
         assert again.infos[0]["pid"] != infos[0]["pid"]
         assert again.observations[1] == "heard '0'"
         vec.send({1: "3600"})  # closed while it hangs
+
+
+def test_the_garbage_collector_is_left_as_it_was() -> None:
+    assert gc.isenabled()
+    with make_vec(GUESS, 2) as vec:
+        vec.reset(seed=0)
+        vec.step(["\\boxed{5}"] * 2)
+        assert gc.isenabled()
+        gc.disable()
+        try:
+            vec.step(["\\boxed{5}"] * 2)
+            assert not gc.isenabled()
+        finally:
+            gc.enable()

@@ -14,9 +14,12 @@ Plain environments are called in place and cost next to nothing beyond themselve
 """
 
 import asyncio
+import gc
 import queue
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -59,6 +62,8 @@ class _Slot:
     seed: int = 0
     """Of the latest task; the next one's is one more."""
     ended: bool = True
+    advance: Callable[[str], Step] | None = None
+    """In place: a step of the episode, or, when it has ended, the beginning of the next."""
 
 
 class VectorEnv:
@@ -98,7 +103,10 @@ class VectorEnv:
         root = fresh_seed() if seed is None else seed
         for slot in self._slots:
             slot.seed = derive_seed(root, "vector", slot.index)
-        firsts = list(self._each(self._begin_in_place, self._begin))
+        if self._thread is None:
+            firsts = [self._begin_in_place(slot) for slot in self._slots]
+        else:
+            firsts = self._thread.run(_together([self._begin(slot) for slot in self._slots]))
         return [first.observation for first in firsts], [first.info for first in firsts]
 
     def step(self, actions: Sequence[str]) -> VectorStep:
@@ -107,19 +115,11 @@ class VectorEnv:
         if len(actions) != len(self._slots):
             raise UsageError(f"{len(self._slots)} environments need as many actions, got {len(actions)}")
         self._refuse_while_busy("step")
-        steps = self._each(self._advance_in_place, self._advance, actions)
-        observations: list[Content] = []
-        rewards: list[float] = []
-        terminated: list[bool] = []
-        truncated: list[bool] = []
-        infos: list[dict[str, Any]] = []
-        # Taken apart as they come: thousands of Step objects kept until the end would set the garbage collector off.
-        for observation, reward, has_terminated, was_truncated, info in steps:
-            observations.append(observation)
-            rewards.append(reward)
-            terminated.append(has_terminated)
-            truncated.append(was_truncated)
-            infos.append(info)
+        if self._thread is None:
+            with _collections_later():
+                return self._advance_in_place(self._slots, actions)
+        steps = self._thread.run(_together(list(map(self._advance, self._slots, actions))))
+        observations, rewards, terminated, truncated, infos = map(list, zip(*steps, strict=True))
         return VectorStep(observations, np.array(rewards), np.array(terminated), np.array(truncated), infos)
 
     def send(self, actions: Mapping[int, str]) -> None:
@@ -130,13 +130,17 @@ class VectorEnv:
                 raise UsageError(f"there is no environment {index}: they are numbered 0 to {len(self._slots) - 1}")
             if index in self._busy:
                 raise UsageError(f"environment {index} has not finished its last action: recv() it first")
+        self._busy.update(actions)
+        if self._thread is None:
+            steps = self._advance_in_place([self._slots[index] for index in actions], list(actions.values()))
+            for index, *step in zip(
+                actions, steps.observations, *(array.tolist() for array in steps[1:4]), steps.infos, strict=True
+            ):
+                self._ready.put((index, Step(*step)))
+            return
         for index, action in actions.items():
-            slot = self._slots[index]
-            self._busy.add(index)
-            if self._thread is None:
-                self._ready.put((index, self._advance_in_place(slot, action)))
-            else:
-                asyncio.run_coroutine_threadsafe(self._report(index, self._advance(slot, action)), self._thread.loop)
+            work = self._report(index, self._advance(self._slots[index], action))
+            asyncio.run_coroutine_threadsafe(work, self._thread.loop)
 
     def recv(self, timeout: float | None = None) -> dict[int, Step]:
         """Every step that has ended, at least one; waits for the first, up to ``timeout`` seconds."""
@@ -174,9 +178,36 @@ class VectorEnv:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # One environment, twice: in place for plain ones, where even an unused coroutine would be felt, and on the loop for others.
+    # In place, for plain environments: whatever happens at every step is written out, since even a call would be felt.
 
-    def _begin_in_place(self, slot: _Slot) -> Step:
+    def _advance_in_place(self, slots: Sequence[_Slot], actions: Sequence[str]) -> VectorStep:
+        observations: list[Content] = []
+        infos: list[dict[str, Any]] = []
+        # Most rewards are 0 and most episodes go on: only the others are written down.
+        rewards, terminated, truncated = np.zeros(len(slots)), np.zeros(len(slots), bool), np.zeros(len(slots), bool)
+        place = -1
+        # Steps are taken apart as they come, and not kept by the thousand.
+        for slot, action in zip(slots, actions, strict=True):
+            place += 1
+            try:
+                observation, reward, has_terminated, was_truncated, info = slot.advance(action)  # type: ignore[misc]
+                if reward.__class__ is not float or info.__class__ is not dict:
+                    unchecked = (observation, reward, has_terminated, was_truncated, info)
+                    observation, reward, has_terminated, was_truncated, info = checked_step(unchecked)
+            except (Exception, SystemExit) as error:
+                observation, reward, has_terminated, was_truncated, info = self._replace_in_place(slot, error, Phase.STEP)
+            if has_terminated or was_truncated:
+                terminated[place], truncated[place] = has_terminated, was_truncated
+                if not slot.ended:
+                    observation, info = self._end_in_place(slot, observation, info)
+            if reward:
+                rewards[place] = reward
+            observations.append(observation)
+            infos.append(info)
+        return VectorStep(observations, rewards, terminated, truncated, infos)
+
+    def _begin_in_place(self, slot: _Slot, action: str = "") -> Step:
+        """Begin the next episode; an action for the last one is ignored."""
         task = self._next_task(slot)
         try:
             if slot.env is None:
@@ -184,23 +215,24 @@ class VectorEnv:
             assert isinstance(slot.env, Direct)
             observation, info = slot.env.env.reset(task=task)
         except (Exception, SystemExit) as error:
-            return _finish(self._replace(slot, error, Phase.RESET))
+            return self._replace_in_place(slot, error, Phase.RESET)
+        slot.advance = slot.env.env.step
         return _new_step(Step, (observation, 0.0, False, False, info))
 
-    def _advance_in_place(self, slot: _Slot, action: str) -> Step:
-        if slot.ended:
-            return self._begin_in_place(slot)
-        try:
-            step: Step = slot.env.env.step(action)  # type: ignore[union-attr]  # a Direct: asserting it here costs as much
-            _, reward, terminated, truncated, info = step
-            if reward.__class__ is not float or info.__class__ is not dict:
-                step = checked_step(step)
-        except (Exception, SystemExit) as error:
-            return _finish(self._replace(slot, error, Phase.STEP))
-        if terminated or truncated:
-            slot.ended = True
-            return _joined(step, self._begin_in_place(slot)) if self._same_step else step
-        return step
+    def _end_in_place(self, slot: _Slot, observation: Content, info: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
+        """What to show of the step that ends an episode."""
+        if self._same_step:
+            first = self._begin_in_place(slot)
+            return first[0], {**first[4], "final_observation": observation, "final_info": info}
+        slot.ended = True
+        slot.advance = partial(self._begin_in_place, slot)
+        return observation, info
+
+    def _replace_in_place(self, slot: _Slot, error: BaseException, phase: Phase) -> Step:
+        slot.advance = partial(self._begin_in_place, slot)
+        return _finish(self._replace(slot, error, phase))
+
+    # On the loop, for all others.
 
     async def _begin(self, slot: _Slot) -> Step:
         task = self._next_task(slot)
@@ -224,6 +256,8 @@ class VectorEnv:
             slot.ended = True
             return _joined(step, await self._begin(slot)) if self._same_step else step
         return step
+
+    # Either way.
 
     def _next_task(self, slot: _Slot) -> Task:
         slot.ended = False
@@ -259,15 +293,6 @@ class VectorEnv:
         except (Exception, SystemExit):  # it is being thrown away; what made it fail has been reported
             return
 
-    # All environments.
-
-    def _each(
-        self, in_place: Callable[..., Step], on_the_loop: Callable[..., Coroutine[Any, Any, Step]], *arguments: Sequence[str]
-    ) -> Iterable[Step]:
-        if self._thread is None:
-            return map(in_place, self._slots, *arguments)
-        return self._thread.run(_together(list(map(on_the_loop, self._slots, *arguments))))
-
     async def _report(self, index: int, work: Coroutine[Any, Any, Step]) -> None:
         try:
             self._ready.put((index, await work))
@@ -282,6 +307,23 @@ class VectorEnv:
     def _refuse_while_busy(self, verb: str) -> None:
         if self._busy:
             raise UsageError(f"{verb}() while environments {sorted(self._busy)[:5]} are under way: recv() them first")
+
+
+@contextmanager
+def _collections_later() -> Iterator[None]:
+    """Hold the garbage collector back.
+
+    It runs when objects become more, taking that for a sign of cycles. Thousands of observations and infos that are kept until
+    the end of a vector step are none, and searching through all there is for them costs more than keeping them.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 async def _together(works: list[Coroutine[Any, Any, _T]]) -> list[_T]:
