@@ -48,7 +48,7 @@ def test_moves_follow_the_rules(pairs: list[tuple[str, str]], disks: int, towers
         step = game.step(f"\\boxed{{{source} {target}}}")
         state = moved(state, source, target) or state
         assert state_of(game) == state
-        assert all(stack == sorted(stack, reverse=True) for stack in game.towers.values())
+        assert all(stack == tuple(sorted(stack, reverse=True)) for stack in game.towers.values())
         if set(state) == {goal}:
             assert step[1:4] == (1.0, True, False)
             return
@@ -66,7 +66,7 @@ def test_the_oracle_is_optimal_from_every_position(start: str, goal: str) -> Non
     for state in product(TOWERS, repeat=4):
         game = TowerOfHanoi(4, 20, start, goal)
         game.reset(seed=0)
-        game.towers = {tower: [disk for disk in (4, 3, 2, 1) if state[disk - 1] == tower] for tower in TOWERS}
+        game.towers = {tower: tuple(disk for disk in (4, 3, 2, 1) if state[disk - 1] == tower) for tower in TOWERS}
         if best[state]:
             game.step(game.oracle())
             assert best[state_of(game)] == best[state] - 1

@@ -1,6 +1,7 @@
 """Mastermind: find a secret code from black and white pegs."""
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import permutations, product
 from operator import eq
 
@@ -53,15 +54,7 @@ class Mastermind(Game[Code]):
         self.answers: dict[Code, tuple[int, int]] = {}
 
     def rules(self) -> str:
-        twice = "may occur more than once" if self.duplicates else "occurs at most once"
-        return (
-            f"You are playing Mastermind.\n"
-            f"Find the secret code of {self.length} numbers, each from 1 to {self.numbers}, within {self.max_turns} turns. "
-            f"A number {twice} in the code.\n"
-            f"Each guess is answered by black pegs (right number, right place) and white pegs (right number, wrong place).\n"
-            f"Think as long as you like, then give your guess inside \\boxed{{}}, for example "
-            f"{boxed(*range(1, self.length + 1)) if self.length <= self.numbers else boxed(*[1] * self.length)}."
-        )
+        return _rules(self.length, self.numbers, self.max_turns, self.duplicates)
 
     def read(self, answer: str) -> Code | None:
         return whole_numbers(answer)
@@ -103,6 +96,19 @@ class Mastermind(Game[Code]):
     def _codes(self) -> Iterator[Code]:
         numbers = range(1, self.numbers + 1)
         return product(numbers, repeat=self.length) if self.duplicates else permutations(numbers, self.length)
+
+
+@lru_cache
+def _rules(length: int, numbers: int, turns: int, duplicates: bool) -> str:
+    twice = "may occur more than once" if duplicates else "occurs at most once"
+    return (
+        f"You are playing Mastermind.\n"
+        f"Find the secret code of {length} numbers, each from 1 to {numbers}, within {turns} turns. "
+        f"A number {twice} in the code.\n"
+        f"Each guess is answered by black pegs (right number, right place) and white pegs (right number, wrong place).\n"
+        f"Think as long as you like, then give your guess inside \\boxed{{}}, for example "
+        f"{boxed(*range(1, length + 1)) if length <= numbers else boxed(*[1] * length)}."
+    )
 
 
 def pegs(guess: Code, code: Code) -> tuple[int, int]:

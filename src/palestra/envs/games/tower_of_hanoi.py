@@ -23,10 +23,15 @@ class Shift(NamedTuple):
     target: str
 
 
+Tower = tuple[int, ...]
+"""Its disks from bottom to top."""
+
+
 @lru_cache(maxsize=1024)
-def _stack(disks: tuple[int, ...]) -> str:
-    """A tower as it is shown."""
-    return " ".join(map(str, disks)) or "-"
+def _drawn(a: Tower, b: Tower, c: Tower) -> str:
+    """The towers as they are shown; few positions, seen again and again."""
+    shown = [f"{name}: {' '.join(map(str, disks)) or '-'}" for name, disks in zip(TOWERS, (a, b, c), strict=True)]
+    return "The towers, from bottom to top:\n" + "\n".join(shown)
 
 
 _SHIFTS = {f"{source} {target}": Shift(source, target) for source in TOWERS for target in TOWERS}
@@ -58,8 +63,8 @@ class TowerOfHanoi(Game[Shift]):
 
     def begin(self) -> None:
         self.disks, self.max_turns = self.draw(self._levels)
-        self.towers: dict[str, list[int]] = {"A": [], "B": [], "C": []}
-        self.towers[self.start] = list(range(self.disks, 0, -1))
+        self.towers: dict[str, Tower] = {"A": (), "B": (), "C": ()}
+        self.towers[self.start] = tuple(range(self.disks, 0, -1))
 
     def rules(self) -> str:
         return (
@@ -71,8 +76,7 @@ class TowerOfHanoi(Game[Shift]):
         )
 
     def view(self) -> str:
-        a, b, c = [_stack(tuple(disks)) for disks in self.towers.values()]
-        return f"The towers, from bottom to top:\nA: {a}\nB: {b}\nC: {c}"
+        return _drawn(*self.towers.values())
 
     def read(self, answer: str) -> Shift | None:
         if answer in _SHIFTS:
@@ -90,8 +94,8 @@ class TowerOfHanoi(Game[Shift]):
             if not source:
                 return Outcome(f"{said}tower {start} is empty.")
             return Outcome(f"{said}disk {source[-1]} is larger than disk {target[-1]}.")
-        target.append(source.pop())
-        said = f"At turn {self.turn}, you moved disk {target[-1]} from tower {start} to tower {end}."
+        self.towers[start], self.towers[end] = source[:-1], (*target, source[-1])
+        said = f"At turn {self.turn}, you moved disk {source[-1]} from tower {start} to tower {end}."
         if len(self.towers[self.goal]) == self.disks:
             return Outcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
         return Outcome(said)
