@@ -23,8 +23,10 @@ def learning(config: TrainConfig, folder: Path, workers: int = 2) -> Learning:
     )
 
 
-async def train_under_fire(run: Learning, every: float, kinds: tuple[str, ...], seed: int = 0) -> tuple[int, int]:
-    """Train while, every so many seconds, a process is killed whose title (Ray's) names one of ``kinds``.
+async def train_under_fire(
+    run: Learning, every: float, kinds: tuple[str, ...], *, seed: int = 0, most: int = 1_000_000
+) -> tuple[int, int]:
+    """Train while, every so many seconds and ``most`` times, a process is killed whose title (Ray's) names one of ``kinds``.
 
     Not before the run has made a step since the last kill: a run that is killed faster than it starts never ends.
     How many were killed, and how often the learner died.
@@ -33,7 +35,7 @@ async def train_under_fire(run: Learning, every: float, kinds: tuple[str, ...], 
 
     async def kill() -> None:
         nonlocal kills, seen
-        while True:
+        while kills < most:
             await asyncio.sleep(every)
             if last_step(Path(run.folder)) <= seen:
                 continue

@@ -10,7 +10,7 @@ from palestra.cluster.learner import train_on_cluster
 from palestra.models import build_tiny
 from palestra.training.config import TrainConfig
 from palestra.training.ledger import Ledger
-from tests.cluster.learning import learning, metrics
+from tests.cluster.learning import learning, metrics, train_under_fire
 
 pytestmark = [pytest.mark.torch, pytest.mark.ray, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
 
@@ -45,3 +45,17 @@ async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
     assert books.issued == books.committed == 4 * 4 * 2
     assert [one["step"] for one in metrics(tmp_path)] == [0, 1, 2, 3]
     assert all(one["staleness"] <= 1 for one in metrics(tmp_path))
+
+
+@pytest.mark.parametrize(("victim", "lives"), [("LearnerActor", 2), ("Replica", 1)])
+async def test_a_killed_learner_or_replica_costs_time_and_no_episode(
+    ray: Any, config: TrainConfig, tmp_path: Path, victim: str, lives: int
+) -> None:
+    run = learning(msgspec.structs.replace(config, steps=6), tmp_path)
+    kills, deaths = await train_under_fire(run, 0.2, (victim,), most=1)
+    assert (kills, deaths) == (1, lives - 1)
+    with Ledger(tmp_path / "ledger") as ledger:
+        books = ledger.audit()
+    assert books.balanced
+    assert books.committed == 6 * 4 * 2
+    assert {one["step"] for one in metrics(tmp_path)} == set(range(6))
