@@ -85,10 +85,11 @@ _METHODS = {
     "REINFORCE": ("advantage.method=reinforce",),
     "ReBN": ("advantage.method=rebn",),
     "GRPO": ("advantage.method=grpo",),
-    "RLOO": ("advantage.method=rloo",),
+    # Its advantages are as small as differences of rewards are: others are divided by a standard deviation of about a fifth.
+    "RLOO": ("advantage.method=rloo", "entropy.start=0.012", "entropy.stop=0.002"),
     "REINFORCE++": ("advantage.method=reinforce_pp",),
     # The limit of turns is a rule of this game: an episode that reaches it has no future.
-    "PPO": ("advantage.method=ppo_turn", "model.critic=true", "advantage.bootstrap=false"),
+    "PPO": ("advantage.method=ppo_turn", "model.critic=true", "advantage.bootstrap=false", "entropy.start=0.06"),
     "PPO, bootstrapped": ("advantage.method=ppo_turn", "model.critic=true"),
 }
 _DISCOUNTS = {"γ = 0.9": ("advantage.discount=0.9",), "γ = 0.999": ("advantage.discount=0.999",)}

@@ -6,8 +6,10 @@ that all nodes share. Tensors do not pass through Ray: weights go from the learn
 """
 
 import asyncio
+import math
+import os
+import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +42,13 @@ class Learning(msgspec.Struct, frozen=True):
     replica: dict[str, Any] = {}
     """Ray's options for a replica's."""
 
+    @property
+    def cpus(self) -> float:
+        """What it cannot do without: the learner, its replicas, and the workers asked for, or one of each pool."""
+        inference = self.replicas * self.replica.get("num_cpus", 1)
+        playing = sum(pool.cpus * (pool.workers or 1) for pool in self.cluster.pools)
+        return float(self.learner.get("num_cpus", 1) + inference + playing)
+
 
 class LearnerActor(Answering):
     """Runs a trainer to its end. Without replicas the workers ask it, and it asks the recipe's own engine."""
@@ -53,15 +62,14 @@ class LearnerActor(Answering):
 
         config = msgspec.json.decode(learning.config, type=TrainConfig)
         trainer = assemble(config, Path(learning.folder), evaluate=evaluate)
-        async with AsyncExitStack() as stack:
-            crew = await stack.enter_async_context(Crew(RayFleet(), learning.cluster))
-            if learning.replicas:
-                await trainer.engine.close()  # its place is taken
-                engine = await hire_replicas(ray, _settings(config, learning), learning.replicas, **learning.replica)
-            else:
-                self._engine = trainer.engine
-                engine = Relay(ray.get_runtime_context().current_actor, trainer.engine)
-            trainer.engine = trainer.policy.engine = engine
+        if learning.replicas:  # before any worker: as many of those are hired as there is room for, and would leave none
+            await trainer.engine.close()  # its place is taken
+            engine = await hire_replicas(ray, _settings(config, learning), learning.replicas, **learning.replica)
+        else:
+            self._engine = trainer.engine
+            engine = Relay(ray.get_runtime_context().current_actor, trainer.engine)
+        trainer.engine = trainer.policy.engine = engine
+        async with Crew(RayFleet(), learning.cluster) as crew:
             trainer.rollout = self.play_with(crew)
             await trainer.train()
             return crew.deaths
@@ -94,7 +102,9 @@ async def train_on_cluster(
 
     ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step.
     """
-    ray = connect(learning.cluster.address)
+    # One machine is shared by all of them, however few cores it has.
+    ray = connect(learning.cluster.address, num_cpus=max(os.cpu_count() or 1, math.ceil(learning.cpus)))
+    _say_if_short(learning.cpus, ray.cluster_resources().get("CPU", 0.0))
     options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000, **learning.learner}
     actor = ray.remote(kind).options(**options).remote()
     watching = asyncio.create_task(_watch(Path(learning.folder) / "metrics.jsonl", show))
@@ -109,6 +119,13 @@ async def train_on_cluster(
     finally:
         watching.cancel()
         ray.kill(actor)
+
+
+def _say_if_short(needed: float, there: float) -> None:
+    """A cluster may grow, so this is no error; but nobody should wait without knowing what for."""
+    if there < needed:
+        told = f"this run needs {needed:g} CPUs and the cluster has {there:g}: it waits until there are more"
+        warnings.warn(told, stacklevel=2)
 
 
 async def _watch(path: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
