@@ -32,8 +32,8 @@ from palestra.cluster import ClusterConfig, Crew, Pool  # noqa: E402
 from palestra.cluster.plan import CONSTANTS, Constants, simulate  # noqa: E402
 from palestra.cluster.rays import RayFleet, connect  # noqa: E402
 from palestra.cluster.worker import BATCH, Lease, Played, decode_batch  # noqa: E402
+from palestra.encoding import decode_msgpack, encode_msgpack  # noqa: E402
 from palestra.rollout import Stage, Ticket, rollout, tickets_of  # noqa: E402
-from palestra.trajectory import decode_msgpack, encode_msgpack  # noqa: E402
 
 GAMES = ["game:GuessTheNumber-v0", "game:Mastermind-v0-easy", "game:Sudoku-v0-easy"]
 HERE = "benchmarks.cluster"

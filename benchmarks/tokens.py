@@ -27,6 +27,7 @@ from fault_proxy import FaultProxy
 from rows import Row, finish, interleaved
 
 from palestra.core import Conversation, Sampling, Session
+from palestra.encoding import Ints, ints
 from palestra.engines import ScriptedEngine
 from palestra.models import fetch_smollm2
 from palestra.policies.chat import ChatPolicy, Endpoint
@@ -37,7 +38,7 @@ from palestra.registry import make_async
 from palestra.rendering import renderer_for
 from palestra.rollout import rollout
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import Finish, Ints, Message, StopReason, Task, Trajectory, ints
+from palestra.trajectory import Finish, Message, StopReason, Task, Trajectory
 
 GAME = "game:GuessTheNumber-v0-easy"
 

@@ -36,6 +36,7 @@ from rows import Row, finish, interleaved
 
 import palestra
 from palestra.core import AsyncEnv, Sampling, Session, Step, Wrapper
+from palestra.encoding import Ints, floats, ints
 from palestra.evaluation import compare, evaluate_async, read_episodes, success_scores
 from palestra.models import build_tiny, fetch_smollm2
 from palestra.policies.sampled import SampledPolicy
@@ -48,7 +49,7 @@ from palestra.training.learner import Learner, LearnerConfig
 from palestra.training.loss import LossConfig
 from palestra.training.model import Inputs, ModelConfig, load_model
 from palestra.training.trainer import Trainer
-from palestra.trajectory import Completion, Ints, Segment, Span, StopReason, Task, Trajectory, Turn, floats, ints
+from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn
 
 LOSS = LossConfig(importance="none")
 PEERS = Path(__file__).parent / "peers"

@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.encoding import floats, ints
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import Segment, Tokens, floats, ints
+from palestra.trajectory import Segment, Tokens
 
 few_ids = st.lists(st.integers(0, 3), max_size=6)  # few distinct ids, so that accidental prefixes are common
 

@@ -23,9 +23,10 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import msgspec
 import numpy as np
 
+from palestra.encoding import Ints
 from palestra.errors import Unsupported
 from palestra.seeding import derive, derive_seed, fresh_seed
-from palestra.trajectory import Completion, Content, Finish, Ints, Message, Task, Tokens, ToolResult
+from palestra.trajectory import Completion, Content, Finish, Message, Task, Tokens, ToolResult
 
 __all__ = [
     "AsyncEnv",

@@ -8,7 +8,8 @@ exactly once, so what is trained is what was sampled.
 import msgspec
 import numpy as np
 
-from palestra.trajectory import Completion, Ints, Segment, Span, Tokens, floats, ints
+from palestra.encoding import Ints, floats, ints
+from palestra.trajectory import Completion, Segment, Span, Tokens
 
 __all__ = ["SegmentRecorder"]
 

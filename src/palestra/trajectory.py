@@ -13,18 +13,18 @@ What exists in millions is hidden from the garbage collector (``gc=False``): non
 A failed episode is data. ``Trajectory.reward`` is ``None`` for it, never zero, and ``failures`` says whose fault it was.
 """
 
-import base64
 import hashlib
 import traceback
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.errors import Boundary, EpisodeError, SchemaError
+from palestra.encoding import UNWRITABLE, Floats, Ints, clean_text, encode_json, encode_msgpack, tame
+from palestra.errors import Boundary, EpisodeError
 
 __all__ = [
     "SCHEMA_VERSION",
@@ -32,9 +32,7 @@ __all__ = [
     "Content",
     "Failure",
     "Finish",
-    "Floats",
     "Image",
-    "Ints",
     "Message",
     "Part",
     "Phase",
@@ -50,14 +48,6 @@ __all__ = [
     "TrajectoryGroup",
     "Turn",
     "Usage",
-    "clean_text",
-    "decode_json",
-    "decode_msgpack",
-    "encode_json",
-    "encode_msgpack",
-    "floats",
-    "ints",
-    "tame",
     "text_of",
     "traceback_of",
     "writable",
@@ -65,33 +55,6 @@ __all__ = [
 
 SCHEMA_VERSION = 1
 """Written into every trajectory. It changes when an old reader would misread a new file."""
-
-
-class Ints(np.ndarray[tuple[int], np.dtype[np.int32]]):
-    """A flat, read-only array of token ids: four bytes each in memory and on disk (base64 in JSON)."""
-
-
-class Floats(np.ndarray[tuple[int], np.dtype[np.float32]]):
-    """A flat, read-only array of log-probabilities: four bytes each in memory and on disk (base64 in JSON)."""
-
-
-def ints(values: npt.ArrayLike) -> Ints:
-    """``values`` as ``Ints``; no copy if they are that already."""
-    return values if isinstance(values, Ints) else _frozen(np.array(values, dtype="<i4").ravel(), Ints)
-
-
-def floats(values: npt.ArrayLike) -> Floats:
-    """``values`` as ``Floats``; no copy if they are that already."""
-    return values if isinstance(values, Floats) else _frozen(np.array(values, dtype="<f4").ravel(), Floats)
-
-
-_A = TypeVar("_A", Ints, Floats)
-
-
-def _frozen(array: np.ndarray[Any, Any], kind: type[_A]) -> _A:
-    view = array.view(kind)
-    view.flags.writeable = False
-    return view
 
 
 # ---------------------------------------------------------------------------------------------------------------- content
@@ -120,24 +83,6 @@ def text_of(content: Content) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.text if isinstance(part, Text) else "[image]" for part in content)
-
-
-def clean_text(text: str) -> str:
-    """``text`` with lone surrogates replaced by U+FFFD: what is left can be written to any file and sent over any wire."""
-    if text.isascii():
-        return text
-    if not _has_surrogate(text):
-        return text
-    # By way of UTF-16, where two surrogates that make a pair are a character like any other.
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def _has_surrogate(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
 
 
 # ------------------------------------------------------------------------------------------------------------------- task
@@ -499,41 +444,7 @@ class TrajectoryGroup(msgspec.Struct, frozen=True):
         return tuple(member.reward for member in self.members)
 
 
-# ------------------------------------------------------------------------------------------------------ to bytes and back
-
-
-_T = TypeVar("_T")
-
-
-def encode_json(value: object) -> bytes:
-    """``value`` as one line of JSON; ``TypeError`` or ``UnicodeEncodeError`` if it holds what JSON cannot."""
-    return msgspec.json.encode(value, enc_hook=_plain, order="deterministic")
-
-
-def encode_msgpack(value: object) -> bytes:
-    """``value`` as msgpack, under the same rules as JSON."""
-    return msgspec.msgpack.encode(value, enc_hook=_plain, order="deterministic")
-
-
-def decode_json(data: bytes | str, kind: type[_T]) -> _T:
-    """A value of type ``kind`` from JSON, validated; ``SchemaError`` says what is wrong."""
-    try:
-        return msgspec.json.decode(data, type=kind, dec_hook=_array)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from None
-
-
-def decode_msgpack(data: bytes, kind: type[_T]) -> _T:
-    """A value of type ``kind`` from msgpack, validated; ``SchemaError`` says what is wrong."""
-    try:
-        return msgspec.msgpack.decode(data, type=kind, dec_hook=_array)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from None
-
-
-_UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
-_DEEPEST = 32
-"""Containers nested deeper than this, or within themselves, are not followed."""
+# ------------------------------------------------------------------------------------------------------------- to be written
 
 
 def writable(trajectory: Trajectory) -> Trajectory:
@@ -543,7 +454,7 @@ def writable(trajectory: Trajectory) -> Trajectory:
     """
     try:
         encode_json(trajectory)
-    except _UNWRITABLE:
+    except UNWRITABLE:
         return msgspec.structs.replace(
             trajectory,
             turns=tuple(
@@ -556,46 +467,7 @@ def writable(trajectory: Trajectory) -> Trajectory:
     return trajectory
 
 
-def tame(value: Any, depth: int = 0) -> Any:
-    """``value`` with whatever cannot be written replaced by the name of its type."""
-    if isinstance(value, str):
-        return clean_text(value)
-    if depth < _DEEPEST and isinstance(value, dict):
-        return {clean_text(str(key)): tame(item, depth + 1) for key, item in value.items()}
-    if depth < _DEEPEST and isinstance(value, list | tuple):
-        return [tame(item, depth + 1) for item in value]
-    try:
-        encode_json(value)
-    except _UNWRITABLE:
-        return {"$unserialisable": _type_name(value)}
-    return value
-
-
 def _tame_content(content: Content) -> Content:
     if isinstance(content, str):
         return clean_text(content)
     return tuple(Text(clean_text(part.text)) if isinstance(part, Text) else part for part in content)
-
-
-def _plain(value: object) -> object:
-    if isinstance(value, Ints | Floats):
-        return value.tobytes()
-    if isinstance(value, np.ndarray):
-        return value.tolist()
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"a {_type_name(value)} cannot be written as JSON")
-
-
-def _type_name(value: object) -> str:
-    return f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _array(kind: type, value: object) -> object:
-    # JSON has no bytes: there the array is base64 text.
-    data = base64.b64decode(value, validate=True) if isinstance(value, str) else value
-    if not isinstance(data, bytes) or len(data) % 4:
-        raise ValueError(f"{kind.__name__} must be whole 4-byte items")
-    if kind is Ints:
-        return _frozen(np.frombuffer(data, dtype="<i4"), Ints)
-    return _frozen(np.frombuffer(data, dtype="<f4"), Floats)

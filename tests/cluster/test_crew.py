@@ -19,10 +19,10 @@ from palestra.cluster import ClusterConfig, Crew, LocalFleet, Lost, Pool, crew, 
 from palestra.cluster.fleet import Hand, LocalHand
 from palestra.cluster.rays import RayFleet
 from palestra.cluster.worker import Opened, Orders, RolloutWorker, StaleSession
+from palestra.encoding import encode_msgpack
 from palestra.errors import Boundary, UnknownEnv, UsageError
 from palestra.registry import register, unregister
 from palestra.rollout import collect
-from palestra.trajectory import encode_msgpack
 from tests.leftovers import nothing_left_here
 
 GUESS = "game:GuessTheNumber-v0-easy"

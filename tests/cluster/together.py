@@ -24,6 +24,7 @@ from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.crew import Crew
 from palestra.cluster.learner import LearnerActor, Learning, train_on_cluster
 from palestra.core import Step
+from palestra.encoding import floats
 from palestra.envs.games.guess_the_number import GuessTheNumber
 from palestra.rollout import AnyPolicy, Envs, Rollout, RolloutOptions
 from palestra.serve import EnvServer
@@ -31,7 +32,7 @@ from palestra.serve.chaos import FaultProxy
 from palestra.serve.tokens import new_token
 from palestra.training.config import TrainConfig
 from palestra.training.ledger import Audit, Event, Ledger, State
-from palestra.trajectory import Trajectory, floats
+from palestra.trajectory import Trajectory
 from tests.cluster.chaos import hosts
 from tests.cluster.learning import last_step, titles
 

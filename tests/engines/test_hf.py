@@ -10,9 +10,10 @@ import torch
 import transformers
 
 from palestra.core import Generation, Sampling, Session
+from palestra.encoding import Ints, ints
 from palestra.engines.hf import HFEngine
 from palestra.errors import InfrastructureError, UsageError
-from palestra.trajectory import Finish, Ints, Tokens, ints
+from palestra.trajectory import Finish, Tokens
 
 pytestmark = pytest.mark.torch
 

@@ -6,12 +6,13 @@ import pytest
 from tests.engines.servers import LENGTH, Server, next_token, serving
 
 from palestra.core import Sampling, Session
+from palestra.encoding import ints
 from palestra.engines import remote
 from palestra.engines.remote import RemoteEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, PolicyError, UsageError
-from palestra.trajectory import Finish, ints
+from palestra.trajectory import Finish
 
 PROMPT = ints([5, 6, 7])
 

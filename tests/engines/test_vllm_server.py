@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from palestra.core import Sampling
+from palestra.encoding import ints
 from palestra.engines.remote import Replica
 from palestra.engines.vllm import VLLMEngine
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
 from palestra.rendering import renderer_for
 from palestra.rollout import rollout
-from palestra.trajectory import StopReason, Trajectory, ints
+from palestra.trajectory import StopReason, Trajectory
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

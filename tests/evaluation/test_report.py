@@ -3,26 +3,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import Boundary, UsageError
 from palestra.evaluation.comparison import compare
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
 from palestra.evaluation.report import Report, episode_of, family_of, report_on, task_scores
-from palestra.trajectory import (
-    Completion,
-    Failure,
-    Phase,
-    Segment,
-    Span,
-    StopReason,
-    Task,
-    Trajectory,
-    Turn,
-    Usage,
-    decode_json,
-    encode_json,
-    floats,
-    ints,
-)
+from palestra.trajectory import Completion, Failure, Phase, Segment, Span, StopReason, Task, Trajectory, Turn, Usage
 
 EASY, HARD, OTHER = "game:Guess-v0-easy", "game:Guess-v0-hard", "rg:letter_counting"
 

@@ -15,6 +15,7 @@ import pytest
 import palestra
 from palestra import Env, Step, Task
 from palestra.core import Conversation
+from palestra.encoding import encode_json
 from palestra.errors import InfrastructureError, MissingExtra, UsageError
 from palestra.evaluation import (
     Budget,
@@ -30,7 +31,7 @@ from palestra.evaluation import (
 from palestra.evaluation.budget import Meter
 from palestra.registry import Need, unregister
 from palestra.rollout import AnyPolicy
-from palestra.trajectory import Completion, Finish, StopReason, Trajectory, Turn, Usage, encode_json
+from palestra.trajectory import Completion, Finish, StopReason, Trajectory, Turn, Usage
 
 GUESS = "game:GuessTheNumber-v0-easy"
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from palestra import Completion, Image, Message, StopReason, Task, Text, Trajectory, Turn, collect
 from palestra.calls import format_call
+from palestra.encoding import floats, ints
 from palestra.errors import Boundary, SchemaError, UsageError
 from palestra.interchange import (
     LogHeader,
@@ -24,7 +25,7 @@ from palestra.interchange import (
     write_openai,
     write_parquet,
 )
-from palestra.trajectory import Failure, Finish, Phase, Segment, Span, ToolCall, Usage, floats, ints
+from palestra.trajectory import Failure, Finish, Phase, Segment, Span, ToolCall, Usage
 
 pytest.importorskip("pyarrow")
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from palestra.calls import format_call
 from palestra.core import Conversation, Renderer, Sampling
+from palestra.encoding import Ints, decode_json, encode_json, floats, ints
 from palestra.engines import ScriptedEngine
 from palestra.policies.history import FullHistory, History, LastObservation, Summary, Window
 from palestra.policies.sampled import SampledPolicy
@@ -20,22 +21,7 @@ from palestra.policies.shots import FixedShots, OracleShots
 from palestra.registry import make_async
 from palestra.rendering import FamilyRenderer, TemplateRenderer
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import (
-    Completion,
-    Finish,
-    Ints,
-    Message,
-    Segment,
-    StopReason,
-    Task,
-    Tokens,
-    ToolCall,
-    Trajectory,
-    decode_json,
-    encode_json,
-    floats,
-    ints,
-)
+from palestra.trajectory import Completion, Finish, Message, Segment, StopReason, Task, Tokens, ToolCall, Trajectory
 from tests.rendering.zoo import tokenizer
 
 pytestmark = pytest.mark.torch

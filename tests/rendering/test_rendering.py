@@ -2,9 +2,10 @@ import pytest
 from tests.rendering.zoo import CHATML, QWEN3, ZOO, _bpe, tokenizer
 
 from palestra.core import Renderer
+from palestra.encoding import Ints, ints
 from palestra.errors import UsageError
 from palestra.rendering import FamilyRenderer, TemplateRenderer, prove, renderer_for
-from palestra.trajectory import Ints, Message, ints
+from palestra.trajectory import Message
 
 pytestmark = pytest.mark.torch
 

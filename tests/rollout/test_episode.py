@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from palestra import AsyncEnv, Completion, Conversation, Image, Step, StopReason, Task, Text, Trajectory
+from palestra.encoding import floats, ints
 from palestra.errors import Boundary, GraderError, ToolError
 from palestra.rollout import Ticket, run_episode
-from palestra.trajectory import Content, Finish, Phase, Tokens, Usage, floats, ints
+from palestra.trajectory import Content, Finish, Phase, Tokens, Usage
 from tests.leftovers import nothing_left_here
 
 GO: tuple[str, dict[str, Any]] = ("go", {})

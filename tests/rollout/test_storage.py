@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palestra import Completion, StopReason, Task, Trajectory, Turn
+from palestra.encoding import encode_json
 from palestra.errors import SchemaError
 from palestra.rollout import TrajectoryWriter, grouped, read_trajectories
-from palestra.trajectory import encode_json
 
 
 def some(n: int) -> list[Trajectory]:

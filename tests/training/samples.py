@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn, floats, ints
+from palestra.encoding import floats, ints
+from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
 VOCABULARY = 31
 

@@ -17,6 +17,7 @@ import torch  # noqa: E402
 from tests.training.test_advantage import random_episode  # noqa: E402
 from verl.workers.config import ActorConfig  # noqa: E402
 
+from palestra.encoding import ints  # noqa: E402
 from palestra.training.advantage import AdvantageConfig, Method, advantages  # noqa: E402
 from palestra.training.batch import Batch, token_weights  # noqa: E402
 from palestra.training.groups import Array, Episode  # noqa: E402
@@ -29,7 +30,6 @@ from palestra.training.loss import (  # noqa: E402
     policy_loss,
     value_loss,
 )
-from palestra.trajectory import ints  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("default")]
 

@@ -6,6 +6,7 @@ import pytest
 from tests.training.samples import VOCABULARY, random_group
 from tests.training.tiny import learner_of, tiny_network
 
+from palestra.encoding import floats
 from palestra.training.advantage import AdvantageConfig, advantages
 from palestra.training.batch import Batch
 from palestra.training.experience import prepare
@@ -13,7 +14,7 @@ from palestra.training.groups import PartialGroups, episode_of
 from palestra.training.learner import Learner
 from palestra.training.loss import LossConfig
 from palestra.training.quarantine import Limits
-from palestra.trajectory import StopReason, Trajectory, TrajectoryGroup, floats
+from palestra.trajectory import StopReason, Trajectory, TrajectoryGroup
 
 pytestmark = pytest.mark.torch
 

@@ -8,20 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.encoding import floats, ints
 from palestra.errors import UsageError
 from palestra.training.groups import Episode, PartialGroups, check_group, episode_of, select
-from palestra.trajectory import (
-    Completion,
-    Segment,
-    Span,
-    StopReason,
-    Task,
-    Trajectory,
-    TrajectoryGroup,
-    Turn,
-    floats,
-    ints,
-)
+from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
 
 def reward(value: float) -> Episode:

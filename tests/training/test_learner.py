@@ -11,11 +11,11 @@ import torch
 from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_model, tiny_network
 
+from palestra.encoding import ints
 from palestra.errors import Unsupported, UsageError
 from palestra.training.batch import Batch, Layout, plan
 from palestra.training.loss import LossConfig
 from palestra.training.model import LoraSettings, ModelConfig, check_head, load_model, shard
-from palestra.trajectory import ints
 
 pytestmark = pytest.mark.torch
 

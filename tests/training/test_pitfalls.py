@@ -8,25 +8,14 @@ import numpy as np
 import pytest
 from tests.training.samples import VOCABULARY, random_group, random_trajectory
 
+from palestra.encoding import floats, ints
 from palestra.errors import UsageError
 from palestra.training.advantage import AdvantageConfig, Credit, Method, advantages, whiten
 from palestra.training.batch import Batch, PackingConfig, micro_batch, plan, token_weights
 from palestra.training.groups import Episode, PartialGroups, check_group, episode_of, select
 from palestra.training.horizon import Stepwise, horizon
 from palestra.training.quarantine import Limits, Poison, quarantine
-from palestra.trajectory import (
-    Completion,
-    Finish,
-    Segment,
-    Span,
-    StopReason,
-    Task,
-    Trajectory,
-    TrajectoryGroup,
-    Turn,
-    floats,
-    ints,
-)
+from palestra.trajectory import Completion, Finish, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
 GROUP_METHODS: tuple[Method, ...] = ("grpo", "dr_grpo", "rloo", "reinforce_pp_group", "gigpo")
 

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from tests.training.samples import VOCABULARY, random_group, random_trajectory
 
+from palestra.encoding import floats, ints
 from palestra.training.advantage import AdvantageConfig, advantages
 from palestra.training.batch import Batch
 from palestra.training.groups import episode_of
 from palestra.training.quarantine import Limits, Poison, inspect, inspect_measured, key_of, quarantine
-from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn, floats, ints
+from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
 LIMITS = Limits(vocabulary=VOCABULARY, context=200, version=5, staleness=2)
 VERSION = 4

@@ -14,24 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Page, Position, expect, sync_playwright
 
 import palestra
+from palestra.encoding import encode_json, floats, ints
 from palestra.errors import Boundary
 from palestra.registry import unregister
-from palestra.trajectory import (
-    Completion,
-    Failure,
-    Image,
-    Phase,
-    Segment,
-    Span,
-    StopReason,
-    Task,
-    Text,
-    Trajectory,
-    Turn,
-    encode_json,
-    floats,
-    ints,
-)
+from palestra.trajectory import Completion, Failure, Image, Phase, Segment, Span, StopReason, Task, Text, Trajectory, Turn
 from palestra.viewer import ViewerServer, export_page, export_runs, open_runs
 
 CHROMIUM = shutil.which("chromium")

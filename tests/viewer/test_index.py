@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.encoding import encode_json
 from palestra.errors import SchemaError, UsageError
-from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn, encode_json
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 from palestra.viewer import index
 from palestra.viewer.index import RunIndex, open_runs
 from palestra.viewer.summary import Summariser

@@ -5,8 +5,8 @@ import pytest
 
 import palestra
 from palestra import Completion, Env, Step, StopReason, Task, Trajectory, Turn
+from palestra.encoding import encode_json
 from palestra.registry import unregister
-from palestra.trajectory import encode_json
 from palestra.viewer.pictures import pictures_of, safe_nodes
 
 ENV = "viewer:Light-v0"

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn, encode_json
+from palestra.encoding import encode_json
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 from palestra.viewer import ViewerServer, open_runs
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from palestra import Task
+from palestra.encoding import decode_msgpack, encode_msgpack
 from palestra.errors import Boundary
-from palestra.trajectory import decode_msgpack, encode_msgpack
 from palestra.views.zygote import CONTROL, HEADER, Boot, Call, Reply, Reset, Step, serve_worker
 
 SLOW = Boot("tests.rollout.faulty:Slow", {}, None)

@@ -13,8 +13,9 @@ from palestra.checking.report import Verdict, failed, passed, skipped, warned
 from palestra.checking.subject import Subject, closing_quietly
 from palestra.checking.survey import Survey
 from palestra.core import AsyncEnv, Env, Step
+from palestra.encoding import encode_json
 from palestra.errors import EpisodeOver
-from palestra.trajectory import Image, Text, encode_json
+from palestra.trajectory import Image, Text
 from palestra.views import LoopThread
 
 __all__ = [

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 
 from palestra.checking.subject import Subject
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.references import reference_of
 from palestra.registry import EnvSpec
-from palestra.trajectory import Task, decode_json, encode_json
+from palestra.trajectory import Task
 
 __all__ = ["HASH_SEEDS", "Elsewhere", "Order", "Recipe", "play_elsewhere"]
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from palestra.checking.report import shown
 from palestra.core import Env, Step
-from palestra.trajectory import Task, encode_json
+from palestra.encoding import encode_json
+from palestra.trajectory import Task
 
 __all__ = [
     "Act",

@@ -10,9 +10,9 @@ import sys
 from palestra import registry
 from palestra.checking.elsewhere import Elsewhere, Order, Recipe
 from palestra.checking.subject import Subject
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import UnknownEnv
 from palestra.references import load_main, resolve
-from palestra.trajectory import decode_json, encode_json
 
 __all__ = ["carry_out", "main"]
 

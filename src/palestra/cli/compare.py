@@ -4,8 +4,8 @@ from pathlib import Path
 
 import typer
 
+from palestra.encoding import encode_json
 from palestra.evaluation import compare, comparison_text, read_episodes, score_bounds, success_scores, task_scores
-from palestra.trajectory import encode_json
 
 __all__ = ["compare_command"]
 

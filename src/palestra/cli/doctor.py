@@ -8,8 +8,8 @@ from importlib import metadata
 import typer
 
 from palestra import __version__
+from palestra.encoding import encode_json
 from palestra.registry import list_envs
-from palestra.trajectory import encode_json
 
 __all__ = ["doctor_command"]
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import typer
 
+from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation import read_report
 from palestra.evaluation.leaderboard import Entry, Leaderboard, entry_of, leaderboard_page, reference_entries
-from palestra.trajectory import encode_json
 
 __all__ = ["leaderboard_command"]
 

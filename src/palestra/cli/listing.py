@@ -2,9 +2,9 @@
 
 import typer
 
+from palestra.encoding import encode_json
 from palestra.errors import UnknownEnv
 from palestra.registry import EnvSpec, list_envs
-from palestra.trajectory import encode_json
 
 __all__ = ["list_command"]
 

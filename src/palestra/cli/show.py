@@ -5,9 +5,10 @@ from typing import Any
 
 import typer
 
+from palestra.encoding import encode_json, tame
 from palestra.errors import MissingData, PalestraError
 from palestra.registry import EnvSpec, list_envs, make, spec
-from palestra.trajectory import encode_json, tame, text_of
+from palestra.trajectory import text_of
 
 __all__ = ["show_command"]
 

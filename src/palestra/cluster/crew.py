@@ -22,10 +22,11 @@ from typing import Any, Protocol, Unpack
 from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.fleet import Fleet, Hand, Lost
 from palestra.cluster.worker import Lease, Opened, Orders, Played, Setup, StaleSession, decode_batch
+from palestra.encoding import encode_msgpack
 from palestra.errors import Boundary
 from palestra.registry import EnvSpec, spec
 from palestra.rollout import AnyPolicy, Envs, RolloutOptions, Ticket, tickets_of
-from palestra.trajectory import Failure, Phase, StopReason, Trajectory, encode_msgpack
+from palestra.trajectory import Failure, Phase, StopReason, Trajectory
 
 __all__ = ["Book", "Crew"]
 

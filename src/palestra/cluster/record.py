@@ -19,10 +19,11 @@ from typing import Unpack
 import msgspec
 
 from palestra.cluster.crew import Crew
+from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.rollout import AnyPolicy, Envs, RolloutOptions, TrajectoryWriter, read_trajectories
 from palestra.training.ledger import Audit, Ledger, State
-from palestra.trajectory import Trajectory, encode_json
+from palestra.trajectory import Trajectory
 
 __all__ = ["Findings", "audit", "recorded"]
 

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from palestra.core import Engine, Generation, Sampling, Session
+from palestra.encoding import Ints, decode_msgpack, encode_msgpack
 from palestra.errors import InfrastructureError
 from palestra.training.checkpoint import Checkpoints
-from palestra.trajectory import Finish, Ints, Tokens, decode_msgpack, encode_msgpack
+from palestra.trajectory import Finish, Tokens
 
 __all__ = ["Answering", "Relay", "Replica", "ReplicaSettings", "Replicas", "hire_replicas"]
 

@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from palestra.encoding import decode_msgpack, encode_msgpack
 from palestra.registry import EnvSpec
 from palestra.rollout import AnyPolicy, RolloutOptions, Stage, Ticket
-from palestra.trajectory import Trajectory, decode_msgpack, encode_msgpack, writable
+from palestra.trajectory import Trajectory, writable
 
 __all__ = ["Lease", "Orders", "Played", "RolloutWorker", "Setup", "StaleSession", "decode_batch"]
 

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from palestra.core import Session
-from palestra.trajectory import Ints
+from palestra.encoding import Ints
 
 __all__ = ["Arena", "Pass", "Row", "common_prefix"]
 

@@ -22,11 +22,12 @@ import numpy as np
 import torch
 
 from palestra.core import Generation, Sampling, Session
+from palestra.encoding import Ints, floats, ints
 from palestra.engines.arena import Arena, Row, common_prefix
 from palestra.engines.drawing import draw
 from palestra.errors import InfrastructureError, UsageError
 from palestra.seeding import derive, fresh_seed
-from palestra.trajectory import Finish, Ints, Tokens, floats, ints
+from palestra.trajectory import Finish, Tokens
 
 __all__ = ["HFEngine"]
 

@@ -24,8 +24,9 @@ import msgspec
 import numpy as np
 
 from palestra.core import Generation, Sampling, Session
+from palestra.encoding import Ints, floats, ints
 from palestra.errors import InfrastructureError, PolicyError, UsageError
-from palestra.trajectory import Finish, Ints, Tokens, floats, ints
+from palestra.trajectory import Finish, Tokens
 
 __all__ = ["Part", "RemoteEngine", "Replica"]
 

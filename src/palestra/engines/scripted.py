@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from palestra.core import Generation, Sampling, Session
-from palestra.trajectory import Finish, Ints, Tokens, floats, ints
+from palestra.encoding import Ints, floats, ints
+from palestra.trajectory import Finish, Tokens
 
 __all__ = ["ScriptedEngine"]
 

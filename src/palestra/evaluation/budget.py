@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from palestra.core import Conversation, Policy
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import UsageError
 from palestra.policies import policy_name
 from palestra.policies.limits import Budget, Ledger
 from palestra.rollout import Players
-from palestra.trajectory import Completion, Finish, Usage, decode_json, encode_json
+from palestra.trajectory import Completion, Finish, Usage
 
 __all__ = ["Budget", "Meter", "metered", "parse_budget"]
 

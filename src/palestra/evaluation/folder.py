@@ -17,11 +17,11 @@ from pathlib import Path
 
 import msgspec
 
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.rendering import report_html, report_markdown
 from palestra.evaluation.report import Episode, Report, episode_of
 from palestra.rollout import read_trajectories
-from palestra.trajectory import decode_json, encode_json
 
 __all__ = ["TRAJECTORIES", "EvaluationConfig", "RunFolder", "read_config", "read_episodes", "read_report", "write_whole"]
 

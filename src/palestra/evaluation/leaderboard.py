@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
+from palestra.encoding import decode_json
 from palestra.evaluation.report import Report, family_of
-from palestra.trajectory import decode_json
 
 __all__ = ["Cell", "Entry", "Leaderboard", "entry_of", "leaderboard_page", "reference_entries"]
 

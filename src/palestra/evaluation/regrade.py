@@ -21,13 +21,14 @@ from pathlib import Path
 import msgspec
 
 from palestra.core import Conversation
+from palestra.encoding import clean_text, encode_json, floats, ints
 from palestra.errors import PolicyError, UsageError
 from palestra.evaluation.folder import REPORT, TRAJECTORIES, RunFolder, read_config, read_report, write_whole
 from palestra.evaluation.report import Episode, Report, episode_of, report_on
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
 from palestra.rollout import Supply, Ticket, TrajectoryWriter, read_trajectories, run_episode
 from palestra.rollout.episode import CLEAN_UP_SHARE
-from palestra.trajectory import Completion, Content, Segment, Span, Task, Trajectory, clean_text, encode_json, floats, ints
+from palestra.trajectory import Completion, Content, Segment, Span, Task, Trajectory
 from palestra.views import WorkerPool
 from palestra.wrappers import TurnLimit
 

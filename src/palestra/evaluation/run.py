@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
+from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.budget import Budget, Meter, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
@@ -26,7 +27,7 @@ from palestra.policies import as_policy, policy_name
 from palestra.registry import list_envs
 from palestra.rollout import AnyPolicy, Envs, Players, Rollout, RolloutOptions, TrajectoryWriter, rollout
 from palestra.rollout.supply import tasks_of
-from palestra.trajectory import StopReason, Task, Trajectory, encode_json
+from palestra.trajectory import StopReason, Task, Trajectory
 
 __all__ = ["EvaluationOptions", "Progress", "evaluate", "evaluate_async"]
 

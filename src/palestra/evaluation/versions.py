@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from palestra import core, registry
+from palestra.encoding import encode_json, tame
 from palestra.errors import PalestraError
-from palestra.trajectory import encode_json, tame
 
 __all__ = ["UNKNOWN", "environment_versions", "package_versions"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from palestra.encoding import clean_text
 from palestra.rollout import Players
-from palestra.trajectory import clean_text
 
 __all__ = ["VOCABULARY", "write_vocabulary"]
 

@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from palestra.encoding import clean_text
 from palestra.errors import GraderError, MissingExtra
-from palestra.trajectory import clean_text
 
 __all__ = ["MathsGrader", "quick_verdict"]
 

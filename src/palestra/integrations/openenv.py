@@ -21,10 +21,11 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from palestra.core import AsyncEnv, Step
+from palestra.encoding import clean_text, decode_json, encode_json
 from palestra.errors import EnvError, InfrastructureError, MissingExtra, SchemaError, UsageError
 from palestra.registry import make
 from palestra.seeding import fresh_seed
-from palestra.trajectory import Content, Task, clean_text, decode_json, encode_json, text_of
+from palestra.trajectory import Content, Task, text_of
 
 __all__ = ["OpenEnv", "openenv_app"]
 

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from palestra.calls import format_call
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.interchange.dialogue import SYSTEM, joined, not_scored
 from palestra.trajectory import (
@@ -28,8 +29,6 @@ from palestra.trajectory import (
     Trajectory,
     Turn,
     Usage,
-    decode_json,
-    encode_json,
     text_of,
     writable,
 )

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from palestra.calls import format_call
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import Boundary, SchemaError
 from palestra.interchange.dialogue import data_url, image_of_url, messages_of, trajectory_of
 from palestra.trajectory import (
@@ -29,8 +30,6 @@ from palestra.trajectory import (
     Text,
     ToolCall,
     Trajectory,
-    decode_json,
-    encode_json,
     text_of,
     writable,
 )

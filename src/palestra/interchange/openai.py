@@ -12,10 +12,11 @@ from typing import Any, Literal
 import msgspec
 
 from palestra.calls import format_call
+from palestra.encoding import encode_json
 from palestra.errors import SchemaError
 from palestra.interchange.dialogue import content_of_parts, messages_of, trajectory_of
 from palestra.policies.chat_wire import wire_messages
-from palestra.trajectory import Message, Task, ToolCall, Trajectory, encode_json
+from palestra.trajectory import Message, Task, ToolCall, Trajectory
 
 __all__ = ["read_openai", "write_openai"]
 

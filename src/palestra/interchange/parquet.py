@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import MissingExtra, SchemaError
 from palestra.trajectory import (
     SCHEMA_VERSION,
@@ -29,10 +30,6 @@ from palestra.trajectory import (
     Trajectory,
     Turn,
     Usage,
-    decode_json,
-    encode_json,
-    floats,
-    ints,
     text_of,
     writable,
 )

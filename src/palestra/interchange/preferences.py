@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.interchange.dialogue import messages_of
-from palestra.trajectory import Message, Trajectory, encode_json, text_of
+from palestra.trajectory import Message, Trajectory, text_of
 
 __all__ = ["write_preferences"]
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from palestra.core import Conversation, Engine, Generation, Renderer, Sampling, Session
+from palestra.encoding import Ints, ints
 from palestra.policies.history import FullHistory, History
 from palestra.policies.shots import NoShots, Shots
 from palestra.seeding import derive_seed
-from palestra.trajectory import Completion, Finish, Ints, Message, Tokens, Usage, ints
+from palestra.trajectory import Completion, Finish, Message, Tokens, Usage
 
 __all__ = ["SampledPolicy"]
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from palestra.calls import format_call, parse_calls
 from palestra.core import Reply
+from palestra.encoding import Ints, ints
 from palestra.errors import MissingExtra, UsageError
-from palestra.trajectory import Ints, Message, ToolCall, ints, text_of
+from palestra.trajectory import Message, ToolCall, text_of
 
 __all__ = ["FamilyRenderer", "family_of"]
 

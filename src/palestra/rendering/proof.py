@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from palestra.core import Renderer
+from palestra.encoding import Ints, ints
 from palestra.errors import UsageError
-from palestra.trajectory import Ints, Message, ints
+from palestra.trajectory import Message
 
 __all__ = ["prove"]
 

@@ -15,8 +15,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from palestra.core import Reply
+from palestra.encoding import Ints, ints
 from palestra.errors import UsageError
-from palestra.trajectory import Ints, Message, ints, text_of
+from palestra.trajectory import Message, text_of
 
 __all__ = ["TemplateRenderer"]
 

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError
-from palestra.trajectory import Trajectory, decode_json, encode_json, writable
+from palestra.trajectory import Trajectory, writable
 
 __all__ = ["TrajectoryWriter", "read_trajectories"]
 

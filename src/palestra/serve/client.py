@@ -14,6 +14,7 @@ import msgspec
 
 from palestra import core
 from palestra.core import AsyncEnv
+from palestra.encoding import clean_text
 from palestra.errors import (
     EnvError,
     EpisodeError,
@@ -52,7 +53,7 @@ from palestra.serve.wire import (
     check_depth,
     encode_frame,
 )
-from palestra.trajectory import Content, Task, clean_text
+from palestra.trajectory import Content, Task
 
 __all__ = ["RemoteEnv"]
 

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from palestra.core import AsyncEnv, Env
+from palestra.encoding import clean_text
 from palestra.errors import EnvError, EpisodeError, EpisodeOver, SchemaError, Unsupported, UsageError
 from palestra.serve.host import Host, Offer
 from palestra.serve.metrics import Metrics
@@ -49,7 +50,6 @@ from palestra.serve.wire import (
     decode_frame,
     encode_frame,
 )
-from palestra.trajectory import clean_text
 
 __all__ = ["Deliver", "Session", "Sessions"]
 

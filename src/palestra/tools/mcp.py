@@ -18,8 +18,9 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping, Mutabl
 from dataclasses import dataclass, field
 from typing import Any
 
+from palestra.encoding import encode_json
 from palestra.errors import InfrastructureError, MissingExtra, SchemaError, UsageError
-from palestra.trajectory import ToolResult, encode_json
+from palestra.trajectory import ToolResult
 
 __all__ = ["McpServer", "McpTool"]
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from palestra.trajectory import clean_text
+from palestra.encoding import clean_text
 
 __all__ = ["hide", "presentable"]
 

@@ -21,8 +21,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from palestra.encoding import Ints, ints
 from palestra.training.groups import Array
-from palestra.trajectory import Ints, Trajectory, ints
+from palestra.trajectory import Trajectory
 
 __all__ = ["Batch", "Layout", "MicroBatch", "PackingConfig", "Plan", "micro_batch", "plan", "token_weights", "value_weights"]
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from palestra.core import Conversation, Generation, Policy, Renderer, Sampling, Session
+from palestra.encoding import Ints, floats, ints
 from palestra.policies.sampled import SampledPolicy
 from palestra.seeding import derive
 from palestra.training.batch import Batch
 from palestra.training.learner import Learner
 from palestra.training.loss import LossConfig
-from palestra.trajectory import Completion, Finish, Ints, Tokens, Trajectory, floats, ints
+from palestra.trajectory import Completion, Finish, Tokens, Trajectory
 
 __all__ = ["TaughtPolicy", "VariedPolicy", "imitate"]
 

@@ -19,8 +19,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 import numpy as np
 
+from palestra.encoding import encode_msgpack
 from palestra.training.groups import Array
-from palestra.trajectory import Segment, Span, Trajectory, TrajectoryGroup, encode_msgpack
+from palestra.trajectory import Segment, Span, Trajectory, TrajectoryGroup
 
 __all__ = ["Finding", "Limits", "Poison", "Quarantined", "inspect", "inspect_measured", "key_of", "quarantine"]
 

@@ -17,8 +17,8 @@ import transformers
 from torch import Tensor
 
 from palestra.core import Generation, Sampling, Session
+from palestra.encoding import Ints
 from palestra.engines.remote import RemoteEngine
-from palestra.trajectory import Ints
 
 __all__ = ["ServedEngine"]
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import msgspec
 
+from palestra.encoding import encode_json
 from palestra.errors import SchemaError, UsageError
-from palestra.trajectory import encode_json
 from palestra.viewer.page import RunPage
 from palestra.viewer.summary import Columns, Summariser
 

@@ -18,7 +18,8 @@ from importlib import resources
 
 import msgspec
 
-from palestra.trajectory import Trajectory, encode_json, writable
+from palestra.encoding import encode_json
+from palestra.trajectory import Trajectory, writable
 from palestra.viewer.summary import Columns, summarise
 
 __all__ = ["Page", "RunPage", "catalog", "export_page", "page", "static_page"]

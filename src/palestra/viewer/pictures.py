@@ -12,9 +12,10 @@ from html.parser import HTMLParser
 from typing import Any
 
 from palestra.core import Env
+from palestra.encoding import decode_json
 from palestra.errors import PalestraError
 from palestra.registry import EnvSpec, list_envs
-from palestra.trajectory import Trajectory, decode_json
+from palestra.trajectory import Trajectory
 
 __all__ = ["Node", "pictures_of", "safe_nodes"]
 

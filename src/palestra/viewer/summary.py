@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
+from palestra.encoding import encode_json
 from palestra.errors import Boundary, SchemaError
-from palestra.trajectory import Span, StopReason, Usage, encode_json
+from palestra.trajectory import Span, StopReason, Usage
 
 __all__ = ["Columns", "Names", "Summariser", "summarise"]
 

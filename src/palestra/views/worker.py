@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from palestra import core
 from palestra.core import AsyncEnv, Env
+from palestra.encoding import clean_text, decode_msgpack, encode_msgpack
 from palestra.errors import (
     Boundary,
     EnvError,
@@ -31,7 +32,7 @@ from palestra.errors import (
     WorkerDied,
 )
 from palestra.seeding import fresh_seed
-from palestra.trajectory import Content, Task, clean_text, decode_msgpack, encode_msgpack
+from palestra.trajectory import Content, Task
 from palestra.views.zygote import CONTROL, HEADER, Boot, Call, Reply, Request, Reset, Step
 
 if TYPE_CHECKING:

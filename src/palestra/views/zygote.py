@@ -22,9 +22,10 @@ from typing import Any
 import msgspec
 
 from palestra.core import Env
+from palestra.encoding import clean_text, decode_msgpack, encode_msgpack, tame
 from palestra.errors import Boundary, EpisodeError, UsageError
 from palestra.references import load_main, resolve
-from palestra.trajectory import Task, clean_text, decode_msgpack, encode_msgpack, tame, traceback_of
+from palestra.trajectory import Task, traceback_of
 
 __all__ = ["CONTROL", "HEADER", "Boot", "Call", "Reply", "Request", "Reset", "Step", "main"]
 

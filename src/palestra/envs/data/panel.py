@@ -10,11 +10,12 @@ from pathlib import Path
 
 import msgspec
 
+from palestra.encoding import encode_json
 from palestra.envs.data.loader import load
 from palestra.errors import SchemaError
 from palestra.registry import spec
 from palestra.seeding import derive, derive_seed
-from palestra.trajectory import Task, encode_json
+from palestra.trajectory import Task
 
 __all__ = ["Panel", "draw_panel", "read_panel"]
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
+from palestra.encoding import clean_text
 from palestra.errors import MissingExtra, SchemaError, UsageError
 from palestra.tools.search.documents import Document, Hit
-from palestra.trajectory import clean_text
 
 __all__ = ["Bm25Index", "build_index"]
 
