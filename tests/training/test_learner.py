@@ -14,6 +14,7 @@ from tests.training.tiny import gradients, learner_of, measured_batch, random_ba
 from palestra.encoding import ints
 from palestra.errors import Unsupported, UsageError
 from palestra.training.batch import Batch, Layout, plan
+from palestra.training.learner import LearnerConfig
 from palestra.training.loss import LossConfig
 from palestra.training.model import LoraSettings, ModelConfig, check_head, load_model, shard
 
@@ -131,12 +132,25 @@ def test_a_gradient_that_is_not_finite_leaves_the_weights_alone() -> None:
     assert learner.update(batch)["skipped"] == 0
 
 
-def test_the_warm_up_is_linear_in_updates() -> None:
-    learner = learner_of(learning_rate=1.0, warmup=4)
-    rates = []
-    for learner.updates in range(6):
-        rates.append(learner._learning_rate())
-    assert rates == [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ({}, [1.0] * 8),
+        ({"warmup": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ({"warmup": 2, "decay": (2, 6)}, [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
+    ],
+)
+def test_the_rate_rises_and_falls_linearly_in_updates(schedule: dict[str, Any], rates: list[float]) -> None:
+    learner = learner_of(learning_rate=1.0, **schedule)
+    seen = []
+    for learner.updates in range(8):
+        seen.append(learner._learning_rate())
+    assert seen == rates
+
+
+def test_a_decay_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"from one update to a later one, got \[4, 4\]"):
+        LearnerConfig(decay=(4, 4))
 
 
 def test_the_critics_final_value_is_read_at_the_end_of_the_last_segment() -> None:

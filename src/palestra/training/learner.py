@@ -37,9 +37,11 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The optimiser and the size of a pass."""
 
     learning_rate: Annotated[float, msgspec.Meta(gt=0.0)] = 1e-6
-    """Constant after the warm-up."""
+    """Constant between the warm-up and the decay."""
     warmup: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Updates over which the rate rises linearly from 0."""
+    decay: tuple[int, int] | None = None
+    """From which update to which the rate falls linearly to 0; a run has steps × epochs × minibatches of them."""
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
     gradient_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
@@ -48,6 +50,10 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """That of sampling: the logits are divided by it here too."""
     packing: PackingConfig = PackingConfig()
     loss: LossConfig = LossConfig()
+
+    def __post_init__(self) -> None:
+        if self.decay is not None and not 0 <= self.decay[0] < self.decay[1]:
+            raise ValueError(f"decay is from one update to a later one, got {list(self.decay)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +197,11 @@ class Learner:
         return torch.from_numpy(array[micro.tokens]).float().to(self.device)
 
     def _learning_rate(self) -> float:
-        done = (self.updates + 1) / self.config.warmup if self.config.warmup else 1.0
-        return self.config.learning_rate * min(done, 1.0)
+        """That of the next update."""
+        risen = (self.updates + 1) / self.config.warmup if self.config.warmup else 1.0
+        begin, end = self.config.decay or (self.updates, self.updates + 1)
+        left = (end - self.updates) / (end - begin)
+        return self.config.learning_rate * min(risen, 1.0) * min(max(left, 0.0), 1.0)
 
     # ----------------------------------------------------------------------------------------------------- saving and loading
 
