@@ -48,6 +48,21 @@ def test_a_mistake_is_one_line_and_exit_code_2() -> None:
     assert done.stderr.strip() == wanted
 
 
+def test_a_warning_is_one_line_without_the_place_in_the_code(tmp_path: Path) -> None:
+    (tmp_path / "loud.py").write_text(
+        "import warnings\n"
+        "from palestra.envs.games.guess_the_number import GuessTheNumber\n"
+        "class Loud(GuessTheNumber):\n"
+        "    def begin(self):\n"
+        "        super().begin()\n"
+        "        warnings.warn('mind the step')\n"
+    )
+    done = command("rollout", "random", "--envs", "loud:Loud", "-n", "1", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "warning: mind the step\n" in done.stderr
+    assert "loud.py" not in done.stderr
+
+
 def test_nothing_found_is_a_mistake() -> None:
     done = command("list", "nosuchthing")
     assert done.returncode == 2

@@ -1,6 +1,7 @@
 """The ``palestra`` command. Mistakes of the user are told in one line; everything else is a traceback, because it is ours."""
 
 import sys
+import warnings
 from collections.abc import Callable
 
 import typer
@@ -82,8 +83,14 @@ def _root(
 
 def main() -> None:
     """Run the command line."""
+    warnings.showwarning = _say
     try:
         app()
     except PalestraError as error:
         typer.secho(f"{type(error).__name__}: {error}", fg=typer.colors.RED, err=True)
         sys.exit(2)
+
+
+def _say(message: Warning | str, *_: object, **__: object) -> None:
+    """A warning, without the line of code it comes from: whoever runs a command has no use for that."""
+    typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
