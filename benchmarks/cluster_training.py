@@ -44,6 +44,7 @@ def recipe(steps: int) -> TrainConfig:
         "staleness=1",
         f"checkpoint_every={max(1, steps // 14)}",
         f"entropy.steps={max(1, steps * 4 // 5)}",
+        f"learner.decay=[{6 * steps},{12 * steps}]",
     ]
     return load_recipe(ROOT / "recipes" / "cpu" / "guess.toml", wanted)
 

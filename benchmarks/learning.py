@@ -49,6 +49,8 @@ IMAGES = HERE.parent / "docs" / "images"
 PAGE = HERE.parent / "docs" / "design" / "learning.md"
 _USUAL = ("success", "turns", "reward", "entropy")
 _PANELS = {"sums": ("success", "entropy")}
+_POINTS = 100
+"""Of a curve in a figure; more would not be seen."""
 CURVES = ("success", "turns", "reward", "format_errors", "entropy", "clipped", "kl_old", "gradient_norm", "tokens")
 
 
@@ -86,11 +88,10 @@ _METHODS = {
     "ReBN": ("advantage.method=rebn",),
     "GRPO": ("advantage.method=grpo",),
     # Its advantages are as small as differences of rewards are: others are divided by a standard deviation of about a fifth.
-    "RLOO": ("advantage.method=rloo", "entropy.start=0.012", "entropy.stop=0.002"),
+    "RLOO": ("advantage.method=rloo", "entropy.start=0.01"),
     "REINFORCE++": ("advantage.method=reinforce_pp",),
     # The limit of turns is a rule of this game: an episode that reaches it has no future.
-    "PPO": ("advantage.method=ppo_turn", "model.critic=true", "advantage.bootstrap=false", "entropy.start=0.06"),
-    "PPO, bootstrapped": ("advantage.method=ppo_turn", "model.critic=true"),
+    "PPO": ("advantage.method=ppo_turn", "model.critic=true", "advantage.bootstrap=false"),
 }
 _DISCOUNTS = {"γ = 0.9": ("advantage.discount=0.9",), "γ = 0.999": ("advantage.discount=0.999",)}
 _HORIZONS = {
@@ -302,7 +303,8 @@ def figure(name: str, curves: Sequence[str]) -> Path:
         courses: dict[str, list[Course]] = {}
         for one in load(name):
             values = _smooth(one["curves"][curve])
-            courses.setdefault(one["arm"], []).append(Course(np.arange(len(values), dtype=float), values))
+            shown = np.arange(0, len(values), max(1, len(values) // _POINTS))
+            courses.setdefault(one["arm"], []).append(Course(shown.astype(float), values[shown]))
         panels[curve] = courses
     path = IMAGES / f"learning-{name}.svg"
     path.write_text(learning_curves(panels), encoding="utf-8")
