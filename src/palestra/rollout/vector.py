@@ -190,7 +190,7 @@ class VectorEnv:
         for slot, action in zip(slots, actions, strict=True):
             place += 1
             try:
-                observation, reward, has_terminated, was_truncated, info = slot.advance(action)  # type: ignore[misc]
+                observation, reward, has_terminated, was_truncated, info = slot.advance(action)  # type: ignore[misc]  # set by reset
                 if reward.__class__ is not float or info.__class__ is not dict:
                     unchecked = (observation, reward, has_terminated, was_truncated, info)
                     observation, reward, has_terminated, was_truncated, info = checked_step(unchecked)
@@ -223,7 +223,7 @@ class VectorEnv:
         """What to show of the step that ends an episode."""
         if self._same_step:
             first = self._begin_in_place(slot)
-            return first[0], {**first[4], "final_observation": observation, "final_info": info}
+            return first[0], _with_last(first[4], observation, info)
         slot.ended = True
         slot.advance = partial(self._begin_in_place, slot)
         return observation, info
@@ -334,8 +334,12 @@ async def _together(works: list[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 def _joined(last: Step, first: Step) -> Step:
     """The end of one episode and the beginning of the next as one step."""
-    info = {**first[4], "final_observation": last[0], "final_info": last[4]}
-    return _new_step(Step, (first[0], last[1], last[2], last[3], info))
+    return _new_step(Step, (first[0], last[1], last[2], last[3], _with_last(first[4], last[0], last[4])))
+
+
+def _with_last(first: dict[str, Any], observation: Content, info: dict[str, Any]) -> dict[str, Any]:
+    """The info of a first observation, with what the episode before it showed last."""
+    return {**first, "final_observation": observation, "final_info": info}
 
 
 def _finish(work: Coroutine[Any, Any, _T]) -> _T:
