@@ -140,20 +140,6 @@ def learner_rows(folder: str, *, episodes: int, scale: int, rounds: int) -> list
 # -------------------------------------------------------------------------------------------------------- against TRL's GRPO
 
 
-def _settings(path: str, **changes: Any) -> TrainConfig:
-    data: dict[str, Any] = {
-        "model": {"path": path},
-        "envs": {GAME: 1.0},
-        "steps": 4,
-        "checkpoint_every": 1000,
-        "samples": 0,
-        "advantage": {"method": "grpo"},
-        "learner": {"learning_rate": 1e-6},
-        **changes,
-    }
-    return msgspec.convert(data, TrainConfig)
-
-
 def _never_stopping(trainer: Trainer) -> None:
     """Every completion takes all the tokens it may, as the peer's are made to."""
     generate = trainer.engine.generate
@@ -167,9 +153,19 @@ def _never_stopping(trainer: Trainer) -> None:
 def _our_steps(model: str, folder: Path, *, tasks: int, group: int, tokens: int, steps: int) -> tuple[list[float], list[str]]:
     """Wall-clock of every step, and the prompts of the first."""
     play = {"tasks": tasks, "group_size": group, "max_tokens": tokens, "concurrency": tasks * group}
-    shared = {"path": model, "share_prefix": True, "attention": "eager"}  # a group's prompt is computed once, as a recipe would
-    engine = {"batch": tasks * group, "rows": tasks * group}
-    config = _settings(model, model=shared, steps=steps, play=play, engine=engine)
+    data: dict[str, Any] = {
+        # A group's prompt is computed once, as a recipe would have it.
+        "model": {"path": model, "share_prefix": True, "attention": "eager"},
+        "envs": {GAME: 1.0},
+        "steps": steps,
+        "checkpoint_every": 1000,
+        "samples": 0,
+        "play": play,
+        "engine": {"batch": tasks * group, "rows": tasks * group},
+        "advantage": {"method": "grpo"},
+        "learner": {"learning_rate": 1e-6},
+    }
+    config = msgspec.convert(data, TrainConfig)
     marks = [0.0]
     trainer = assemble(config, folder, show=lambda _: marks.append(time.perf_counter()))
     _never_stopping(trainer)
