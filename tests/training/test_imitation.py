@@ -2,14 +2,15 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from palestra.errors import UnknownEnv
-from palestra.models import find_model, model_home
+from palestra.models import build_tiny, find_model, model_home
 from palestra.registry import make, unregister
 from palestra.rollout import collect
-from palestra.training.assembly import register_variants
-from palestra.training.config import Variant
+from palestra.training.assembly import register_variants, warm_start
+from palestra.training.config import TrainConfig, Variant
 from palestra.training.imitation import VariedPolicy
 
 pytestmark = pytest.mark.torch
@@ -47,3 +48,16 @@ def test_models_have_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert built.parent == model_home()
     assert (built / "model.safetensors").exists()
     assert find_model(f"tiny:{GAME}") == built
+
+
+def test_a_warm_start_is_not_slowed_by_the_decay_of_the_run(tmp_path: Path) -> None:
+    model = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=0, width=16)
+    lessons = {"teacher": "random", "episodes": 4, "epochs": 1, "minibatches": 2, "learning_rate": 1e-2}
+    data = {"steps": 1, "model": {"path": str(model)}, "envs": {GAME: 1.0}, "warm_start": lessons}
+    weights = []
+    for name, settings in (("steady", {}), ("falling", {"decay": [0, 1]})):
+        config = msgspec.convert({**data, "learner": settings}, TrainConfig)
+        assert config.warm_start is not None
+        made = warm_start(config, config.warm_start, str(model), tmp_path / name)
+        weights.append((made / "model.safetensors").read_bytes())
+    assert weights[0] == weights[1]

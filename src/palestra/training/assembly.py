@@ -127,7 +127,9 @@ def warm_start(config: TrainConfig, settings: WarmStart, path: str, folder: Path
         return folder
     torch.manual_seed(derive_seed(config.seed, "torch", "warm start"))
     network = load_model(ModelConfig(path, device=config.model.device))
-    learner = Learner(network, msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate))
+    # The decay counts the updates of the run, which has not begun.
+    pace = msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate, decay=None)
+    learner = Learner(network, pace)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
 
     def encode(text: str) -> list[int]:
