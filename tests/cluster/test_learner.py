@@ -1,12 +1,13 @@
 """A learner, its workers and a replica, each a process that Ray placed."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from palestra.cluster.learner import train_on_cluster
+from palestra.cluster.learner import LearnerActor, Learning, train_on_cluster
 from palestra.models import build_tiny
 from palestra.training.config import TrainConfig
 from palestra.training.ledger import Ledger
@@ -59,3 +60,22 @@ async def test_a_killed_learner_or_replica_costs_time_and_no_episode(
     assert books.balanced
     assert books.committed == 6 * 4 * 2
     assert {one["step"] for one in metrics(tmp_path)} == set(range(6))
+
+
+async def test_who_lost_the_connection_and_asks_again_joins_the_run(config: TrainConfig, tmp_path: Path) -> None:
+    begun, free = 0, asyncio.Event()
+
+    class Waiting(LearnerActor):
+        async def _train(self, learning: Learning, evaluate: Any) -> int:
+            nonlocal begun
+            begun += 1
+            await free.wait()
+            return 7
+
+    actor, run = Waiting(), learning(config, tmp_path)
+    lost, joined = (asyncio.create_task(actor.train(run)) for _ in range(2))
+    await asyncio.sleep(0)
+    lost.cancel()
+    free.set()
+    assert await joined == 7
+    assert begun == 1

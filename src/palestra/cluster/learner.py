@@ -8,6 +8,7 @@ that all nodes share. Tensors do not pass through Ray: weights go from the learn
 import asyncio
 import math
 import os
+import uuid
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +19,7 @@ import msgspec
 from palestra.cluster.config import ClusterConfig
 from palestra.cluster.crew import Crew
 from palestra.cluster.rays import RayFleet, connect
-from palestra.cluster.replicas import Answering, Relay, ReplicaSettings, hire_replicas
+from palestra.cluster.replicas import PAUSE, Answering, Relay, ReplicaSettings, hire_replicas
 from palestra.models import find_model
 from palestra.rollout import Rollout
 
@@ -53,8 +54,25 @@ class Learning(msgspec.Struct, frozen=True):
 class LearnerActor(Answering):
     """Runs a trainer to its end. Without replicas the workers ask it, and it asks the recipe's own engine."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._life = uuid.uuid4().hex
+        self._run: asyncio.Task[int] | None = None
+
+    def life(self) -> str:
+        """What this process is called: another one after every restart."""
+        return self._life
+
     async def train(self, learning: Learning, evaluate: Any = None) -> int:
-        """Go on from the last checkpoint to the last step; how many workers were lost on the way."""
+        """Go on from the last checkpoint to the last step; how many workers were lost on the way.
+
+        Whoever lost the connection and asks again joins the run that is under way: two of them would write the same folder.
+        """
+        if self._run is None:
+            self._run = asyncio.create_task(self._train(learning, evaluate))
+        return await asyncio.shield(self._run)
+
+    async def _train(self, learning: Learning, evaluate: Any) -> int:
         import ray
 
         from palestra.training.assembly import assemble
@@ -98,7 +116,7 @@ async def train_on_cluster(
     evaluate: Any = None,
     show: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> int:
-    """Place a learner and wait until it is done, however often it dies. How often that was.
+    """Place a learner and wait until it is done, however often it dies. How many more lives it needed than one.
 
     ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step.
     """
@@ -108,14 +126,15 @@ async def train_on_cluster(
     options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000, **learning.learner}
     actor = ray.remote(kind).options(**options).remote()
     watching = asyncio.create_task(_watch(Path(learning.folder) / "metrics.jsonl", show))
-    deaths = 0
+    lives = set()  # not a count of errors: a call that reaches an actor between two lives fails as well
     try:
         while True:
             try:
+                lives.add(await actor.life.remote())
                 await actor.train.remote(learning, evaluate)
-                return deaths
+                return len(lives) - 1
             except ray.exceptions.ActorUnavailableError:
-                deaths += 1
+                await asyncio.sleep(PAUSE)
     finally:
         watching.cancel()
         ray.kill(actor)
