@@ -110,6 +110,7 @@ def n1(quick: bool) -> list[Row]:
                 flush=True,
             )
             rows.append(Row(f"N1 seed {seed}: kills", sum(found.kills.values()), ""))
+            rows.append(Row(f"N1 seed {seed}: share consumed", found.consumed, ">= 0.5"))
             rows.append(
                 Row(f"N1 seed {seed}: {found.audit.issued} issued, not ended exactly once", float(not found.sound), "<= 0")
             )

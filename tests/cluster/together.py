@@ -9,7 +9,6 @@ import asyncio
 import os
 import random
 import signal
-import time
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import suppress
@@ -23,9 +22,7 @@ import numpy as np
 from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.crew import Crew
 from palestra.cluster.learner import LearnerActor, Learning, train_on_cluster
-from palestra.core import Step
 from palestra.encoding import floats
-from palestra.envs.games.guess_the_number import GuessTheNumber
 from palestra.rollout import AnyPolicy, Envs, Rollout, RolloutOptions
 from palestra.serve import EnvServer
 from palestra.serve.chaos import FaultProxy
@@ -36,17 +33,7 @@ from palestra.trajectory import Trajectory
 from tests.cluster.chaos import hosts
 from tests.cluster.learning import last_step, titles
 
-HERE = "tests.cluster.together"
-
-
-class Fragile(GuessTheNumber):
-    """Hangs in its second step, one task in twenty."""
-
-    def step(self, action: str) -> Step:
-        self.taken = getattr(self, "taken", 0) + 1
-        if self.taken == 2 and self.task.seed % 20 == 7:
-            time.sleep(3600)
-        return super().step(action)
+GAME = "tests.cluster.fragile:Fragile"
 
 
 class PoisonedLearner(LearnerActor):
@@ -80,6 +67,11 @@ class Damage:
     fates: Counter[str] = field(default_factory=Counter)
 
     @property
+    def consumed(self) -> float:
+        """The share that was learnt from: where all fails, a ledger adds up too easily."""
+        return self.audit.consumed / self.audit.issued
+
+    @property
     def sound(self) -> bool:
         return self.audit.balanced and set(self.ends.values()) == {1} and len(self.ends) == self.audit.issued
 
@@ -89,12 +81,12 @@ async def everything_at_once(model: Path, folder: Path, *, steps: int, seed: int
     token = new_token()
     kills: Counter[str] = Counter()
     async with (
-        EnvServer(f"{HERE}:Fragile", token, isolate=True) as server,
+        EnvServer(GAME, token, isolate=True) as server,
         FaultProxy("127.0.0.1", int(server.url.rpartition(":")[2]), seed=seed) as proxy,
     ):
-        config = _config(model, f"remote:{proxy.url}#{HERE}:Fragile", steps, seed)
+        config = _config(model, f"remote:{proxy.url}#{GAME}", steps, seed)
         pool = Pool(workers=2, cpus=0.5, runtime_env={"env_vars": {"PALESTRA_TOKEN": token}})
-        run = Learning(msgspec.json.encode(config), str(folder), ClusterConfig(pools=(pool,)), 1, {}, {"num_cpus": 0.5})
+        run = Learning(msgspec.json.encode(config), str(folder), ClusterConfig(pools=(pool,)), replica={"num_cpus": 0.5})
         killer = asyncio.create_task(_kill(folder, kills, random.Random(seed), pause))
         try:
             await train_on_cluster(run, kind=PoisonedLearner)
@@ -113,7 +105,7 @@ def _config(model: Path, env: str, steps: int, seed: int) -> TrainConfig:
         "steps": steps,
         "seed": seed,
         "staleness": 1,
-        "play": {"tasks": 8, "group_size": 4, "max_tokens": 6, "deadline": 8.0},
+        "play": {"tasks": 8, "group_size": 4, "max_tokens": 6, "deadline": 20.0},
         "engine": {"batch": 32, "rows": 32},
         "advantage": {"method": "rebn", "discount": 0.9},
         "checkpoint_every": 1,
