@@ -96,6 +96,14 @@ def test_another_run_in_the_same_folder_is_refused_by_name(recipe: Path, tmp_pat
         palestra("train", recipe, "steps=1", "evaluation=none", "seed=1", "--out", tmp_path)
 
 
+def test_ranks_that_cannot_be_are_refused_before_anything_is_written(recipe: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--ranks is for a cluster"):
+        palestra("train", recipe, "--ranks", "2", "--out", tmp_path / "run")
+    with pytest.raises(UsageError, match=r"model\.share_prefix=false"):
+        palestra("train", recipe, "model.share_prefix=true", "--ranks", "2", "--cluster", "local", "--out", tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_dry_run_tells_the_plan_and_makes_nothing(recipe: Path, tmp_path: Path) -> None:
     shown = palestra("train", recipe, "play.tasks=5", "--dry-run", "--out", tmp_path / "run")
     assert '"tasks": 5' in shown

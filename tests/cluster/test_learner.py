@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from palestra.cluster.learner import LearnerActor, Learning, train_on_cluster
+from palestra.cluster.config import ClusterConfig, Pool
+from palestra.cluster.learner import LearnerActor, Learning, _say_if_short, train_on_cluster
 from palestra.models import build_tiny
 from palestra.training.config import TrainConfig
 from palestra.training.ledger import Ledger
@@ -34,12 +35,14 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
     return msgspec.convert(data, TrainConfig)
 
 
-@pytest.mark.parametrize("replicas", [1, 0])
+@pytest.mark.parametrize(("replicas", "ranks"), [(1, 1), (0, 2)])
 async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
-    ray: Any, config: TrainConfig, tmp_path: Path, replicas: int
+    ray: Any, config: TrainConfig, tmp_path: Path, replicas: int, ranks: int
 ) -> None:
-    run = msgspec.structs.replace(learning(config, tmp_path), replicas=replicas)
-    assert await train_on_cluster(run) == 0
+    run = msgspec.structs.replace(learning(config, tmp_path), replicas=replicas, ranks=ranks)
+    shown: list[int] = []
+    assert await train_on_cluster(run, show=lambda metrics: shown.append(metrics["step"])) == 0
+    assert shown == [0, 1, 2, 3]
     with Ledger(tmp_path / "ledger") as ledger:
         books = ledger.audit()
     assert books.balanced
@@ -48,11 +51,11 @@ async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
     assert all(one["staleness"] <= 1 for one in metrics(tmp_path))
 
 
-@pytest.mark.parametrize(("victim", "lives"), [("LearnerActor", 2), ("Replica", 1)])
+@pytest.mark.parametrize(("victim", "ranks", "lives"), [("LearnerActor", 1, 2), ("Rank", 2, 2), ("Replica", 1, 1)])
 async def test_a_killed_learner_or_replica_costs_time_and_no_episode(
-    ray: Any, config: TrainConfig, tmp_path: Path, victim: str, lives: int
+    ray: Any, config: TrainConfig, tmp_path: Path, victim: str, ranks: int, lives: int
 ) -> None:
-    run = learning(msgspec.structs.replace(config, steps=6), tmp_path)
+    run = msgspec.structs.replace(learning(msgspec.structs.replace(config, steps=6), tmp_path), ranks=ranks)
     kills, deaths = await train_under_fire(run, 0.2, (victim,), most=1)
     assert (kills, deaths) == (1, lives - 1)
     with Ledger(tmp_path / "ledger") as ledger:
@@ -79,3 +82,12 @@ async def test_who_lost_the_connection_and_asks_again_joins_the_run(config: Trai
     free.set()
     assert await joined == 7
     assert begun == 1
+
+
+def test_a_run_says_what_it_waits_for() -> None:
+    pools = (Pool(workers=3, cpus=0.5),)
+    gpu = {"num_gpus": 1}
+    run = Learning(b"", "", ClusterConfig(pools=pools), replicas=2, ranks=4, learner=gpu, replica=gpu)
+    assert run.needs == {"CPU": 7.5, "GPU": 6}
+    with pytest.warns(UserWarning, match="this run needs 6 GPUs and the cluster has 2: it waits"):
+        _say_if_short(run.needs, {"CPU": 8.0, "GPU": 2.0})

@@ -10,22 +10,23 @@ from tests.training.tiny import gradients, learner_of, measured_batch, tiny_netw
 
 from palestra.training.learner import Learner
 from palestra.training.model import LoraSettings
+from palestra.training.ranks import Leader, follow, join
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(400)]
 
 KINDS = ("full", "lora")
 
 
-def _make(kind: str) -> Learner:
+def _make(kind: str, role: type[Learner] = Learner) -> Learner:
     network = tiny_network(lora=LoraSettings(rank=4)) if kind == "lora" else tiny_network()
     # 7 episodes and small micro-batches: the ranks' shares are not equal and one of the last micro-batches is empty.
-    return learner_of(60, network=network, learning_rate=1e-2)
+    return learner_of(60, network=network, role=role, learning_rate=1e-2)
 
 
 def _run(rank: int, ranks: int, folder: str) -> None:
     torch.set_num_threads(1)
     if ranks > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=ranks)
+        join(rank, ranks, f"file://{folder}/meet", "cpu")
     for kind in KINDS:
         _learn(_make(kind), Path(folder) / f"{kind}-{ranks}")
     if ranks > 1:
@@ -44,6 +45,38 @@ def _learn(learner: Learner, folder: Path) -> None:
     if learner.rank == 0:
         result = {"gradient": gradient, "loss": metrics["loss"], "norms": norms, "weights": weights}
         torch.save(result, folder / "result.pt")
+
+
+def _lead(rank: int, folder: str) -> None:
+    """Rank 0 does all there is to do; the other one hears of it."""
+    torch.set_num_threads(1)
+    join(rank, 2, f"file://{folder}/led", "cpu")
+    if rank:
+        follow(_make("lora"))
+    else:
+        leader = _make("lora", Leader)
+        assert isinstance(leader, Leader)
+        batch = measured_batch(leader)
+        leader.measure_reference(batch)
+        place = Path(folder) / "led-by-one"
+        place.mkdir()
+        leader.update(batch)
+        leader.save(place)
+        leader.update(batch)
+        leader.load(place)  # the second update is undone, and made again
+        norms = [leader.update(batch)["gradient_norm"]]
+        torch.save({"norms": norms, "weights": dict(leader.weights())}, place / "result.pt")
+        leader.dismiss()
+    dist.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+def test_those_who_follow_do_what_the_leader_does(runs: Path) -> None:
+    mp.spawn(_lead, (str(runs),), nprocs=2)
+    one, led = (torch.load(runs / name / "result.pt", weights_only=True) for name in ("lora-1", "led-by-one"))
+    assert led["norms"][-1] == pytest.approx(one["norms"][-1], abs=1e-5)
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(led["weights"][name], weight, atol=1e-4, rtol=0)
 
 
 @pytest.fixture(scope="module")

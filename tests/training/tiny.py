@@ -65,12 +65,17 @@ def measured_batch(learner: Learner, seed: int = 0, episodes: int = 7) -> Batch:
 
 
 def learner_of(
-    positions: int = 10_000, *, network: ActorCritic | None = None, loss: LossConfig | None = None, **changes: Any
+    positions: int = 10_000,
+    *,
+    network: ActorCritic | None = None,
+    loss: LossConfig | None = None,
+    role: type[Learner] = Learner,
+    **changes: Any,
 ) -> Learner:
     """A learner of the tiny network with micro-batches of this size."""
     packing = PackingConfig(positions, changes.pop("layout", "padded"))
     config = LearnerConfig(packing=packing, loss=loss or LossConfig(kl_coefficient=0.1, entropy_coefficient=0.01), **changes)
-    return Learner(network or tiny_network(), config)
+    return role(network or tiny_network(), config)
 
 
 def gradients(learner: Learner) -> Tensor:

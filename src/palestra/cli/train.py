@@ -39,6 +39,7 @@ def train_command(  # noqa: PLR0913 - one parameter an option
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
     replicas: int = typer.Option(1, min=0, help="Inference replicas on the cluster; 0 where the recipe names servers."),
+    ranks: int = typer.Option(1, min=1, help="Learner processes on the cluster that share parameters and passes (FSDP2)."),
 ) -> None:
     """Train a model. Stopped by Ctrl-C or killed? The same command goes on where it was."""
     try:
@@ -54,6 +55,9 @@ def train_command(  # noqa: PLR0913 - one parameter an option
     if dry_run:
         _print_plan(config, folder)
         return
+    on_cluster = cluster is not None or cluster_config is not None
+    if ranks > 1:
+        _check_ranks(config, on_cluster=on_cluster)
     _same_as_before(config, folder)
     with ExitStack() as closing:
         dashboard = closing.enter_context(Dashboard(str(folder), config.steps))
@@ -64,11 +68,12 @@ def train_command(  # noqa: PLR0913 - one parameter an option
             for one in shows:
                 one(metrics)
 
-        if cluster is None and cluster_config is None:
-            _train(config, folder, check=check, show=show)
-        else:
+        if on_cluster:
             place = cluster_of(cluster, workers, cluster_config)
-            _train_on_cluster(config, folder, place, replicas if config.engine.kind == "local" else 0, show)
+            counts = replicas if config.engine.kind == "local" else 0, ranks
+            _train_on_cluster(config, folder, place, counts, show)
+        else:
+            _train(config, folder, check=check, show=show)
     typer.echo(f"{folder}  (palestra plot {folder} · palestra view {folder})")
 
 
@@ -79,6 +84,13 @@ def run_folder(recipe: Path, overrides: Sequence[str]) -> Path:
     telling = sorted(override for override in overrides if override.partition("=")[0] not in FREE)
     name = ",".join([recipe.stem, *telling])
     return Path("runs") / "".join(letter if letter.isalnum() or letter in "-_.,=+" else "-" for letter in name)[:200]
+
+
+def _check_ranks(config: "TrainConfig", *, on_cluster: bool) -> None:
+    if not on_cluster:
+        raise UsageError("--ranks is for a cluster: --cluster local starts one on this machine")
+    if config.model.share_prefix:
+        raise UsageError("a learner of several ranks cannot share prefixes: model.share_prefix=false")
 
 
 def _same_as_before(config: "TrainConfig", folder: Path) -> None:
@@ -139,11 +151,18 @@ def _train(config: "TrainConfig", folder: Path, *, check: bool, show: Callable[[
 
 
 def _train_on_cluster(
-    config: "TrainConfig", folder: Path, cluster: ClusterConfig, replicas: int, show: Callable[[Mapping[str, Any]], None]
+    config: "TrainConfig",
+    folder: Path,
+    cluster: ClusterConfig,
+    counts: tuple[int, int],
+    show: Callable[[Mapping[str, Any]], None],
 ) -> None:
     from palestra.cluster.learner import Learning, train_on_cluster
 
-    run = Learning(msgspec.json.encode(config), str(folder.resolve()), cluster, replicas)
+    learner, replica = (
+        {"num_gpus": 1} if place.startswith("cuda") else {} for place in (config.model.device, config.engine.device)
+    )
+    run = Learning(msgspec.json.encode(config), str(folder.resolve()), cluster, *counts, learner, replica)
     deaths = asyncio.run(train_on_cluster(run, evaluate=evaluator(config, folder.resolve()), show=show))
     if deaths:
         typer.echo(f"the learner died {deaths} times and went on from its last checkpoint", err=True)

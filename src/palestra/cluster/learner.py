@@ -1,13 +1,15 @@
-"""Training on a cluster: one learner, its rollout workers and its inference replicas, all placed by Ray.
+"""Training on a cluster: one learner in one or more ranks, its rollout workers and its inference replicas, all placed by Ray.
 
-The learner is an actor that runs a whole ``Trainer``: it hires the workers and the replicas, so they come and go with it. If it
-dies, Ray starts it again on some node, and it goes on from its last checkpoint; the run's folder must be on a file system
-that all nodes share. Tensors do not pass through Ray: weights go from the learner to the replicas through that folder.
+The learner is an actor that runs a whole ``Trainer``: it hires the other ranks, the workers and the replicas, so they come and
+go with it. If it dies, Ray starts it again on some node, and it goes on from its last checkpoint; the run's folder must be on
+a file system that all nodes share. If another rank dies, it ends itself, to the same effect. Tensors do not pass through Ray:
+ranks have torch's own process group, and weights go from the learner to the replicas through that folder.
 """
 
 import asyncio
 import math
 import os
+import socket
 import uuid
 import warnings
 from collections.abc import Callable, Mapping
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LearnerActor", "Learning", "train_on_cluster"]
 
+_AFTERMATH = 10.0
+"""Seconds in which the loss of a rank is known to all."""
+
 
 class Learning(msgspec.Struct, frozen=True):
     """A run on a cluster."""
@@ -38,17 +43,22 @@ class Learning(msgspec.Struct, frozen=True):
     cluster: ClusterConfig = ClusterConfig()
     replicas: int = 1
     """Inference replicas; with 0 workers ask the learner, which asks the recipe's servers or its own copy of the model."""
+    ranks: int = 1
+    """Processes among which the learner's parameters and passes are shared."""
     learner: dict[str, Any] = {}
-    """Ray's options for the learner's actor: ``{num_gpus = 8}``."""
+    """Ray's options for the actor of a rank: ``{num_gpus = 1}``."""
     replica: dict[str, Any] = {}
     """Ray's options for a replica's."""
 
     @property
-    def cpus(self) -> float:
+    def needs(self) -> dict[str, float]:
         """What it cannot do without: the learner, its replicas, and the workers asked for, or one of each pool."""
-        inference = self.replicas * self.replica.get("num_cpus", 1)
+        kept = (self.ranks, self.learner), (self.replicas, self.replica)
         playing = sum(pool.cpus * (pool.workers or 1) for pool in self.cluster.pools)
-        return float(self.learner.get("num_cpus", 1) + inference + playing)
+        return {
+            "CPU": playing + sum(count * options.get("num_cpus", 1) for count, options in kept),
+            "GPU": sum(count * options.get("num_gpus", 0) for count, options in kept),
+        }
 
 
 class LearnerActor(Answering):
@@ -75,11 +85,30 @@ class LearnerActor(Answering):
     async def _train(self, learning: Learning, evaluate: Any) -> int:
         import ray
 
-        from palestra.training.assembly import assemble
         from palestra.training.config import TrainConfig
 
         config = msgspec.json.decode(learning.config, type=TrainConfig)
-        trainer = assemble(config, Path(learning.folder), evaluate=evaluate)
+        meeting, others = await _hire_ranks(ray, config, learning) if learning.ranks > 1 else ("", [])
+        run = asyncio.create_task(self._lead(config, learning, meeting, evaluate))
+        await asyncio.wait({run, *others}, return_when=asyncio.FIRST_COMPLETED)
+        if not _well(run):
+            # What failed first may be a consequence: the loss of one rank is an error in all others.
+            await asyncio.wait({run, *others}, timeout=_AFTERMATH)
+            if any(isinstance(_error(other), ray.exceptions.RayActorError) for other in others):
+                os._exit(1)  # the next life hires all of them anew
+            for failed in filter(_error, others):
+                await failed
+        return await run
+
+    async def _lead(self, config: "TrainConfig", learning: Learning, meeting: str, evaluate: Any) -> int:
+        import ray
+
+        from palestra.training.assembly import assemble
+        from palestra.training.ranks import Leader, join
+
+        if meeting:
+            await asyncio.to_thread(join, 0, learning.ranks, meeting, config.model.device)
+        trainer = await asyncio.to_thread(assemble, config, Path(learning.folder), evaluate=evaluate)
         if learning.replicas:  # before any worker: as many of those are hired as there is room for, and would leave none
             await trainer.engine.close()  # its place is taken
             engine = await hire_replicas(ray, _settings(config, learning), learning.replicas, **learning.replica)
@@ -90,11 +119,64 @@ class LearnerActor(Answering):
         async with Crew(RayFleet(), learning.cluster) as crew:
             trainer.rollout = self.play_with(crew)
             await trainer.train()
+            if isinstance(trainer.learner, Leader):
+                trainer.learner.dismiss()
             return crew.deaths
 
     def play_with(self, crew: Crew) -> Rollout:
         """Who plays the episodes."""
         return crew.rollout
+
+
+class Rank:
+    """One of the learner's other ranks."""
+
+    def follow(self, config: bytes, model: str, rank: int, ranks: int, meeting: str) -> None:
+        """Join the others and do what the leader does, to the end of the run."""
+        from palestra.training.assembly import build_learner
+        from palestra.training.config import TrainConfig
+        from palestra.training.ranks import follow, join
+
+        settings = msgspec.json.decode(config, type=TrainConfig)
+        join(rank, ranks, meeting, settings.model.device)
+        follow(build_learner(settings, model))
+
+
+async def _hire_ranks(ray: Any, config: "TrainConfig", learning: Learning) -> tuple[str, list[asyncio.Task[None]]]:
+    """Where the other ranks wait for the leader, and what they do from then on."""
+    from palestra.training.assembly import first_model
+
+    # Before the others are there: a warm start is learnt by one process, and they would have to wait for it.
+    model = await asyncio.to_thread(first_model, config, Path(learning.folder))
+    meeting = f"tcp://{ray.util.get_node_ip_address()}:{_free_port()}"
+    hired = ray.remote(Rank).options(**{"num_cpus": 1, "max_restarts": 0, **learning.learner})
+    actors = [hired.remote() for _ in range(1, learning.ranks)]
+    work = [
+        asyncio.create_task(_kept(actor, actor.follow.remote(learning.config, model, rank, learning.ranks, meeting)))
+        for rank, actor in enumerate(actors, 1)
+    ]
+    return meeting, work
+
+
+async def _kept(actor: Any, work: Any) -> None:
+    """Wait for ``work``, and hold its ``actor``: Ray ends one that nobody refers to."""
+    await work
+    del actor
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _error(task: asyncio.Task[Any]) -> BaseException | None:
+    return task.exception() if task.done() and not task.cancelled() else None
+
+
+def _well(task: asyncio.Task[Any]) -> bool:
+    return task.done() and _error(task) is None
 
 
 def _settings(config: "TrainConfig", learning: Learning) -> ReplicaSettings:
@@ -106,6 +188,7 @@ def _settings(config: "TrainConfig", learning: Learning) -> ReplicaSettings:
         batch=config.engine.batch,
         rows=config.engine.rows,
         dtype=config.engine.dtype,
+        device=config.engine.device,
     )
 
 
@@ -121,11 +204,12 @@ async def train_on_cluster(
     ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step.
     """
     # One machine is shared by all of them, however few cores it has.
-    ray = connect(learning.cluster.address, num_cpus=max(os.cpu_count() or 1, math.ceil(learning.cpus)))
-    _say_if_short(learning.cpus, ray.cluster_resources().get("CPU", 0.0))
+    ray = connect(learning.cluster.address, num_cpus=max(os.cpu_count() or 1, math.ceil(learning.needs["CPU"])))
+    _say_if_short(learning.needs, ray.cluster_resources())
     options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000, **learning.learner}
     actor = ray.remote(kind).options(**options).remote()
-    watching = asyncio.create_task(_watch(Path(learning.folder) / "metrics.jsonl", show))
+    steps = _Steps(Path(learning.folder) / "metrics.jsonl", show)
+    watching = asyncio.create_task(steps.watch())
     lives = set()  # not a count of errors: a call that reaches an actor between two lives fails as well
     try:
         while True:
@@ -138,23 +222,35 @@ async def train_on_cluster(
     finally:
         watching.cancel()
         ray.kill(actor)
+        steps.look()
 
 
-def _say_if_short(needed: float, there: float) -> None:
+def _say_if_short(needs: Mapping[str, float], there: Mapping[str, float]) -> None:
     """A cluster may grow, so this is no error; but nobody should wait without knowing what for."""
-    if there < needed:
-        told = f"this run needs {needed:g} CPUs and the cluster has {there:g}: it waits until there are more"
-        warnings.warn(told, stacklevel=2)
+    for kind, needed in needs.items():
+        if there.get(kind, 0.0) < needed:
+            has = f"the cluster has {there.get(kind, 0.0):g}"
+            warnings.warn(f"this run needs {needed:g} {kind}s and {has}: it waits until there are more", stacklevel=3)
 
 
-async def _watch(path: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
-    """Show every step once, also those that a later life of the learner makes again."""
-    shown = -1
-    while True:
-        await asyncio.sleep(1.0)
-        lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+class _Steps:
+    """The steps in a run's folder, each shown once, also those that a later life of the learner makes again."""
+
+    def __init__(self, path: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
+        self._path = path
+        self._show = show
+        self._shown = -1
+
+    async def watch(self) -> None:
+        while True:
+            await asyncio.sleep(1.0)
+            self.look()
+
+    def look(self) -> None:
+        """Show what is new."""
+        lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         for line in (line for line in lines if line.endswith(b"\n")):
             metrics = msgspec.json.decode(line)
-            if metrics["step"] > shown:
-                shown = metrics["step"]
-                show(metrics)
+            if metrics["step"] > self._shown:
+                self._shown = metrics["step"]
+                self._show(metrics)

@@ -1,7 +1,7 @@
 """From a configuration to a trainer: the environments, the model, its warm start, the learner, the engine and the policy.
 
-The learner is in this process. The engine is a copy of the model in this process, or servers; either receives the weights
-after every step.
+The learner is in this process, alone or as the leader of others (``ranks``). The engine is a copy of the model in this
+process, or servers; either receives the weights after every step.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import torch
+import torch.distributed as dist
 import transformers
 
 from palestra.core import Engine, Renderer, Sampling
@@ -31,11 +32,21 @@ from palestra.training.config import PromptSettings, TrainConfig, Variant, WarmS
 from palestra.training.imitation import TaughtPolicy, VariedPolicy, imitate
 from palestra.training.learner import Learner
 from palestra.training.model import ModelConfig, load_model
+from palestra.training.ranks import Leader
 from palestra.training.served import ServedEngine
 from palestra.training.trainer import Evaluate, Trainer
 from palestra.wrappers.rewording import Wording
 
-__all__ = ["assemble", "prompt_options", "register_variants", "renderer_of", "train", "warm_start"]
+__all__ = [
+    "assemble",
+    "build_learner",
+    "first_model",
+    "prompt_options",
+    "register_variants",
+    "renderer_of",
+    "train",
+    "warm_start",
+]
 
 
 def train(
@@ -59,17 +70,8 @@ def assemble(
     show: Callable[[Mapping[str, Any]], None] = lambda _: None,
 ) -> Trainer:
     """The trainer of ``config`` in ``folder``, after its warm start if it has one."""
-    register_variants(config.variants)
-    path = str(find_model(config.model.path))
-    if config.warm_start is not None:
-        path = str(warm_start(config, config.warm_start, path, folder / "warm-start"))
-    # After the warm start: a life of the run that finds it made must go on with the same generator as one that made it.
-    torch.manual_seed(derive_seed(config.seed, "torch"))
-    settings = msgspec.structs.replace(config.model, path=path)
-    reference = None
-    if config.needs_reference and settings.lora is None:
-        reference = load_model(msgspec.structs.replace(settings, critic=False))
-    learner = Learner(load_model(settings), config.learner, reference=reference)
+    path = first_model(config, folder)
+    learner = build_learner(config, path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     sampling = Sampling(max_tokens=config.play.max_tokens, temperature=config.learner.temperature)
     engine = _engine(config, path, folder, tokenizer)
@@ -77,6 +79,26 @@ def assemble(
     trainer = Trainer(config, learner, policy, folder, evaluate=evaluate, show=show)
     trainer.record.name_tokens(tokenizer.decode, len(tokenizer))
     return trainer
+
+
+def first_model(config: TrainConfig, folder: Path) -> str:
+    """The model that the first step begins with: the recipe's, after its warm start if it has one."""
+    register_variants(config.variants)
+    path = find_model(config.model.path)
+    return str(path if config.warm_start is None else warm_start(config, config.warm_start, str(path), folder / "warm-start"))
+
+
+def build_learner(config: TrainConfig, path: str) -> Learner:
+    """The learner of the model at ``path``; the leader of several where this process has joined others as rank 0."""
+    # After the warm start: a life of the run that finds it made must go on with the same generator as one that made it. The
+    # same on all ranks: each keeps its share of what it has drawn for new weights.
+    torch.manual_seed(derive_seed(config.seed, "torch"))
+    settings = msgspec.structs.replace(config.model, path=path)
+    reference = None
+    if config.needs_reference and settings.lora is None:
+        reference = load_model(msgspec.structs.replace(settings, critic=False))
+    kind = Leader if dist.is_initialized() and dist.get_rank() == 0 else Learner
+    return kind(load_model(settings), config.learner, reference=reference)
 
 
 def register_variants(variants: Mapping[str, Variant]) -> None:

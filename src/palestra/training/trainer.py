@@ -178,7 +178,8 @@ class Trainer:
         return {name: float(np.mean([update[name] for update in updates])) for name in (updates[0] if updates else ())}
 
     async def _publish(self, version: int) -> None:
-        await self.engine.update_weights(dict(self.learner.weights()), version)
+        weights = await asyncio.to_thread(lambda: dict(self.learner.weights()))
+        await self.engine.update_weights(weights, version)
 
     def _account(self, step: int, groups: Sequence[TrajectoryGroup], experience: Experience) -> None:
         """Write every episode's fate into the ledger and every environment's outcome into the statistics.

@@ -1,0 +1,95 @@
+"""Several learners that act as one: the first is called, and the others do what it does.
+
+The trainer knows one ``Learner``. With more than one rank that is a ``Leader``, rank 0: whatever is asked of it is first said
+to the other ranks, which ``follow`` and call the same with the same. So nothing but the learner knows that there are others,
+and a follower needs no trainer and no policy.
+
+Orders go through a process group of their own, which waits for as long as episodes take. A rank that dies breaks the
+connection of all others, and they fail; whoever started them starts them again, from the last checkpoint.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch import Tensor
+
+from palestra.training.batch import Batch
+from palestra.training.groups import Array
+from palestra.training.learner import Learner, LearnerConfig, Measured
+from palestra.training.loss import LossConfig
+from palestra.training.model import ActorCritic
+
+__all__ = ["Leader", "follow", "join"]
+
+_BETWEEN_ORDERS = timedelta(days=30)
+
+
+def join(rank: int, ranks: int, meeting: str, device: str) -> None:
+    """Make this process one of ``ranks`` that meet at ``meeting`` (``tcp://host:port`` on rank 0, or ``file://…``)."""
+    backend = "cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo"
+    dist.init_process_group(backend, init_method=meeting, rank=rank, world_size=ranks)
+
+
+class Leader(Learner):
+    """Rank 0. ``accumulate`` alone is not passed on: it is a part of ``update``."""
+
+    def __init__(self, network: ActorCritic, config: LearnerConfig, *, reference: ActorCritic | None = None) -> None:
+        super().__init__(network, config, reference=reference)
+        self._orders = _Orders()
+
+    def measure(self, batch: Batch) -> Measured:
+        self._orders.give("measure", batch)
+        return super().measure(batch)
+
+    def measure_reference(self, batch: Batch) -> Array:
+        self._orders.give("measure_reference", batch)
+        return super().measure_reference(batch)
+
+    def update(self, batch: Batch, loss: LossConfig | None = None) -> dict[str, float]:
+        self._orders.give("update", batch, loss)
+        return super().update(batch, loss)
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        self._orders.give("weights")
+        return super().weights()
+
+    def save(self, folder: Path) -> None:
+        self._orders.give("save", folder)
+        super().save(folder)
+
+    def load(self, folder: Path) -> None:
+        self._orders.give("load", folder)
+        super().load(folder)
+
+    def dismiss(self) -> None:
+        """Let the others go: ``follow`` returns."""
+        self._orders.give("dismiss")
+
+
+def follow(learner: Learner) -> None:
+    """Do what the leader does, until it is done."""
+    orders = _Orders()
+    while (order := orders.take())[0] != "dismiss":
+        done = getattr(learner, order[0])(*order[1:])
+        if order[0] == "weights":
+            deque(done, maxlen=0)  # gathering them takes every rank
+
+
+class _Orders:
+    """What rank 0 says and all others hear: a method's name and its arguments."""
+
+    def __init__(self) -> None:
+        self._group = dist.new_group(backend="gloo", timeout=_BETWEEN_ORDERS)
+
+    def give(self, *order: Any) -> None:
+        dist.broadcast_object_list([order], src=0, group=self._group)
+
+    def take(self) -> tuple[Any, ...]:
+        heard: list[Any] = [None]
+        dist.broadcast_object_list(heard, src=0, group=self._group)
+        order: tuple[Any, ...] = heard[0]
+        return order
