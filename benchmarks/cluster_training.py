@@ -1,12 +1,13 @@
 r"""Training on Ray against training in one process: the same score, and with a worker killed every 20 seconds still the same.
 
-    python benchmarks/cluster_training.py             # about a quarter of an hour on two cores
+    python benchmarks/cluster_training.py             # about half an hour on two cores
     python benchmarks/cluster_training.py --quick     # under 50 s: two steps, which teach nothing; shows that it runs
     python benchmarks/cluster_training.py --folder DIR --only local; … --only ray; … --only killed     # in pieces
 
 A tiny model learns to guess a number from 1 to 10, asynchronously (staleness 1): in this process, then with a learner, two
 rollout workers and an inference replica that Ray placed, then again while somebody kills rollout workers. Each is scored on the
-same held-out tasks. The interval is that of the difference of two shares of successes; what two seeds differ by is not in it.
+same held-out tasks. The interval is that of the difference of two shares of successes; what two seeds differ by is not in it, so
+the method is the one whose seeds differ least in one process (docs/design/learning.md).
 """
 
 import argparse
@@ -41,6 +42,7 @@ def recipe(steps: int) -> TrainConfig:
     """The recipe of the learning curves, asynchronous, and with checkpoints to go on from."""
     wanted = [
         f"steps={steps}",
+        "advantage.method=reinforce_pp",
         "staleness=1",
         f"checkpoint_every={max(1, steps // 14)}",
         f"entropy.steps={max(1, steps * 4 // 5)}",
@@ -110,7 +112,7 @@ def run(name: str, config: TrainConfig, folder: Path, tasks: int) -> list[Row]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="two steps: shows that it runs")
-    parser.add_argument("--steps", type=int, default=70)
+    parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--folder", type=Path, help="keep the runs here")
     parser.add_argument("--only", choices=RUNS, help="only this one")
     options = parser.parse_args()
