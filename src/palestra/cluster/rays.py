@@ -34,6 +34,7 @@ def connect(address: str = "auto", **options: Any) -> Any:
     if mode != "token":
         warnings.warn(f"RAY_AUTH_MODE={mode}: whoever can reach this Ray cluster can run code on it", stacklevel=2)
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "200")  # a busy machine misses the default
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's is 15: beside two busy processes nothing would come of a run
     try:
         import ray
     except ModuleNotFoundError:
