@@ -83,4 +83,5 @@ def last_step(folder: Path) -> int:
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
     """One entry for each step."""
-    return [msgspec.json.decode(line) for line in (folder / "metrics.jsonl").read_bytes().splitlines()]
+    path = folder / "metrics.jsonl"
+    return [msgspec.json.decode(line) for line in path.read_bytes().splitlines()] if path.exists() else []

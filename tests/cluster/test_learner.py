@@ -9,6 +9,7 @@ import pytest
 
 from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.learner import LearnerActor, Learning, _say_if_short, train_on_cluster
+from palestra.errors import UsageError
 from palestra.models import build_tiny
 from palestra.training.config import TrainConfig
 from palestra.training.ledger import Ledger
@@ -49,6 +50,16 @@ async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
     assert books.issued == books.committed == 4 * 4 * 2
     assert [one["step"] for one in metrics(tmp_path)] == [0, 1, 2, 3]
     assert all(one["staleness"] <= 1 for one in metrics(tmp_path))
+
+
+async def test_a_run_that_can_teach_nothing_is_refused_before_its_first_step(
+    ray: Any, config: TrainConfig, tmp_path: Path
+) -> None:
+    play = msgspec.structs.replace(config.play, max_tokens=1)
+    run = learning(msgspec.structs.replace(config, play=play), tmp_path)
+    with pytest.raises(UsageError, match="cannot teach anything as it is"):
+        await train_on_cluster(msgspec.structs.replace(run, check=True))
+    assert metrics(tmp_path) == []
 
 
 @pytest.mark.parametrize(("victim", "ranks", "lives"), [("LearnerActor", 1, 2), ("Rank", 2, 2), ("Replica", 1, 1)])

@@ -68,12 +68,16 @@ def train_command(  # noqa: PLR0913 - one parameter an option
             for one in shows:
                 one(metrics)
 
-        if on_cluster:
-            place = cluster_of(cluster, workers, cluster_config)
-            counts = replicas if config.engine.kind == "local" else 0, ranks
-            _train_on_cluster(config, folder, place, counts, show)
-        else:
-            _train(config, folder, check=check, show=show)
+        try:
+            if on_cluster:
+                place = cluster_of(cluster, workers, cluster_config)
+                counts = replicas if config.engine.kind == "local" else 0, ranks
+                _train_on_cluster(config, folder, place, counts, check=check, show=show)
+            else:
+                _train(config, folder, check=check, show=show)
+        except KeyboardInterrupt:
+            typer.echo("left in the middle of a step: the same command goes on after the latest checkpoint", err=True)
+            raise typer.Exit(130) from None
     typer.echo(f"{folder}  (palestra plot {folder} · palestra view {folder})")
 
 
@@ -140,9 +144,6 @@ def _train(config: "TrainConfig", folder: Path, *, check: bool, show: Callable[[
     trainer = assemble(config, folder, evaluate=evaluator(config, folder), show=show)
     try:
         asyncio.run(_checked_run(trainer, check=check))
-    except KeyboardInterrupt:
-        typer.echo("left in the middle of a step: the same command goes on after the latest checkpoint", err=True)
-        raise typer.Exit(130) from None
     finally:
         trainer.ledger.close()
     if trainer.leaving:
@@ -155,6 +156,8 @@ def _train_on_cluster(
     folder: Path,
     cluster: ClusterConfig,
     counts: tuple[int, int],
+    *,
+    check: bool,
     show: Callable[[Mapping[str, Any]], None],
 ) -> None:
     from palestra.cluster.learner import Learning, train_on_cluster
@@ -162,8 +165,8 @@ def _train_on_cluster(
     learner, replica = (
         {"num_gpus": 1} if place.startswith("cuda") else {} for place in (config.model.device, config.engine.device)
     )
-    run = Learning(msgspec.json.encode(config), str(folder.resolve()), cluster, *counts, learner, replica)
-    deaths = asyncio.run(train_on_cluster(run, evaluate=evaluator(config, folder.resolve()), show=show))
+    run = Learning(msgspec.json.encode(config), str(folder.resolve()), cluster, *counts, learner, replica, check)
+    deaths = asyncio.run(train_on_cluster(run, evaluate=evaluator(config, folder.resolve()), show=show, say=_note))
     if deaths:
         typer.echo(f"the learner died {deaths} times and went on from its last checkpoint", err=True)
 
@@ -178,7 +181,9 @@ async def _checked_run(trainer: "Trainer", *, check: bool) -> None:
         typer.echo("finishing this step, then leaving. Ctrl-C once more leaves at once", err=True)
 
     if check:
-        await _preflight(trainer)
+        from palestra.training.preflight import examine
+
+        await examine(trainer, _note)
     try:
         loop.add_signal_handler(signal.SIGINT, leave)
     except (NotImplementedError, RuntimeError):  # no signals here: Ctrl-C then leaves at once, which a run survives too
@@ -190,16 +195,8 @@ async def _checked_run(trainer: "Trainer", *, check: bool) -> None:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def _preflight(trainer: "Trainer") -> None:
-    from palestra.training.preflight import preflight
-
-    findings = await preflight(trainer)
-    for finding in findings:
-        if not finding.fatal:
-            typer.secho(f"note: {finding}", fg=typer.colors.YELLOW, err=True)
-    fatal = [str(finding) for finding in findings if finding.fatal]
-    if fatal:
-        raise UsageError("this run cannot teach anything as it is:\n  " + "\n  ".join(fatal))
+def _note(finding: str) -> None:
+    typer.secho(f"note: {finding}", fg=typer.colors.YELLOW, err=True)
 
 
 def evaluator(config: "TrainConfig", folder: Path) -> "Evaluate | None":

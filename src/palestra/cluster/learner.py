@@ -13,6 +13,7 @@ import socket
 import uuid
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from palestra.cluster.config import ClusterConfig
 from palestra.cluster.crew import Crew
 from palestra.cluster.rays import RayFleet, connect
 from palestra.cluster.replicas import PAUSE, Answering, Relay, ReplicaSettings, hire_replicas
-from palestra.models import find_model
+from palestra.errors import PalestraError
 from palestra.rollout import Rollout
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ class Learning(msgspec.Struct, frozen=True):
     """Ray's options for the actor of a rank: ``{num_gpus = 1}``."""
     replica: dict[str, Any] = {}
     """Ray's options for a replica's."""
+    check: bool = False
+    """Whether model, template and environments are tried together before the first step."""
 
     @property
     def needs(self) -> dict[str, float]:
@@ -68,10 +71,17 @@ class LearnerActor(Answering):
         super().__init__()
         self._life = uuid.uuid4().hex
         self._run: asyncio.Task[int] | None = None
+        self._notes: list[str] = []
+        self._checked = asyncio.Event()
 
     def life(self) -> str:
         """What this process is called: another one after every restart."""
         return self._life
+
+    async def notes(self) -> list[str]:
+        """What one should know before the first step, when that has been found out."""
+        await self._checked.wait()
+        return self._notes
 
     async def train(self, learning: Learning, evaluate: Any = None) -> int:
         """Go on from the last checkpoint to the last step; how many workers were lost on the way.
@@ -104,6 +114,7 @@ class LearnerActor(Answering):
         import ray
 
         from palestra.training.assembly import assemble
+        from palestra.training.preflight import examine
         from palestra.training.ranks import Leader, join
 
         if meeting:
@@ -111,11 +122,15 @@ class LearnerActor(Answering):
         trainer = await asyncio.to_thread(assemble, config, Path(learning.folder), evaluate=evaluate)
         if learning.replicas:  # before any worker: as many of those are hired as there is room for, and would leave none
             await trainer.engine.close()  # its place is taken
-            engine = await hire_replicas(ray, _settings(config, learning), learning.replicas, **learning.replica)
+            settings = _settings(config, trainer.learner.network.config.path, learning.folder)
+            engine = await hire_replicas(ray, settings, learning.replicas, **learning.replica)
         else:
             self._engine = trainer.engine
             engine = Relay(ray.get_runtime_context().current_actor, trainer.engine)
         trainer.engine = trainer.policy.engine = engine
+        if learning.check and not trainer.checkpoints.paths():
+            await examine(trainer, self._notes.append)
+        self._checked.set()
         async with Crew(RayFleet(), learning.cluster) as crew:
             trainer.rollout = self.play_with(crew)
             await trainer.train()
@@ -179,17 +194,9 @@ def _well(task: asyncio.Task[Any]) -> bool:
     return task.done() and _error(task) is None
 
 
-def _settings(config: "TrainConfig", learning: Learning) -> ReplicaSettings:
-    folder = Path(learning.folder)
-    warm = folder / "warm-start"
-    return ReplicaSettings(
-        model=str(warm if warm.exists() else find_model(config.model.path)),
-        weights=str(folder / "weights"),
-        batch=config.engine.batch,
-        rows=config.engine.rows,
-        dtype=config.engine.dtype,
-        device=config.engine.device,
-    )
+def _settings(config: "TrainConfig", model: str, folder: str) -> ReplicaSettings:
+    engine = config.engine
+    return ReplicaSettings(model, str(Path(folder) / "weights"), engine.batch, engine.rows, engine.dtype, engine.device)
 
 
 async def train_on_cluster(
@@ -198,10 +205,12 @@ async def train_on_cluster(
     kind: type[LearnerActor] = LearnerActor,
     evaluate: Any = None,
     show: Callable[[Mapping[str, Any]], None] = lambda _: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> int:
     """Place a learner and wait until it is done, however often it dies. How many more lives it needed than one.
 
-    ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step.
+    ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step,
+    ``say`` with what one should know before the first.
     """
     # One machine is shared by all of them, however few cores it has.
     ray = connect(learning.cluster.address, num_cpus=max(os.cpu_count() or 1, math.ceil(learning.needs["CPU"])))
@@ -209,7 +218,7 @@ async def train_on_cluster(
     options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000, **learning.learner}
     actor = ray.remote(kind).options(**options).remote()
     steps = _Steps(Path(learning.folder) / "metrics.jsonl", show)
-    watching = asyncio.create_task(steps.watch())
+    watching = asyncio.create_task(steps.watch()), asyncio.create_task(_tell(ray, actor, say))
     lives = set()  # not a count of errors: a call that reaches an actor between two lives fails as well
     try:
         while True:
@@ -219,8 +228,11 @@ async def train_on_cluster(
                 return len(lives) - 1
             except ray.exceptions.ActorUnavailableError:
                 await asyncio.sleep(PAUSE)
+            except ray.exceptions.RayTaskError as error:
+                raise (error.cause if isinstance(error.cause, PalestraError) else error) from None
     finally:
-        watching.cancel()
+        for task in watching:
+            task.cancel()
         ray.kill(actor)
         steps.look()
 
@@ -231,6 +243,12 @@ def _say_if_short(needs: Mapping[str, float], there: Mapping[str, float]) -> Non
         if there.get(kind, 0.0) < needed:
             has = f"the cluster has {there.get(kind, 0.0):g}"
             warnings.warn(f"this run needs {needed:g} {kind}s and {has}: it waits until there are more", stacklevel=3)
+
+
+async def _tell(ray: Any, actor: Any, say: Callable[[str], None]) -> None:
+    with suppress(ray.exceptions.RayActorError):  # its next life has nothing new to say
+        for note in await actor.notes.remote():
+            say(note)
 
 
 class _Steps:

@@ -16,6 +16,7 @@ import transformers
 
 from palestra.calls import format_call
 from palestra.core import Conversation
+from palestra.errors import UsageError
 from palestra.policies import as_policy
 from palestra.registry import spec
 from palestra.rollout import rollout
@@ -28,7 +29,7 @@ from palestra.training.quarantine import Limits
 from palestra.training.trainer import Trainer
 from palestra.trajectory import Completion, Finish, StopReason, Task, ToolCall, Trajectory
 
-__all__ = ["Finding", "preflight"]
+__all__ = ["Finding", "examine", "preflight"]
 
 _TASKS = 2
 _SHOWN = 200
@@ -44,6 +45,17 @@ class Finding(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
+
+
+async def examine(trainer: Trainer, say: Callable[[str], None]) -> None:
+    """Raise if a run of ``trainer`` could teach nothing; ``say`` what else one should know before it begins."""
+    findings = await preflight(trainer)
+    for finding in findings:
+        if not finding.fatal:
+            say(str(finding))
+    fatal = [str(finding) for finding in findings if finding.fatal]
+    if fatal:
+        raise UsageError("this run cannot teach anything as it is:\n  " + "\n  ".join(fatal))
 
 
 async def preflight(trainer: Trainer) -> list[Finding]:
