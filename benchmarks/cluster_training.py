@@ -6,8 +6,8 @@ r"""Training on Ray against training in one process: the same score, and with a 
 
 A tiny model learns to guess a number from 1 to 10, asynchronously (staleness 1): in this process, then with a learner, two
 rollout workers and an inference replica that Ray placed, then again while somebody kills rollout workers. Each is scored on the
-same held-out tasks. The interval is that of the difference of two shares of successes; what two seeds differ by is not in it, so
-the method is the one whose seeds differ least in one process (docs/design/learning.md).
+same held-out tasks. The interval is that of the difference of two shares of successes; what two seeds differ by is not in
+it, so the method is the one whose seeds differ least in one process (docs/design/learning.md).
 """
 
 import argparse
