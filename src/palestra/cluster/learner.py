@@ -22,7 +22,7 @@ import msgspec
 from palestra.cluster.config import ClusterConfig
 from palestra.cluster.crew import Crew
 from palestra.cluster.rays import RayFleet, connect
-from palestra.cluster.replicas import PAUSE, Answering, Relay, ReplicaSettings, hire_replicas
+from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaSettings, hire_replicas
 from palestra.errors import PalestraError
 from palestra.rollout import Rollout
 
@@ -59,7 +59,7 @@ class Learning(msgspec.Struct, frozen=True):
         kept = (self.ranks, self.learner), (self.replicas, self.replica)
         playing = sum(pool.cpus * (pool.workers or 1) for pool in self.cluster.pools)
         return {
-            "CPU": playing + sum(count * options.get("num_cpus", 1) for count, options in kept),
+            "CPU": playing + sum(count * options.get("num_cpus", LASTING["num_cpus"]) for count, options in kept),
             "GPU": sum(count * options.get("num_gpus", 0) for count, options in kept),
         }
 
@@ -164,7 +164,7 @@ async def _hire_ranks(ray: Any, config: "TrainConfig", learning: Learning) -> tu
     # Before the others are there: a warm start is learnt by one process, and they would have to wait for it.
     model = await asyncio.to_thread(first_model, config, Path(learning.folder))
     meeting = f"tcp://{ray.util.get_node_ip_address()}:{_free_port()}"
-    hired = ray.remote(Rank).options(**{"num_cpus": 1, "max_restarts": 0, **learning.learner})
+    hired = ray.remote(Rank).options(**{"num_cpus": LASTING["num_cpus"], **learning.learner})
     actors = [hired.remote() for _ in range(1, learning.ranks)]
     work = [
         asyncio.create_task(_kept(actor, actor.follow.remote(learning.config, model, rank, learning.ranks, meeting)))
@@ -215,8 +215,7 @@ async def train_on_cluster(
     # One machine is shared by all of them, however few cores it has.
     ray = connect(learning.cluster.address, num_cpus=max(os.cpu_count() or 1, math.ceil(learning.needs["CPU"])))
     _say_if_short(learning.needs, ray.cluster_resources())
-    options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000, **learning.learner}
-    actor = ray.remote(kind).options(**options).remote()
+    actor = ray.remote(kind).options(**{**LASTING, **learning.learner}).remote()
     steps = _Steps(Path(learning.folder) / "metrics.jsonl", show)
     watching = asyncio.create_task(steps.watch()), asyncio.create_task(_tell(ray, actor, say))
     lives = set()  # not a count of errors: a call that reaches an actor between two lives fails as well

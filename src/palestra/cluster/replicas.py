@@ -28,6 +28,8 @@ __all__ = ["Answering", "Relay", "Replica", "ReplicaSettings", "Replicas", "hire
 PATIENCE = 120.0
 """Seconds in which a lost replica must be back, or another answer for it."""
 PAUSE = 0.2
+LASTING = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000}
+"""Ray's options of an actor that outlives its process, and whose calls nobody but us repeats."""
 _SESSIONS = 4096
 _FILE = "model.safetensors"
 
@@ -200,7 +202,6 @@ class Relay(Replicas):
 
 async def hire_replicas(ray: Any, settings: ReplicaSettings, count: int, **resources: Any) -> Replicas:
     """``count`` replicas, placed by Ray; ``resources`` are Ray's options of an actor."""
-    options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "max_concurrency": 10_000, **resources}
-    actors = [ray.remote(Replica).options(**options).remote(settings) for _ in range(count)]
+    actors = [ray.remote(Replica).options(**{**LASTING, **resources}).remote(settings) for _ in range(count)]
     contexts = [(await actor.about.remote())[1] for actor in actors]
     return Replicas(actors, min(contexts), settings.weights)
