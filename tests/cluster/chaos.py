@@ -234,11 +234,11 @@ async def lose_a_node(cluster: Any, nodes: list[Any]) -> Outcome:
         async for trajectory in workers.rollout(tasks, "random", concurrency=96):
             outcome.played.append(trajectory)
             outcome.places.update(one.place for one in workers._employed)
-            if len(outcome.played) == 100:
+            if not before and len(outcome.played) >= 100 and len(outcome.places) == 3:  # all of them are at work
                 before = set(outcome.places)
                 cluster.remove_node(nodes.pop(), False)  # both insist on the main thread
                 cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
-            if len(outcome.played) > 100 and set(outcome.places) - before:
+            if before and set(outcome.places) - before:
                 tasks.stopped = True
             assert len(outcome.played) < 50_000, "the new node was never used"
     outcome.issued = tasks.drawn
