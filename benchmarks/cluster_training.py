@@ -31,10 +31,10 @@ from tests.cluster.learning import learning, train_under_fire  # noqa: E402
 
 from palestra.cluster.learner import train_on_cluster  # noqa: E402
 from palestra.cluster.rays import connect  # noqa: E402
+from palestra.durable.ledger import Ledger  # noqa: E402
 from palestra.rollout import rollout  # noqa: E402
 from palestra.training.assembly import assemble  # noqa: E402
 from palestra.training.config import TrainConfig  # noqa: E402
-from palestra.training.ledger import Ledger  # noqa: E402
 from palestra.training.recipe import load_recipe  # noqa: E402
 
 
@@ -48,7 +48,7 @@ def recipe(steps: int) -> TrainConfig:
         f"entropy.steps={max(1, steps * 4 // 5)}",
         f"learner.decay=[{6 * steps},{12 * steps}]",
     ]
-    return load_recipe(ROOT / "recipes" / "cpu" / "guess.toml", wanted)
+    return load_recipe(Path("cpu/guess"), wanted)
 
 
 async def score(config: TrainConfig, folder: Path, tasks: int) -> float:
@@ -57,9 +57,10 @@ async def score(config: TrainConfig, folder: Path, tasks: int) -> float:
     first = trainer._resume()
     assert first == config.steps, f"the run ended at step {first}"
     await trainer._publish(first)
-    played = [one async for one in rollout(list(config.envs), trainer.policy, n=tasks, seed=12345, concurrency=256)]
+    each = tasks // len(config.envs)
+    played = [one async for one in rollout(list(config.envs), trainer.policy, n=each, seed=12345, concurrency=256)]
     assert all(not one.stop.failed for one in played)
-    return sum(bool(one.success) for one in played) / tasks
+    return sum(bool(one.success) for one in played) / len(played)
 
 
 def audited(folder: Path) -> bool:

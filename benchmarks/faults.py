@@ -106,7 +106,7 @@ def n1(quick: bool) -> list[Row]:
             found = asyncio.run(everything_at_once(model, folder / f"run-{seed}", steps=4 if quick else 10, seed=seed))
             print(
                 f"N1 seed {seed}: {found.audit}; killed {dict(found.kills)}; {found.frames} frames faulted; "
-                f"{dict(found.fates)}",
+                f"{dict(found.outcomes)}",
                 flush=True,
             )
             rows.append(Row(f"N1 seed {seed}: kills", sum(found.kills.values()), ""))

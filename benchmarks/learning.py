@@ -28,22 +28,23 @@ import torch
 from rows import Row, finish
 
 from palestra.evaluation.comparison import compare
-from palestra.evaluation.curves import Course, learning_curves
-from palestra.evaluation.statistics import Score, mean_interval
 from palestra.models import find_model
+from palestra.plots.curves import Course, learning_curves
 from palestra.registry import make
 from palestra.rollout import rollout
 from palestra.seeding import derive_seed
-from palestra.training.assembly import assemble, register_variants, warm_start
+from palestra.statistics import Score, mean_interval
+from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
+from palestra.training.parts import register_variants
 from palestra.training.recipe import load_recipe
 from palestra.training.trainer import Trainer
+from palestra.training.warm_start import warm_start
 from palestra.trajectory import Task, Trajectory, text_of
 
 Array = npt.NDArray[np.float64]
 
 HERE = Path(__file__).parent
-RECIPES = HERE.parent / "recipes" / "cpu"
 RESULTS = HERE.parent / "docs" / "design" / "learning"
 IMAGES = HERE.parent / "docs" / "images"
 PAGE = HERE.parent / "docs" / "design" / "learning.md"
@@ -95,9 +96,9 @@ _METHODS = {
 }
 _DISCOUNTS = {"γ = 0.9": ("advantage.discount=0.9",), "γ = 0.999": ("advantage.discount=0.999",)}
 _HORIZONS = {
-    "short": ('horizon.default={kind="fixed",turns=6}',),
-    "long": ('horizon.default={kind="fixed",turns=24}',),
-    "ScalingInter": ('horizon.default={kind="stepwise",turns=[6,12,24],every=30}',),
+    "short": ('horizon.default={use="fixed",turns=6}',),
+    "long": ('horizon.default={use="fixed",turns=24}',),
+    "ScalingInter": ('horizon.default={use="stepwise",turns=[6,12,24],every=30}',),
 }
 _BY_DISCOUNT = (("γ = 0.9", "γ = 0.999", "turns"), ("γ = 0.9", "γ = 0.999", "success"))
 _BY_HORIZON = (("ScalingInter", "long", "success"), ("ScalingInter", "short", "success"))
@@ -118,7 +119,7 @@ def run(name: str, arm: str, seed: int, scratch: Path, overrides: Sequence[str] 
     """Train one arm with one seed; what it came to, and how it got there."""
     study = STUDIES[name]
     torch.set_num_threads(1)
-    config = load_recipe(RECIPES / study.recipe, [f"seed={seed}", *study.arms[arm], *overrides])
+    config = load_recipe(Path("cpu") / study.recipe, [f"seed={seed}", *study.arms[arm], *overrides])
     register_variants(config.variants)
     began = time.perf_counter()
     config = _from_shared_warm_start(config, scratch / f"{name}-{seed}-warm-start")

@@ -12,6 +12,7 @@ Left out: TLS, and a network that is not loopback.
 import argparse
 import asyncio
 import contextlib
+import http.client
 import os
 import resource
 import statistics
@@ -20,6 +21,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from time import perf_counter
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -27,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 from rows import Row, finish  # noqa: E402
-from tests.serve import faulted, hostile, sequences  # noqa: E402
+from tests.serve import crowd, faulted, hostile, sequences  # noqa: E402
 from tests.serve.tally import REFERENCE  # noqa: E402
 from wsload import Echo, Player, Tallied, cpu_seconds, play, rss_megabytes  # noqa: E402
 
@@ -84,6 +86,7 @@ def both() -> Iterator[tuple[Server, Server]]:
     token = new_token()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "token"
+        file.touch(0o600)
         file.write_text(token)
         ours = [sys.executable, "-m", "palestra.cli", "serve", REFERENCE, "--token-file", str(file)]
         with running(ours, token) as server, running([sys.executable, "-c", ECHO], "") as echo:
@@ -143,6 +146,19 @@ def held_rows(server: Server, quick: bool) -> list[Row]:
     return asyncio.run(run())
 
 
+def http_rows(server: Server) -> list[Row]:
+    """An answer over plain HTTP, on a connection that stays open."""
+    connection = http.client.HTTPConnection(*server.address)
+    taken = []
+    for _ in range(50):
+        began = perf_counter()
+        connection.request("GET", "/v1/envs", headers={"Authorization": f"Bearer {server.token}"})
+        assert connection.getresponse().read()
+        taken.append((perf_counter() - began) * 1e3)
+    connection.close()
+    return [Row("HTTP answer on an open connection, ms, median of 50", statistics.median(taken), "<= 20")]
+
+
 def fault_rows(quick: bool) -> list[Row]:
     """F1: the whole client through a proxy that breaks frames."""
     outcome = asyncio.run(faulted.run(faults=300 if quick else 10_000, players=30 if quick else 100))
@@ -159,6 +175,19 @@ def hostile_rows() -> list[Row]:
     """S5: a server that means harm."""
     messages, effects = asyncio.run(hostile.attack())
     return [Row("S5 malicious server messages", messages, ">= 100"), Row("S5 effects", effects, "<= 0")]
+
+
+def crowd_rows(quick: bool) -> list[Row]:
+    """Peers without a token, in numbers, against a server that may open 1,024 files."""
+    handshakes, silent = (1_000, 500) if quick else (20_000, 2_000)
+    seen = asyncio.run(crowd.attack(descriptors=1024, handshakes=handshakes, silent=silent, seconds=3 if quick else 30))
+    name = f"{handshakes} hostile handshakes, {silent} silent connections, 1,024 descriptors"
+    print(f"{name}: {seen.answers} answers to honest clients")
+    return [
+        Row(f"{name}: slowest honest answer, s", seen.worst, "<= 1"),
+        Row(f"{name}: growth of the server, MB", seen.grown, "<= 10"),
+        Row(f"{name}: log, kB", seen.logged / 1e3, "<= 100"),
+    ]
 
 
 def sequence_rows(quick: bool) -> list[Row]:
@@ -195,8 +224,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     with both() as (server, echo):
         rows = cpu_rows(server, echo, quick)
-        rows += held_rows(server, quick)
-    rows += fault_rows(quick) + hostile_rows() + sequence_rows(quick)
+        rows += held_rows(server, quick) + http_rows(server)
+    rows += fault_rows(quick) + hostile_rows() + crowd_rows(quick) + sequence_rows(quick)
     if options.schema and not quick:
         rows += schema_rows(options.schema)
     finish(rows)

@@ -26,9 +26,8 @@ import numpy as np
 from fault_proxy import FaultProxy
 from rows import Row, finish, interleaved
 
-from palestra.core import Conversation, Sampling, Session
+from palestra.core import Conversation, EngineSession, Sampling
 from palestra.encoding import Ints, ints
-from palestra.engines import ScriptedEngine
 from palestra.models import fetch_smollm2
 from palestra.policies.chat import ChatPolicy, Endpoint
 from palestra.policies.limits import Budget
@@ -38,6 +37,7 @@ from palestra.registry import make_async
 from palestra.rendering import renderer_for
 from palestra.rollout import rollout
 from palestra.segments import SegmentRecorder
+from palestra.testing.scripted import ScriptedEngine
 from palestra.trajectory import Finish, Message, StopReason, Task, Trajectory
 
 GAME = "game:GuessTheNumber-v0-easy"
@@ -119,7 +119,7 @@ def generate(rounds: int = 3, batch: int = 32, prompt: int = 64, new: int = 48) 
 
     async def sample() -> float:
         began = time.perf_counter()
-        answers = await asyncio.gather(*(engine.generate(one, Sampling(new), Session()) for one in prompts))
+        answers = await asyncio.gather(*(engine.generate(one, Sampling(new), EngineSession()) for one in prompts))
         assert all(len(answer.tokens.ids) == new for answer in answers)
         engine._arena.forget()
         return time.perf_counter() - began
@@ -145,10 +145,10 @@ def reuse(rounds: int = 2, episodes: int = 16, turns: int = 8) -> list[Row]:
     observed = [[ints(random.integers(100, 40_000, 48)) for _ in range(turns)] for _ in range(episodes)]
 
     async def episode(script: list[Ints], keep: bool) -> None:
-        session, context = Session(), ints([])
+        session, context = EngineSession(), ints([])
         for observation in script:
             context = ints(np.concatenate([context, observation]))
-            session = session if keep else Session()
+            session = session if keep else EngineSession()
             tokens, _ = await engine.generate(context, Sampling(8), session)
             context = ints(np.concatenate([context, tokens.ids]))
 

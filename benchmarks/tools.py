@@ -39,7 +39,7 @@ def _bare_command(filter_file: str) -> list[str]:
     drop = "setpriv --reuid 1950000000 --regid 1950000000 --clear-groups " if os.geteuid() == 0 else ""
     script = f'{limits}; exec {drop}"$@" 4<{filter_file}'
     profile = Profile(limits=Limits())
-    return ["/bin/sh", "-c", script, "sh", *profile._bubblewrap(), "/usr/bin/python3", "-I", "-S", "-c", CODE]
+    return ["/bin/sh", "-c", script, "sh", *profile.bubblewrap(), "/usr/bin/python3", "-I", "-S", "-c", CODE]
 
 
 async def _bare_run(command: list[str]) -> None:
@@ -238,6 +238,25 @@ async def search() -> list[Row]:
     ]
 
 
+async def ranking() -> list[Row]:
+    """Index 50,000 documents five times, on one core and on two, and ask 400 queries of each index."""
+    from tests.tools.ranking import corpus, index_and_rank, queries
+
+    documents, asked = corpus(50_000), queries(400)
+    cores = os.sched_getaffinity(0)
+    folder = Path(tempfile.mkdtemp(prefix="palestra-bench-"))
+    try:
+        rankings = []
+        for build in range(5):
+            os.sched_setaffinity(0, set(sorted(cores)[: 1 + build % 2]))
+            rankings.append(index_and_rank(documents, asked, folder / f"{build}"))
+    finally:
+        os.sched_setaffinity(0, cores)
+        shutil.rmtree(folder)
+    differing = sum(one != other for again in rankings[1:] for one, other in zip(rankings[0], again, strict=True))
+    return [Row("queries of 4 x 400 whose top 10 or scores differ when 50,000 documents are indexed again", differing, "<= 0")]
+
+
 async def fuzzing(inputs: int) -> list[Row]:
     """Random and mutated inputs to every reader; one that crashes ends the run."""
     return [Row(f"slowest of {inputs} fuzzed inputs, ms (none crashed)", fuzz(inputs) * 1e3, "<= 100")]
@@ -260,7 +279,9 @@ def main() -> None:
         "boxes": lambda: boxes(1 if given.quick else 5),
         "timeouts": timeouts,
         "search": search,
+        "ranking": ranking,
         "judge": tools_grading.judge,
+        "forms": tools_grading.forms,
         "hostile": tools_grading.hostile,
         "maths": tools_grading.maths,
         "episodes": many_episodes,

@@ -4,15 +4,18 @@ import asyncio
 import random
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from importlib import util
 from pathlib import Path
+from typing import Any
 
 from rows import Row
-from tests.grading.hacks import HACKS
+from tests.grading import honest_code, maths_forms, text_forms
+from tests.grading.hacks import ALTERED, HACKS
 from tests.grading.hostile_answers import HOSTILE
 
-from palestra.grading.code import CodeJudge, FunctionCase, ProgramCase
+from palestra.grading import exact_match
+from palestra.grading.code import CodeJudge, CodeVerdict, FunctionCase, ProgramCase
 from palestra.grading.maths import MathsGrader
 from palestra.sandbox import Bubblewrap
 
@@ -65,6 +68,44 @@ async def judge() -> list[Row]:
         Row(f"false passes of {len(HACKS)} hacks against 3 judges", len(passed), "<= 0"),
         Row("false fails of 1,000 correct candidates", len(problems), "<= 0"),
     ]
+
+
+async def forms() -> list[Row]:
+    """Right answers in every form, and wrong ones that look right, to the judge of code, of mathematics and of words."""
+    async with Bubblewrap(warm=4) as sandbox:
+        judge = CodeJudge(sandbox=sandbox, wall_seconds=20.0)
+        check = "def check(candidate):\n    assert candidate(17, 25) == 42\n"
+        rows = [*honest_code.RETURNED, *honest_code.CALLED]
+        work = [judge.asserts(row.code, "solve", row.tests) for row in rows]
+        work += [judge.asserts(code, "solve", check) for code in honest_code.ADDED]
+        work += [judge.program(code, [ProgramCase("17 25\n", "42\n")]) for code in honest_code.PROGRAMS]
+        names = "from collections import *\nfrom fractions import *\nfrom decimal import *\n"
+        near = [
+            judge.function(f"{names}def solve(): return {one.returned}", "solve", [FunctionCase((), one.expected)])
+            for one in ALTERED
+        ]
+        honest, altered = await _verdicts(work), await _verdicts(near)
+    async with MathsGrader() as grader:
+        written = [(form, gold) for gold, forms in maths_forms.HONEST.items() for form in forms]
+        lost = [pair for pair in written if not await grader.equivalent(*pair)]
+        taken = [pair for pair in maths_forms.WRONG if await grader.equivalent(*pair)]
+    said = [(form, gold) for gold, forms in text_forms.HONEST.items() for form in (gold, *forms)]
+    lost += [pair for pair in said if not exact_match(*pair)]
+    taken += [pair for pair in text_forms.WRONG if exact_match(*pair)]
+    fails = len(lost) + sum(not verdict.ok for verdict in honest)
+    passes = len(taken) + sum(verdict.ok for verdict in altered)
+    print(f"forms: lost {lost[:3]}, taken {taken[:3]}")
+    right, wrong = len(honest) + len(written) + len(said), len(altered) + len(maths_forms.WRONG) + len(text_forms.WRONG)
+    return [
+        Row(f"right answers lost of {right} forms", fails, "<= 0"),
+        Row(f"wrong answers taken of {wrong} that look right", passes, "<= 0"),
+    ]
+
+
+async def _verdicts(work: list[Coroutine[Any, Any, CodeVerdict]]) -> list[CodeVerdict]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one) for one in work]
+    return [task.result() for task in tasks]
 
 
 async def hostile() -> list[Row]:

@@ -35,26 +35,28 @@ import transformers
 from rows import Row, finish, interleaved
 
 import palestra
-from palestra.core import AsyncEnv, Sampling, Session, Step, Wrapper
+from palestra.adapters import Wrapper
+from palestra.core import AsyncEnv, EngineSession, Sampling, Step
 from palestra.encoding import Ints, floats, ints
 from palestra.evaluation import compare, evaluate_async, read_episodes, success_scores
 from palestra.models import build_tiny, fetch_smollm2, find_model
 from palestra.policies.sampled import SampledPolicy
 from palestra.registry import spec
 from palestra.seeding import derive
-from palestra.training.assembly import assemble, register_variants, warm_start
-from palestra.training.batch import Batch, PackingConfig, micro_batch, plan, token_weights
+from palestra.training.algorithms.loss import LossConfig
+from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
-from palestra.training.learner import Learner, LearnerConfig
-from palestra.training.loss import LossConfig
-from palestra.training.model import Inputs, ModelConfig, load_model
+from palestra.training.learner.batch import Batch, PackingConfig, micro_batch, plan, token_weights
+from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.model import Inputs, ModelConfig, load_model
+from palestra.training.parts import register_variants
 from palestra.training.recipe import load_recipe
 from palestra.training.trainer import Trainer
+from palestra.training.warm_start import warm_start
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn
 
 LOSS = LossConfig(importance="none")
 PEERS = Path(__file__).parent / "peers"
-RECIPES = Path(__file__).parents[1] / "recipes" / "cpu"
 GAME = "game:GuessTheNumber-v0-easy"
 SLOW = "bench:SlowGuess-v0"
 MEDIAN_SECONDS = 0.2
@@ -144,7 +146,7 @@ def _never_stopping(trainer: Trainer) -> None:
     """Every completion takes all the tokens it may, as the peer's are made to."""
     generate = trainer.engine.generate
 
-    async def unstopped(prompt: Ints, sampling: Sampling, session: Session | None = None) -> Any:
+    async def unstopped(prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Any:
         return await generate(prompt, msgspec.structs.replace(sampling, stop_ids=()), session)
 
     trainer.engine.generate = unstopped  # type: ignore[method-assign]
@@ -227,7 +229,7 @@ def _waves(config: TrainConfig, folder: Path, staleness: int) -> tuple[float, An
     began = time.perf_counter()
     asyncio.run(trainer.train())
     seconds = time.perf_counter() - began
-    policy = SampledPolicy(trainer.policy.renderer, trainer.engine, trainer.policy.sampling)
+    policy = SampledPolicy(trainer.sampled.renderer, trainer.engine, trainer.sampled.sampling)
     asyncio.run(evaluate_async(brief, policy, n=500, seed=1, out=folder / "held-out", concurrency=128))
     return seconds, success_scores(read_episodes(folder / "held-out"))
 
@@ -241,7 +243,7 @@ def wave_rows(*, steps: int, lessons: int) -> list[Row]:
     schedule = [f"entropy.steps={max(1, steps * 4 // 5)}", f"learner.decay=[{6 * steps},{12 * steps}]"]
     size = ["play.tasks=16", "play.concurrency=1024", "engine.batch=128", "engine.rows=1024"]
     wanted = [f"steps={steps}", f"checkpoint_every={steps}", f"warm_start.episodes={lessons}", *schedule, *size]
-    config = load_recipe(RECIPES / "guess.toml", wanted)
+    config = load_recipe(Path("cpu/guess"), wanted)
     register_variants(config.variants)
     (brief,) = config.envs
     base = spec(brief)

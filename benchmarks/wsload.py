@@ -14,7 +14,19 @@ from typing import Protocol
 
 from tests.serve.tally import reward_of, told
 
-from palestra.serve.wire import PATH, Call, FromServer, Hello, Reply, Reset, Step, Stepped, Welcome, decode_frame, encode_frame
+from palestra.serve.wire import (
+    PATH,
+    CallFrame,
+    FromServer,
+    Hello,
+    ReplyFrame,
+    ResetFrame,
+    StepFrame,
+    Stepped,
+    Welcome,
+    decode_frame,
+    encode_frame,
+)
 from palestra.trajectory import Task
 
 __all__ = ["Echo", "Gate", "Player", "Tallied", "cpu_seconds", "play", "rss_megabytes"]
@@ -147,7 +159,7 @@ class Echo(Player):
     """Sends what ``Tallied`` sends, and gets it back."""
 
     def begin(self) -> None:
-        self.payload = encode_frame(Call(seq=12345, request=12345, deadline=60.0, verb=Step("\\boxed{12345}")))
+        self.payload = encode_frame(CallFrame(seq=12345, request=12345, deadline=60.0, verb=StepFrame("\\boxed{12345}")))
         self.ready.passed()
 
     def frame(self, data: bytes) -> None:
@@ -169,13 +181,13 @@ class Tallied(Player):
     def frame(self, data: bytes) -> None:
         frame = decode_frame(data, FromServer)
         if isinstance(frame, Welcome):
-            self.write(encode_frame(Call(seq=1, request=1, deadline=60.0, verb=Reset(Task(self.env, self.seed)))))
-        elif isinstance(frame, Reply) and isinstance(frame.result, Stepped):
+            self.write(encode_frame(CallFrame(seq=1, request=1, deadline=60.0, verb=ResetFrame(Task(self.env, self.seed)))))
+        elif isinstance(frame, ReplyFrame) and isinstance(frame.result, Stepped):
             turn, said = self.turn + 1, self._said(self.turn)
             expected = (turn + 1, told(self.seed, turn, said), reward_of(self.seed, turn, said))
             self.wrong += (frame.seq, frame.result.observation, frame.result.reward) != expected
             self.stepped()
-        elif isinstance(frame, Reply):
+        elif isinstance(frame, ReplyFrame):
             self.ready.passed()
         else:
             self.wrong += 1
@@ -183,7 +195,7 @@ class Tallied(Player):
 
     def action(self) -> bytes:
         seq = self.turn + 2
-        return encode_frame(Call(seq=seq, request=seq, deadline=60.0, verb=Step(self._said(self.turn))))
+        return encode_frame(CallFrame(seq=seq, request=seq, deadline=60.0, verb=StepFrame(self._said(self.turn))))
 
     def _said(self, turn: int) -> str:
         return f"\\boxed{{{self.seed % 1000 + turn}}}"

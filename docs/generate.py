@@ -1,12 +1,12 @@
-"""Writes the pages of the suite: one for each family, a gallery, and the table of scores.
+"""Writes the pages of the suite: one per family, a gallery, and the table of scores.
 
-    python docs/generate.py scores            # play every id that needs no download, 200 tasks each; goes on where it stopped
+    python docs/generate.py scores            # play every id that needs no download, 200 tasks each; resumes where it stopped
     python docs/generate.py scores "rg:*"     # only these
     python docs/generate.py pages             # write the pages from the registry and the table
 
-The table is ``docs/reference/suite/scores.json``. A player gets ``SECONDS`` of processor time on an id; where that is not
-enough for 200 tasks, the table says how many were played and why. Left out: ids whose data or programs are not on this machine.
-Games have a picture each, ``pictures/NAME.svg``: the board after some moves of the oracle.
+The table is ``docs/reference/suite/scores.json``. A player gets ``SECONDS`` of CPU time per id; if that is not enough for 200
+tasks, the table says how many were played. Ids whose data or programs are not on this machine are left out.
+Each game has a picture, ``pictures/NAME.svg``: the board after some moves of the oracle.
 """
 
 import argparse
@@ -20,14 +20,14 @@ from time import process_time
 from typing import Any
 
 from palestra import list_envs, make
+from palestra.adapters import Guarded
 from palestra.envs.games.game import Game
 from palestra.envs.games.picture import drawn_svg
 from palestra.errors import MissingData, Unsupported
-from palestra.evaluation.statistics import Score, mean_interval
 from palestra.registry import EnvSpec
 from palestra.seeding import derive_seed
+from palestra.statistics import Score, mean_interval
 from palestra.trajectory import Task, text_of
-from palestra.views import Guarded
 
 FOLDER = Path(__file__).parent / "reference" / "suite"
 TABLE = FOLDER / "scores.json"
@@ -137,6 +137,33 @@ def families() -> dict[str, list[EnvSpec]]:
     return dict(sorted(pages.items()))
 
 
+WORLDS = {
+    "craft": ("craft:*", "Craft an item from its recipe, the parts from theirs, down to materials that can be fetched"),
+    "babyai": (
+        "babyai:*",
+        "Move through rooms on a grid and carry out a mission: minigrid's levels as text or pictures",
+    ),
+    "bfcl": (
+        "tools:bfcl-*",
+        "A user asks for one thing after another, and the agent calls functions of simulated APIs to do them",
+    ),
+    "desk": (
+        "tools:desk-*",
+        "Serve customers of a shop or a library: read and change a database through tools, and keep the rules",
+    ),
+    "house": ("house:*", "ALFWorld's six types of household tasks in rooms drawn from a seed, and its real games"),
+    "science": (
+        "science:*",
+        "Experiments of elementary school science in a simulated house: ScienceWorld's 30 tasks",
+    ),
+    "search": (
+        "search:*",
+        "Search, read and search again: questions of several hops about an invented world and about real facts",
+    ),
+}
+"""Pages that are written by hand: the pattern of their ids, and a sentence for the index."""
+
+
 def page(name: str, specs: list[EnvSpec], table: Scores) -> str:
     """One page: what it is, how it is played, its ids and scores, and an episode."""
     ids = [known for known in specs if not is_bare(known)]
@@ -153,15 +180,15 @@ def page(name: str, specs: list[EnvSpec], table: Scores) -> str:
 
 ABOUT = {
     "rg": (
-        "Generators of reasoning-gym: one question, one answer in `\\boxed{}`, scored by the generator between 0 and 1. "
-        "`make(id, level=2)` takes a step of the generator's curriculum, `make(id, max_terms=3)` sets its own parameters; "
-        "`palestra.envs.reasoning.library.curriculum(name)` lists them. Random answers are right answers to other tasks."
+        "Generators of reasoning-gym: one question, one answer in `\\boxed{}`, which the generator scores between 0 and 1. "
+        "`make(id, level=2)` selects a level of the generator's curriculum, and `make(id, max_terms=3)` sets a parameter; "
+        "`palestra.envs.reasoning.library.curriculum(name)` lists them. A random player gives the right answer of another task."
     ),
-    "math": "Mathematics with a known answer, at once or (`-python`) with a Python interpreter in a box.",
-    "code": "Programming problems judged by hidden tests in a box, at once or (`-feedback`) with tries on public tests.",
+    "math": "Mathematics with a known answer, in one turn or (`-python`) with a Python interpreter in a box.",
+    "code": "Programming problems judged by hidden tests in a box, in one turn or (`-feedback`) with runs of the public tests.",
     "logic": "Does a statement follow from facts and rules?",
-    "qa": "Open-domain questions, at once or (`-search`) with a search tool over what `PALESTRA_SEARCH` names.",
-    "eval": "Sets for evaluation: mathematics, questions and code.",
+    "qa": "Open-domain questions, in one turn or (`-search`) with a search tool over the index that `PALESTRA_SEARCH` names.",
+    "eval": "Data sets for evaluation: mathematics, questions and code.",
 }
 
 
@@ -237,17 +264,25 @@ def gallery(pages: dict[str, list[EnvSpec]]) -> str:
     lines = [
         "# The suite",
         "",
-        "Every family has a page. Scores are the mean total reward of the oracle and of random play with 95 % intervals, from "
-        "[scores.json](scores.json). A floor is what the best constant answer earns. A ceiling is what the best player earns "
-        "where chance or an opponent forbids that every task is solved; the family's page says where the number is from. "
-        "Written by `docs/generate.py`.",
+        "Every family has a page with its rules, its ids and an example episode. The scores on the pages are mean total "
+        "rewards of the oracle and of random play, with 95 % intervals, from [scores.json](scores.json). The floor is the mean "
+        "score of the best constant answer. The ceiling is the mean score of the best player, if chance or an opponent makes "
+        "some tasks unsolvable; the page of the family says where the number comes from. `python docs/generate.py pages` "
+        "writes this index and the pages of games, questions and data sets; the pages of the worlds, at the end of the table, "
+        "are written by hand.",
         "",
         "| page | ids | about |",
         "|---|---|---|",
     ]
     for name, specs in pages.items():
-        about = specs[0].description if specs[0].namespace == "game" else ABOUT[specs[0].namespace].partition(".")[0] + "."
+        about = (
+            specs[0].description
+            if specs[0].namespace == "game"
+            else ABOUT[specs[0].namespace].partition(". ")[0].removesuffix(".")
+        )
         lines.append(f"| [{name}]({name}.md) | {sum(not is_bare(known) for known in specs)} | {about} |")
+    for name, (pattern, about) in sorted(WORLDS.items()):
+        lines.append(f"| [{name}]({name}.md) | {sum(not is_bare(known) for known in list_envs(pattern))} | {about} |")
     return "\n".join(lines) + "\n"
 
 

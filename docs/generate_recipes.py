@@ -11,14 +11,19 @@ from typing import Any
 
 import msgspec
 
+from palestra.references import Hook
+from palestra.training.algorithms.horizon import HORIZON, HorizonConfig
 from palestra.training.config import TrainConfig
 
 PAGE = Path(__file__).parent / "reference" / "recipes.md"
 HEAD = """# Recipe keys
 
 A recipe is a TOML file; every key can be overridden on the command line by its dotted name
-(`palestra train recipe.toml learner.learning_rate=1e-5 horizon=none`). This page is written from the code by
-`python docs/generate_recipes.py`, and a test keeps the two equal. How to use them: [train a model](../how-to/train.md).
+(`palestra train recipe.toml learner.learning_rate=1e-5 horizon=none`). `python docs/generate_recipes.py` writes this page from
+the code, and a test compares the two. [Train a model](../how-to/train.md) shows how to use the keys.
+
+A *part* is the short name of a built-in, your own object as `"module:name"`, or a table
+`{use = "module:name", any_keyword = 1}`: [replace a part of training](../how-to/replace-a-part.md).
 """
 
 
@@ -50,6 +55,8 @@ def shown(kind: Any) -> str:
         return " ".join([shown(arguments[0]), *bounds])
     if origin is typing.Literal:
         return " ".join(f"`{one}`" for one in arguments)
+    if origin in (types.UnionType, typing.Union) and set(arguments) - {type(None)} == set(typing.get_args(Hook)):
+        return "part"
     if origin in (types.UnionType, typing.Union):
         return " or ".join(shown(one) for one in arguments if one is not type(None))
     if origin is dict:
@@ -76,24 +83,21 @@ def default(field: msgspec.structs.FieldInfo) -> str:
 
 
 def tables(kind: type[msgspec.Struct], prefix: str = "", title: str = "At the top") -> list[str]:
-    """A table for ``kind``, then those of the tables in it. What may stand in two places is told once."""
+    """A table for ``kind``, then the tables inside it."""
     said = sentences(kind)
     fields = msgspec.structs.fields(kind)
     doc = " ".join((kind.__doc__ or "").split()).replace("``", "`")
     lines = [f"## {title}", "", doc, "", "| key | value | default | |", "|---|---|---|---|"]
-    tag = kind.__struct_config__.tag
-    if tag is not None:
-        lines.append(f"| `{prefix}kind` | `{tag}` | **needed** | |")
     lines += [f"| `{prefix}{f.encode_name}` | {shown(f.type)} | {default(f)} | {said.get(f.name, '')} |" for f in fields]
     pages = ["\n".join(lines)]
     for field in fields:
         name = f"{prefix}{field.encode_name}"
         inner = f"{name}.ID" if typing.get_origin(field.type) is dict else name
         for one in structs(field.type):
-            if name.endswith("horizon.environments"):
-                continue
-            which = f" of kind {one.__struct_config__.tag}" if one.__struct_config__.tag else ""
-            pages += tables(one, f"{inner}.", f"`[{inner}]`{which}")
+            pages += tables(one, f"{inner}.", f"`[{inner}]`")
+    if kind is HorizonConfig:
+        for use, schedule in HORIZON.builtins.items():
+            pages += tables(schedule, f"{prefix}default.", f'`[{prefix}default]` with `use = "{use}"`')
     return pages
 
 

@@ -30,7 +30,7 @@ async def nothing_left_here() -> AsyncIterator[None]:
         # A transport closes its socket in the loop's next round; a generator that was dropped is closed by a task of its own.
         for _ in range(50):
             await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await _all_done(asyncio.all_tasks() - before)
 
 
@@ -52,7 +52,13 @@ def open_files() -> set[str]:
 
 def child_processes() -> set[int]:
     """The children of every thread of this process."""
-    return {int(pid) for task in Path("/proc/self/task").iterdir() for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            found.update(map(int, (task / "children").read_text().split()))
+        except (FileNotFoundError, ProcessLookupError):  # the thread has ended meanwhile
+            continue
+    return found
 
 
 def alive(pid: int) -> bool:

@@ -136,13 +136,6 @@ async def test_a_wrapper_bends_what_passes_and_passes_on_the_rest() -> None:
     await env.close()
 
 
-def test_a_wrapper_says_what_it_wraps() -> None:
-    with pytest.raises(TypeError, match=r"Loud wraps an AsyncEnv, got Dice: use make_async\(\) or as_async\(\)"):
-        Loud(Dice())  # type: ignore[arg-type]
-    with pytest.raises(AttributeError):
-        Loud.__new__(Loud).env  # noqa: B018
-
-
 def test_players_of_one_task_have_seeds_of_their_own() -> None:
     env = as_async(Dice())
     seeds = {
@@ -159,7 +152,10 @@ def test_players_of_one_task_have_seeds_of_their_own() -> None:
     assert (conversation.turn, conversation.observation) == (1, "c")
 
 
-@pytest.mark.parametrize("name", [name for name in errors.__all__ if issubclass(getattr(errors, name), PalestraError)])
+ERRORS = [name for name in errors.__all__ if isinstance(getattr(errors, name), type)]
+
+
+@pytest.mark.parametrize("name", [name for name in ERRORS if issubclass(getattr(errors, name), PalestraError)])
 def test_errors_survive_pickling(name: str) -> None:
     error = getattr(errors, name)("a message")
     back = pickle.loads(pickle.dumps(error))  # noqa: S301

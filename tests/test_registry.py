@@ -6,9 +6,10 @@ import pytest
 
 import palestra
 from palestra import registry
+from palestra.adapters import Direct
 from palestra.errors import MissingExtra, UnknownEnv, UsageError
-from palestra.registry import Need, make, make_async, register, spec, unregister
-from palestra.views import Direct, InWorker
+from palestra.registry import Need, is_pattern, make, make_async, register, spec, unregister
+from palestra.workers import InWorker
 from palestra.wrappers import TurnLimit
 from tests.rollout.faulty import Faulty, Pooled
 from tests.test_core import Dice
@@ -35,7 +36,7 @@ def test_an_unknown_id_names_the_nearest_and_the_command() -> None:
 def test_an_unknown_id_in_an_unknown_namespace() -> None:
     with pytest.raises(UnknownEnv) as caught:
         palestra.make("zzz:Qqqqqqqq")
-    assert str(caught.value) == 'no environment "zzz:Qqqqqqqq". (palestra list)'
+    assert str(caught.value) == 'no environment "zzz:Qqqqqqqq". No module is called zzz either. (palestra list)'
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
@@ -129,7 +130,7 @@ def test_a_namespace_that_is_also_a_module_is_a_namespace() -> None:
 async def test_what_is_blocking_goes_to_a_worker_and_what_waits_does_not() -> None:
     assert isinstance(make_async("tests.rollout.faulty:Faulty"), InWorker)
     assert isinstance(make_async("tests.test_core:Dice"), Direct)
-    assert isinstance(make_async("tests.rollout.faulty:Pooled"), Pooled)
+    assert isinstance(make_async("tests.rollout.faulty:Pooled").unwrapped, Pooled)
     register("t:Function-v0", lambda: Faulty())
     with pytest.raises(UsageError, match="built a blocking Faulty; register the class"):
         make_async("t:Function-v0")
@@ -172,3 +173,10 @@ def test_a_broken_package_only_warns(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.warns(UserWarning, match=r"the plugin broken_gym \(broken_gym\) failed to load: ZeroDivisionError"):
         assert palestra.list_envs("game")
+
+
+def test_an_address_is_no_pattern() -> None:
+    assert is_pattern("game:*-easy")
+    assert not is_pattern("game:Sudoku-v0")
+    assert not is_pattern("remote:http://[::1]:8000#game:Sudoku-v0")
+    assert not is_pattern("remote:http://127.0.0.1:8000/?a=b#game:Sudoku-v0")

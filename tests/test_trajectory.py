@@ -1,4 +1,5 @@
 import copy
+import errno
 import hashlib
 import pickle
 from typing import Any
@@ -9,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.encoding import decode_json, decode_msgpack, encode_json, encode_msgpack, floats, ints, tame
-from palestra.errors import Boundary, EnvError, InfrastructureError, SchemaError
+from palestra.errors import Boundary, EnvError, InfrastructureError, MissingExtra, SchemaError
 from palestra.trajectory import (
+    LARGEST_REWARD,
     SCHEMA_VERSION,
     Completion,
     Failure,
@@ -31,12 +33,13 @@ from palestra.trajectory import (
     Turn,
     Usage,
     text_of,
+    verdicts,
     writable,
 )
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 numbers = st.integers(-(2**53), 2**53)
-reals = st.floats(allow_nan=False, allow_infinity=False)
+reals = st.floats(-LARGEST_REWARD, LARGEST_REWARD)
 values = st.recursive(
     st.one_of(st.none(), st.booleans(), numbers, reals, texts),
     lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
@@ -86,6 +89,7 @@ trajectories = st.builds(
     st.lists(failures, max_size=2).map(tuple),
     texts,
     texts,
+    st.booleans(),
     numbers,
     numbers,
     numbers,
@@ -242,8 +246,26 @@ def test_a_failure_is_blamed_by_phase_unless_it_says_itself() -> None:
     assert Failure.of(InfrastructureError("x"), Phase.ACT, 2) == Failure(
         Boundary.INFRASTRUCTURE, Phase.ACT, "InfrastructureError", "x", 2, "palestra.errors.InfrastructureError: x\n"
     )
+    for phase in Phase:
+        assert Failure.of(OSError(errno.EMFILE, "used up"), phase).boundary is Boundary.INFRASTRUCTURE
+        assert Failure.of(MissingExtra("pip install x"), phase).boundary is Boundary.INFRASTRUCTURE
     told = EnvError("elsewhere")
     told.kind, told.detail = "ValueError", "the traceback"
     assert Failure.of(told, Phase.STEP) == Failure(Boundary.ENV, Phase.STEP, "ValueError", "elsewhere", 0, "the traceback")
     assert Failure.of(ValueError("\ud800"), Phase.STEP).message == "\ufffd"
     assert Failure.of(ValueError(), Phase.STEP).message == "ValueError()"
+
+
+STOPS = st.sampled_from(list(StopReason))
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), STOPS, st.sampled_from([None, True, False]))))
+def test_an_episode_cut_before_its_verdict_counts_as_not_solved_where_others_are_judged(
+    episodes: list[tuple[str, StopReason, bool | None]],
+) -> None:
+    envs, stops, successes = zip(*episodes, strict=True) if episodes else ((), (), ())
+    said = verdicts(envs, stops, successes)
+    for (env, stop, success), verdict in zip(episodes, said, strict=True):
+        judges = any(one == env and other is not None for one, _, other in episodes)
+        cut = not stop.failed and stop not in (StopReason.TERMINATED, StopReason.BUDGET)
+        assert verdict == (success if success is not None else False if judges and cut else None)

@@ -7,8 +7,8 @@ def always_five(text: str) -> str:
 
 
 games = ["game:GuessTheNumber-v0-easy", "game:Mastermind-v0-easy"]
-report = evaluate(games, always_five, n=20, repeats=2, out="runs/five")
-evaluate(games, "random", n=20, repeats=2, out="runs/random")
+report = evaluate(games, always_five, n=20, group_size=2, out="runs/five")
+evaluate(games, "random", n=20, group_size=2, out="runs/random")
 print(report_markdown(report))
 
 five, chance = (task_scores(read_episodes(f"runs/{name}")) for name in ("five", "random"))

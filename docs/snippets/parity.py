@@ -20,6 +20,9 @@ class Parity(Env):
     def oracle(self):
         return f"\\boxed{{{self._truth()}}}"
 
+    def sample_random_action(self):
+        return f"\\boxed{{{self.action_rng.choice(['even', 'odd'])}}}"
+
     def _truth(self):
         return "odd" if self.number % 2 else "even"
 

@@ -1,5 +1,6 @@
 import palestra
-from palestra import AsyncEnv, Completion, Conversation, Message, Policy, Step
+from palestra import AsyncEnv, Conversation, Message, Policy, Step
+from palestra.policies import next_completion
 
 
 class Support(AsyncEnv):
@@ -10,7 +11,7 @@ class Support(AsyncEnv):
 
     async def reset(self, *, seed=None, task=None):
         await super().reset(seed=seed, task=task)
-        self.talk = Conversation(self.task, self, player="customer")
+        self.talk = Conversation(self.task, player="customer")
         return await self._customer_says("You have forgotten your password. Ask for help."), {}
 
     async def step(self, action):
@@ -20,7 +21,7 @@ class Support(AsyncEnv):
 
     async def _customer_says(self, heard: str) -> str:
         self.talk.messages.append(Message("user", heard))
-        completion = await self.customer.act(self.talk)
+        completion = await next_completion(self.customer, self.talk)
         self.talk.messages.append(Message("assistant", completion.text))
         return completion.text
 
@@ -28,9 +29,8 @@ class Support(AsyncEnv):
 class ScriptedCustomer:
     """Stands in for a model here."""
 
-    async def act(self, conversation: Conversation) -> Completion:
-        last = str(conversation.observation)
-        return Completion("Thanks!" if "reset" in last else "I cannot log in.")
+    def act(self, conversation: Conversation) -> str:
+        return "Thanks!" if "reset" in str(conversation.observation) else "I cannot log in."
 
 
 trajectories = palestra.collect(lambda: Support(ScriptedCustomer()), lambda text: "Please reset your password.", n=3)

@@ -1,19 +1,16 @@
-from functools import partial
-
 import palestra
-from palestra.tools import tool
 from palestra.tools.python import PythonTool
-from palestra.wrappers import ToolRules, UseTools
+from palestra.wrappers import ToolRules
 
 
-@tool
+@palestra.tool
 async def halve(low: int, high: int) -> int:
     """The number in the middle of a range."""
     return (low + high) // 2
 
 
-lend = partial(UseTools, tools=[halve, PythonTool()], rules=ToolRules(budget=5))
-env = palestra.make("game:GuessTheNumber-v0", wrappers=[lend])
+game = palestra.make("game:GuessTheNumber-v0")
+env = palestra.UseTools(game, [halve, PythonTool()], ToolRules(budget=5))
 observation, info = env.reset(seed=0)  # begins with a description of the tools
 
 call = '<tool_call>{"name": "halve", "arguments": {"low": 1, "high": 50}}</tool_call>'

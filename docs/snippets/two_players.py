@@ -3,7 +3,7 @@ from palestra import Env, Step
 
 
 class Nim(Env):
-    """Two players take one to three stones in turn; whoever takes the last one wins."""
+    """Two players take one to three stones in turn; the player who takes the last one wins."""
 
     def reset(self, *, seed=None, task=None):
         super().reset(seed=seed, task=task)

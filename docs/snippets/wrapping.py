@@ -17,3 +17,10 @@ observation, info = env.reset(seed=0)
 observation, reward, terminated, truncated, info = env.step("\\boxed{25}")
 print(observation)
 env.close()
+
+limited = TurnLimit(palestra.make("game:GuessTheNumber-v0"), turns=3)  # around an object that exists already
+observation, info = limited.reset(seed=0)
+twin = limited.fork()  # an independent copy of the episode
+twin.step("\\boxed{25}")
+twin.close()
+limited.close()

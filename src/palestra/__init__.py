@@ -8,47 +8,81 @@ r"""Palestra: a gym and a trainer for agentic LLMs.
     observation, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step("\\boxed{25}")
 
-The face: what most programs need. The rest is in the modules, in the order of the data's way: ``trajectory``, ``core``,
-``registry``, ``envs``, ``wrappers``, ``policies``, ``rollout``, ``checking``.
+This module holds what most programs need; ``dir(palestra)`` lists it. Names that need more than the core are imported when
+they are first used, so ``import palestra`` stays light. The rest is in the packages, in the order in which data flows:
+``trajectory``, ``core``, ``registry``, ``envs``, ``wrappers``, ``policies``, ``rollout``, ``evaluation``, ``training``.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from palestra import grading
-from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool, Wrapper
+from palestra import errors
+from palestra.adapters import Wrapper, as_async
+from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
 from palestra.envs import mix, register_suite
+from palestra.errors import MissingExtra
 from palestra.registry import Need, list_envs, make, make_async, register, register_scheme
-from palestra.rollout import VectorEnv, collect, make_vec, rollout
+from palestra.rollout import VectorEnv, collect, make_vec, read_trajectories, rollout
+from palestra.specs import is_importable
 from palestra.trajectory import Completion, Image, Message, StopReason, Task, Text, Trajectory, TrajectoryGroup, Turn
-from palestra.views import as_async
 
 if TYPE_CHECKING:
+    from palestra import grading, policies, tools, training, wrappers
     from palestra.checking import check_env
     from palestra.evaluation import evaluate
+    from palestra.policies.chat import ChatPolicy, Endpoint
+    from palestra.policies.sampled import SampledPolicy
+    from palestra.tools import tool
+    from palestra.training import TrainConfig, train
+    from palestra.wrappers import UseTools
 
 __version__ = "0.1.0"
 
+_LAZY = {
+    "ChatPolicy": "palestra.policies.chat",
+    "Endpoint": "palestra.policies.chat",
+    "SampledPolicy": "palestra.policies.sampled",
+    "TrainConfig": "palestra.training",
+    "UseTools": "palestra.wrappers",
+    "check_env": "palestra.checking",
+    "evaluate": "palestra.evaluation",
+    "grading": "",
+    "policies": "",
+    "tool": "palestra.tools",
+    "tools": "",
+    "train": "palestra.training",
+    "training": "",
+    "wrappers": "",
+}
+"""Name → the module that it is imported from when it is first used; nothing for a package of ours."""
+
 __all__ = [
     "AsyncEnv",
+    "ChatPolicy",
     "Completion",
     "Conversation",
+    "Endpoint",
     "Env",
     "Image",
     "Message",
     "Policy",
+    "SampledPolicy",
     "Step",
     "StopReason",
     "Task",
     "Text",
     "Tool",
+    "TrainConfig",
     "Trajectory",
     "TrajectoryGroup",
     "Turn",
+    "UseTools",
     "VectorEnv",
     "Wrapper",
     "as_async",
     "check_env",
     "collect",
+    "errors",
     "evaluate",
     "grading",
     "list_envs",
@@ -56,8 +90,15 @@ __all__ = [
     "make_async",
     "make_vec",
     "mix",
+    "policies",
+    "read_trajectories",
     "register",
     "rollout",
+    "tool",
+    "tools",
+    "train",
+    "training",
+    "wrappers",
 ]
 
 register_suite()
@@ -66,13 +107,20 @@ for _scheme, _entry in (("remote", "palestra.serve.client:RemoteEnv"), ("openenv
 
 
 def __getattr__(name: str) -> Any:
-    # Needed once in a while, and a good part of everything that could be imported here.
-    if name == "check_env":
-        from palestra.checking import check_env
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = _LAZY[name]
+    try:
+        found = getattr(import_module(home), name) if home else import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        if home != "palestra.training" or (error.name or "").startswith("palestra"):
+            raise
+        raise MissingExtra(f'palestra.{name} needs {error.name}: pip install "palestra[train]"') from None
+    globals()[name] = found
+    return found
 
-        return check_env
-    if name == "evaluate":
-        from palestra.evaluation import evaluate
 
-        return evaluate
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __dir__() -> list[str]:
+    # help() reads every name that dir() lists, and must not fail where the extra "train" is not installed.
+    absent = set() if is_importable("torch") else {name for name, home in _LAZY.items() if home == "palestra.training"}
+    return sorted({*globals(), *_LAZY} - absent)

@@ -1,23 +1,40 @@
-"""The one text form of a tool call: ``<tool_call>{"name": …, "arguments": {…}}</tool_call>``.
+"""The text form of a tool call, ``<tool_call>{"name": …, "arguments": {…}}</tool_call>``, and of a tool's result.
 
 An action is text, so a call is text too. Models that write calls in another form (native function calls of chat APIs, the
-markup of other model families) are translated to and from this one where their text enters, and nothing behind that edge
-knows of any other. Whatever stands around the calls is prose.
+markup of other model families) are translated to and from this one where their text enters; no other code knows other forms.
+All text around the calls is prose.
 
-Reading never fails: what looks like a call and is none comes back as a ``BadCall`` that says what is wrong with it, so that
-the agent can be told. Two habits of models are forgiven, since neither is ambiguous: ``parameters`` for ``arguments``, and
-arguments written as JSON inside a string. A field of another name is refused: a call whose ``args`` were overlooked would run
-without them.
+Parsing never fails: text that looks like a call but is not becomes a ``BadCall`` whose message the agent receives. Two habits
+of models are accepted, because neither is ambiguous: ``parameters`` for ``arguments``, and arguments written as JSON inside a
+string. A field of any other name is refused: a call whose ``args`` were ignored would run without them.
+
+A result is the text between ``<tool_response name="…">`` and ``</tool_response>``. An observation that answers several calls
+has one such element per call, in the order of the calls. The step's ``info["role"]`` is then ``"tool"``, and so is the
+message's role. Renderers and chat policies translate it to the model's own form; a model without one reads the text itself.
 """
 
 import json
+import re
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from palestra.trajectory import ToolCall
+from palestra.trajectory import ToolCall, ToolResult
 
-__all__ = ["CLOSE", "OPEN", "BadCall", "ParsedText", "format_call", "parse_calls", "read_arguments", "read_call"]
+__all__ = [
+    "CLOSE",
+    "OPEN",
+    "BadCall",
+    "CallResult",
+    "ParsedText",
+    "format_call",
+    "format_result",
+    "parse_calls",
+    "parse_results",
+    "read_arguments",
+    "read_call",
+    "sealed",
+]
 
 OPEN = "<tool_call>"
 CLOSE = "</tool_call>"
@@ -26,23 +43,23 @@ _Read = TypeVar("_Read")
 
 
 class BadCall(NamedTuple):
-    """Text between the tags that is no call."""
+    """Text between the tags that is not a call."""
 
     text: str
     error: str
-    """One sentence for the agent."""
+    """One sentence for the agent that names the problem."""
 
 
 class ParsedText(NamedTuple):
-    """A text taken apart."""
+    """A text, split into prose and calls."""
 
     prose: str
-    """What stands outside the calls."""
+    """The text outside the calls."""
     calls: tuple[ToolCall | BadCall, ...]
-    """In the order they were written."""
+    """The calls in the order in which they were written."""
 
 
-class _Call(msgspec.Struct, forbid_unknown_fields=True):
+class _WrittenCall(msgspec.Struct, forbid_unknown_fields=True):
     name: str
     arguments: dict[str, Any] | str | None = None
     parameters: dict[str, Any] | str | None = None
@@ -50,16 +67,16 @@ class _Call(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def format_call(call: ToolCall) -> str:
-    """``call`` as text. ``parse_calls`` reads it back unchanged, whatever its arguments hold."""
+    """Return ``call`` as text. ``parse_calls`` reads it back unchanged for all arguments."""
     body: dict[str, Any] = {"name": call.name, "arguments": call.arguments}
     if call.id:
         body["id"] = call.id
-    # "<" inside a string is written as an escape, so that a closing tag among the arguments does not end the call.
+    # "<" inside a string is escaped, so that a closing tag among the arguments does not end the call.
     return f"{OPEN}{json.dumps(body, ensure_ascii=False).replace('<', chr(92) + 'u003c')}{CLOSE}"
 
 
 def parse_calls(text: str) -> ParsedText:
-    """The calls in ``text``, good and bad, and the prose around them. Linear in the length of the text."""
+    """Return the calls in ``text``, good and bad, and the prose around them. Linear in the length of the text."""
     prose: list[str] = []
     calls: list[ToolCall | BadCall] = []
     position = 0
@@ -77,8 +94,8 @@ def parse_calls(text: str) -> ParsedText:
 
 
 def read_call(body: str) -> ToolCall | BadCall:
-    """The call that ``body``, the text between the tags, describes."""
-    call = _decode(body, _Call)
+    """Return the call that ``body``, the text between the tags, describes."""
+    call = _decode(body, _WrittenCall)
     if isinstance(call, BadCall):
         return call
     written = call.parameters if call.arguments is None else call.arguments
@@ -87,13 +104,75 @@ def read_call(body: str) -> ToolCall | BadCall:
 
 
 def read_arguments(written: str) -> dict[str, Any] | BadCall:
-    """The arguments of a call that stand alone, as some forms write them."""
+    """Return the arguments of a call, for forms that write them alone."""
     return _decode(written, dict[str, Any])
 
 
 def _decode(written: str, kind: type[_Read]) -> _Read | BadCall:
     try:
         return msgspec.json.decode(written, type=kind)
-    # A lone surrogate cannot be encoded, and so is no JSON either.
+    # A lone surrogate cannot be encoded, so it is not JSON either.
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         return BadCall(written, f'the tool call is not {{"name": …, "arguments": {{…}}}}: {error}.')
+
+
+# ---------------------------------------------------------------------------------------------------------------- results
+
+
+class CallResult(NamedTuple):
+    """The result of one call."""
+
+    name: str
+    """The tool's name; empty if the text does not name it."""
+    text: str
+    ok: bool = True
+    call: str = ""
+    """The id of the call, if the model gave it one."""
+
+    @property
+    def full_text(self) -> str:
+        """The text for a form that has no field for ``ok``."""
+        return self.text if self.ok else f"Error: {self.text}"
+
+
+_RESULT_OPEN = re.compile(r'<tool_response name="([^"<>]*)"(?: id="([^"<>]*)")?( status="error")?>\n')
+_RESULT_CLOSE = "\n</tool_response>"
+
+
+def format_result(name: str, result: ToolResult, call: str = "") -> str:
+    """Return the text that the model sees of ``result``. The result's own text cannot close the tag around it."""
+    ident = f' id="{_attribute(call)}"' if call else ""
+    status = "" if result.ok else ' status="error"'
+    return f'<tool_response name="{_attribute(name)}"{ident}{status}>\n{sealed(result.text)}{_RESULT_CLOSE}'
+
+
+def parse_results(text: str) -> tuple[CallResult, ...]:
+    """Return the results in ``text``, as written by ``format_result``; any other text is one result. Linear in its length."""
+    results: list[CallResult] = []
+    position = 0
+    while (opened := _RESULT_OPEN.match(text, position)) is not None:
+        end = text.find(_RESULT_CLOSE, opened.end())
+        if end == -1:
+            break
+        name, call, failed = opened.groups()
+        results.append(CallResult(name, _unsealed(text[opened.end() : end]), failed is None, call or ""))
+        position = end + len(_RESULT_CLOSE)
+        if position == len(text):
+            return tuple(results)
+        if text[position] != "\n":
+            break
+        position += 1
+    return (CallResult("", text),)
+
+
+def sealed(text: str) -> str:
+    """Return ``text`` without ``</tool_response``, for forms that end a result with that tag."""
+    return re.sub(r"<(\\*)/tool_response", r"<\\\1/tool_response", text)
+
+
+def _unsealed(text: str) -> str:
+    return re.sub(r"<\\(\\*)/tool_response", r"<\1/tool_response", text)
+
+
+def _attribute(name: str) -> str:
+    return "".join(mark if mark.isalnum() or mark in "_-.:/" else "_" for mark in name[:64])

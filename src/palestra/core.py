@@ -1,30 +1,30 @@
-"""The contracts, and nothing but the contracts. Everything else in Palestra falls on this file.
+"""The contracts. Everything else in Palestra depends on this file.
 
-An action is the text a model wrote. An observation is text, or text and images. An author writes an ``Env`` (plain methods) or
-an ``AsyncEnv`` (the same verbs with ``async def``); whatever runs episodes drives the async view, and wrappers exist once, on
-the async side. ``Policy`` is who acts, ``Tool`` is what the agent may call. A policy that samples from weights of ours is
-a ``Renderer`` (messages to token ids) and an ``Engine`` (token ids to token ids).
+An action is the text that a model wrote. An observation is text, or text and images. An author writes an ``Env`` with plain
+methods, or an ``AsyncEnv`` with the same methods as ``async def``. Episodes run on the async side, and so do wrappers. A
+``Policy`` acts, and a ``Tool`` is something that the agent may call. A policy that samples from a local model consists of a
+``Renderer`` (messages to token ids) and an ``Engine`` (token ids to token ids).
 
-Two keys of ``info`` mean something to whoever runs the episode, all others are the author's:
+Three keys of ``info`` have a meaning to the code that runs the episode. All others belong to the author:
 
-``success``      whether the task was solved, on the last step; it is what reports count.
-``stop_reason``  a ``StopReason`` that says more than ``truncated`` does; wrappers that cut an episode set it.
+``max_turns``    in the reset: the episode is truncated after this number of turns.
+``success``      on the last step: whether the task was solved. Reports count it.
+``stop_reason``  on a truncated step: the ``StopReason``. Wrappers that cut an episode set it.
 
-Several players share one episode by two more. Whoever is to act next is named by ``info["player"]`` of the reset or step that
-produced the observation, and the observation is for that player alone. ``info["rewards"]`` maps players to rewards where more
-than the player who acted gets one; each is credited to that player's latest turn. Every player has its own conversation, may
-have its own policy, and leaves its own trajectory.
+Two more keys are for episodes with several players. ``info["player"]`` of a reset or step names the player who acts next; only
+this player sees the observation. ``info["rewards"]`` maps players to rewards, if more than the acting player gets one; each is
+added to that player's latest turn. Every player has its own conversation and trajectory, and may have its own policy.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, MutableMapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
 from palestra.encoding import Ints
-from palestra.errors import Unsupported
+from palestra.errors import NotBegun, PolicyError, Unsupported
 from palestra.seeding import derive, derive_seed, fresh_seed
 from palestra.trajectory import Completion, Content, Finish, Message, Task, Tokens, ToolResult
 
@@ -32,43 +32,51 @@ __all__ = [
     "AsyncEnv",
     "Conversation",
     "Engine",
+    "EngineSession",
     "Env",
+    "EpisodeTool",
     "Generation",
     "Policy",
     "Renderer",
     "Reply",
     "Sampling",
-    "Session",
     "Step",
     "Tool",
-    "Wrapper",
 ]
 
 
 class Step(NamedTuple):
-    """What an action led to. It unpacks as Gymnasium's five-tuple."""
+    """The result of an action. It unpacks like Gymnasium's five-tuple."""
 
     observation: Content
     reward: float
     terminated: bool
-    """The task reached an end of its own: there is no future to value."""
+    """The task itself ended the episode, so its future value is zero."""
     truncated: bool
-    """Somebody stopped it before that. Never true together with ``terminated``."""
+    """A limit cut the episode short. Never true together with ``terminated``."""
     info: dict[str, Any]
 
 
 class _Traits:
-    """What an environment's class declares about itself, in either colour."""
+    """What an environment's class declares about itself, for sync and async classes."""
 
     blocking: ClassVar[bool] = False
-    """Its methods wait or compute for long: run it in a worker process that can be killed."""
+    """Its methods wait or compute for a long time. It then runs in a worker process, which can be killed."""
+    variables: ClassVar[tuple[str, ...]] = ()
+    """Names of environment variables that its worker process gets, besides common ones such as ``PATH`` and ``LANG``."""
     reusable: ClassVar[bool] = False
-    """Costly to build, good for many episodes: keep it in a pool and reset it."""
+    """It is expensive to build. It is then kept in a pool and reset for the next episode."""
+    client_params: ClassVar[frozenset[str]] = frozenset()
+    """Keys of ``Task.params`` that clients of a server may set. List a key only if every value costs little time and memory."""
     reward_range: ClassVar[tuple[float, float]] = (-float("inf"), float("inf"))
     """Bounds of the reward of one step."""
+    max_turns: int | None
+    """The episode is truncated after this number of turns; ``None`` means no limit. A class sets it with ``max_turns = 8``."""
+    counts_turns: ClassVar[bool] = False
+    """The class truncates its episodes itself at its ``max_turns``, so Palestra does not count."""
 
     task: Task
-    """The task of the present episode, once reset."""
+    """The task of the current episode. Set by ``reset``."""
 
     def _begin(self, seed: int | None, task: Task | None) -> None:
         if task is None:
@@ -79,187 +87,202 @@ class _Traits:
 
     @property
     def rng(self) -> np.random.Generator:
-        """The task's own generator, once reset. Made when it is first asked for: some tasks leave nothing to chance."""
-        if self._rng is None:
-            self._rng = derive(self.task.seed, self.task.key)
-        return self._rng
+        """The random generator of the current task. It is made on first use, because some tasks need none.
+
+        Raises:
+            NotBegun: ``reset`` has not called ``super().reset(seed=seed, task=task)``.
+        """
+        try:
+            made = self._rng
+        except AttributeError:
+            raise NotBegun(_not_begun(self)) from None
+        if made is None:
+            made = self._rng = derive(self.task.seed, self.task.key)
+        return made
 
     @property
     def action_rng(self) -> np.random.Generator:
-        """The generator for ``sample_random_action``. Apart from ``rng``, so that sampling never changes the dynamics."""
-        if self._action_rng is None:
-            self._action_rng = derive(self.task.seed, "actions", self.task.key)
-        return self._action_rng
+        """The generator for ``sample_random_action``. It is not ``rng``, so sampling an action never changes the episode."""
+        try:
+            made = self._action_rng
+        except AttributeError:
+            raise NotBegun(_not_begun(self)) from None
+        if made is None:
+            made = self._action_rng = derive(self.task.seed, "actions", self.task.key)
+        return made
 
     @property
     def floor(self) -> float:
-        """What a player who never looks at the observation can score, on average. A class may say ``floor = 0.5``."""
+        """The mean score of the best player who never reads the observation. A class sets it with ``floor = 0.5``."""
         return 0.0
 
     @property
     def ceiling(self) -> float | None:
-        """What the best player can score, on average, where chance or an opponent forbids that every task is solved.
+        """The mean score of the best possible player, if chance or an opponent makes some tasks unsolvable.
 
-        ``None`` where every task can be solved. A class may say ``ceiling = 0.5``, and should say where the number is from.
+        ``None`` if every task can be solved. A class sets it with ``ceiling = 0.5``, and should say how the number was found.
         """
         return None
 
     @property
     def unwrapped(self) -> "Env | AsyncEnv":
-        """The author's own object, below every view and wrapper. Traits are read from it."""
+        """The author's own object, inside all adapters and wrappers."""
         assert isinstance(self, Env | AsyncEnv)
         return self
 
 
+def _not_begun(env: _Traits) -> str:
+    return (
+        f"{type(env.unwrapped).__qualname__} has no generator yet: call super().reset(seed=seed, task=task) first in reset(), "
+        f"and reset() before anything else"
+    )
+
+
+def _no_random_action(env: _Traits) -> str:
+    return (
+        f"{type(env.unwrapped).__name__} has no sample_random_action(): write the method, which returns an action drawn from "
+        f"self.action_rng"
+    )
+
+
 class Env(_Traits, ABC):
-    """A plain environment. Call ``super().reset(seed=seed, task=task)`` first in ``reset``; then ``self.rng`` is yours."""
+    """An environment with plain methods. Write ``reset`` and ``step``; all other methods are optional.
+
+    Call ``super().reset(seed=seed, task=task)`` first in ``reset``. After that, ``self.task`` and ``self.rng`` are set.
+
+    Example::
+
+        class Parity(palestra.Env):
+            def reset(self, *, seed=None, task=None):
+                super().reset(seed=seed, task=task)
+                self.number = int(self.rng.integers(1000))
+                return f"Is {self.number} even or odd?", {}
+
+            def step(self, action):
+                right = action == ("odd" if self.number % 2 else "even")
+                return palestra.Step("", float(right), True, False, {"success": right})
+    """
 
     @abstractmethod
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        """Begin the episode that ``task`` names (or ``seed``, or chance) and show its first observation."""
+        """Start an episode and return its first observation and ``info``.
+
+        Args:
+            seed: Start the episode with this seed. Without a seed and a task, the seed is random.
+            task: Start the episode of this task. It has a seed of its own, and may name a row or parameters.
+        """
         self._begin(seed, task)
         return "", {}
 
     @abstractmethod
     def step(self, action: str) -> Step:
-        """Take the model's text. Any text: a malformed one is the model's mistake, not an exception."""
+        """Take an action: any text that a model may write.
+
+        A malformed action is the model's mistake. Answer it with a step, and do not raise an exception.
+        """
 
     def close(self) -> None:
-        """Free what the environment holds. Called once, whatever happened."""
+        """Free all resources. Called once, also after a failure."""
 
     def oracle(self) -> str:
-        """An action that a perfect player would take here."""
+        """Return the action that a perfect player would take now."""
         raise Unsupported(f"{type(self).__name__} has no oracle()")
 
     def sample_random_action(self) -> str:
-        """A random well-formed action, drawn from ``self.action_rng``."""
-        raise Unsupported(f"{type(self).__name__} has no sample_random_action()")
+        """Return a random well-formed action, drawn from ``self.action_rng``."""
+        raise Unsupported(_no_random_action(self))
 
     def seed_actions(self, seed: int) -> None:
-        """Make the following random actions depend on ``seed``, so that players of one task differ."""
+        """Seed the following random actions, so that members of a group take different ones."""
         self._action_rng = derive(seed, "actions")
 
     def fork(self) -> "Env":
-        """An independent copy of the present state."""
+        """Return an independent copy of the running episode."""
         raise Unsupported(f"{type(self).__name__} has no fork()")
 
 
 class AsyncEnv(_Traits, ABC):
-    """The same verbs with ``async def``: for environments that wait (a network, a browser, a model that plays the user)."""
+    """An environment with ``async def`` methods: for environments that wait for a network, a browser or a model."""
 
     @abstractmethod
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        """Begin the episode that ``task`` names (or ``seed``, or chance) and show its first observation."""
+        """Start an episode and return its first observation and ``info``.
+
+        Args:
+            seed: Start the episode with this seed. Without a seed and a task, the seed is random.
+            task: Start the episode of this task. It has a seed of its own, and may name a row or parameters.
+        """
         self._begin(seed, task)
         return "", {}
 
     @abstractmethod
     async def step(self, action: str) -> Step:
-        """Take the model's text. Any text: a malformed one is the model's mistake, not an exception."""
+        """Take an action: any text that a model may write.
+
+        A malformed action is the model's mistake. Answer it with a step, and do not raise an exception.
+        """
         raise NotImplementedError
 
     async def close(self) -> None:
-        """Free what the environment holds. Called once, whatever happened."""
+        """Free all resources. Called once, also after a failure."""
 
     async def healthy(self) -> bool:
-        """Whether a pooled environment is fit for another episode."""
+        """Return whether a pooled environment can play another episode."""
         return True
 
     async def oracle(self) -> str:
-        """An action that a perfect player would take here."""
+        """Return the action that a perfect player would take now."""
         raise Unsupported(f"{type(self).__name__} has no oracle()")
 
     async def sample_random_action(self) -> str:
-        """A random well-formed action, drawn from ``self.action_rng``."""
-        raise Unsupported(f"{type(self).__name__} has no sample_random_action()")
+        """Return a random well-formed action, drawn from ``self.action_rng``."""
+        raise Unsupported(_no_random_action(self))
 
     async def seed_actions(self, seed: int) -> None:
-        """Make the following random actions depend on ``seed``, so that players of one task differ."""
+        """Seed the following random actions, so that members of a group take different ones."""
         self._action_rng = derive(seed, "actions")
 
     async def fork(self) -> "AsyncEnv":
-        """An independent copy of the present state."""
+        """Return an independent copy of the running episode."""
         raise Unsupported(f"{type(self).__name__} has no fork()")
 
 
-class Wrapper(AsyncEnv):
-    """Bends an environment. Override one of the three hooks, or a verb where a hook is not enough."""
-
-    def __init__(self, env: AsyncEnv) -> None:
-        if not isinstance(env, AsyncEnv):
-            raise TypeError(
-                f"{type(self).__name__} wraps an AsyncEnv, got {type(env).__name__}: use make_async() or as_async()"
-            )
-        self.env = env
-
-    # the three hooks
-
-    def observation(self, observation: Content) -> Content:
-        """Change what the agent sees."""
-        return observation
-
-    def action(self, action: str) -> str:
-        """Change what the environment receives."""
-        return action
-
-    def reward(self, reward: float) -> float:
-        """Change what a step is worth."""
-        return reward
-
-    # the verbs, passed on
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        observation, info = await self.env.reset(seed=seed, task=task)
-        return self.observation(observation), info
-
-    async def step(self, action: str) -> Step:
-        observation, reward, terminated, truncated, info = await self.env.step(self.action(action))
-        return Step(self.observation(observation), self.reward(reward), terminated, truncated, info)
-
-    async def close(self) -> None:
-        await self.env.close()
-
-    async def healthy(self) -> bool:
-        return await self.env.healthy()
-
-    async def oracle(self) -> str:
-        return await self.env.oracle()
-
-    async def sample_random_action(self) -> str:
-        return await self.env.sample_random_action()
-
-    async def seed_actions(self, seed: int) -> None:
-        await self.env.seed_actions(seed)
-
-    @property
-    def unwrapped(self) -> Env | AsyncEnv:
-        return self.env.unwrapped
-
-    def __getattr__(self, name: str) -> Any:
-        # The task and the author's own attributes show through. "env" is absent only while unpickling or half built.
-        if name == "env":
-            raise AttributeError(name)
-        return getattr(self.env, name)
-
-
 class Conversation:
-    """What a policy sees of an episode: the messages so far, and who, where and how far it is.
+    """What a policy sees of an episode: the messages so far, the task, and which player it is.
 
-    One conversation belongs to one player of one episode. ``memory`` is the policy's own: token ids rendered so far, a cache
-    handle, notes; it lives and dies with the episode.
+    A conversation belongs to one player of one episode. ``memory`` belongs to the policy, for the length of the episode: token
+    ids rendered so far, a cache handle, notes.
+
+    Args:
+        task: The task of the episode.
+        env: The environment, for a policy that declares ``privileged = True``; ``None`` for every other policy.
+        player: The name of the player, in an episode of several.
+        seed_path: (run seed, group, member, attempt), from which ``seed`` is derived.
     """
 
-    __slots__ = ("_seed_path", "env", "memory", "messages", "player", "task")
+    __slots__ = ("_env", "_seed_path", "memory", "messages", "player", "task")
 
-    def __init__(self, task: Task, env: AsyncEnv, *, player: str = "", seed_path: tuple[int, ...] = (0,)) -> None:
+    def __init__(self, task: Task, env: AsyncEnv | None = None, *, player: str = "", seed_path: tuple[int, ...] = (0,)) -> None:
         self.task = task
         self.player = player
         self.messages: list[Message] = []
         self.memory: dict[str, Any] = {}
-        self.env = env
-        """The environment itself, for players that may look behind the curtain (random, oracle, human). A policy under test
-        must not touch it."""
+        self._env = env
         self._seed_path = seed_path
+
+    @property
+    def env(self) -> AsyncEnv:
+        """The environment itself, for baselines and tree search.
+
+        Raises:
+            PolicyError: The policy does not declare ``privileged = True``.
+        """
+        if self._env is None:
+            raise PolicyError(
+                "this policy may not use conversation.env, because the environment knows the answers. A baseline or a tree "
+                "search sets `privileged = True` on its class; reports then label its scores as privileged"
+            )
+        return self._env
 
     @property
     def observation(self) -> Content:
@@ -268,26 +291,40 @@ class Conversation:
 
     @property
     def turn(self) -> int:
-        """How many actions this player has taken."""
+        """The number of actions that this player has taken."""
         return sum(message.role == "assistant" for message in self.messages)
 
     @property
     def seed(self) -> int:
-        """A seed of this player's own in this try, from (run seed, task, group, member, attempt, player)."""
+        """The player's own seed, derived from the run's seed, the task, group, member, attempt and player."""
         seed, *rest = self._seed_path
         return derive_seed(seed, "policy", self.task.env, self.task.seed, self.task.key, *rest, self.player)
 
 
 class Policy(Protocol):
-    """Who acts. One policy serves all episodes at once: what belongs to one of them goes into ``conversation.memory``."""
+    """What acts. One policy serves all episodes at once: keep what belongs to one episode in ``conversation.memory``.
 
-    async def act(self, conversation: Conversation) -> Completion:
-        """The next action, given the messages so far."""
+    Two class attributes are optional. ``name`` is what trajectories and reports call the policy. ``privileged = True`` gives
+    the policy ``conversation.env``, for baselines and tree search; reports then label its scores as privileged.
+
+    Example::
+
+        class Echo:
+            def act(self, conversation):
+                return text_of(conversation.observation)
+    """
+
+    def act(self, conversation: Conversation) -> Completion | str | Awaitable[Completion | str]:
+        """Return the next action, given the messages so far. ``act`` may be ``def`` or ``async def``."""
         ...
 
 
 class Tool(Protocol):
-    """What the agent may call."""
+    """What the agent may call.
+
+    A tool has the three attributes and ``__call__``. It may also have any of the members of ``EpisodeTool``; ``UseTools`` looks
+    for each of them by name. ``palestra.tool`` makes a tool of a typed function.
+    """
 
     name: str
     description: str
@@ -297,8 +334,33 @@ class Tool(Protocol):
     async def __call__(self, **arguments: Any) -> ToolResult: ...
 
 
+class EpisodeTool(Tool, Protocol):
+    """A tool with all optional members. Each of them may be left out."""
+
+    secrets: Sequence[str]
+    """Texts that are never shown, such as a key: ``UseTools`` replaces them in every answer of the tool."""
+    waiting_since: float | None
+    """The event loop's time since when the current call has waited for the machine, or ``None`` while it runs. A call that has
+    waited for half of its deadline when the deadline passes is a failure of the machine, not of the agent."""
+
+    def for_episode(self, shared: MutableMapping[Any, Any]) -> Tool:
+        """Return the tool as one episode uses it, with a state of its own: an interpreter, a session.
+
+        ``shared`` is a dictionary that all tools of the episode receive, so that tools of one server can share a connection.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Free what the episode's tool holds. Called once, when the episode ends, on what ``for_episode`` returned."""
+        ...
+
+    async def fork(self) -> Tool:
+        """Return an independent copy of the episode's tool. Without it, ``fork`` of the environment is refused."""
+        ...
+
+
 class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How to draw tokens. While training leave ``top_p`` and ``top_k`` alone: a cut distribution is not the trained one."""
+    """How to draw tokens. Do not set ``top_p`` and ``top_k`` in training: they sample from another distribution."""
 
     max_tokens: int = 512
     temperature: float = 1.0
@@ -317,48 +379,48 @@ class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"{self} cannot be sampled from: max_tokens >= 1, temperature >= 0, 0 < top_p <= 1, top_k >= 0")
 
 
-class Session:
-    """One growing context. An engine may keep its cache, and send it to the same replica, until the session is garbage."""
+class EngineSession:
+    """One growing context. An engine may keep its cache and its replica until the session is garbage-collected."""
 
     __slots__ = ("__weakref__",)
 
 
 class Generation(NamedTuple):
-    """What an engine returned."""
+    """The result of a call of an engine."""
 
     tokens: Tokens
     finish: Finish
 
 
 class Engine(Protocol):
-    """Who samples: token ids in, token ids with their log-probs and the version of the weights out."""
+    """Samples tokens: token ids in; token ids, their log-probs and the version of the weights out."""
 
     context_length: int
     """Prompt and sampled tokens together never exceed it."""
 
-    async def generate(self, prompt: Ints, sampling: Sampling, session: Session | None = None) -> Generation:
-        """Sample a continuation of ``prompt``. Any number may be under way at once."""
+    async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
+        """Sample a continuation of ``prompt``. Any number of calls may run at once."""
         ...
 
     async def update_weights(self, source: Any, version: int) -> None:
-        """Take new weights, between two tokens of whatever is under way, and stamp what follows with ``version``."""
+        """Load new weights between two tokens of the running calls, and label the following tokens with ``version``."""
         ...
 
     async def pause(self) -> None:
-        """Sample no more tokens until ``resume``. What is under way waits and loses nothing."""
+        """Stop sampling until ``resume``. Running calls wait and lose nothing."""
         ...
 
     async def resume(self) -> None:
-        """Go on."""
+        """Continue sampling after ``pause``."""
         ...
 
     async def close(self) -> None:
-        """Free what the engine holds."""
+        """Free all resources."""
         ...
 
 
 class Reply(NamedTuple):
-    """What sampled tokens say."""
+    """The text of sampled tokens."""
 
     text: str
     """The action: without stop token or reasoning, tool calls in their canonical form."""
@@ -372,11 +434,11 @@ class Renderer(Protocol):
     """A sampled turn ends with one of these."""
 
     def first(self, messages: Sequence[Message]) -> Ints:
-        """A whole conversation, up to where the assistant begins to write."""
+        """Return the ids of a whole conversation, up to the point where the assistant begins to write."""
         ...
 
     def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
-        """What to append to ``prompt + sampled`` so that the conversation goes on with ``messages``.
+        """Return what to append to ``prompt + sampled`` so that the conversation continues with ``messages``.
 
         It holds whatever closes the sampled turn and was not sampled itself, and ends where the assistant begins to write. As
         only the difference is returned, the prefix cannot change. ``None`` if the template would rewrite what stands before:
@@ -385,5 +447,5 @@ class Renderer(Protocol):
         ...
 
     def read(self, prompt: Ints, ids: Ints) -> Reply:
-        """The text of ``ids``, sampled after ``prompt``."""
+        """Return the text of ``ids``, which were sampled after ``prompt``."""
         ...

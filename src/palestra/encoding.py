@@ -1,10 +1,11 @@
-"""To bytes and back, exactly: arrays of four-byte numbers, text without lone surrogates, JSON and msgpack.
+"""Exact encoding: arrays of four-byte numbers, text without lone surrogates, JSON and msgpack.
 
-Both formats hold the same: an array is its bytes (base64 in JSON), keys are in order, and what is read is validated against
-its type. A live object where only data belongs costs nothing but itself: ``tame`` puts the name of its type in its place.
+Both formats hold the same data: an array is its bytes (base64 in JSON), keys are sorted, and decoding validates the type.
+A live object in place of data does not make a value unwritable: ``tame`` replaces it with the name of its type.
 """
 
 import base64
+import itertools
 from typing import Any, TypeVar
 
 import msgspec
@@ -28,9 +29,11 @@ __all__ = [
 ]
 
 UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
-"""What writing a value may raise."""
+"""Exceptions that encoding a value may raise."""
 _DEEPEST = 32
 """Containers nested deeper than this, or within themselves, are not followed."""
+_MOST_ITEMS = 100_000
+"""Most items that ``tame`` visits: a container that holds another one many times can be endless."""
 
 
 class Ints(np.ndarray[tuple[int], np.dtype[np.int32]]):
@@ -42,12 +45,12 @@ class Floats(np.ndarray[tuple[int], np.dtype[np.float32]]):
 
 
 def ints(values: npt.ArrayLike) -> Ints:
-    """``values`` as ``Ints``; no copy if they are that already."""
+    """Return ``values`` as ``Ints``, without a copy if they are ``Ints`` already."""
     return values if isinstance(values, Ints) else _frozen(np.array(values, dtype="<i4").ravel(), Ints)
 
 
 def floats(values: npt.ArrayLike) -> Floats:
-    """``values`` as ``Floats``; no copy if they are that already."""
+    """Return ``values`` as ``Floats``, without a copy if they are ``Floats`` already."""
     return values if isinstance(values, Floats) else _frozen(np.array(values, dtype="<f4").ravel(), Floats)
 
 
@@ -61,12 +64,12 @@ def _frozen(array: np.ndarray[Any, Any], kind: type[_A]) -> _A:
 
 
 def clean_text(text: str) -> str:
-    """``text`` with lone surrogates replaced by U+FFFD: what is left can be written to any file and sent over any wire."""
+    """Return ``text`` with lone surrogates replaced by U+FFFD, so that any file or wire can hold it."""
     if text.isascii():
         return text
     if not _has_surrogate(text):
         return text
-    # By way of UTF-16, where two surrogates that make a pair are a character like any other.
+    # Through UTF-16, where a pair of surrogates is an ordinary character.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -82,40 +85,47 @@ _T = TypeVar("_T")
 
 
 def encode_json(value: object) -> bytes:
-    """``value`` as one line of JSON; ``TypeError`` or ``UnicodeEncodeError`` if it holds what JSON cannot."""
+    """Return ``value`` as one line of JSON. Raise ``TypeError`` or ``UnicodeEncodeError`` if JSON cannot hold it."""
     return msgspec.json.encode(value, enc_hook=_plain, order="deterministic")
 
 
 def encode_msgpack(value: object) -> bytes:
-    """``value`` as msgpack, under the same rules as JSON."""
+    """Return ``value`` as msgpack, under the same rules as JSON."""
     return msgspec.msgpack.encode(value, enc_hook=_plain, order="deterministic")
 
 
 def decode_json(data: bytes | str, kind: type[_T]) -> _T:
-    """A value of type ``kind`` from JSON, validated; ``SchemaError`` says what is wrong."""
+    """Return a validated value of type ``kind`` from JSON. Raise ``SchemaError`` if it does not fit."""
     try:
         return msgspec.json.decode(data, type=kind, dec_hook=_array)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from None
 
 
 def decode_msgpack(data: bytes, kind: type[_T]) -> _T:
-    """A value of type ``kind`` from msgpack, validated; ``SchemaError`` says what is wrong."""
+    """Return a validated value of type ``kind`` from msgpack. Raise ``SchemaError`` if it does not fit."""
     try:
         return msgspec.msgpack.decode(data, type=kind, dec_hook=_array)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SchemaError(f"not a {getattr(kind, '__name__', kind)}: {error}") from None
 
 
-def tame(value: Any, depth: int = 0) -> Any:
-    """``value`` with whatever cannot be written replaced by the name of its type."""
+def tame(value: Any) -> Any:
+    """Return ``value`` with everything that cannot be written replaced by the name of its type."""
+    return _tamed(value, 0, itertools.count())
+
+
+def _tamed(value: Any, depth: int, items: "itertools.count[int]") -> Any:
     if isinstance(value, str):
         return clean_text(value)
-    if depth < _DEEPEST and isinstance(value, dict):
-        return {clean_text(str(key)): tame(item, depth + 1) for key, item in value.items()}
-    if depth < _DEEPEST and isinstance(value, list | tuple):
-        return [tame(item, depth + 1) for item in value]
+    followed = depth < _DEEPEST and next(items) < _MOST_ITEMS
+    if followed and isinstance(value, dict):
+        return {clean_text(str(key)): _tamed(item, depth + 1, items) for key, item in value.items()}
+    if followed and isinstance(value, list | tuple):
+        return [_tamed(item, depth + 1, items) for item in value]
     try:
+        if isinstance(value, dict | list | tuple):
+            raise TypeError  # not followed, because it may be endless
         encode_json(value)
     except UNWRITABLE:
         return {"$unserialisable": _type_name(value)}
@@ -137,10 +147,10 @@ def _type_name(value: object) -> str:
 
 
 def _array(kind: type, value: object) -> object:
-    # JSON has no bytes: there the array is base64 text.
+    # JSON has no bytes, so the array is base64 text there.
     data = base64.b64decode(value, validate=True) if isinstance(value, str) else value
     if not isinstance(data, bytes) or len(data) % 4:
-        raise ValueError(f"{kind.__name__} must be whole 4-byte items")
+        raise ValueError(f"{kind.__name__} must consist of 4-byte items")
     if kind is Ints:
         return _frozen(np.frombuffer(data, dtype="<i4"), Ints)
     return _frozen(np.frombuffer(data, dtype="<f4"), Floats)

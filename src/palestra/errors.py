@@ -1,28 +1,30 @@
-"""The exception tree. Every message says what was got, what was expected, and what to do.
+"""The exception tree. Every message says what happened, what was expected, and what to do.
 
 ::
 
     PalestraError
     ├── UsageError (ValueError)          the caller made a mistake; nothing is retried
-    │   ├── UnknownEnv                   no such id; the nearest ones are named
-    │   ├── MissingExtra                 the id is known, a package or program for it is not installed
-    │   ├── MissingData                  the id is known, its data set is not on this machine
+    │   ├── UnknownEnv                   no such id; the message names the nearest ones
+    │   ├── MissingExtra                 the id is known, but a package or program that it needs is not installed
+    │   ├── MissingData                  the id is known, but its data set is not on this machine
     │   ├── EpisodeOver                  step() after the end, or before the first reset()
+    │   ├── NotBegun                     the code used the generator of a task before super().reset()
     │   └── Unsupported                  this environment has no oracle / random action / fork
     ├── SchemaError (ValueError)         data on disk or on a wire is not what it claims to be
     └── EpisodeError                     something failed inside an episode, at one boundary
         ├── PolicyError                  the model, its API or its parser
         ├── EnvError                     the environment's own code
-        ├── ToolError                    a tool the agent called
-        ├── GraderError                  the code that scores
+        ├── ToolError                    a tool that the agent called
+        ├── GraderError                  the code that scores an answer
         └── InfrastructureError          a machine, process or connection: retried, never scored
             └── WorkerDied               a worker process ended under an environment
 
-    HeldLoop (UserWarning)               a plain environment stalled all episodes of its process
+    EventLoopBlocked (UserWarning)       a plain environment blocked all episodes of its process
 
-Every exception here is built from one message string, so that it survives pickling and can be told over a wire.
+Every exception here is built from one message string, so that it can be pickled and sent over a wire.
 """
 
+import errno
 from enum import StrEnum
 from typing import ClassVar
 
@@ -31,11 +33,12 @@ __all__ = [
     "EnvError",
     "EpisodeError",
     "EpisodeOver",
+    "EventLoopBlocked",
     "GraderError",
-    "HeldLoop",
     "InfrastructureError",
     "MissingData",
     "MissingExtra",
+    "NotBegun",
     "PalestraError",
     "PolicyError",
     "SchemaError",
@@ -44,11 +47,16 @@ __all__ = [
     "Unsupported",
     "UsageError",
     "WorkerDied",
+    "boundary_of",
+    "is_infrastructure",
 ]
+
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EAGAIN})
+"""Error numbers of a system that is out of descriptors, memory, disk space or processes."""
 
 
 class Boundary(StrEnum):
-    """Whose fault an episode's failure is."""
+    """The boundary that caused an episode's failure."""
 
     POLICY = "policy"
     ENV = "env"
@@ -58,7 +66,7 @@ class Boundary(StrEnum):
 
 
 class PalestraError(Exception):
-    """The root: ``except PalestraError`` catches everything Palestra raises on purpose."""
+    """The root: ``except PalestraError`` catches everything that Palestra raises on purpose."""
 
 
 class UsageError(PalestraError, ValueError):
@@ -70,29 +78,33 @@ class UnknownEnv(UsageError):
 
 
 class MissingExtra(UsageError):
-    """The environment is known, but something it needs is not installed."""
+    """The environment is known, but a package or program that it needs is not installed."""
 
 
 class MissingData(UsageError):
-    """The environment is known, but the data set it draws from is not on this machine."""
+    """The environment is known, but its data set is not on this machine."""
 
 
 class EpisodeOver(UsageError):
     """``step`` was called on an episode that has ended or has not begun."""
 
 
+class NotBegun(UsageError):
+    """The code used the environment's generator before ``super().reset()`` made it."""
+
+
 class Unsupported(UsageError):
-    """The environment does not offer this optional verb."""
+    """The environment does not offer this optional method."""
 
 
 class SchemaError(PalestraError, ValueError):
-    """Bytes that do not decode to what they should be."""
+    """The bytes do not decode to the expected type."""
 
 
 class EpisodeError(PalestraError):
     """A failure inside an episode, attributed to one boundary.
 
-    One that was raised elsewhere (a worker process, a server) and told here keeps the ``kind`` and ``detail`` of the original.
+    An error that comes from elsewhere (a worker process, a server) keeps the ``kind`` and ``detail`` of the original.
     """
 
     boundary: ClassVar[Boundary]
@@ -104,19 +116,19 @@ class EpisodeError(PalestraError):
 
 
 class PolicyError(EpisodeError):
-    """The policy failed: the model, its API, or the reading of its answer."""
+    """The policy failed: the model, its API, or the parsing of its answer."""
 
     boundary = Boundary.POLICY
 
 
 class EnvError(EpisodeError):
-    """The environment's own code failed or broke the contract."""
+    """The environment's code failed or broke the contract."""
 
     boundary = Boundary.ENV
 
 
 class ToolError(EpisodeError):
-    """A tool failed in a way that the agent cannot be told about."""
+    """A tool failed for a reason that the agent cannot act on."""
 
     boundary = Boundary.TOOL
 
@@ -128,7 +140,7 @@ class GraderError(EpisodeError):
 
 
 class InfrastructureError(EpisodeError):
-    """A machine, process or connection failed: the episode says nothing about the policy."""
+    """A machine, process or connection failed: the episode is no evidence about the policy."""
 
     boundary = Boundary.INFRASTRUCTURE
 
@@ -137,5 +149,29 @@ class WorkerDied(InfrastructureError):
     """The worker process that hosted an environment ended by itself."""
 
 
-class HeldLoop(UserWarning):
-    """A plain environment kept the event loop, and with it every other episode, waiting."""
+class EventLoopBlocked(UserWarning):
+    """A plain environment blocked the event loop, and so every other episode."""
+
+
+def boundary_of(error: BaseException, otherwise: Boundary) -> Boundary:
+    """Return the boundary at fault: the error's own, infrastructure if ``is_infrastructure(error)``, else ``otherwise``."""
+    if isinstance(error, EpisodeError):
+        return error.boundary
+    return Boundary.INFRASTRUCTURE if is_infrastructure(error) else otherwise
+
+
+def is_infrastructure(error: BaseException | None) -> bool:
+    """Return whether ``error`` is a failure of the machine, not of the policy, environment or tool that met it.
+
+    These are: an ``InfrastructureError``; a package, program or data set that is not installed; and an ``OSError`` which means
+    that descriptors, memory, disk space or processes are used up. Groups and explicit causes (``raise … from …``) are searched.
+    """
+    if error is None:
+        return False
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(is_infrastructure, error.exceptions))
+    if isinstance(error, InfrastructureError | MissingExtra | MissingData):
+        return True
+    if isinstance(error, OSError) and error.errno in _EXHAUSTED:
+        return True
+    return is_infrastructure(error.__cause__)

@@ -1,147 +1,69 @@
 """Environment ids: what is registered under them, and how an id becomes an environment.
 
-An id reads ``namespace:Family-vN`` or ``namespace:Family-vN-level``; without a level it means the family's default one. A
-registration names its class by reference (``module:Class``), so listing two hundred environments imports none of them.
-``module:Class`` is itself an id for a class that nobody registered. ``scheme:place#id`` is ``id`` somewhere else
-(``remote:http://host:port#game:Sudoku-v0``): the same tasks under the same names, played by whatever registered the scheme.
+``namespace:Family-vN-level``  a registered id; without a level it means the family's default level
+``module:Class``               a class that is not registered
+``data:FILE?key=value``        a file of questions, with options
+``remote:URL#id``              the environment ``id`` of a server: the same tasks under the same names
 
-Packages bring their own environments through the entry-point group ``palestra.envs``: each entry point names a module that
-calls ``register`` when it is imported. They are loaded the first time an id is not found or the list is asked for.
+A registration names its class by reference (``module:Class``), so listing two hundred environments imports none of them.
+
+Packages add environments through the entry-point group ``palestra.envs``: each entry point names a module that calls
+``register`` when it is imported. They are loaded the first time that an id is not found or ids are listed.
 """
 
 import difflib
-import importlib.util
-import os
 import re
-import shutil
 import warnings
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import Any
 
+from palestra.adapters import AsyncLimited, Blocking, Direct, Guarded, Limited, TurnLimit, unblocked
 from palestra.core import AsyncEnv, Env
-from palestra.errors import MissingExtra, UnknownEnv, UsageError
-from palestra.references import reference_of, resolve
-from palestra.views import Blocking, Direct, Guarded, InWorker
+from palestra.errors import UnknownEnv, UsageError
+from palestra.references import is_reference, resolve, search_here
+from palestra.specs import EnvFactory, EnvSpec, Need, WrapperFactory, is_importable, parse_options
+from palestra.workers import InWorker
 
 __all__ = [
     "ENTRY_POINT_GROUP",
     "EnvFactory",
     "EnvSpec",
     "Need",
-    "WrapperReference",
+    "WrapperFactory",
     "build",
+    "family_of",
+    "is_pattern",
     "list_envs",
     "make",
     "make_async",
+    "parse_options",
     "register",
+    "register_files",
     "register_later",
     "register_scheme",
+    "registered",
     "spec",
+    "typed",
     "unregister",
 ]
 
 ENTRY_POINT_GROUP = "palestra.envs"
 
-EnvFactory = Callable[..., Env | AsyncEnv]
-WrapperFactory = Callable[[AsyncEnv], AsyncEnv]
-
-
-@dataclass(frozen=True)
-class WrapperReference:
-    """A wrapper named by ``module:function``, imported when the first environment is made with it."""
-
-    reference: str
-
-    def __call__(self, env: AsyncEnv) -> AsyncEnv:
-        wrapped = resolve(self.reference)(env)
-        assert isinstance(wrapped, AsyncEnv), f"{self.reference} is not a wrapper"
-        return wrapped
-
-
-@dataclass(frozen=True, kw_only=True)
-class Need:
-    """Something an environment cannot run without."""
-
-    label: str
-    """What people call it: ``ScienceWorld``."""
-    module: str = ""
-    """The Python module to look for."""
-    extra: str = ""
-    """The extra of this package that brings it."""
-    program: str = ""
-    """The program to look for."""
-    variable: str = ""
-    """The environment variable that names it."""
-    argument: str = ""
-    """The keyword of the class that names it as well: whoever passes it needs nothing else."""
-    fix: str = ""
-    """What to type, where it is not ``pip install "palestra[extra]"``."""
-
-    def met(self) -> bool:
-        """Whether it is here. Looks, does not import."""
-        if self.module and not _is_importable(self.module):
-            return False
-        if self.variable and self.variable not in os.environ:
-            return False
-        return not self.program or shutil.which(self.program) is not None
-
-    @property
-    def remedy(self) -> str:
-        """The command that brings it."""
-        return self.fix or (f'pip install "palestra[{self.extra}]"' if self.extra else "not found")
-
-
-@dataclass(frozen=True, kw_only=True)
-class EnvSpec:
-    """What is known of an id without importing its class."""
-
-    id: str
-    entry: str | EnvFactory
-    """``module:Class``, or the class itself."""
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    family: str = ""
-    """``GuessTheNumber`` of ``game:GuessTheNumber-v0-easy``."""
-    level: str = ""
-    levels: tuple[str, ...] = ()
-    """All levels of the family, the default one first."""
-    tags: frozenset[str] = frozenset()
-    max_turns: int | None = None
-    needs: tuple[Need, ...] = ()
-    wrappers: tuple[WrapperFactory, ...] = ()
-    """Applied innermost first."""
-    description: str = ""
-
-    @property
-    def namespace(self) -> str:
-        """``game`` of ``game:GuessTheNumber-v0-easy``."""
-        return self.id.partition(":")[0]
-
-    def missing(self, given: Container[str] = ()) -> tuple[Need, ...]:
-        """What is not here, for somebody who passes the keywords ``given``."""
-        return tuple(need for need in self.needs if need.argument not in given and not need.met())
-
-    def factory(self, given: Container[str] = ()) -> EnvFactory:
-        """The class or function that builds the environment, or ``MissingExtra``."""
-        if missing := self.missing(given):
-            first, *others = missing
-            also = "".join(f" (and {need.label}: not found)" for need in others)
-            raise MissingExtra(f'"{self.id}" needs {first.label}: {first.remedy}{also}')
-        found = resolve(self.entry) if isinstance(self.entry, str) else self.entry
-        if not callable(found):
-            raise UsageError(f'"{self.id}" names {self.entry}, which is not a class or function')
-        return found
-
-    def reference(self) -> str:
-        """The factory's name, by which another process can find it."""
-        return self.entry if isinstance(self.entry, str) else reference_of(self.entry)
-
-
 _specs: dict[str, EnvSpec] = {}
 _schemes: dict[str, EnvSpec] = {}
+_files: set[str] = set()
+"""Schemes whose ids name a file and options."""
 _later: list[str] = []
 _plugins_loaded = False
+
+
+@cache
+def family_of(id: str) -> str:
+    """Return an id without version and level: ``game:GuessTheNumber`` for ``game:GuessTheNumber-v0-easy``."""
+    return re.sub(r"-v\d+(-.*)?$", "", id)
 
 
 def register(
@@ -153,14 +75,28 @@ def register(
     kwargs: Mapping[str, Any] | None = None,
     **details: Any,
 ) -> None:
-    """Register ``entry`` under ``id``, and under ``id-level`` for each of ``levels`` (level → its keyword arguments).
+    """Register an environment under an id, in this process.
 
-    ``details`` are fields of ``EnvSpec``: ``tags``, ``max_turns``, ``needs``, ``wrappers``, ``description``. The plain ``id``
-    means ``default_level``, which is the first one unless named.
+    Args:
+        id: ``namespace:Name-v0``.
+        entry: The class, a function that returns an environment, or ``module:name`` of either.
+        levels: Level → keyword arguments of the class. Registers ``id-level`` for each level.
+        default_level: The level that the plain ``id`` means; the first by default.
+        kwargs: Keyword arguments of the class, for every level.
+        details: Fields of ``EnvSpec``: ``tags``, ``max_turns``, ``needs``, ``wrappers``, ``description``, ``rows``.
+
+    Raises:
+        UsageError: The id is malformed, or registered already as something else.
+
+    Example::
+
+        palestra.register("demo:Parity-v0", Parity, levels={"easy": {"digits": 1}, "hard": {"digits": 6}}, max_turns=1)
     """
     if not re.fullmatch(r"[\w.-]+:[\w./-]+", id):
         raise UsageError(f'"{id}" is not an id: write namespace:Name-v0 (letters, digits and ._/- only)')
-    family = re.sub(r"-v\d+.*$", "", id.partition(":")[2])
+    family = family_of(id).partition(":")[2]
+    if (turns := details.get("max_turns")) is not None and turns < 1:
+        raise UsageError(f'"{id}": max_turns must be at least 1, got {turns}')
     details["tags"] = frozenset(details.get("tags", ()))
     for name in ("needs", "wrappers"):
         details[name] = tuple(details.get(name, ()))
@@ -179,14 +115,33 @@ def register(
             _add(_with_turns(replace(own, id=id)))
 
 
-def register_scheme(scheme: str, entry: str, *, needs: Sequence[Need] = ()) -> None:
-    """Let every id ``scheme:place#id`` mean ``entry("place#id", …)``. Nothing is imported until such an id is made.
+def register_scheme(scheme: str, entry: str, **details: Any) -> None:
+    """Let every id ``scheme:place#id`` mean ``entry(address="place#id", …)``. Nothing is imported until such an id is made.
 
-    Its tasks bear the name ``id``: where a task is played is no part of it.
+    The name of its tasks is ``id``, without the place at which they are played.
+
+    Args:
+        scheme: One word, before the colon.
+        entry: ``module:name`` of the class or function.
+        details: Fields of ``EnvSpec``, such as ``needs``.
     """
     if not scheme.isidentifier():
-        raise UsageError(f'"{scheme}" is no scheme: write one word')
-    _schemes[scheme] = EnvSpec(id=scheme, entry=entry, needs=tuple(needs))
+        raise UsageError(f'"{scheme}" is not a scheme: write one word')
+    _schemes[scheme] = EnvSpec(id=scheme, entry=entry, **{**details, "needs": tuple(details.get("needs", ()))})
+
+
+def register_files(scheme: str, entry: str, **details: Any) -> None:
+    """Let every id ``scheme:path?key=value&key=value`` mean ``entry(path="path", key="value", …)``.
+
+    The name of its tasks is the whole id: a path and options on this machine.
+
+    Args:
+        scheme: One word, before the colon.
+        entry: ``module:name`` of the class or function.
+        details: Fields of ``EnvSpec``, such as ``rows``.
+    """
+    register_scheme(scheme, entry, **details)
+    _files.add(scheme)
 
 
 def _with_turns(spec: EnvSpec) -> EnvSpec:
@@ -201,61 +156,168 @@ def _add(spec: EnvSpec) -> None:
 
 
 def unregister(id: str) -> None:
-    """Forget ``id`` and its levels."""
+    """Remove ``id`` and its levels."""
     known = spec(id)
     for name in [id, *(f"{id}-{level}" for level in known.levels)]:
         _specs.pop(name, None)
 
 
 def spec(id: str) -> EnvSpec:
-    """What is registered under ``id``; a scheme's address and a ``module:Class`` reference are specs of their own."""
+    """Return what is known about ``id``: a registered id, ``module:Class``, or the address of a scheme.
+
+    Raises:
+        UnknownEnv: There is no such environment; the message suggests the nearest id.
+    """
     scheme, _, address = id.partition(":")
+    if scheme in _files:
+        path, options = parse_options(address, as_text=True)
+        if "path" in options:
+            raise UsageError(f'"{id}" names two files: write the path before the question mark only')
+        return replace(_schemes[scheme], id=id, kwargs={"path": path, **options})
     if scheme in _schemes and id not in _specs:
         return replace(_schemes[scheme], id=address.partition("#")[2] or id, kwargs={"address": address})
     if id not in _specs:
         _load_plugins()
     if id in _specs:
         return _specs[id]
-    if not _is_namespace(id.partition(":")[0]) and _is_reference(id):
+    if is_reference(id) and not _is_namespace(scheme) and (scheme == "__main__" or is_importable(scheme)):
         return EnvSpec(id=id, entry=id, family=id.rpartition(":")[2])
     raise UnknownEnv(_unknown(id))
 
 
+def registered(id: str) -> EnvSpec | None:
+    """Return what is registered under ``id``, or ``None``.
+
+    Use this, and not ``spec``, for names from a file or a peer: it imports no ``module:Class``, opens no file and connects to
+    no server.
+    """
+    if id not in _specs:
+        _load_plugins()
+    return _specs.get(id)
+
+
+def typed(names: Iterable[str]) -> None:
+    """Let ``module:Class`` among ``names``, and among their options, be found in the working folder too.
+
+    Every command calls this for the names that the user typed or that stand in the user's recipe. Never call it for names
+    from a run folder or a server.
+    """
+    parts = (part.rpartition("=")[2] for name in names for part in re.split(r"[?&]", name))
+    if any(is_reference(part) and not _is_known(part) for part in parts):
+        search_here()
+
+
+def is_pattern(name: str) -> bool:
+    """Return whether ``name`` is a pattern of ids. An address such as ``remote:http://[::1]:8000#ID`` is not."""
+    return name.partition(":")[0] not in _schemes and any(mark in name for mark in "*?[")
+
+
 def list_envs(pattern: str = "*") -> list[EnvSpec]:
-    """Every spec whose id matches ``pattern`` (``*`` and ``?``; a bare word means a namespace or a part of the id), sorted."""
+    """Return the specs of all registered ids that match ``pattern``, sorted by id.
+
+    Args:
+        pattern: ``game:*-easy``, with ``*`` and ``?``; or a word: a namespace (``game``) or a part of the id (``sudoku``).
+
+    Example::
+
+        [known.id for known in palestra.list_envs("game:*-easy")]
+    """
     _load_plugins()
-    if not any(mark in pattern for mark in "*?["):
+    if not is_pattern(pattern):
         pattern = f"{pattern}:*" if _is_namespace(pattern) else f"*{pattern}*"
     return sorted((known for known in _specs.values() if fnmatchcase(known.id, pattern)), key=lambda known: known.id)
 
 
 def make(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> Guarded:
-    """The environment ``id`` as a plain blocking Gym object. ``kwargs`` go to its class, over the level's own."""
+    r"""Make an environment with the Gym interface: ``reset`` and ``step`` return when they are done.
+
+    Args:
+        id: A registered id, ``module:Class``, ``data:FILE`` or ``remote:URL#ID``.
+        wrappers: Functions from environment to environment, such as wrapper classes; the first is innermost.
+        kwargs: Keyword arguments of the class. They replace those of the level.
+
+    Returns:
+        An environment that is also a context manager, which closes it. It refuses a step before ``reset`` and after the end.
+
+    Raises:
+        UnknownEnv: There is no such id; the message suggests the nearest one.
+        MissingExtra: Something that the environment needs is not installed; the message says what to type.
+
+    Example::
+
+        with palestra.make("game:GuessTheNumber-v0") as env:
+            observation, info = env.reset(seed=0)
+            observation, reward, terminated, truncated, info = env.step(r"\boxed{25}")
+    """
     known = spec(id)
     env = _call(known, known.factory(kwargs), kwargs)
-    every = (*known.wrappers, *wrappers)
-    if isinstance(env, Env) and not every:
-        return Guarded(env, known.id)
-    return Guarded(Blocking(_wrapped(env if isinstance(env, AsyncEnv) else Direct(env), every)), known.id)
+    if isinstance(env, Env) and not known.wrappers and not wrappers:
+        return Guarded(_limited(known, env, kwargs), known.id)
+    return Guarded(Blocking(_wrapped(_with_own_wrappers(known, _view(known, env, kwargs), kwargs), wrappers)), known.id)
 
 
 def make_async(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> AsyncEnv:
-    """The environment ``id`` for the event loop. A blocking one runs in a worker process."""
-    known = spec(id)
-    return _wrapped(build(known, kwargs), (*known.wrappers, *wrappers))
+    """Make an environment with the async interface: ``await env.reset()``, ``await env.step(action)``, ``await env.close()``.
+
+    A class with ``blocking = True`` runs in a worker process.
+
+    Args:
+        id: A registered id, ``module:Class``, ``data:FILE`` or ``remote:URL#ID``.
+        wrappers: Functions from environment to environment, such as wrapper classes; the first is innermost.
+        kwargs: Keyword arguments of the class. They replace those of the level.
+
+    Example::
+
+        env = palestra.make_async("game:GuessTheNumber-v0")
+        observation, info = await env.reset(seed=0)
+    """
+    return _wrapped(build(spec(id), kwargs), wrappers)
 
 
-def build(known: EnvSpec, kwargs: Mapping[str, Any]) -> AsyncEnv:
-    """The bare async view of what ``known`` names, without wrappers."""
+def build(known: EnvSpec, kwargs: Mapping[str, Any], *, isolate: bool = False) -> AsyncEnv:
+    """Build what ``known`` names as an async environment, with its wrappers and turn limit.
+
+    ``isolate`` runs a plain environment in a worker process, whatever its class says.
+    """
     factory = known.factory(kwargs)
-    if isinstance(factory, type) and issubclass(factory, Env) and factory.blocking:
-        return InWorker(known.reference(), {**known.kwargs, **kwargs}, factory)
-    env = _call(known, factory, kwargs)
+    if isinstance(factory, type) and issubclass(factory, Env) and (factory.blocking or isolate):
+        merged = {**known.kwargs, **kwargs}
+        named = [need.variable for need in known.needs if need.variable]
+        turns = _inner_turns(known, kwargs)
+        env: AsyncEnv = InWorker(known.reference(), merged, factory, max_turns=turns, variables=named)
+        return _with_own_wrappers(known, env, kwargs)
+    built = _call(known, factory, kwargs)
+    if isinstance(built, Env) and built.blocking:
+        raise UsageError(f'"{known.id}" built a blocking {type(built).__name__}; register the class, which a worker can build')
+    return _with_own_wrappers(known, _view(known, built, kwargs), kwargs)
+
+
+def _view(known: EnvSpec, env: Env | AsyncEnv, kwargs: Mapping[str, Any]) -> AsyncEnv:
     if isinstance(env, AsyncEnv):
-        return env
-    if env.blocking:
-        raise UsageError(f'"{known.id}" built a blocking {type(env).__name__}; register the class, which a worker can build')
-    return Direct(env)
+        return AsyncLimited(env, _inner_turns(known, kwargs))
+    return Direct(_limited(known, env, kwargs))
+
+
+def _limited(known: EnvSpec, env: Env, kwargs: Mapping[str, Any]) -> Env:
+    """Return ``env`` with its turn limit, or as it is if it counts its turns itself."""
+    own = env.counts_turns and (_inner_turns(known, kwargs) is None or "max_turns" in {**known.kwargs, **kwargs})
+    return env if own else Limited(env, _inner_turns(known, kwargs))
+
+
+def _with_own_wrappers(known: EnvSpec, env: AsyncEnv, kwargs: Mapping[str, Any]) -> AsyncEnv:
+    turns = _turns(known, kwargs)
+    wrapped = _wrapped(env, known.wrappers)
+    return TurnLimit(wrapped, turns) if known.wrappers and turns is not None else wrapped
+
+
+def _inner_turns(known: EnvSpec, kwargs: Mapping[str, Any]) -> int | None:
+    """Return the registered limit if it counts the environment's own steps. With wrappers it counts the agent's turns."""
+    return None if known.wrappers else _turns(known, kwargs)
+
+
+def _turns(known: EnvSpec, kwargs: Mapping[str, Any]) -> int | None:
+    turns: int | None = kwargs.get("max_turns", known.max_turns)
+    return turns
 
 
 def _wrapped(env: AsyncEnv, wrappers: Iterable[WrapperFactory]) -> AsyncEnv:
@@ -265,28 +327,22 @@ def _wrapped(env: AsyncEnv, wrappers: Iterable[WrapperFactory]) -> AsyncEnv:
 
 
 def _call(known: EnvSpec, factory: EnvFactory, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
-    env = factory(**{**known.kwargs, **kwargs})
+    env = unblocked(factory(**{**known.kwargs, **kwargs}))
     if not isinstance(env, Env | AsyncEnv):
         raise UsageError(f'"{known.id}" built a {type(env).__name__}, which is neither an Env nor an AsyncEnv')
     return env
 
 
-def _is_reference(id: str) -> bool:
-    module, _, name = id.partition(":")
-    if not name or not all(part.isidentifier() for part in (*module.split("."), *name.split("."))):
-        return False
-    return module == "__main__" or _is_importable(module)
-
-
-def _is_importable(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except (ImportError, ValueError):
-        return False
+def _is_known(name: str) -> bool:
+    namespace = name.partition(":")[0]
+    if namespace in _schemes or name in _specs:
+        return True
+    _load_plugins()
+    return _is_namespace(namespace)
 
 
 def _is_namespace(name: str) -> bool:
-    # Some namespaces are also modules of the standard library (math, code): the ids come first.
+    # Some namespaces are also modules of the standard library (math, code). The ids come first.
     return any(known.namespace == name for known in _specs.values())
 
 
@@ -294,13 +350,15 @@ def _unknown(id: str) -> str:
     near = difflib.get_close_matches(id, _specs, n=1, cutoff=0.6)
     guess = f' Did you mean "{near[0]}"?' if near else ""
     namespace = id.partition(":")[0]
+    if is_reference(id) and not _is_namespace(namespace) and not guess:
+        guess = f" No module is called {namespace} either."
     return f'no environment "{id}".{guess} (palestra list{f" {namespace}" if _is_namespace(namespace) else ""})'
 
 
 def register_later(reference: str) -> None:
-    """Call the function that ``reference`` names before anything is listed or said to be unknown.
+    """Call the function that ``reference`` names before ids are listed, and before an id is reported as unknown.
 
-    For families of many ids, or of ids whose registration has to read something: whoever does not use them does not pay.
+    For families of many ids, and for ids whose registration reads files: programs that do not use them do not pay.
     """
     _later.append(reference)
 
@@ -317,5 +375,5 @@ def _load_plugins() -> None:
     for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
         try:
             point.load()
-        except Exception as error:  # somebody else's package must not take ours down
+        except Exception as error:  # a broken package of others must not break this one
             warnings.warn(f"the plugin {point.name} ({point.value}) failed to load: {error!r}", stacklevel=3)

@@ -1,15 +1,14 @@
 """Independent random generators, derived from a seed and a path of names.
 
-Nothing in Palestra touches a global generator. Whoever needs randomness derives its own from what it is *for*::
+Palestra never uses a global generator. Code that needs randomness derives its own generator from its purpose::
 
     derive(run_seed, "episode", task.key, group, member, attempt)
 
-Two different paths give independent streams; the same path gives the same stream in every process, on every machine and
-under every ``PYTHONHASHSEED``, because the path is hashed with BLAKE2b and not with ``hash()``.
+Different paths give independent streams. The same path gives the same stream in every process, on every machine and under
+every ``PYTHONHASHSEED``, because the path is hashed with BLAKE2b and not with ``hash()``.
 
-A generator is made for every episode, so it must be cheap. NumPy stretches a seed into a start state with a hash of its own,
-which costs more than all else that a light game does at its start. BLAKE2b has mixed the path already: its digest *is* the
-start state.
+Every episode makes a generator, so it must be cheap. NumPy turns a seed into a start state with its own hash, which costs more
+than everything else that a light game does at its start. BLAKE2b has mixed the path already: its digest *is* the start state.
 """
 
 import hashlib
@@ -24,33 +23,33 @@ __all__ = ["PathPart", "derive", "derive_seed", "fresh_seed"]
 
 PathPart = str | bytes | int | None
 
-# Seeds are kept below 2**53 so that they survive every JSON reader, JavaScript's included.
+# Seeds stay below 2**53, so that every JSON reader keeps them exact, JavaScript's included.
 _SEED_BITS = 53
 
 _KINDS = {str: b"s", bytes: b"b", int: b"i"}
 
-# The state and the stream of a PCG64.
+# State and stream of a PCG64.
 _STATE_BYTES = 32
 
 
 def derive(seed: int, *path: PathPart) -> np.random.Generator:
-    """A generator that belongs to ``path`` under ``seed`` and to nothing else."""
+    """Return the generator of ``path`` under ``seed``."""
     start = _StartState(_digest(seed, path, _STATE_BYTES))
     return np.random.Generator(np.random.PCG64(start))  # type: ignore[arg-type]  # any ISeedSequence will do, says NumPy's manual
 
 
 def derive_seed(seed: int, *path: PathPart) -> int:
-    """A non-negative integer below 2**53 that belongs to ``path`` under ``seed``."""
+    """Return the non-negative integer below 2**53 of ``path`` under ``seed``."""
     return int.from_bytes(_digest(seed, path, 16)[:8], "little") >> (64 - _SEED_BITS)
 
 
 def fresh_seed() -> int:
-    """A seed from the operating system, for callers who gave none. It is recorded in the task, so the run can be repeated."""
+    """Return a seed from the operating system, for callers that pass none. The task records it, so the run can be repeated."""
     return secrets.randbits(_SEED_BITS)
 
 
 class _StartState(ISpawnableSeedSequence):
-    """What a bit generator starts from: a digest, and more of its kind for a bit generator that needs more."""
+    """The start state of a bit generator: a digest, extended by further digests if more words are needed."""
 
     def __init__(self, digest: bytes) -> None:
         self._digest = digest
@@ -72,9 +71,9 @@ class _StartState(ISpawnableSeedSequence):
 
 
 def _digest(seed: int, path: tuple[PathPart, ...], size: int) -> bytes:
-    # Each part carries its type and its length, so ("ab", "c") and ("a", "bc"), or 1 and "1", never collide.
-    told = b"%d" % seed
+    # Each part is hashed with its type and length, so ("ab", "c") and ("a", "bc"), or 1 and "1", never collide.
+    content = b"%d" % seed
     for part in path:
         data = part if isinstance(part, bytes) else str(part).encode("utf-8", "surrogatepass")
-        told += b"%b%d:%b" % (_KINDS.get(type(part)) or type(part).__name__[:1].encode(), len(data), data)
-    return hashlib.blake2b(told, digest_size=size).digest()
+        content += b"%b%d:%b" % (_KINDS.get(type(part)) or type(part).__name__[:1].encode(), len(data), data)
+    return hashlib.blake2b(content, digest_size=size).digest()

@@ -1,8 +1,8 @@
-"""From what an engine returned, turn by turn, to the segments a trajectory keeps.
+"""From an engine's output, turn by turn, to the segments of a trajectory.
 
-A prompt that begins with everything the open segment holds (its prompts and what was sampled after them) extends it: only the
-difference is appended. Any other prompt opens a new segment. Nothing is decoded or tokenised here, and a sampled token enters
-exactly once, so what is trained is what was sampled.
+A prompt that begins with everything in the open segment (its prompts and the tokens sampled after them) extends it: only the
+difference is appended. Any other prompt opens a new segment. Nothing is decoded or tokenized here, and a sampled token enters
+exactly once, so training sees exactly the sampled tokens.
 """
 
 import msgspec
@@ -15,14 +15,14 @@ __all__ = ["SegmentRecorder"]
 
 
 class SegmentRecorder:
-    """Collects the tokens of one player's episode. One recorder per conversation."""
+    """Collects the tokens of one player's episode. Use one recorder per conversation."""
 
     def __init__(self) -> None:
         self._closed: list[Segment] = []
         self._open = _Growing()
 
     def add(self, tokens: Tokens, turn: int) -> None:
-        """Record a completion of ``turn``. One that sampled nothing leaves no trace."""
+        """Record a completion of ``turn``. A completion without sampled tokens is skipped."""
         if not len(tokens.ids):
             return
         if not self._open.extended_by(tokens.prompt):
@@ -31,7 +31,7 @@ class SegmentRecorder:
         self._open.append(tokens, turn)
 
     def take(self, completion: Completion, turn: int) -> Completion:
-        """Record everything ``completion`` sampled; what comes back is the completion without its tokens."""
+        """Record everything that ``completion`` sampled, and return the completion without its tokens."""
         if completion.tokens is None and not completion.notes:
             return completion
         for note in completion.notes:
@@ -41,7 +41,7 @@ class SegmentRecorder:
         return msgspec.structs.replace(completion, tokens=None, notes=())
 
     def segments(self) -> tuple[Segment, ...]:
-        """Everything recorded so far, in order. The recorder may go on afterwards."""
+        """Return the segments recorded so far, in order. Recording may continue afterwards."""
         return (*self._closed, self._open.segment()) if self._open.length else tuple(self._closed)
 
 

@@ -1,10 +1,11 @@
 """The zoo: one environment for each fault, otherwise as good as ``Code``, and the check that must catch it."""
 
+import asyncio
 import os
 import random
 import threading
 import time
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from tests.checking.good import Code, Mute, Parity, Patient
@@ -225,6 +226,8 @@ class CloseNeedsReset(Code):
 
 
 class EndsLate(Code):
+    counts_turns = True
+
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
         observation, _ = super().reset(seed=seed, task=task)
         return observation, {"max_turns": 2}
@@ -246,6 +249,133 @@ class SlowStep(Parity):
         if action in ("\\boxed{even}", "\\boxed{odd}"):
             time.sleep(0.12)
         return super().step(action)
+
+
+class Overlap(Code):
+    """The class holds what belongs to an episode."""
+
+    current = ""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        start = super().reset(seed=seed, task=task)
+        Overlap.current = self.code
+        return start
+
+    def step(self, action: str) -> Step:
+        self.code = Overlap.current
+        return super().step(action)
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{Overlap.current}}}"
+
+
+PRESENT = {"code": ""}
+
+
+class ModuleOverlap(Code):
+    """The module holds what belongs to an episode."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        start = super().reset(seed=seed, task=task)
+        PRESENT["code"] = self.code
+        return start
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{PRESENT['code']}}}"
+
+
+class SharedList(Code):
+    """A mutable default on the class, which shows."""
+
+    said: ClassVar[list[str]] = []
+
+    def step(self, action: str) -> Step:
+        self.said.append(action)
+        step = super().step(action)
+        return step._replace(observation=f"{step.observation} {len(self.said)} things were said.")
+
+
+class BlocksTheLoop(Patient):
+    async def step(self, action: str) -> Step:
+        time.sleep(0.12)
+        return await super().step(action)
+
+
+class BlocksInATask(Patient):
+    async def step(self, action: str) -> Step:
+        await asyncio.gather(self._wait())
+        return await super().step(action)
+
+    async def _wait(self) -> None:
+        time.sleep(0.12)
+
+
+class SetInInfo(Code):
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        return step._replace(info={**step.info, "seen": {"a", "b"}})
+
+
+class NumPyInInfo(Code):
+    def step(self, action: str) -> Step:
+        step = super().step(action)
+        return step._replace(info={**step.info, "parts": [{"share": np.float32(0.5)}]})
+
+
+class NumberedInfo(Code):
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        observation, info = super().reset(seed=seed, task=task)
+        return observation, {**info, "places": {1: "a"}}
+
+
+class FourTuple(Code):
+    def step(self, action: str) -> Any:
+        observation, reward, terminated, _, info = super().step(action)
+        return observation, reward, terminated, info
+
+
+class OldReset(Code):
+    def reset(self) -> Any:  # type: ignore[override]
+        return super().reset()[0]
+
+
+class NoSuper(Code):
+    """Draws from a generator of its own, as a seed that is None makes it: the task says which episode it is."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        self.code, self.turn = str(np.random.default_rng(seed).integers(1000, 10000)), 0
+        return "Find the code.", {"max_turns": 3}
+
+
+class NoSuperButRng(Code):
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        self.code, self.turn = str(self.rng.integers(1000, 10000)), 0
+        return "Find the code.", {"max_turns": 3}
+
+
+class NoSuperButTask(Code):
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        self.code, self.turn = str(self.task.seed + 1000), 0
+        return "Find the code.", {"max_turns": 3}
+
+
+class KeepsFile(Code):
+    """Closed neither by the next reset nor by close: the file lives as long as the instance."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        self.file = open(os.devnull)  # noqa: SIM115
+        return super().reset(seed=seed, task=task)
+
+    def fork(self) -> Env:
+        raise palestra.errors.Unsupported("files cannot be copied")
+
+
+class DropsFile(Code):
+    """Opened in each reset and never closed: Python closes it, and complains."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        open(os.devnull).read()  # noqa: SIM115
+        return super().reset(seed=seed, task=task)
 
 
 LEFT_OPEN: list[int] = []
@@ -288,10 +418,58 @@ def clean_up() -> None:
         thread.join()
 
 
+class AsyncGlobal(Patient):
+    async def step(self, action: str) -> Step:
+        random.random()
+        return await super().step(action)
+
+
+class GlobalAnswer(Code):
+    """Every task that is played from the same state of the global generator has the same answer."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        start = super().reset(seed=seed, task=task)
+        self.code = str(random.randint(1000, 9999))
+        return start
+
+
+class OneAnswer(Code):
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        start = super().reset(seed=seed, task=task)
+        self.code = "1234"
+        return start
+
+
+class LastMoveCommon(Env):
+    """Three moves, the last of which is one of two: one text, said each time, wins a fifth of the tasks."""
+
+    reward_range = (0.0, 1.0)
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        super().reset(seed=seed, task=task)
+        easy = self.rng.random() < 0.2
+        last = str(self.rng.choice(["left", "right"]))
+        self.path = ["left"] * 3 if easy else [str(self.rng.choice(["up", "down"])), "ahead", last]
+        self.turn = 0
+        return "Three doors. Say where to go.", {"max_turns": 3}
+
+    def step(self, action: str) -> Step:
+        right = action == self.path[self.turn]
+        self.turn += 1
+        won = right and self.turn == 3
+        return Step("Go on.", float(won), won or not right, False, {"success": won})
+
+    def oracle(self) -> str:
+        return self.path[self.turn]
+
+
 CAUGHT_BY: dict[type[Env] | type[AsyncEnv], str] = {
     GlobalRandom: "global-generators",
     GlobalNumPy: "global-generators",
     GlobalReseeded: "global-generators",
+    AsyncGlobal: "global-generators",
+    OneAnswer: "constant-answer",
+    LastMoveCommon: "constant-answer",
     HashOrder: "same-elsewhere",
     Clock: "same-here",
     Remembers: "same-here",
@@ -329,5 +507,20 @@ CAUGHT_BY: dict[type[Env] | type[AsyncEnv], str] = {
     SlowStep: "quick",
     LeaksFile: "nothing-left",
     LeaksThread: "nothing-left",
+    KeepsFile: "nothing-left",
+    DropsFile: "nothing-left",
+    Overlap: "side-by-side",
+    ModuleOverlap: "side-by-side",
+    SharedList: "same-here",
+    BlocksTheLoop: "quick",
+    BlocksInATask: "quick",
+    SetInInfo: "info",
+    NumPyInInfo: "info",
+    NumberedInfo: "info",
+    FourTuple: "episodes-run",
+    OldReset: "episodes-run",
+    NoSuper: "episodes-run",
+    NoSuperButRng: "episodes-run",
+    NoSuperButTask: "episodes-run",
 }
 """Every animal and the one check that must bite."""

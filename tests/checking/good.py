@@ -1,5 +1,6 @@
 """Environments that keep the contract, in both colours, with and without the optional verbs."""
 
+import asyncio
 import copy
 from typing import Any
 
@@ -29,6 +30,22 @@ class DeclaredParity(Parity):
     """The same, honest about chance."""
 
     floor = 0.5
+
+
+class Months(Env):
+    """Twelve outcomes, so that a constant answer is worth a twelfth, which it does not say."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        self.month = int(self.rng.integers(1, 13))
+        return f"Day {30 * self.month - 15} of a year of 360 days: which month? \\boxed{{1}} to \\boxed{{12}}.", {}
+
+    def step(self, action: str) -> Step:
+        correct = palestra.grading.last_boxed(action) == str(self.month)
+        return Step("", float(correct), True, False, {"success": correct})
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{self.month}}}"
 
 
 class Code(Env):
@@ -88,6 +105,14 @@ class Patient(AsyncEnv):
 
     async def sample_random_action(self) -> str:
         return f"\\boxed{{{int(self.action_rng.integers(100))}}}"
+
+
+class Waits(Patient):
+    """Takes its time, and leaves the event loop to others."""
+
+    async def step(self, action: str) -> Step:
+        await asyncio.sleep(0.15)
+        return await super().step(action)
 
 
 class Mute(Env):

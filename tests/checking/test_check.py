@@ -1,9 +1,11 @@
 """The checker, checked: each broken environment is caught by the check meant for it and by no other."""
 
 import random
+import re
 import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from tests.checking import broken, good
 import palestra
 from palestra import AsyncEnv, Env, Wrapper, registry
 from palestra.checking import CHECKS, CheckReport, Status, check_env, survey
+from palestra.checking.subject import find
 from palestra.errors import UnknownEnv, UsageError
 from palestra.registry import unregister
 
@@ -61,15 +64,25 @@ zoo = pytest.mark.parametrize(
 @zoo
 @pytest.mark.slow
 def test_each_fault_is_caught_by_its_own_check_and_no_other(animal: AnyEnv, check: str) -> None:
-    assert bitten(check_env(animal, tasks=tasks_for(check))) == {check}
+    assert bitten(check_env(animal, n=tasks_for(check))) == {check}
 
 
-@zoo
+WAITING = {"BlocksInATask", "BlocksTheLoop", "Quadratic"}
+"""These hold the loop for seconds until they are caught."""
+
+
+@pytest.mark.parametrize(
+    ("animal", "check"),
+    [
+        pytest.param(animal, check, id=animal.__name__, marks=[pytest.mark.slow] * (animal.__name__ in WAITING))
+        for animal, check in broken.CAUGHT_BY.items()
+    ],
+)
 def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.FixtureRequest) -> None:
     """The same without new processes and megabytes, unless the fault needs them."""
     if animal is not broken.Quadratic:
         request.getfixturevalue("short_texts")
-    report = check_env(animal, tasks=tasks_for(check), skip=set() if check == "same-elsewhere" else {"same-elsewhere"})
+    report = check_env(animal, n=tasks_for(check), skip=set() if check == "same-elsewhere" else {"same-elsewhere"})
     assert bitten(report) == {check}
     assert report.ok == (status_of(report, check) is Status.WARN)
     (finding,) = (found for found in report.findings if found.check == check)
@@ -81,14 +94,14 @@ def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.Fixtur
 
 @pytest.mark.parametrize("env", GOOD, ids=lambda env: env.__name__)
 def test_good_ones_pass(env: AnyEnv, short_texts: None) -> None:
-    report = check_env(env, tasks=60, skip={"same-elsewhere"})
+    report = check_env(env, n=60, skip={"same-elsewhere"})
     assert bitten(report) == set()
     assert report.ok
 
 
 def test_a_talkative_async_env_is_the_same_elsewhere(short_texts: None) -> None:
     """Printing must not disturb what the other process says, and the colour must not matter."""
-    report = check_env(good.Talkative, tasks=5)
+    report = check_env(good.Talkative, n=5)
     assert bitten(report) == set()
     assert status_of(report, "same-elsewhere") is Status.PASS
 
@@ -105,30 +118,53 @@ def test_guess_the_number_passes(level: str, request: pytest.FixtureRequest) -> 
 
 
 def test_a_blocking_env_is_not_blamed_for_being_slow(short_texts: None) -> None:
-    report = check_env(good.Heavy, tasks=3, skip={"same-elsewhere"})
+    report = check_env(good.Heavy, n=3, skip={"same-elsewhere"})
     assert status_of(report, "quick") is Status.SKIP
 
 
 def test_the_answer_among_others_is_only_a_warning(short_texts: None) -> None:
-    report = check_env(good.Pick, tasks=40, skip={"same-elsewhere"})
+    report = check_env(good.Pick, n=40, skip={"same-elsewhere"})
     assert status_of(report, "answer-hidden") is Status.WARN
     assert report.ok
 
 
+def test_a_constant_answer_above_the_floor_is_a_warning_until_it_is_certain(short_texts: None) -> None:
+    few, many = (check_env(good.Months, n=n, skip={"same-elsewhere"}) for n in (60, 300))
+    assert status_of(few, "constant-answer") is Status.WARN
+    assert few.ok
+    (finding,) = few.found(Status.WARN)
+    assert re.fullmatch(
+        r"a constant answer scores 0\.\d\d, the floor is 0: not certain with 60 tasks, try -n 1000", finding.message
+    )
+    assert status_of(many, "constant-answer") is Status.FAIL
+
+
+def test_every_row_of_a_file_is_one_task(tmp_path: Path, short_texts: None) -> None:
+    rows = [f'{{"question": "What is {n} + 100?", "answer": {n + 100}}}' for n in range(8)]
+    (tmp_path / "sums.jsonl").write_text("\n".join(rows))
+    target = f"data:{tmp_path / 'sums.jsonl'}?grader=number"
+    report = check_env(target, n=20, skip={"same-elsewhere"})
+    assert (report.tasks, report.asked) == (8, 8)
+    assert report.ok, report.found(Status.FAIL)
+    assert {task.index for task in find(target, 20, 0).tasks} == set(range(8))
+    assert len(find(target, 3, 0).tasks) == 3
+
+
 def test_what_is_not_offered_is_skipped(short_texts: None) -> None:
-    report = check_env(good.Mute, tasks=3, skip={"same-elsewhere"})
+    report = check_env(good.Mute, n=3, skip={"same-elsewhere"})
     skipped = {finding.check for finding in report.found(Status.SKIP)}
-    assert {"oracle-solves", "constant-answer", "answer-hidden", "fork"} <= skipped
+    assert "no sample_random_action(): the policy random cannot play" in {finding.message for finding in report.findings}
+    assert {"oracle-solves", "random-plays", "constant-answer", "answer-hidden", "fork"} <= skipped
 
 
 def test_a_class_a_reference_and_an_id_are_the_same_target(short_texts: None) -> None:
     palestra.register("check:Code-v0", good.Code)
     try:
-        by_id = check_env("check:Code-v0", tasks=5, skip={"same-elsewhere"})
+        by_id = check_env("check:Code-v0", n=5, skip={"same-elsewhere"})
     finally:
         unregister("check:Code-v0")
-    by_class = check_env(good.Code, tasks=5, skip={"same-elsewhere"})
-    by_reference = check_env("tests.checking.good:Code", tasks=5, skip={"same-elsewhere"})
+    by_class = check_env(good.Code, n=5, skip={"same-elsewhere"})
+    by_reference = check_env("tests.checking.good:Code", n=5, skip={"same-elsewhere"})
     assert by_class.findings == by_reference.findings == by_id.findings
     assert by_class.env == "tests.checking.good:Code"
 
@@ -146,7 +182,7 @@ class Shout(Wrapper):
 def test_wrappers_go_along_to_the_other_process_if_they_have_a_name(wrapper: Any, status: Status, short_texts: None) -> None:
     palestra.register("check:Shout-v0", good.Code, wrappers=[wrapper])
     try:
-        report = check_env("check:Shout-v0", tasks=5)
+        report = check_env("check:Shout-v0", n=5)
     finally:
         unregister("check:Shout-v0")
     assert report.ok
@@ -160,7 +196,7 @@ def test_a_class_typed_into_a_notebook_is_not_tried_elsewhere(monkeypatch: pytes
     Typed.__module__, Typed.__qualname__ = "__main__", "Typed"
     monkeypatch.setattr(sys.modules["__main__"], "Typed", Typed, raising=False)
     monkeypatch.delattr(sys.modules["__main__"], "__file__", raising=False)
-    report = check_env(Typed, tasks=2)
+    report = check_env(Typed, n=2)
     assert status_of(report, "same-elsewhere") is Status.SKIP
     assert report.ok
 
@@ -178,30 +214,32 @@ PREPARED: list[str] = []
 
 def test_an_env_that_does_not_run_elsewhere_is_told_so(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
     monkeypatch.setattr(sys.modules[__name__], "PREPARED", ["by hand"])
-    report = check_env(OnlyHere, tasks=2)
+    report = check_env(OnlyHere, n=2)
     assert bitten(report) == {"same-elsewhere"}
 
 
 def test_slow_episodes_are_played_less_often(short_texts: None) -> None:
-    report = check_env(good.Code, tasks=1000, seconds=0.0, skip={"same-elsewhere"})
+    report = check_env(good.Code, n=1000, seconds=0.0, skip={"same-elsewhere"})
     assert (report.tasks, report.asked) == (5, 1000)
 
 
 def test_a_leaking_env_is_played_less_often(short_texts: None) -> None:
-    assert check_env(broken.LeaksFile, tasks=60, skip={"same-elsewhere"}).tasks == 20
+    assert check_env(broken.LeaksFile, n=60, skip={"same-elsewhere"}).tasks == 20
 
 
 def test_the_global_generators_are_put_back(short_texts: None) -> None:
     random.seed(5)
     np.random.seed(5)
     expected = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]
-    check_env(broken.GlobalReseeded, tasks=2, skip={"same-elsewhere"})
+    check_env(broken.GlobalReseeded, n=2, skip={"same-elsewhere"})
     assert (random.getstate(), np.random.get_state()[1].tolist()) == expected  # type: ignore[index]
 
 
 def test_what_was_left_out_is_said(short_texts: None) -> None:
     report = check_env(
-        broken.Clock, tasks=2, skip=("same-here", "same-elsewhere", "same-on-replay", "global-generators", "fork")
+        broken.Clock,
+        n=2,
+        skip=("same-here", "global-generators", "same-elsewhere", "same-on-replay", "side-by-side", "fork"),
     )
     assert report.ok
     assert status_of(report, "same-here") is Status.SKIP
@@ -218,7 +256,7 @@ def test_mistakes_of_the_caller_are_told_at_once() -> None:
     with pytest.raises(UsageError, match="same-here"):
         check_env(good.Code, skip=["nonsense"])
     with pytest.raises(UsageError, match="at least one"):
-        check_env(good.Code, tasks=0)
+        check_env(good.Code, n=0)
     with pytest.raises(UnknownEnv):
         check_env("game:NoSuch-v0")
 
@@ -233,5 +271,64 @@ def test_the_table_is_in_order() -> None:
 
 def test_an_env_that_nobody_guards_is_told_so(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
     monkeypatch.setattr(registry, "make", lambda _: good.Code())
-    report = check_env(good.Code, tasks=3, skip={"same-elsewhere"})
+    report = check_env(good.Code, n=3, skip={"same-elsewhere"})
     assert bitten(report) == {"step-outside"}
+
+
+@pytest.mark.parametrize(
+    ("animal", "line"),
+    [
+        (broken.GlobalRandom, "random.randint(0, 10**6)"),
+        (broken.GlobalNumPy, "np.random.random()"),
+        (broken.GlobalReseeded, "random.seed(self.task.seed)"),
+        (broken.AsyncGlobal, "random.random()"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_the_line_that_draws_from_a_global_generator_is_cited(animal: AnyEnv, line: str, short_texts: None) -> None:
+    report = check_env(animal, n=3, skip={"same-elsewhere"})
+    (finding,) = report.found(Status.FAIL)
+    assert finding.check == "global-generators"
+    assert "broken.py, line " in finding.detail
+    assert line in finding.detail
+
+
+def test_global_random_is_never_advised_a_floor(short_texts: None) -> None:
+    report = check_env(broken.GlobalAnswer, n=20, skip={"same-elsewhere"})
+    assert {finding.check for finding in report.found(Status.FAIL)} == {"global-generators"}
+    assert "floor" not in "".join(finding.message + finding.detail for finding in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("animal", "advice", "never"),
+    [
+        (broken.LastMoveCommon, "declare what answering blindly pays", "outcomes"),
+        (broken.OneAnswer, "as much as the oracle", "floor=1"),
+        (good.Parity, "declare floor=0.5", "blindly"),
+    ],
+    ids=lambda value: getattr(value, "__name__", None),
+)
+def test_the_advice_on_a_constant_answer_hides_nothing(animal: AnyEnv, advice: str, never: str, short_texts: None) -> None:
+    report = check_env(animal, n=200, skip={"same-elsewhere", "fork", "any-text"})
+    (finding,) = (finding for finding in report.findings if finding.check == "constant-answer")
+    assert finding.status is Status.FAIL
+    told = finding.message + finding.detail
+    assert advice in told
+    assert never not in told
+    advised = [float(number) for number in re.findall(r"(?:declare|pays:) floor=(\d+(?:\.\d+)?)", told)]
+    scored = float(re.search(r"scores ([\d.]+)", finding.message)[1])  # type: ignore[index]
+    assert all(abs(floor - scored) < 0.1 for floor in advised)
+
+
+@pytest.mark.parametrize("animal", [broken.NoSuper, broken.NoSuperButRng, broken.NoSuperButTask], ids=lambda one: one.__name__)
+def test_a_reset_without_super_is_diagnosed_as_such(animal: AnyEnv, short_texts: None) -> None:
+    report = check_env(animal, n=3, skip={"same-elsewhere"})
+    assert [finding.message for finding in report.found(Status.FAIL)] == [
+        "reset() does not call super().reset(seed=seed, task=task)"
+    ]
+
+
+@pytest.mark.slow
+def test_an_async_env_that_awaits_for_long_is_not_blamed(short_texts: None) -> None:
+    report = check_env(good.Waits, n=2, skip={"same-elsewhere"})
+    assert status_of(report, "quick") is Status.PASS

@@ -20,7 +20,7 @@ def test_a_class_of_a_script_is_checked_in_other_processes_too(tmp_path: Path) -
     asking = """
 if __name__ == "__main__":
     for target in (Parity, "demo:Parity-v0"):
-        report = palestra.check_env(target, tasks=5)
+        report = palestra.check_env(target, n=5)
         print(report.ok, *(finding.status for finding in report.findings if finding.check == "same-elsewhere"))
 """
     script = tmp_path / "script.py"

@@ -56,7 +56,7 @@ def test_an_exception_is_part_of_the_episode() -> None:
     assert episode.error.startswith("turn 2: IndexError")
     assert episode.score is None
     assert len(episode.steps) == 1
-    assert play(RaisingInit, Task("x", 3), as_scripted(["one"]), three_turns).error == "building it: RuntimeError: no engine"
+    assert play(RaisingInit, Task("x", 3), as_scripted(["one"]), three_turns).error == "building: RuntimeError: no engine"
 
 
 def test_a_circle_in_info_does_not_end_the_check() -> None:

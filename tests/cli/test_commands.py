@@ -1,14 +1,21 @@
 """The commands as a user meets them: output, messages, exit codes."""
 
 import json
+import os
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
-from palestra.cli.app import app
+from palestra.cli import doctor
+from palestra.cli.app import _COMMANDS, app
+from palestra.errors import UsageError
+from palestra.registry import Need
 
 runner = CliRunner()
 
@@ -21,7 +28,7 @@ def palestra(*arguments: str, typed: str = "") -> str:
 
 def command(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "palestra.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=100
+        [sys.executable, "-m", "palestra.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300
     )
 
 
@@ -33,6 +40,13 @@ def test_list_shows_a_row_per_family() -> None:
 
 def test_list_shows_levels_when_asked_for_them() -> None:
     assert "game:Sudoku-v0-easy" in palestra("list", "game:*-easy")
+
+
+def test_list_folds_a_namespace_with_many_families() -> None:
+    rows = [line.split()[0] for line in palestra("list").splitlines() if line.startswith("rg:")]
+    assert rows == ["rg:*"]
+    assert sum(line.startswith("rg:") for line in palestra("list", "rg").splitlines()) > 100
+    assert sum(spec["namespace"] == "rg" for spec in json.loads(palestra("list", "--json"))) > 100
 
 
 def test_list_json_has_every_id_with_its_level() -> None:
@@ -71,7 +85,7 @@ def test_nothing_found_is_a_mistake() -> None:
 
 def test_play_wraps_a_bare_move_and_shows_the_oracle() -> None:
     shown = palestra("play", "game:GuessTheNumber-v0-easy", "--seed", "0", typed="?\n5\n0\n0\n0\n")
-    assert "\\boxed{5}" in shown
+    assert "perfect player: \\boxed{5}" in shown
     assert "you guessed 5" in shown
     assert "turns, total reward" in shown or "1 turn, total reward" in shown
 
@@ -86,6 +100,7 @@ def test_check_says_ok_by_exit_code_and_json(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["ok"] is True
 
 
+@pytest.mark.slow
 def test_check_fails_by_exit_code(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(
         "from palestra import Env, Step\n"
@@ -116,13 +131,54 @@ def test_doctor_names_what_is_installed() -> None:
     report = json.loads(palestra("doctor", "--json"))
     assert set(report["core"]) >= {"msgspec", "numpy"}
     assert len(report["core"]) <= 6
-    assert "environment ids can be made here" in palestra("doctor")
+    shown = palestra("doctor")
+    assert "environment ids can be made here" in shown
+    # A line is wrapped at 80 columns: its second line is indented like the text of the first.
+    assert all(re.match("  [✓·] |    [^ ]", line) for line in shown.splitlines()[1:])
+    assert "\n    " in shown
+
+
+def test_doctor_names_a_need_once_if_an_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    needs = [
+        Need(label="math-verify", module="nosuch", extra="math"),
+        Need(label="ScienceWorld", program="nosuch", fix="get it"),
+    ]
+    monkeypatch.setattr(doctor, "list_envs", lambda: [SimpleNamespace(missing=lambda: needs)])
+    assert json.loads(palestra("doctor", "--json"))["needs"] == {"ScienceWorld": "get it"}
+
+
+def test_show_tells_the_turn_limit_and_the_floor() -> None:
+    shown = json.loads(palestra("show", "palestra.envs.games.guess_the_number:GuessTheNumber", "--json"))
+    assert shown["max_turns"] == 7
+    assert shown["floor"] == pytest.approx(0.745, abs=0.001)
+    assert re.search(r"max_turns: +4\n.*floor: +", palestra("show", "game:GuessTheNumber-v0-easy"), re.DOTALL)
+
+
+def test_doctor_starts_a_box_and_says_what_it_saw(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyseccomp")
+    box = json.loads(palestra("doctor", "--json"))["box"]
+    assert box["works"], box
+    assert re.fullmatch(r"Python 3[.\d]+ ran in a bubblewrap sandbox within [.\d]+ s.*", box["seen"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    box = json.loads(palestra("doctor", "--json"))["box"]
+    assert not box["works"]
+    assert "apt-get install bubblewrap" in box["seen"]
 
 
 @pytest.mark.parametrize("name", ["list", "play", "demo", "check", "doctor", "serve"])
 def test_every_command_has_help(name: str) -> None:
     assert name in palestra("--help")
     assert "--help" in palestra(name, "--help")
+
+
+HELPS = [[], *([name] for name, _, _ in _COMMANDS), ["model"], ["model", "tiny"], ["index"], ["index", "build"]]
+
+
+@pytest.mark.parametrize("command", HELPS, ids=" ".join)
+def test_help_shows_no_type_of_a_switch_and_no_internal_name(command: list[str]) -> None:
+    shown = palestra(*command, "--help")
+    assert "bool" not in shown
+    assert "more_envs" not in shown
 
 
 def test_version() -> None:
@@ -132,9 +188,104 @@ def test_version() -> None:
 
 
 def test_play_lends_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyseccomp")
     typed = iter(["<python>6 * 7</python>", "?"])
     monkeypatch.setattr("builtins.input", lambda _: next(typed))
     done = CliRunner().invoke(app, ["play", "game:GuessTheNumber-v0-easy", "--seed", "0", "--tool", "python"])
     assert "\n42\n" in done.output
+    assert "<search>" not in done.output
     refused = CliRunner().invoke(app, ["play", "game:GuessTheNumber-v0-easy", "--tool", "hammer"])
-    assert "no tool 'hammer'" in str(refused.exception)
+    assert 'tool = "hammer" is unknown' in str(refused.exception)
+
+
+CAFE = """
+import palestra
+
+class Cafe(palestra.Env):
+    def reset(self, *, seed=None, task=None):
+        super().reset(seed=seed, task=task)
+        return "Order for me. Ask what you like; place the order as \\\\boxed{drink}.", {}
+
+    def step(self, action):
+        if palestra.grading.last_boxed(action) is None:
+            return palestra.Step(f"You said: {action!r}. Tea.", 0.0, False, False, {})
+        return palestra.Step("Thanks.", 1.0, True, False, {"success": True})
+"""
+
+
+def test_a_conversation_can_be_played(tmp_path: Path) -> None:
+    (tmp_path / "cafe.py").write_text(CAFE)
+    done = subprocess.run(
+        [sys.executable, "-m", "palestra.cli", "play", "cafe:Cafe"],
+        cwd=tmp_path, input="/which drink?\ntea\n", capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert "You said: 'which drink?'. Tea." in done.stdout
+    assert "sent \\boxed{tea}" in done.stdout
+    assert "solved, 2 turns" in done.stdout
+
+
+def test_the_screen_says_how_to_play() -> None:
+    shown = palestra("play", "game:GuessTheNumber-v0-easy", "--seed", "0", typed="")
+    assert "? shows what a perfect player would do" in shown
+    assert "/TEXT sends TEXT as it is" in shown
+
+
+def test_one_typo_does_not_end_a_game() -> None:
+    shown = palestra("play", "game:GuessTheNumber-v0-easy", "--seed", "0", typed="1\nfvie\n/no box\n2\n3\n4\n5\n")
+    assert shown.count("The move was taken back. Try again.") == 2
+    assert "4 turns, total reward" in shown or "solved" in shown
+
+
+def test_play_says_at_once_that_no_server_answers() -> None:
+    began = time.monotonic()
+    done = command("play", "remote:http://127.0.0.1:1#game:Sudoku-v0")
+    assert done.returncode != 0
+    assert "no server answers at 127.0.0.1:1" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - began < 55  # once 60 s and more
+
+
+def test_install_hints_keep_their_brackets(monkeypatch: pytest.MonkeyPatch) -> None:
+    from palestra.registry import Need, register, unregister
+
+    register("t:Lacking-v0", "nowhere:Env", needs=[Need(label="nowhere", module="nowhere", extra="math")])
+    try:
+        shown = " ".join(palestra("list", "t").split())
+    finally:
+        unregister("t:Lacking-v0")
+    assert '[needs nowhere: pip install "palestra[math]"]' in shown
+
+
+def test_help_names_what_to_type_and_no_python_types() -> None:
+    for name, *_ in _COMMANDS:
+        shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
+        found = re.search(r"<(bool|str|int|float|path|list)\b[^>]*>|\[more_envs\]|\{\w*[a-z]\w*\}", shown)
+        assert found is None, f"{name}: {found}"
+
+
+@pytest.mark.parametrize("wrong", [["-e", "none:Such-v0"], ["-e", "game:Nothing*"], ["-e", "math:Sums", "--tool", "hammer"]])
+def test_a_usage_error_is_printed_without_a_progress_bar(tmp_path: Path, wrong: list[str]) -> None:
+    refused = CliRunner().invoke(app, ["eval", "random", *wrong, "-o", str(tmp_path / "run")])
+    assert isinstance(refused.exception, UsageError)
+    assert "0/" not in refused.output
+    assert not (tmp_path / "run").exists()
+
+
+def test_serve_counts_environments_and_not_patterns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    server = pytest.importorskip("palestra.serve.server")
+    monkeypatch.setattr(server, "serve", lambda *_, ready, **__: ready("http://127.0.0.1:8443"))
+    count = len(json.loads(palestra("list", "game:Sudoku-*", "--json"))) + 1
+    shown = palestra("serve", "game:Sudoku-*", "math:Sums", "--token-file", str(tmp_path / "token"))
+    assert f"serving {count} environments at http://127.0.0.1:8443" in shown
+
+
+def test_loading_the_commands_loads_nothing_that_only_some_of_them_need() -> None:
+    code = "import sys, palestra.cli.app; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not {"aiohttp", "fastapi", "torch", "transformers", "ray", "rich.progress"} & set(done.stdout.split())

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
@@ -14,7 +14,7 @@ from palestra.cli.app import app
 from palestra.cli.dashboard import Dashboard, plain_line, sparkline
 from palestra.cli.plot import kinds
 from palestra.errors import UsageError
-from palestra.evaluation.curves import Course, learning_curves, mean_and_band
+from palestra.plots.curves import Course, learning_curves, mean_and_band
 
 
 def run(folder: Path, rewards: list[float], **config: Any) -> Path:
@@ -62,7 +62,7 @@ def test_a_png_is_a_picture(runs: list[Path], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--metric", "rewerd"], "no run has rewerd; there are late, reward"),
+        (["--metric", "rewerd"], "no run has rewerd; the metrics are late, reward"),
         (["--x", "years"], "step, tokens, seconds"),
         (["-o", "c.gif"], "neither an .svg nor a .png"),
         (["--by", "advantage.magic"], "no run has a key advantage.magic"),
@@ -108,6 +108,7 @@ def test_any_course_can_be_drawn(values: list[float]) -> None:
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=200), st.integers(1, 50))
+@example([1e308, 1e308, -1e308, -1e308], 2)
 def test_a_sparkline_fits(values: list[float], width: int) -> None:
     assert len(sparkline(values, width)) <= width
 
@@ -117,7 +118,7 @@ def test_the_dashboard_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -
 
     board = Dashboard("a run", 4, live=False)
     metrics = {"reward": 0.25, "success": 0.5, "staleness": 0, "seconds/learn": 1.0, "seconds/wait": 3.0}
-    for step in range(3):
+    for step in range(1, 4):
         board.show({"step": step, **metrics})
     assert capsys.readouterr().out.splitlines()[-1] == "step 3/4  reward 0.250  success 50.0%  4.0 s"
     console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
@@ -128,4 +129,4 @@ def test_the_dashboard_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -
     assert "staleness" not in shown
     assert "step 3 of 4" in shown
     assert "rollout 3.00 s" in shown
-    assert plain_line({"step": 0, "staleness": 2}, 1) == "step 1/1  staleness 2  0.0 s"
+    assert plain_line({"step": 1, "staleness": 2}, 1) == "step 1/1  staleness 2  0.0 s"

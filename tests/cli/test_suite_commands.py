@@ -55,5 +55,5 @@ def test_prefetch_writes_our_fields_and_the_loader_finds_them(tmp_path: Path, mo
 
 
 def test_prefetch_of_a_game_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="draws from no data set"):
+    with pytest.raises(UsageError, match="uses no data set"):
         palestra("prefetch", "game:Sudoku-v0")

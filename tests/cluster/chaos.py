@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from palestra import AsyncEnv, Env, Step, StopReason, Task, Trajectory, rollout
-from palestra.cluster import ClusterConfig, Crew, Pool
-from palestra.cluster.rays import RayFleet, connect
-from palestra.rollout import Rollout
+from palestra.cluster import ClusterConfig, Dispatcher, Pool
+from palestra.cluster.rays import RayProvider, connect
+from palestra.rollout import RolloutOptions
 
 HERE = "tests.cluster.chaos"
 
@@ -115,9 +115,9 @@ class Endless:
 
 
 @asynccontextmanager
-async def crew(workers: int | None = 2, **options: Any) -> AsyncGenerator[Crew, None]:
-    """A crew on the Ray that is there."""
-    async with Crew(RayFleet(), ClusterConfig(pools=(Pool(workers=workers, **options),))) as found:
+async def dispatcher(workers: int | None = 2, **options: Any) -> AsyncGenerator[Dispatcher, None]:
+    """A dispatcher on the Ray that is there."""
+    async with Dispatcher(RayProvider(), ClusterConfig(pools=(Pool(workers=workers, **options),))) as found:
         yield found
 
 
@@ -126,27 +126,27 @@ async def kill_ray_workers(kills: int, seed: int = 0) -> Outcome:
     tasks, rng, killed = Endless(f"{HERE}:Patient", at_least=300), random.Random(seed), 0
     outcome = Outcome(0, [])
 
-    async def kill(workers: Crew) -> None:
+    async def kill(workers: Dispatcher) -> None:
         nonlocal killed
         seen = 0
         while killed < kills:
-            busy = [one for one in workers._employed if one.holds]
+            busy = [one for one in workers._sessions if one.leased]
             if len(workers.workers) <= seen or not busy:
                 await asyncio.sleep(0.01)
                 continue
             seen = len(workers.workers)
             victim = rng.choice(busy)
             if killed % 2:
-                await victim.hand.replace()
+                await victim.handle.replace()
             else:
                 with suppress(ProcessLookupError):
                     os.kill(victim.pid, signal.SIGKILL)
             killed += 1
         tasks.stopped = True
 
-    async with crew(2, concurrency=16) as workers:
+    async with dispatcher(2, concurrency=16) as workers:
         killer = asyncio.create_task(kill(workers))
-        async for trajectory in workers.rollout(tasks, "random", concurrency=64):
+        async for trajectory in workers.rollout(tasks, "random", RolloutOptions(concurrency=64)):
             outcome.played.append(trajectory)
         await killer
         assert workers.deaths >= kills * 0.8, f"{workers.deaths} deaths of {kills} kills were noticed"
@@ -184,7 +184,7 @@ async def kill_env_workers(episodes: int, every: float = 0.05, seed: int = 0) ->
 
 def hosts() -> list[int]:
     """The processes that host environments for this one."""
-    zygotes = [pid for pid in _children(os.getpid()) if b"palestra.views.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    zygotes = [pid for pid in _children(os.getpid()) if b"palestra.workers.zygote" in Path(f"/proc/{pid}/cmdline").read_bytes()]
     return [host for zygote in zygotes for host in _children(zygote)]
 
 
@@ -196,12 +196,12 @@ def _children(pid: int) -> list[int]:
     return found
 
 
-async def hang(episodes: int, hangs: bool, play: Rollout = rollout) -> Outcome:
+async def hang(episodes: int, hangs: bool) -> Outcome:
     """F3: one in twenty never answers; an episode may take three times as long as usual."""
     name = "Hanging" if hangs else "Model"
     tasks = [Task(f"{HERE}:{name}", number) for number in range(episodes)]
     began = time.perf_counter()
-    played = [one async for one in play(tasks, "random", concurrency=256, deadline=1.5)]
+    played = [one async for one in rollout(tasks, "random", concurrency=256, deadline=1.5)]
     outcome = Outcome(episodes, played, seconds=time.perf_counter() - began)
     expected = [number % 20 == 7 for number in range(episodes)] if hangs else [False] * episodes
     stops = {one.task.seed: one.stop is StopReason.DEADLINE for one in played}
@@ -229,11 +229,11 @@ async def lose_a_node(cluster: Any, nodes: list[Any]) -> Outcome:
     """Three nodes; one is killed in the middle, another is added. ``cluster`` is Ray's own for tests."""
     tasks = Endless(f"{HERE}:Patient", at_least=300)
     outcome = Outcome(0, [])
-    async with crew(None, concurrency=16) as workers:
+    async with dispatcher(None, concurrency=16) as workers:
         before: set[str] = set()
-        async for trajectory in workers.rollout(tasks, "random", concurrency=96):
+        async for trajectory in workers.rollout(tasks, "random", RolloutOptions(concurrency=96)):
             outcome.played.append(trajectory)
-            outcome.places.update(one.place for one in workers._employed)
+            outcome.places.update(one.place for one in workers._sessions)
             if not before and len(outcome.played) >= 100 and len(outcome.places) == 3:  # all of them are at work
                 before = set(outcome.places)
                 cluster.remove_node(nodes.pop(), False)  # both insist on the main thread

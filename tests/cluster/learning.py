@@ -31,7 +31,7 @@ async def train_under_fire(
     Not before the run has made a step since the last kill: a run that is killed faster than it starts never ends.
     How many were killed, and how often the learner died.
     """
-    rng, kills, seen = random.Random(seed), 0, -1
+    rng, kills, seen = random.Random(seed), 0, 0
 
     async def kill() -> None:
         nonlocal kills, seen
@@ -74,11 +74,11 @@ def _ancestors(pid: int) -> list[int]:
 
 
 def last_step(folder: Path) -> int:
-    """The last step that was recorded; -1 before the first."""
+    """The last step that was recorded; 0 before the first."""
     path = folder / "metrics.jsonl"
     lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
     steps = [int(msgspec.json.decode(line)["step"]) for line in lines if line.endswith(b"\n")]
-    return max(steps, default=-1)
+    return max(steps, default=0)
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:

@@ -9,10 +9,9 @@ import pytest
 
 from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.learner import LearnerActor, Learning, _say_if_short, train_on_cluster
+from palestra.durable.ledger import Ledger
 from palestra.errors import UsageError
-from palestra.models import build_tiny
 from palestra.training.config import TrainConfig
-from palestra.training.ledger import Ledger
 from tests.cluster.learning import learning, metrics, train_under_fire
 
 pytestmark = [pytest.mark.torch, pytest.mark.ray, pytest.mark.slow, pytest.mark.alone, pytest.mark.timeout(600)]
@@ -21,10 +20,9 @@ GAME = "game:GuessTheNumber-v0-easy"
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory: pytest.TempPathFactory) -> TrainConfig:
-    model = build_tiny(tmp_path_factory.mktemp("models") / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+def config(tiny_model: Path) -> TrainConfig:
     data: dict[str, Any] = {
-        "model": {"path": str(model)},
+        "model": {"path": str(tiny_model)},
         "envs": {GAME: 1.0},
         "steps": 4,
         "staleness": 1,
@@ -43,12 +41,12 @@ async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
     run = msgspec.structs.replace(learning(config, tmp_path), replicas=replicas, ranks=ranks)
     shown: list[int] = []
     assert await train_on_cluster(run, show=lambda metrics: shown.append(metrics["step"])) == 0
-    assert shown == [0, 1, 2, 3]
+    assert shown == [1, 2, 3, 4]
     with Ledger(tmp_path / "ledger") as ledger:
         books = ledger.audit()
     assert books.balanced
     assert books.issued == books.committed == 4 * 4 * 2
-    assert [one["step"] for one in metrics(tmp_path)] == [0, 1, 2, 3]
+    assert [one["step"] for one in metrics(tmp_path)] == [1, 2, 3, 4]
     assert all(one["staleness"] <= 1 for one in metrics(tmp_path))
 
 
@@ -57,7 +55,7 @@ async def test_a_run_that_can_teach_nothing_is_refused_before_its_first_step(
 ) -> None:
     play = msgspec.structs.replace(config.play, max_tokens=1)
     run = learning(msgspec.structs.replace(config, play=play), tmp_path)
-    with pytest.raises(UsageError, match="cannot teach anything as it is"):
+    with pytest.raises(UsageError, match="preflight failed"):
         await train_on_cluster(msgspec.structs.replace(run, check=True))
     assert metrics(tmp_path) == []
 
@@ -73,14 +71,14 @@ async def test_a_killed_learner_or_replica_costs_time_and_no_episode(
         books = ledger.audit()
     assert books.balanced
     assert books.committed == 6 * 4 * 2
-    assert {one["step"] for one in metrics(tmp_path)} == set(range(6))
+    assert {one["step"] for one in metrics(tmp_path)} == set(range(1, 7))
 
 
 async def test_who_lost_the_connection_and_asks_again_joins_the_run(config: TrainConfig, tmp_path: Path) -> None:
     begun, free = 0, asyncio.Event()
 
     class Waiting(LearnerActor):
-        async def _train(self, learning: Learning, evaluate: Any) -> int:
+        async def _train(self, learning: Learning) -> int:
             nonlocal begun
             begun += 1
             await free.wait()

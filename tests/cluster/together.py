@@ -2,7 +2,7 @@
 
 F1 frames between client and server are cut, delayed, repeated, reordered and dropped · F2 processes that host environments are
 killed · F3 one episode in twenty hangs · F4 the learner is killed · F5 a byte of the newest checkpoint is flipped whenever the
-learner dies · F6 one trajectory in twenty is poisoned · F7 rollout workers are killed.
+learner dies · F6 one trajectory in twenty is invalid · F7 rollout workers are killed.
 """
 
 import asyncio
@@ -14,21 +14,21 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from palestra.cluster.config import ClusterConfig, Pool
-from palestra.cluster.crew import Crew
+from palestra.cluster.dispatcher import Dispatcher
 from palestra.cluster.learner import LearnerActor, Learning, train_on_cluster
+from palestra.durable.ledger import Audit, Event, Ledger, State
 from palestra.encoding import floats
-from palestra.rollout import AnyPolicy, Envs, Rollout, RolloutOptions
+from palestra.rollout import AnyPolicy, Book, Envs, RolloutFunction, RolloutOptions
 from palestra.serve import EnvServer
-from palestra.serve.chaos import FaultProxy
 from palestra.serve.tokens import new_token
+from palestra.testing.faults import FaultProxy
 from palestra.training.config import TrainConfig
-from palestra.training.ledger import Audit, Event, Ledger, State
 from palestra.trajectory import Trajectory
 from tests.cluster.chaos import hosts
 from tests.cluster.learning import last_step, titles
@@ -39,9 +39,11 @@ GAME = "tests.cluster.fragile:Fragile"
 class PoisonedLearner(LearnerActor):
     """Is handed log-probs that are no numbers, one trajectory in twenty."""
 
-    def play_with(self, crew: Crew) -> Rollout:
-        async def play(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]) -> AsyncGenerator[Trajectory, None]:
-            async for trajectory in crew.rollout(envs, policy, **options):
+    def play_with(self, dispatcher: Dispatcher) -> RolloutFunction:
+        async def play(
+            envs: Envs, policy: AnyPolicy, options: RolloutOptions, *, book: Book | None = None
+        ) -> AsyncGenerator[Trajectory, None]:
+            async for trajectory in dispatcher.rollout(envs, policy, options, book=book):
                 yield _poisoned(trajectory) if (trajectory.task.seed + trajectory.member) % 20 == 3 else trajectory
 
         return play
@@ -64,7 +66,7 @@ class Damage:
     """How often each rollout came to an end, counted from the events alone."""
     kills: Counter[str] = field(default_factory=Counter)
     frames: int = 0
-    fates: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
 
     @property
     def consumed(self) -> float:
@@ -85,7 +87,8 @@ async def everything_at_once(model: Path, folder: Path, *, steps: int, seed: int
         FaultProxy("127.0.0.1", int(server.url.rpartition(":")[2]), seed=seed) as proxy,
     ):
         config = _config(model, f"remote:{proxy.url}#{GAME}", steps, seed)
-        pool = Pool(workers=2, cpus=0.5, runtime_env={"env_vars": {"PALESTRA_TOKEN": token}})
+        variables = {"PALESTRA_TOKEN": token, "PALESTRA_TOKEN_HOST": "127.0.0.1"}
+        pool = Pool(workers=2, cpus=0.5, runtime_env={"env_vars": variables})
         run = Learning(msgspec.json.encode(config), str(folder), ClusterConfig(pools=(pool,)), replica={"num_cpus": 0.5})
         killer = asyncio.create_task(_kill(folder, kills, random.Random(seed), pause))
         try:
@@ -115,7 +118,7 @@ def _config(model: Path, env: str, steps: int, seed: int) -> TrainConfig:
 
 async def _kill(folder: Path, kills: Counter[str], rng: random.Random, pause: float) -> None:
     """A host of an environment every time; a worker, replica or learner whenever the run has made a step since the last one."""
-    turn, seen = 0, -1
+    turn, seen = 0, 0
     while True:
         await asyncio.sleep(pause)
         _end(kills, "environment", hosts(), rng)

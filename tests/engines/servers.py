@@ -1,4 +1,4 @@
-"""Servers that speak vLLM's and SGLang's HTTP, without a model. What they write follows from the prompt and the weights."""
+"""Servers with the HTTP interfaces of vLLM and SGLang, without a model. Prompt and weights determine what they write."""
 
 import asyncio
 from collections import deque
@@ -31,13 +31,18 @@ class Server:
         self.pace = 0.0
         self.processed = True
         self.tamper = ""
+        self.bodies: list[dict[str, Any]] = []
+        self.own_limit = LENGTH
+        self.own_stop = -1
 
     async def write(self, prompt: list[int], limit: int, stops: list[int]) -> tuple[list[int], str]:
         """Sample token by token; an abort returns what there is."""
         self.calls += 1
+        if len(prompt) + limit > LENGTH:
+            raise web.HTTPBadRequest(text="longer than the context of the model")
         await self.resumed.wait()
         ids: list[int] = []
-        while len(ids) < limit:
+        while len(ids) < min(limit, self.own_limit):
             if self.aborts.is_set():
                 return ids, "abort"
             ids.append(next_token(prompt + ids, self.weights))
@@ -64,6 +69,7 @@ class Server:
 
     async def completions(self, request: web.Request) -> web.Response:
         body = await request.json()
+        self.bodies.append(body)
         await self.fault(request)
         ids, finish = await self.write(body["prompt"], body["max_tokens"], body["stop_token_ids"])
         chance = 0.0 if body["top_k"] == 1 and self.processed else -0.5
@@ -101,13 +107,15 @@ class Server:
 
     async def generate(self, request: web.Request) -> web.Response:
         body = await request.json()
+        self.bodies.append(body)
         await self.fault(request)
         parameters = body["sampling_params"]
-        ids, finish = await self.write(body["input_ids"], parameters["max_new_tokens"], parameters["stop_token_ids"])
+        stops = [*parameters["stop_token_ids"], self.own_stop]
+        ids, finish = await self.write(body["input_ids"], parameters["max_new_tokens"], stops)
         counted = len(body["input_ids"]) - (self.tamper == "prompt")
         meta = {
             "prompt_tokens": counted,
-            "finish_reason": {"type": finish},
+            "finish_reason": {"type": finish, **({"matched": ids[-1]} if finish == "stop" else {})},
             "output_token_logprobs": [[-0.5, token, None] for token in ids],
         }
         return web.json_response({"text": "", "meta_info": meta})

@@ -1,27 +1,30 @@
-"""Against a real vLLM server. ``scripts/vllm_server.sh`` makes its venv and starts it; the test says where it is found:
+"""Against a real vLLM server that serves SmolLM2. ``.ci/nightly`` makes the venv for it.
 
-PALESTRA_VLLM_URL=http://127.0.0.1:8011 PALESTRA_VLLM_MODEL=…/smollm2 pytest -m vllm -s tests/engines/test_vllm_server.py
+PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/engines/test_vllm_server.py
 """
 
 import asyncio
-import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import pytest
+import transformers
+from tests.engines.vllm_process import vllm_server
 
 from palestra.core import Sampling
 from palestra.encoding import ints
-from palestra.engines.remote import Replica
+from palestra.engines.remote import ServerReplica
 from palestra.engines.vllm import VLLMEngine
+from palestra.models import fetch_smollm2
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
 from palestra.rendering import renderer_for
 from palestra.rollout import rollout
 from palestra.trajectory import StopReason, Trajectory
 
-pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
+pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(3600)]
 
 EPISODES = 200
 
@@ -34,7 +37,7 @@ class Watched(VLLMEngine):
     equally_long = 0
     aborted = 0
 
-    async def _complete(self, replica: Replica, prompt: list[int], sampling: Sampling) -> Any:
+    async def _complete(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Any:
         answer = await super()._complete(replica, prompt, sampling)
         (choice,) = answer["choices"]
         self.turns += 1
@@ -45,22 +48,28 @@ class Watched(VLLMEngine):
         return answer
 
 
+@pytest.fixture(scope="module")
+def model() -> Path:
+    return fetch_smollm2()
+
+
+@pytest.fixture(scope="module")
+def url(model: Path) -> Iterator[str]:
+    with vllm_server(model) as url:
+        yield url
+
+
 @pytest.fixture
-async def engine() -> AsyncIterator[Watched]:
-    engine = Watched(os.environ["PALESTRA_VLLM_URL"], timeout=1800.0)
+async def engine(url: str) -> AsyncIterator[Watched]:
+    engine = Watched(url, timeout=1800.0)
     await engine.connect()
     yield engine
     await engine.close()
 
 
-def tokenizer() -> Any:
-    import transformers
-
-    return transformers.AutoTokenizer.from_pretrained(os.environ["PALESTRA_VLLM_MODEL"])
-
-
-async def test_two_hundred_episodes_with_a_change_of_weights_in_the_middle(engine: Watched) -> None:
-    policy = SampledPolicy(renderer_for(tokenizer()), engine, Sampling(24), shots=OracleShots(1))
+async def test_two_hundred_episodes_with_a_change_of_weights_in_the_middle(engine: Watched, model: Path) -> None:
+    renderer = renderer_for(transformers.AutoTokenizer.from_pretrained(model))
+    policy = SampledPolicy(renderer, engine, Sampling(24), shots=OracleShots(1))
     played: list[Trajectory] = []
     began = perf_counter()
     changed: asyncio.Task[None] | None = None
@@ -68,7 +77,7 @@ async def test_two_hundred_episodes_with_a_change_of_weights_in_the_middle(engin
     async for trajectory in rollout("game:GuessTheNumber-v0-easy", policy, **options):
         played.append(trajectory)
         if len(played) == EPISODES // 4:
-            changed = asyncio.create_task(engine.update_weights(os.environ["PALESTRA_VLLM_MODEL"], 1))
+            changed = asyncio.create_task(engine.update_weights(model, 1))
     assert changed is not None
     await changed
     versions = {span.version for t in played for segment in t.segments for span in segment.spans}

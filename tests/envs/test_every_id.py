@@ -20,7 +20,7 @@ from palestra.checking import check_env
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.checking.report import Status
 from palestra.core import AsyncEnv, Env, Step
-from palestra.envs.data.drawing import Drawn
+from palestra.envs.data.drawing import DrawnRow
 from palestra.references import resolve
 from palestra.registry import list_envs, make, spec
 from palestra.trajectory import Task
@@ -47,7 +47,7 @@ def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_it_passes_palestra_check(id: str) -> None:
     # The generators are looked at in other processes below, all at once: each would import the library for seconds.
     skip = [] if id in GAMES else ["same-elsewhere"]
-    report = check_env(id, tasks=MANY if id in GAMES else FEW, skip=skip, seconds=SECONDS)
+    report = check_env(id, n=MANY if id in GAMES else FEW, skip=skip, seconds=SECONDS)
     assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
     (hidden,) = [finding for finding in report.findings if finding.check == "answer-hidden"]
     assert hidden.status in (Status.PASS, Status.SKIP, Status.WARN)
@@ -139,7 +139,7 @@ ROW = {"question": "What is 6 * 7?", "answer": "42", "tests": {"inputs": ["1", "
 @pytest.mark.parametrize("id", DATA)
 async def test_a_final_answer_of_a_data_set_is_final(id: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("maths", "qa", "code"):
-        monkeypatch.setattr(f"palestra.envs.{module}.draw_row", lambda *_: Drawn(ROW, {}))
+        monkeypatch.setattr(f"palestra.envs.{module}.draw_row", lambda *_: DrawnRow(ROW, {}))
     monkeypatch.setattr("palestra.envs.maths._shared_grader", lambda: nullcontext(_NeverRight()))
     known = spec(id)
     # Tools are lent by a wrapper around it, which passes an answer on; a box is not needed for what is not a program.

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from palestra.errors import UsageError
 from palestra.evaluation.comparison import compare, holm
-from palestra.evaluation.statistics import Score
 from palestra.seeding import derive
+from palestra.statistics import Score
 
 EVALUATIONS = 1000
 

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from palestra import evaluate
 from palestra.cli.app import app
 from palestra.errors import UsageError
-from palestra.evaluation.leaderboard import Cell, Entry, Leaderboard, entry_of, leaderboard_page, reference_entries
+from palestra.evaluation.leaderboard import Cell, Leaderboard, LeaderboardEntry, entry_of, leaderboard_page, reference_entries
 
 GUESS, SUDOKU = "game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy"
 SCORES = {GUESS: {"random": {"mean": 0.5, "low": 0.4, "high": 0.6, "tasks": 200}, "oracle": None}, SUDOKU: {}}
@@ -27,7 +27,9 @@ def test_an_entry_is_what_the_report_says() -> None:
 
 def test_what_was_not_played_is_said() -> None:
     cell = Cell(0.25, 0.1, 0.5, 9, 0.9)
-    page = leaderboard_page([*reference_entries(SCORES), Entry("a|b", {SUDOKU: cell}, "how"), Entry("to come")])
+    page = leaderboard_page(
+        [*reference_entries(SCORES), LeaderboardEntry("a|b", {SUDOKU: cell}, "how"), LeaderboardEntry("to come")]
+    )
     assert f"| `{GUESS}` | 0.50 [0.40, 0.60] (200) | not run |" in page
     assert f"| `{SUDOKU}` | not run | 0.25 [0.10, 0.50] (9, 90% scored) |" in page
     assert "Not run here: oracle, to come." in page
@@ -35,8 +37,8 @@ def test_what_was_not_played_is_said() -> None:
 
 
 def test_a_newer_entry_takes_the_place_of_the_older() -> None:
-    first = Leaderboard((Entry("a"), Entry("b")))
-    again = first.with_entries([Entry("a", note="new"), Entry("c")])
+    first = Leaderboard((LeaderboardEntry("a"), LeaderboardEntry("b")))
+    again = first.with_entries([LeaderboardEntry("a", note="new"), LeaderboardEntry("c")])
     assert [(entry.policy, entry.note) for entry in again.entries] == [("a", "new"), ("b", ""), ("c", "")]
 
 
@@ -48,5 +50,5 @@ def test_the_command_keeps_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     before = Path("leaderboard.md").read_text()
     told()
     assert Path("leaderboard.md").read_text() == before
-    with pytest.raises(UsageError, match="about one run"):
+    with pytest.raises(UsageError, match="describe one run"):
         told("--name", "x")

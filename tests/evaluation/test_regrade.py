@@ -60,7 +60,7 @@ def ladder() -> Any:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    evaluate([Task(ENV, seed) for seed in range(1, 6)], Climber(), repeats=2, out=tmp_path / "run")
+    evaluate([Task(ENV, seed) for seed in range(1, 6)], Climber(), group_size=2, out=tmp_path / "run")
     return tmp_path / "run"
 
 
@@ -102,7 +102,7 @@ def test_who_would_have_seen_something_else_has_no_new_score(run: Path, monkeypa
     monkeypatch.setattr(Ladder, "words", "step")
     found = regrade(run)
     assert found.regraded == 0
-    assert "at turn 1 the environment shows something else than it did then" in reasons(found)
+    assert "at turn 1 the observation differs from the recorded one" in reasons(found)
     report = read_report(found.folder)
     assert report.suite.failures == {"env": 2, "not regraded": 8}
     assert report.suite.score is None
@@ -112,7 +112,7 @@ def test_nobody_knows_what_the_policy_would_have_done_next(run: Path, monkeypatc
     monkeypatch.setattr(Ladder, "rungs", 4)
     monkeypatch.setattr(Ladder, "last_words", "rung 3")
     # The third action now leads to "rung 3" and not to the top: nobody acted on that, but the game goes on.
-    assert "the environment goes on after the 3 recorded actions" in reasons(regrade(run))
+    assert "the environment does not end after the 3 recorded actions" in reasons(regrade(run))
 
 
 def test_an_episode_that_ends_sooner_keeps_the_tokens_of_its_turns(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,7 +134,7 @@ def test_two_players_of_one_game(tmp_path: Path) -> None:
     evaluate("game:TicTacToe-v0", "random", n=4, out=tmp_path / "own")
     assert regrade(tmp_path / "own").changed == ()
     evaluate(Duel, "random", n=3, out=tmp_path / "duel")
-    found = regrade(tmp_path / "duel")
+    found = regrade(tmp_path / "duel", envs=[f"{__name__}:Duel"])
     assert (found.episodes, found.regraded, found.changed) == (6, 6, ())
 
 
@@ -170,5 +170,28 @@ def test_the_record_says_which_source_played(run: Path) -> None:
 def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not the folder of an evaluation"):
         regrade(tmp_path)
-    with pytest.raises(UsageError, match="holds a run already"):
+    with pytest.raises(UsageError, match="holds a run of another kind"):
         regrade(run, out=run)
+
+
+@pytest.mark.parametrize(
+    "name", ["remote:http://127.0.0.1:9#game:X", "openenv:http://127.0.0.1:9", "canary:Env", f"{__name__}:Ladder"]
+)
+def test_a_name_in_a_folder_is_not_obeyed(run: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def obeyed(*_: object, **__: object) -> None:
+        raise AssertionError(f"{name} was obeyed")
+
+    monkeypatch.setattr("palestra.registry.resolve", obeyed)
+    for file in ("trajectories.jsonl", "config.json", "report.json"):
+        (run / file).write_text((run / file).read_text().replace(ENV, name))
+    found = regrade(run)
+    assert found.regraded == 0
+    assert f'"{name}" is not a registered id: if you trust it, name it (--envs)' in reasons(found)
+    assert found.environments[name].now == "unknown"
+
+
+def test_what_the_user_names_is_played(run: Path) -> None:
+    name = f"{__name__}:Ladder"
+    for file in ("trajectories.jsonl", "config.json", "report.json"):
+        (run / file).write_text((run / file).read_text().replace(ENV, name))
+    assert regrade(run, envs=[name]).regraded == 8

@@ -1,13 +1,16 @@
 import json
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 
 from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import Boundary, UsageError
 from palestra.evaluation.comparison import compare
+from palestra.evaluation.leaderboard import entry_of
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
-from palestra.evaluation.report import Report, episode_of, family_of, report_on, task_scores
+from palestra.evaluation.report import Report, episode_of, report_on, task_scores
+from palestra.registry import family_of
 from palestra.trajectory import Completion, Failure, Phase, Segment, Span, StopReason, Task, Trajectory, Turn, Usage
 
 EASY, HARD, OTHER = "game:Guess-v0-easy", "game:Guess-v0-hard", "rg:letter_counting"
@@ -162,15 +165,31 @@ def test_a_hostile_name_is_shown_and_not_obeyed() -> None:
 def test_markdown_says_score_interval_and_what_is_missing() -> None:
     text = report_markdown(report_on([*(played(EASY, n, n % 2) for n in range(10)), played(HARD, 0, 1.0), failed(OTHER, 0)]))
     assert "| all | 0.75 [" in text
-    assert "1 of 12 episodes have no score and are in no mean: 1 infrastructure." in text
+    assert "1 of 12 episodes have no score and are in no mean: 1 because of the infrastructure." in text
     assert "91.6 %" in text
+
+
+def test_the_score_of_a_privileged_policy_is_labelled() -> None:
+    plain = report_on([played(EASY, 0, 1.0)])
+    baseline = report_on([msgspec.structs.replace(played(EASY, 0, 1.0, policy="oracle"), privileged=True)])
+    assert not plain.privileged
+    assert "privileged" not in report_markdown(plain)
+    assert baseline.privileged
+    assert report_markdown(baseline).startswith("# oracle (privileged)\n")
+    assert "Its score is a baseline." in report_markdown(baseline)
+    assert "<h1>oracle (privileged)</h1>" in report_html(baseline)
+    assert "it can ask the environment for its answers" in report_markdown(baseline)
+    chance = report_on([msgspec.structs.replace(played(EASY, 0, 1.0, policy="random"), privileged=True)])
+    assert "privileged: it draws from the environment's own actions." in report_markdown(chance)
+    assert "privileged" in entry_of(baseline).note
 
 
 def test_a_comparison_in_words() -> None:
     first = task_scores(episode_of(played(EASY, seed, 1.0)) for seed in range(12))
     second = task_scores(episode_of(played(EASY, seed, float(seed < 6))) for seed in range(14))
     text = comparison_text(compare(first, second))
-    assert text.startswith("difference +0.50 [")
+    assert text.startswith("first   1.00 [0.74, 1.00]\nsecond  0.50 [")
+    assert "\ndifference +0.50 [" in text
     assert "over 12 tasks, p = 0.031; smallest difference" in text
     assert "0 tasks scored in the first run only, 2 in the second only" in text
 

@@ -5,7 +5,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -25,13 +27,16 @@ from palestra.evaluation import (
     parse_budget,
     read_episodes,
     read_report,
+    regrade,
     report_markdown,
     report_on,
 )
-from palestra.evaluation.budget import Meter
+from palestra.evaluation.budget import BudgetMeter
 from palestra.registry import Need, unregister
-from palestra.rollout import AnyPolicy
+from palestra.rollout import AnyPolicy, read_trajectories
+from palestra.tools import tool
 from palestra.trajectory import Completion, Finish, StopReason, Trajectory, Turn, Usage
+from palestra.wrappers import TurnLimit
 
 GUESS = "game:GuessTheNumber-v0-easy"
 
@@ -88,7 +93,7 @@ def keys(folder: Path) -> Counter[tuple[int, int]]:
 
 
 def test_every_task_of_every_environment_is_tried_as_often_as_asked() -> None:
-    report = evaluate([GUESS, "game:Sudoku-v0-easy"], "oracle", n=5, repeats=3)
+    report = evaluate([GUESS, "game:Sudoku-v0-easy"], "oracle", n=5, group_size=3)
     assert report.suite.score is not None
     assert report.suite.score.mean == pytest.approx(1.0)
     assert (report.suite.issued, report.suite.score.tasks) == (30, 10)
@@ -98,7 +103,23 @@ def test_every_task_of_every_environment_is_tried_as_often_as_asked() -> None:
 def test_patterns_classes_and_tasks() -> None:
     assert {section.name for section in evaluate("game:*-easy", "random", n=1).envs} >= {GUESS}
     assert evaluate(Coin, lambda text: "a", n=4).suite.issued == 4
-    assert evaluate([Task(GUESS, 5), Task(GUESS, 6)], "random", repeats=2).suite.issued == 4
+    assert evaluate([Task(GUESS, 5), Task(GUESS, 6)], "random", group_size=2).suite.issued == 4
+
+
+@pytest.mark.parametrize("max_turns", [1, 2])
+def test_max_turns_truncates_the_episodes_of_an_evaluation(tmp_path: Path, max_turns: int) -> None:
+    evaluate(GUESS, lambda text: "\\boxed{99}", n=3, max_turns=max_turns, out=tmp_path)
+    played = list(read_trajectories(tmp_path / "trajectories.jsonl"))
+    assert {(one.stop, len(one.turns)) for one in played} == {(StopReason.TURN_LIMIT, max_turns)}
+
+
+def test_wrappers_are_around_every_environment_and_on_the_record(tmp_path: Path) -> None:
+    limit = partial(TurnLimit, turns=1)
+    report = evaluate([GUESS, "game:Sudoku-v0-easy"], "random", n=2, wrappers=[limit], out=tmp_path)
+    assert {len(one.turns) for one in read_trajectories(tmp_path / "trajectories.jsonl")} == {1}
+    assert 'TurnLimit({"turns":1})' in report.about["wrappers"]
+    with pytest.raises(UsageError, match="wrappers was"):
+        evaluate([GUESS, "game:Sudoku-v0-easy"], "random", n=2, out=tmp_path)
 
 
 def test_a_pattern_leaves_out_what_cannot_run_here_and_says_so() -> None:
@@ -125,7 +146,7 @@ def test_the_same_tasks_whatever_else_is_in_the_suite(tmp_path: Path) -> None:
     assert tasks[0] == tasks[1]
 
 
-@pytest.mark.parametrize(("envs", "options"), [("game:Nothing*", {}), ([], {}), (GUESS, {"n": 0}), (GUESS, {"repeats": 0})])
+@pytest.mark.parametrize(("envs", "options"), [("game:Nothing*", {}), ([], {}), (GUESS, {"n": 0}), (GUESS, {"group_size": 0})])
 def test_mistakes_are_told(envs: Any, options: Any) -> None:
     with pytest.raises(UsageError):
         evaluate(envs, "random", **options)
@@ -134,6 +155,33 @@ def test_mistakes_are_told(envs: Any, options: Any) -> None:
 async def test_inside_a_running_loop() -> None:
     assert (await evaluate_async(GUESS, "oracle", n=2)).suite.scored == 2
     assert evaluate(GUESS, "oracle", n=2).suite.scored == 2
+
+
+def test_an_interrupt_in_a_notebook_stops_the_evaluation() -> None:
+    acting = threading.Event()
+
+    class Hanging:
+        async def act(self, conversation: Conversation) -> Completion:
+            acting.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    def interrupt() -> None:
+        assert acting.wait(120)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    async def notebook() -> None:
+        with pytest.raises(KeyboardInterrupt):
+            evaluate("game:GuessTheNumber-v0-easy", Hanging(), n=1, deadline=600.0)
+
+    began = monotonic()
+    helper = threading.Thread(target=interrupt)
+    helper.start()
+    loop = asyncio.new_event_loop()  # not asyncio.run, which would take the signal itself
+    loop.run_until_complete(notebook())
+    loop.close()
+    helper.join()
+    assert monotonic() - began < 120.0, "before the deadline of the episode"
 
 
 def test_progress_is_told_after_each_episode() -> None:
@@ -151,9 +199,9 @@ def test_progress_is_told_after_each_episode() -> None:
 
 
 def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
-    first = evaluate(Coin, spender := Spender(), n=6, repeats=2, out=tmp_path)
+    first = evaluate(Coin, spender := Spender(), n=6, group_size=2, out=tmp_path)
     calls = spender.calls
-    assert encode_json(evaluate(Coin, spender, n=6, repeats=2, out=tmp_path)) == encode_json(first)
+    assert encode_json(evaluate(Coin, spender, n=6, group_size=2, out=tmp_path)) == encode_json(first)
     assert spender.calls == calls
     assert read_report(tmp_path) == first
     assert "<svg" in (tmp_path / "report.html").read_text()
@@ -165,28 +213,30 @@ def test_a_run_that_was_interrupted_goes_on(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate(GUESS, "random", n=10, repeats=2, out=tmp_path / "cut", watch=stop, concurrency=3)
+        evaluate(GUESS, "random", n=10, group_size=2, out=tmp_path / "cut", watch=stop, concurrency=3)
     assert len(read_episodes(tmp_path / "cut")) == 7
     with open(tmp_path / "cut" / "trajectories.jsonl", "ab") as file:
         file.write(b'{"task": torn')
-    evaluate(GUESS, "random", n=10, repeats=2, out=tmp_path / "cut")
-    evaluate(GUESS, "random", n=10, repeats=2, out=tmp_path / "whole")
+    evaluate(GUESS, "random", n=10, group_size=2, out=tmp_path / "cut")
+    evaluate(GUESS, "random", n=10, group_size=2, out=tmp_path / "whole")
     assert set(keys(tmp_path / "cut").values()) == {1}
     assert untimed(tmp_path / "cut") == untimed(tmp_path / "whole")
 
 
-@pytest.mark.parametrize("change", [{"n": 5}, {"repeats": 2}, {"seed": 1}, {"max_turns": 2}, {"about": {"temperature": "0"}}])
+@pytest.mark.parametrize(
+    "change", [{"n": 5}, {"group_size": 2}, {"seed": 1}, {"max_turns": 2}, {"about": {"temperature": "0"}}]
+)
 def test_another_evaluation_is_refused(tmp_path: Path, change: dict[str, Any]) -> None:
     evaluate(GUESS, "random", n=4, out=tmp_path)
-    with pytest.raises(UsageError, match="name another folder"):
+    with pytest.raises(UsageError, match="choose another folder"):
         evaluate(GUESS, "random", **{"n": 4, "out": tmp_path, **change})
-    with pytest.raises(UsageError, match="policy random, this one has oracle"):
+    with pytest.raises(UsageError, match='policy was "random" and is now "oracle"'):
         evaluate(GUESS, "oracle", n=4, out=tmp_path)
 
 
 def test_somebody_elses_trajectories_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "trajectories.jsonl").write_bytes(b"")
-    with pytest.raises(UsageError, match="something else"):
+    (tmp_path / "trajectories.jsonl").write_bytes(b"{}\n")
+    with pytest.raises(UsageError, match=r"holds results but no config"):
         evaluate(GUESS, "random", n=1, out=tmp_path)
 
 
@@ -222,7 +272,7 @@ class Duel(Env):
 
 def test_several_players() -> None:
     both: AnyPolicy = {"first": lambda text: "a", "second": Spender()}
-    with pytest.raises(UsageError, match="say whom the report is on"):
+    with pytest.raises(UsageError, match="player must name the player to score"):
         evaluate(Duel, both, n=3)
     report = evaluate(Duel, both, n=3, player="second")
     assert report.suite.score is not None
@@ -278,7 +328,7 @@ def test_what_the_money_did_not_suffice_for_is_no_score() -> None:
 
 def test_a_torn_line_of_the_log_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b'{"prompt_tokens":10,"dollars":0.5}\n{"prompt_to')
-    meter = Meter(Budget(), tmp_path / "log")
+    meter = BudgetMeter(Budget(), tmp_path / "log")
     meter.close()
     assert (meter.ledger.prompt_tokens, meter.ledger.dollars) == (10, 0.5)
 
@@ -295,7 +345,7 @@ class Slow(RandomPolicy):
         await asyncio.sleep(0.01)
         return await super().act(conversation)
 
-evaluate(["game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy"], Slow(), n=20, repeats=2, out=sys.argv[1], concurrency=3)
+evaluate(["game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy"], Slow(), n=20, group_size=2, out=sys.argv[1], concurrency=3)
 """
 
 
@@ -308,7 +358,7 @@ def kill_when_it_has_written(folder: Path, process: "subprocess.Popen[bytes]", m
     """Kill at a random moment after ``more`` further bytes are on disk, or let it end."""
     file = folder / "trajectories.jsonl"
     size = (file.stat().st_size if file.exists() else 0) + more
-    until = monotonic() + 60
+    until = monotonic() + 300
     while process.poll() is None and monotonic() < until:
         if file.exists() and file.stat().st_size >= size:
             process.send_signal(signal.SIGKILL)
@@ -333,3 +383,81 @@ def test_killed_and_resumed_is_the_run_not_killed(tmp_path: Path, uncut: Path, k
     assert start(tmp_path).wait() == 0
     assert keys(tmp_path) == {(group, member): 1 for group in range(40) for member in range(2)}
     assert untimed(tmp_path) == untimed(uncut)
+
+
+class SelfContaining(Env):
+    """Every third task returns ``info`` that contains itself."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        return "Say anything.", {}
+
+    def step(self, action: str) -> Step:
+        info: dict[str, Any] = {}
+        if self.task.seed % 3 == 0:
+            info["info"] = info
+        return Step("", 1.0, True, False, info)
+
+
+class Huge(Env):
+    """Every third task pays more than a sum can hold."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        return "Say anything.", {}
+
+    def step(self, action: str) -> Step:
+        return Step("", (1e308, -1e308, 1.0)[self.task.seed % 3], True, False, {})
+
+
+@pytest.mark.parametrize(("kind", "bad"), [(SelfContaining, 10), (Huge, 20)])
+def test_one_environment_does_not_cost_the_evaluation(tmp_path: Path, kind: type[Env], bad: int) -> None:
+    """Self-containing ``info`` ended the run with a RecursionError at every resume; rewards of 1e308 left no report."""
+    tasks = [Task(f"{__name__}:{kind.__name__}", seed) for seed in range(30)]
+    for _ in range(2):
+        report = evaluate(tasks, lambda _: "hello", out=tmp_path)
+        assert report.suite.failures == {"env": bad}
+        assert report.suite.scored == 30 - bad
+        assert report.suite.score is not None
+        assert report.suite.score.mean == pytest.approx(1.0)
+        assert len(read_episodes(tmp_path)) == 30
+
+
+# ------------------------------------------------------------------------------------------------------ tools and wrappers
+
+
+def shouted(text: str) -> str:
+    """A tool for the tests below."""
+    return text.upper()
+
+
+def calls_once(text: str) -> str:
+    if "HELLO" in text:
+        return "a"
+    return '<tool_call>{"name": "shouted", "arguments": {"text": "hello"}}</tool_call>'
+
+
+def test_tools_are_lent_by_name_or_as_objects_and_on_the_record(tmp_path: Path) -> None:
+    evaluate(Coin, calls_once, n=2, tools=[f"{__name__}:SHOUTED"], out=tmp_path / "named")
+    evaluate(Coin, calls_once, n=2, tools=[SHOUTED], out=tmp_path / "object")
+    for run in ("named", "object"):
+        played = list(read_trajectories(tmp_path / run / "trajectories.jsonl"))
+        assert all("HELLO" in str(one.turns[1].observation) for one in played)
+        assert "shouted" in json.loads((tmp_path / run / "config.json").read_bytes())["tools"][0].lower()
+
+
+def test_an_unknown_tool_or_wrapper_is_refused_before_the_folder_is_made(tmp_path: Path) -> None:
+    for wrong in ({"tools": ["hammer"]}, {"wrappers": ["Hammer"]}):
+        with pytest.raises(UsageError, match=r"(tool|wrapper) = .* is unknown"):
+            evaluate(GUESS, "random", n=1, out=tmp_path / "run", **wrong)  # type: ignore[arg-type]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_with_wrappers_is_regraded_with_the_same_wrappers(tmp_path: Path) -> None:
+    evaluate(GUESS, "random", n=2, wrappers=["TurnLimit?turns=1"], out=tmp_path)
+    with pytest.raises(UsageError, match=r"regrade it with --wrapper TurnLimit\?turns=1"):
+        regrade(tmp_path)
+    assert regrade(tmp_path, wrappers=["TurnLimit?turns=1"]).regraded == 2
+
+
+SHOUTED = tool(shouted)

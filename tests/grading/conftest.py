@@ -8,5 +8,5 @@ from palestra.sandbox import Bubblewrap
 
 @pytest.fixture
 async def judge() -> AsyncIterator[CodeJudge]:
-    async with Bubblewrap(warm=3) as sandbox:
-        yield CodeJudge(sandbox=sandbox, wall_seconds=3.0)
+    async with Bubblewrap(warm=1) as sandbox:
+        yield CodeJudge(sandbox=sandbox, wall_seconds=20.0)

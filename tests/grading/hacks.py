@@ -4,7 +4,7 @@ The task is ``solve(a, b) -> a + b`` (or: read two integers, print their sum). A
 whatever it can reach, and a result, which is wrong but may pretend. None of them computes the sum.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Hack(NamedTuple):
@@ -239,3 +239,73 @@ PRETENDERS = [
 ]
 
 HACKS: list[Hack] = [*ENDINGS, *PATCHES, *TAMPERING, *FORGERIES, *READING, *PRETENDERS]
+
+
+class Altered(NamedTuple):
+    """A value that is near the expected one, and is not it."""
+
+    name: str
+    returned: str
+    expected: Any
+
+
+ALTERED: list[Altered] = [
+    Altered("zero for a small number", "0.0", 5e-10),
+    Altered("zero for the smallest number", "0.0", 1e-14),
+    Altered("twice a small number", "1e-9", 5e-10),
+    Altered("its opposite", "-5e-10", 5e-10),
+    Altered("a rounded number", "0.333", 1 / 3),
+    Altered("a number above", "1.0000001", 1.0),
+    Altered("a large integer, off by one", "10**20 + 1", 10**20),
+    Altered("a float for a large integer", "1e20 + 2e5", 10**20),
+    Altered("infinity for a large number", "float('inf')", 1e308),
+    Altered("nan for zero", "float('nan')", 0.0),
+    Altered("nan in a list", "[float('nan')]", [1.0]),
+    Altered("a Fraction next to it", "Fraction(333, 1000)", 1 / 3),
+    Altered("a Decimal next to it", "Decimal('0.333')", 1 / 3),
+    Altered("a Counter of other counts", "Counter('ab')", {"a": 2, "b": 1}),
+    Altered("a defaultdict that knows all", "defaultdict(lambda: 2)", {"a": 2}),
+    Altered("a named tuple of other values", "namedtuple('P', 'x y')(2, 1)", (1, 2)),
+    Altered("text of a number", "'42'", 42),
+    Altered("text of a list", "'[1, 2]'", [1, 2]),
+    Altered("text of truth", "'True'", True),
+    Altered("one for truth", "1", True),
+    Altered("zero for nothing", "0", None),
+    Altered("nothing for zero", "None", 0),
+    Altered("an empty list for nothing", "[]", None),
+    Altered("a list of one for one", "[42]", 42),
+    Altered("a turned list", "[2, 1]", [1, 2]),
+    Altered("a set for a list", "{1, 2}", [1, 2]),
+    Altered("a list without the last", "[1, 2]", [1, 2, 3]),
+    Altered("a list with one more", "[1, 2, 3, 4]", [1, 2, 3]),
+    Altered("a repeated list", "[1, 1]", [1]),
+    Altered("a dict without a key", "{'a': 1}", {"a": 1, "b": 2}),
+    Altered("a dict with keys and values swapped", "{1: 'a'}", {"a": 1}),
+    Altered("both keys", "{1: 'x', '1': 'x'}", {"1": "x"}),
+    Altered("keys for a dict", "{'a': 1}.keys()", {"a": 1}),
+    Altered("values for a list", "{'a': 1}.values()", [1]),
+    Altered("items for a dict", "{'a': 1}.items()", {"a": 1}),
+    Altered("an iterator for a list", "iter([1, 2])", [1, 2]),
+    Altered("a range for a list", "range(2)", [0, 1]),
+    Altered("a deque for a list", "deque([1, 2])", [1, 2]),
+    Altered("an endless iterator", "iter(int, 1)", [0]),
+    Altered("bytes for text", "b'ab'", "ab"),
+    Altered("text for bytes", "'ab'", b"ab"),
+    Altered("upper case", "'AB'", "ab"),
+    Altered("spaces around", "' ab '", "ab"),
+    Altered("another way to write a letter", "'e\\u0301'", "é"),
+    Altered("one side of a complex number", "3 + 0j", 3 + 4j),
+    Altered("a real for a complex number", "3.0", 3 + 4j),
+    Altered("an empty text", "''", "x"),
+    Altered("an empty dict for an empty list", "{}", []),
+    Altered("a class", "int", 0),
+    Altered("an integer beyond every float", "10**400", 0.5),
+    Altered("an integer below every float", "[-10**400]", [0.5]),
+    Altered("a Fraction beyond every float", "Fraction(10**900, 7)", 0.5),
+    Altered("a Fraction for an integer", "Fraction(-(10**900), 7)", 1),
+    Altered("a key of too many digits for text", "{10**5000: 1}", {"1": 1}),
+    Altered("a key of too many digits in a list", "[{-(10**5000): 1}]", [{"1": 1}]),
+    Altered("a Decimal beyond every float", "Decimal('1e999999')", 0.5),
+    Altered("a Decimal of no value", "Decimal('sNaN')", 0.5),
+    Altered("a nested list, flat", "[1, 2, 3]", [[1, 2], [3]]),
+]

@@ -1,20 +1,24 @@
 import asyncio
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.grading.hacks import HACKS, Hack
+from tests.grading.hacks import ALTERED, HACKS, Altered, Hack
+from tests.grading.honest_code import ADDED, CALLED, JSON_VALUES, PROGRAMS, RETURNED, Honest
+from tests.pace import slowness
 
 from palestra.errors import UsageError
-from palestra.grading.code import CodeJudge, FunctionCase, ProgramCase, Verdict, same_output
+from palestra.grading import code as code_module
+from palestra.grading.code import CodeJudge, CodeVerdict, FunctionCase, ProgramCase, same_output
 from palestra.sandbox import KilledBy
 
 FUNCTION = [FunctionCase((17, 25), 42), FunctionCase((-3, 1), -2)]
 PROGRAM = [ProgramCase("17 25\n", "42\n"), ProgramCase("-3 1\n", "-2\n")]
 CHECK = "def check(candidate):\n    assert candidate(17, 25) == 42\n    assert abs(candidate(-3, 1) - -2) < 1e-6\n"
 
-Judging = Callable[[CodeJudge, Hack], Awaitable[Verdict]]
+Judging = Callable[[CodeJudge, Hack], Awaitable[CodeVerdict]]
 JUDGES: dict[str, Judging] = {
     "function": lambda judge, hack: judge.function(hack.function, "solve", FUNCTION),
     "program": lambda judge, hack: judge.program(hack.program, PROGRAM),
@@ -23,6 +27,7 @@ JUDGES: dict[str, Judging] = {
 
 
 @pytest.mark.parametrize("kind", JUDGES)
+@pytest.mark.slow
 async def test_no_hack_passes(kind: str, judge: CodeJudge) -> None:
     assert len(HACKS) >= 100
     assert len({hack.name for hack in HACKS}) == len(HACKS)
@@ -32,7 +37,7 @@ async def test_no_hack_passes(kind: str, judge: CodeJudge) -> None:
     assert [name for name, task in verdicts.items() if task.result().ok] == []
 
 
-async def _judged(work: Awaitable[Verdict]) -> Verdict:
+async def _judged(work: Awaitable[CodeVerdict]) -> CodeVerdict:
     return await work
 
 
@@ -85,11 +90,12 @@ async def test_leniency_is_for_values_that_came_from_json(judge: CodeJudge) -> N
 
 async def test_methods_fractions_and_time_outs(judge: CodeJudge) -> None:
     code = "class Solution:\n    def solve(self, n):\n        while n == 2: pass\n        return n"
-    patient = replace(judge, stop_at_failure=False, wall_seconds=0.5)
+    hurried = replace(judge, wall_seconds=2.0)
+    patient = replace(hurried, stop_at_failure=False)
     verdict = await patient.function(code, "Solution.solve", [FunctionCase((n,), n) for n in range(5)])
     assert (verdict.passed, verdict.total, verdict.killed_by) == (4, 5, KilledBy.WALL_CLOCK)
     assert verdict.fraction == 0.8
-    assert (await judge.function(code, "Solution.solve", [FunctionCase((n,), n) for n in range(5)])).passed == 2
+    assert (await hurried.function(code, "Solution.solve", [FunctionCase((n,), n) for n in range(5)])).passed == 2
 
 
 async def test_no_test_at_all_is_no_pass(judge: CodeJudge) -> None:
@@ -146,3 +152,130 @@ async def test_tests_that_never_stop_calling_are_stopped(judge: CodeJudge) -> No
     )
     assert not verdict.ok
     assert "more than 20" in verdict.problem
+
+
+# ------------------------------------------------------------------------------------------------------- honest candidates
+
+
+@pytest.mark.parametrize("rows", [RETURNED, CALLED], ids=["returned", "called"])
+def test_the_honest_rows_pass_in_one_process(rows: list[Honest]) -> None:
+    for row in rows:
+        namespace: dict[str, Any] = {"__name__": "plain"}
+        exec(row.code, namespace)  # noqa: S102
+        exec(row.tests, namespace)  # noqa: S102
+        namespace["check"](namespace["solve"])
+
+
+@pytest.mark.parametrize("rows", [RETURNED, CALLED], ids=["returned", "called"])
+async def test_test_code_sees_what_a_plain_exec_would_show_it(rows: list[Honest], judge: CodeJudge) -> None:
+    verdicts = await _each(judge.asserts(row.code, "solve", row.tests) for row in rows)
+    assert [(row, verdict.problem) for row, verdict in zip(rows, verdicts, strict=True) if not verdict.ok] == []
+
+
+async def test_a_candidate_may_have_a_main_of_its_own(judge: CodeJudge) -> None:
+    verdicts = await _each(judge.asserts(code, "solve", CHECK) for code in ADDED)
+    verdicts += await _each(judge.function(code, "solve", FUNCTION) for code in ADDED)
+    assert [(code, verdict.problem) for code, verdict in zip(ADDED * 2, verdicts, strict=True) if not verdict.ok] == []
+    verdicts = await _each(judge.program(code, PROGRAM) for code in PROGRAMS)
+    assert [(code, verdict.problem) for code, verdict in zip(PROGRAMS, verdicts, strict=True) if not verdict.ok] == []
+
+
+async def test_what_json_cannot_say_is_not_held_against_a_candidate(judge: CodeJudge) -> None:
+    code = "from collections import *\nfrom enum import *\nfrom fractions import Fraction\nfrom decimal import Decimal\n"
+    lenient = replace(judge, lenient=True)
+    sources = [f"{code}def solve(): return {value}" for value, _ in JSON_VALUES]
+    cases = [[FunctionCase((), expected)] for _, expected in JSON_VALUES]
+    verdicts = await _each(lenient.function(source, "solve", case) for source, case in zip(sources, cases, strict=True))
+    assert [(row, verdict.problem) for row, verdict in zip(JSON_VALUES, verdicts, strict=True) if not verdict.ok] == []
+
+
+@pytest.mark.parametrize("altered", ALTERED, ids=lambda altered: altered.name)
+async def test_no_wrong_value_passes_for_a_near_one(altered: Altered, judge: CodeJudge) -> None:
+    code = (
+        f"from collections import *\nfrom fractions import *\nfrom decimal import *\ndef solve(*a): return {altered.returned}"
+    )
+    case = [FunctionCase((), altered.expected)]
+    assert not (await judge.function(code, "solve", case)).ok
+    assert not (await replace(judge, lenient=True).function(code, "solve", case)).ok
+
+
+@pytest.mark.parametrize("error", [OverflowError, ValueError, ZeroDivisionError])
+async def test_a_value_that_cannot_be_compared_is_wrong(
+    error: type[Exception], judge: CodeJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(*_: object, **__: object) -> bool:
+        raise error("no such number")
+
+    monkeypatch.setattr(code_module, "same", same)
+    verdict = await judge.function("def solve(a, b): return a + b", "solve", FUNCTION)
+    assert (verdict.ok, verdict.problem) == (False, "returned a value that cannot be compared: no such number")
+
+
+async def test_a_call_that_returns_a_value_does_not_change_what_it_is_compared_with(judge: CodeJudge) -> None:
+    hack = "def solve(v):\n    v.clear()\n    return v"
+    check = "def check(candidate):\n    v = [3, 1, 2]\n    assert candidate(v) == sorted(v)\n"
+    assert not (await judge.asserts(hack, "solve", check)).ok
+    assert (await judge.asserts("def solve(v): return sorted(v)", "solve", check)).ok
+
+
+# ----------------------------------------------------------------------------------------------------------- large answers
+
+
+@pytest.mark.parametrize("value", ["[[]] * 1_390_000", "[[[[[[[[]]]]]]]] * 90_000", "list(range(290_000))", "[()] * 300_000"])
+@pytest.mark.parametrize("kind", ["function", "asserts"])
+async def test_a_large_answer_is_refused_before_it_is_read(kind: str, value: str, judge: CodeJudge) -> None:
+    code = f"def solve(*a): return {value}"
+    longest, stop = 0.0, asyncio.Event()
+
+    async def watch() -> None:
+        nonlocal longest
+        while not stop.is_set():
+            began = time.thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, time.thread_time() - began)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(watch())
+        patient = replace(judge, wall_seconds=30.0)
+        if kind == "function":
+            verdict = await patient.function(code, "solve", FUNCTION)
+        else:
+            verdict = await patient.asserts(code, "solve", CHECK)
+        stop.set()
+    assert not verdict.ok
+    assert "too large" in verdict.problem
+    assert longest < 0.1 * slowness(), "the event loop was held"
+
+
+async def test_many_large_answers_are_too_many(judge: CodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code_module, "_MARKS_IN_ALL", 25_000)
+    code = "def solve(*a): return [0] * 5_000"
+    assert (await judge.function(code, "solve", [FunctionCase((), [0] * 5_000)] * 2)).ok
+    assert "too large" in (await judge.function(code, "solve", [FunctionCase((), [0] * 5_000)] * 3)).problem
+    check = "def check(candidate):\n    for _ in range({}): assert len(candidate()) == 5_000\n"
+    assert (await judge.asserts(code, "solve", check.format(2))).ok
+    assert "too large" in (await judge.asserts(code, "solve", check.format(3))).problem
+
+
+async def _each(works: Iterable[Awaitable[CodeVerdict]]) -> list[CodeVerdict]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_judged(work)) for work in works]
+    return [task.result() for task in tasks]
+
+
+@pytest.mark.parametrize("flood", ["'1\\n' * 2_000_000", "'1 ' * 2_000_000", "'\\r' * 4_000_000 + '1'"])
+async def test_a_flood_of_output_does_not_hold_the_loop(flood: str, judge: CodeJudge) -> None:
+    longest = 0.0
+
+    async def beat() -> None:
+        nonlocal longest
+        while True:
+            began = time.process_time()
+            await asyncio.sleep(0.001)
+            longest = max(longest, time.process_time() - began)
+
+    beating = asyncio.create_task(beat())
+    verdict = await judge.program(f"import sys; sys.stdout.write({flood})", [ProgramCase("", "1\n")])
+    beating.cancel()
+    assert not verdict.ok
+    assert longest < 0.4 * slowness()  # of this process's time, between two beats

@@ -1,8 +1,12 @@
+import unicodedata
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.grading.text_forms import HONEST, WRONG
 
 from palestra.grading import exact_match, f1, fenced_code, last_answer
+from palestra.grading.text import normalize
 
 
 @pytest.mark.parametrize(
@@ -50,3 +54,26 @@ def test_extraction_is_total(text: str) -> None:
 def test_words_are_compared_the_usual_way(prediction: str, answers: str | list[str], match: bool, score: float) -> None:
     assert exact_match(prediction, answers) is match
     assert f1(prediction, answers) == pytest.approx(score)
+
+
+def test_typography_and_articles_do_not_lose_a_right_answer() -> None:
+    rows = [(said, gold) for gold, forms in HONEST.items() for said in (gold, *forms)]
+    assert [row for row in rows if not exact_match(*row)] == []
+    assert [row for row in rows if f1(*row) < 1.0] == []
+
+
+def test_no_wrong_answer_equals_a_right_one() -> None:
+    assert [row for row in WRONG if exact_match(*row)] == []
+
+
+@example("A+{0")
+@example("a++0")
+@example("(x)-5")
+@example("_+ 0")
+@example("a\ue000")
+@given(st.text(max_size=30))
+def test_an_answer_equals_itself_in_every_normal_form(answer: str) -> None:
+    if answer.strip():
+        assert exact_match(answer, answer)
+        assert exact_match(unicodedata.normalize("NFD", answer), unicodedata.normalize("NFC", answer))
+    assert normalize(normalize(answer)) == normalize(answer)

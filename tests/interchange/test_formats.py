@@ -1,6 +1,8 @@
 """What goes out comes back: all of it through Parquet, what each format has a place for through the others."""
 
 import json
+import re
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra import Completion, Image, Message, StopReason, Task, Text, Trajectory, Turn, collect
-from palestra.calls import format_call
+from palestra.calls import format_call, format_result
 from palestra.encoding import floats, ints
 from palestra.errors import Boundary, SchemaError, UsageError
 from palestra.interchange import (
     LogHeader,
+    inspect_name,
     messages_of,
     read_atif,
     read_inspect,
@@ -25,10 +28,11 @@ from palestra.interchange import (
     write_openai,
     write_parquet,
 )
-from palestra.trajectory import Failure, Finish, Phase, Segment, Span, ToolCall, Usage
+from palestra.trajectory import Failure, Finish, Phase, Segment, Span, ToolCall, ToolResult, Usage
 
 pytest.importorskip("pyarrow")
 
+ADDED = format_result("add", ToolResult("2"), "c1")
 PICTURE = (Text("look: "), Image(b"\x89PNG\r\n", "image/png"))
 SEGMENT = Segment(ints(range(10)), (Span(2, 4, 0, 7), Span(6, 9, 1, 8)), floats([-0.5, -1.25, -0.1, -2.0, float("-inf")]))
 
@@ -115,6 +119,7 @@ _trajectories = st.builds(
 
 @settings(max_examples=40, deadline=None)
 @given(st.lists(_trajectories, max_size=4))
+@pytest.mark.slow
 def test_parquet_keeps_whatever_there_is(tmp_path_factory: pytest.TempPathFactory, found: list[Trajectory]) -> None:
     file = tmp_path_factory.mktemp("parquet") / "run.parquet"
     write_parquet(found, file)
@@ -147,16 +152,49 @@ def test_openai_has_the_conversation_and_leaves_out_what_failed(played: list[Tra
 def test_openai_writes_native_calls_where_tools_were_lent(tmp_path: Path) -> None:
     schema = {"name": "add", "description": "adds", "parameters": {"type": "object"}}
     call = format_call(ToolCall("add", {"a": 1}, "c1"))
-    turns = (Turn("what is 1 + 1?", Completion(call)), Turn("2", Completion("two")))
+    turns = (Turn("what is 1 + 1?", Completion(call), info={"role": "tool"}), Turn(ADDED, Completion("two")))
     one = Trajectory(Task("x:y"), StopReason.TERMINATED, turns, info={"tools": [schema]})
     write_openai([one], tmp_path / "x.jsonl")
     line = json.loads((tmp_path / "x.jsonl").read_text())
     assert line["tools"] == [{"type": "function", "function": schema}]
     assert [message["role"] for message in line["messages"]] == ["user", "assistant", "tool", "assistant"]
     assert line["messages"][1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a":1}'}
+    assert line["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "2"}
     (back,) = read_openai(tmp_path / "x.jsonl")
     assert [turn.action for turn in back.turns] == [call, "two"]
-    assert back.turns[1].observation == "2"
+    assert back.turns[1].observation == ADDED
+    assert told(back) == told(one)
+
+
+def tool_episode() -> Trajectory:
+    """Two calls in one message, their results, an observation of the environment's own, and a last result."""
+    calls = format_call(ToolCall("add", {"a": 1}, "c1")) + "\n" + format_call(ToolCall("add", {"a": 2}, "c2"))
+    both = f"{ADDED}\n{format_result('add', ToolResult('3'), 'c2')}"
+    turns = (
+        Turn("go", Completion(calls), info={"role": "tool", "tools": {"totals": {"ok": 2}}}),
+        Turn(both, Completion("a move")),
+        Turn("moved", Completion(format_call(ToolCall("add", {"a": 1}, "c1"))), info={"role": "tool"}),
+    )
+    tools = [{"name": "add", "description": "adds", "parameters": {"type": "object"}}]
+    return Trajectory(Task("x:y"), StopReason.TURN_LIMIT, turns, final_observation=ADDED, info={"tools": tools}, policy="m")
+
+
+ROLES = ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"]
+
+
+def test_what_tools_answered_has_their_role_in_every_format(tmp_path: Path) -> None:
+    one = tool_episode()
+    assert [role for role, _ in told(one)] == ROLES
+    write_inspect([one], tmp_path / "a.json", LogHeader(task="x"))
+    write_atif([one], tmp_path / "atif")
+    write_parquet([one], tmp_path / "a.parquet")
+    write_openai([one], tmp_path / "a.jsonl")
+    for back in (read_inspect(tmp_path / "a.json"), read_atif(tmp_path / "atif"), read_parquet(tmp_path / "a.parquet")):
+        assert [told(found) for found in back] == [told(one)]
+    logged = json.loads((tmp_path / "a.json").read_text())["samples"][0]["messages"]
+    assert [message["role"] for message in logged] == ROLES
+    (read,) = read_openai(tmp_path / "a.jsonl")
+    assert told(read) == told(one)[:-1], "an example for fine-tuning ends with what the policy wrote"
 
 
 def without_tokens(trajectory: Trajectory, **changes: Any) -> Trajectory:
@@ -248,3 +286,11 @@ def test_a_conversation_becomes_turns() -> None:
     found = trajectory_of(said, Task("x:y"))
     assert [(turn.observation, turn.action) for turn in found.turns] == [("", "hello"), ("a\n\nb", "c")]
     assert found.final_observation == "d"
+
+
+@given(st.text(min_size=1, max_size=40), st.datetimes(min_value=datetime(2000, 1, 1), timezones=st.just(UTC)))
+def test_a_log_has_a_name_that_inspect_lists(task: str, created: datetime) -> None:
+    header = LogHeader(task=task, created=created)
+    name = inspect_name(header)
+    assert re.fullmatch(r"\d{4}-\d{2}-\d{2}T\d{2}-\d{2}-\d{2}\+00-00_[A-Za-z0-9.-]+_[0-9a-f]{22}\.json", name)
+    assert inspect_name(header) == name

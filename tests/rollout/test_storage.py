@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 
 from palestra import Completion, StopReason, Task, Trajectory, Turn
 from palestra.encoding import encode_json
-from palestra.errors import SchemaError
+from palestra.errors import Boundary, SchemaError
 from palestra.rollout import TrajectoryWriter, grouped, read_trajectories
 
 
@@ -33,6 +34,54 @@ def test_live_objects_do_not_cost_the_line(tmp_path: Path) -> None:
         writer.write(Trajectory(Task("t"), StopReason.TERMINATED, info={"file": writer, "kept": 1}))
     (back,) = read_trajectories(path)
     assert back.info["kept"] == 1
+
+
+def itself() -> dict[str, Any]:
+    info: dict[str, Any] = {"kept": 1}
+    info["first"] = info["second"] = info
+    return info
+
+
+def deep() -> dict[str, Any]:
+    info: dict[str, Any] = {}
+    for _ in range(5000):
+        info = {"in": info}
+    return info
+
+
+class Sulking:
+    def __str__(self) -> str:
+        raise ZeroDivisionError("no")
+
+
+@pytest.mark.parametrize("info", [itself(), deep(), {"list": [itself()]}, {Sulking(): object()}])
+@pytest.mark.parametrize("place", ["reset", "step"])
+def test_info_that_never_ends_is_the_environments_failure_and_costs_nothing_else(
+    tmp_path: Path, info: dict[str, Any], place: str
+) -> None:
+    path = tmp_path / "run.jsonl"
+    turn = Turn("seen", Completion("done"), 1.0, info if place == "step" else {})
+    bad = Trajectory(Task("t", 1), StopReason.TERMINATED, (turn,), info=info if place == "reset" else {})
+    with TrajectoryWriter(path) as writer:
+        writer.write(some(1)[0])
+        written = writer.write(bad)
+        writer.write(some(3)[2])
+    first, back, last = read_trajectories(path)
+    assert (first, last) == (some(1)[0], some(3)[2])
+    assert back == written
+    assert back.stop is StopReason.ERROR
+    assert back.reward is None, "a failure is not a zero"
+    assert back.failures[-1].boundary is Boundary.ENV
+    assert "written" in back.failures[-1].message
+    assert back.turns[0].observation == "seen"
+
+
+def test_a_live_object_among_endless_data_is_marked_in_bounded_time(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with TrajectoryWriter(path) as writer:
+        writer.write(Trajectory(Task("t"), StopReason.TERMINATED, info={"a": writer, **itself()}))
+    (back,) = read_trajectories(path)
+    assert back.info["a"] == {"$unserialisable": "palestra.rollout.storage.TrajectoryWriter"}
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -63,6 +112,13 @@ def test_damage_anywhere_else_is_told_with_its_place(tmp_path: Path) -> None:
         list(read_trajectories(path))
     path.write_bytes(line + line.replace(b'"schema":1', b'"schema":99'))
     with pytest.raises(SchemaError, match=r"line 2: .*has schema 99, this version of palestra reads 1"):
+        list(read_trajectories(path))
+
+
+def test_a_reward_that_no_sum_can_hold_is_refused_in_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_bytes(encode_json(some(1)[0]).replace(b'"reward":1.0', b'"reward":1e308') + b"\n")
+    with pytest.raises(SchemaError, match=r"line 1: .*<= 1000000000"):
         list(read_trajectories(path))
 
 

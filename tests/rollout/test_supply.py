@@ -1,9 +1,11 @@
 import asyncio
+from collections import Counter
 
 import pytest
 
 from palestra import Task
 from palestra.errors import UsageError
+from palestra.registry import Need, list_envs, register, unregister
 from palestra.rollout.supply import EPISODES_PER_ENV, Supply, tasks_of
 from palestra.wrappers import TurnLimit
 from tests.rollout.faulty import Pooled, Slow
@@ -87,18 +89,38 @@ async def test_every_pooled_one_is_closed_even_if_one_will_not(plan: str, told: 
 
 
 def test_tasks_are_drawn_in_turn_and_do_not_depend_on_the_company() -> None:
-    tasks, specs = tasks_of([DICE, "game:GuessTheNumber-v0"], 5, seed=3)
+    tasks, specs = tasks_of([DICE, "game:GuessTheNumber-v0"], 3, seed=3)
     drawn = list(tasks)
-    assert [task.env for task in drawn] == [DICE, "game:GuessTheNumber-v0"] * 2 + [DICE]
+    assert [task.env for task in drawn] == [DICE, "game:GuessTheNumber-v0"] * 3
     assert [known.id for known in specs] == [DICE, "game:GuessTheNumber-v0"]
     assert [task for task in drawn if task.env == DICE] == list(tasks_of(DICE, 3, seed=3)[0])
-    assert len({task.seed for task in drawn}) == 5
+    assert len({task.seed for task in drawn}) == 6
 
 
 def test_an_id_named_twice_is_played_twice_as_often_on_other_tasks() -> None:
-    drawn = list(tasks_of([DICE, DICE, "game:GuessTheNumber-v0"], 60, seed=0)[0])
+    drawn = list(tasks_of([DICE, DICE, "game:GuessTheNumber-v0"], 20, seed=0)[0])
     assert sum(task.env == DICE for task in drawn) == 40
     assert len(set(drawn)) == 60
+
+
+def test_a_pattern_means_every_id_that_matches_and_can_run_here() -> None:
+    tasks, specs = tasks_of(["game:Maze-v0*", DICE], 2, seed=3)
+    ids = ["game:Maze-v0", *(known.id for known in list_envs("game:Maze-v0-*"))]
+    assert sorted(known.id for known in specs) == sorted([*ids, DICE])
+    assert len(list(tasks)) == 2 * len(specs)
+    with pytest.raises(UsageError, match='no environment matches "game:Nothing-'):
+        tasks_of("game:Nothing-*", 1, 0)
+    missing = Need(label="Something", module="nowhere.to.be.found")
+    for name, needs in (("here", ()), ("lacking", (missing,))):
+        register(f"pattern:{name}", Dice, needs=needs)
+    try:
+        with pytest.warns(UserWarning, match="left out, because they cannot run here .*: pattern:lacking"):
+            assert [known.id for known in tasks_of("pattern:*", 1, 0)[1]] == ["pattern:here"]
+        with pytest.raises(UsageError, match="pattern:lacking cannot run here"):
+            tasks_of("pattern:l*", 1, 0)
+    finally:
+        unregister("pattern:here")
+        unregister("pattern:lacking")
 
 
 def test_a_class_or_the_very_tasks() -> None:
@@ -111,8 +133,11 @@ def test_a_class_or_the_very_tasks() -> None:
     assert next(tasks_of(lambda: Dice(), 1, 0)[0]).env.endswith("<lambda>")
 
 
+def test_a_hundred_tasks_per_environment_unless_the_caller_says_how_many() -> None:
+    tasks, _ = tasks_of([DICE, "math:Sums"], None, 0)
+    assert Counter(task.env for task in tasks) == {DICE: 100, "math:Sums": 100}
+
+
 def test_what_cannot_be_played_is_refused() -> None:
-    with pytest.raises(UsageError, match="say how many tasks to draw: n=…"):
-        tasks_of(DICE, None, 0)
     with pytest.raises(UsageError, match="expected ids or Tasks to play, got a int"):
         list(tasks_of([7], None, 0)[0])  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """Attempts to get out of a box, or to harm the machine from inside it.
 
-Each is a Python program that prints ``BREACH`` if it got what it wanted. Names in capitals are filled in by whoever runs
-them: ``CANARY_FILE`` a host file everybody may read, ``PORT`` a TCP port on the host's loopback, ``ABSTRACT`` an abstract
+Each is a Python program that prints ``BREACH`` if it got what it wanted. The caller fills in the names in
+capitals: ``CANARY_FILE`` a world-readable host file, ``PORT`` a TCP port on the host's loopback, ``ABSTRACT`` an abstract
 unix socket of the host, ``HOST_PID`` a process of the host. Some only try to last or to grow; for those the deadline and the
 limits are the test.
 """
@@ -67,6 +67,8 @@ FILES = [
     _writes("core pattern", "/proc/sys/kernel/core_pattern"),
     _writes("raise namespaces", "/proc/sys/user/max_user_namespaces"),
     Attempt("oom score", "import os\nos.write(os.open('/proc/self/oom_score_adj', os.O_WRONLY), b'-1000')\nprint('BREACH')"),
+    _writes("oom score back to that of others", "/proc/self/oom_score_adj"),
+    _writes("a name through /proc", "/proc/self/comm"),
     Attempt("device node", "import os, stat\nos.mknod('d', 0o666 | stat.S_IFBLK, os.makedev(254, 0))\nprint('BREACH')"),
     Attempt(
         "set-uid program",
@@ -187,7 +189,7 @@ KERNEL = [
     _syscall("lock memory", "149, libc.malloc(1 << 20) or 0, 1 << 20"),
     Attempt(
         "32-bit system calls",
-        "import ctypes, mmap\nm = mmap.mmap(-1, 4096, prot=7)\n"
+        "import ctypes, mmap\nm = mmap.mmap(-1, 4096, flags=mmap.MAP_PRIVATE, prot=7)\n"
         "m.write(b'\\xb8\\x14\\x00\\x00\\x00\\xcd\\x80\\xc3')\n"  # mov eax, 20 (getpid); int 0x80; ret
         "f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))\n"
         "if f() >= 0: print('BREACH')",
@@ -250,6 +252,61 @@ BOMBS = [
     ),
 ]
 
+UNCOUNTED = [
+    Attempt("shared anonymous memory", "import mmap\nmmap.mmap(-1, 4096)\nprint('BREACH')"),
+    Attempt(
+        "shared anonymous memory, high bits set",
+        f"{_SYSCALL}\nlibc.mmap.restype = ctypes.c_void_p\n"
+        "if libc.syscall(9, ctypes.c_long(0), ctypes.c_long(4096), 3, ctypes.c_long(0x21 | (1 << 40)), ctypes.c_long(-1), 0) > 0:\n"
+        "    print('BREACH')",
+    ),
+    Attempt(
+        "shared memory by its device",
+        "import mmap, os\nmmap.mmap(os.open('/dev/zero', os.O_RDWR), 4096)\nprint('BREACH')",
+    ),
+    Attempt(
+        "huge pages",
+        "import mmap\nmmap.mmap(-1, 2 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)\nprint('BREACH')",
+    ),
+    Attempt(
+        "larger socket buffers",
+        "import socket\na, _ = socket.socketpair()\nfor option in (7, 32):\n    try:\n"
+        "        a.setsockopt(1, option, 1 << 24); print('BREACH')\n    except OSError: pass",
+    ),
+    Attempt("larger pipes", "import fcntl, os\nfcntl.fcntl(os.pipe()[0], 1031, 1 << 20)\nprint('BREACH')"),
+    _syscall("inotify", "253"),
+    _syscall("inotify with flags", "294, 0"),
+]
+
+SESSIONS = [
+    Attempt(
+        "a name that is no text",
+        "import ctypes\nctypes.CDLL(None).prctl(15, b'\\xff) \\xfe')\nwhile True: pass",
+    ),
+    Attempt(
+        "children with names that are no text",
+        "import ctypes, os, time\nfor _ in range(5):\n    if not os.fork():\n"
+        "        ctypes.CDLL(None).prctl(15, b') R 1 1\\n\\xff'); time.sleep(600)\ntime.sleep(600)",
+    ),
+    Attempt(
+        "continue what was stopped",
+        "import os, signal\nfor _ in range(20):\n    if not os.fork():\n        while True:\n"
+        "            try: os.kill(-1, signal.SIGCONT)\n            except OSError: pass\n"
+        "while True: pass",
+    ),
+    Attempt(
+        "stop the box's first process",
+        "import os, signal, time\nos.kill(1, signal.SIGSTOP)\ntime.sleep(600)",
+    ),
+    Attempt(
+        "descriptors in flight",
+        "import array, socket\nheld = []\nn = 0\ntry:\n    while n < 2000:\n        a, b = socket.socketpair()\n"
+        "        b.close() if n % 2 else held.append(b)\n"
+        "        a.sendmsg([b'x'], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array('i', [a.fileno()] * 20))])\n"
+        "        a.close(); n += 20\nexcept OSError: pass\nif n > 400: print('BREACH', n)",
+    ),
+]
+
 CHANNEL = [
     Attempt(
         "forged frames", "import os\nfor fd in range(3, 64):\n    try: os.write(fd, b'\\xff' * 4096)\n    except OSError: pass"
@@ -263,4 +320,4 @@ CHANNEL = [
     Attempt("exit code of a success", "import os\nos._exit(0)"),
 ]
 
-CORPUS: list[Attempt] = [*FILES, *NAMESPACES, *PROCESSES, *NETWORK, *KERNEL, *BOMBS, *CHANNEL]
+CORPUS: list[Attempt] = [*FILES, *NAMESPACES, *PROCESSES, *NETWORK, *KERNEL, *BOMBS, *UNCOUNTED, *SESSIONS, *CHANNEL]

@@ -1,4 +1,4 @@
-"""Runs the abuse corpus as whoever it is told to be, and says what it found as JSON.
+"""Run the abuse corpus as the given user, and print the findings as JSON.
 
 ``python -m tests.sandbox.abuse_run [uid]``: with a uid, everything is imported first and the rights are dropped then.
 """

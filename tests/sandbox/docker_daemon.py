@@ -1,4 +1,4 @@
-"""A Docker daemon of the tests' own, and an image made of this machine's Python: no registry is asked for anything."""
+"""A Docker daemon for the tests, and an image made of this machine's Python: no registry is needed."""
 
 import contextlib
 import os

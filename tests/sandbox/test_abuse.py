@@ -16,7 +16,9 @@ AS_ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play 
 @pytest.mark.parametrize(
     "uid", [pytest.param(None, id="as-we-are"), pytest.param("12345", id="unprivileged", marks=AS_ROOT_ONLY)]
 )
+@pytest.mark.slow
 def test_nothing_gets_out_and_nothing_is_left(uid: str | None) -> None:
+    pytest.importorskip("pyseccomp")
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": os.environ["PATH"]}
     command = [sys.executable, "-m", "tests.sandbox.abuse_run", *([uid] if uid else [])]
     report = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout)

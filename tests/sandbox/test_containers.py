@@ -1,4 +1,4 @@
-"""Docker, by a daemon that the test starts; and, where there is none, by a stand-in for its client.
+"""Docker with a daemon that the test starts or, if there is none, with a stand-in for its client.
 
 The stand-in runs the container's command here, which shows that the provider keeps its side of the contract.
 """
@@ -13,8 +13,8 @@ from tests.sandbox.docker_daemon import IMAGE, docker_daemon
 
 from palestra.errors import InfrastructureError, MissingExtra, Unsupported
 from palestra.sandbox import Limits, Program
-from palestra.sandbox.conformance import CHECKS, Check
 from palestra.sandbox.containers import Docker, Runsc
+from palestra.testing.sandboxes import CHECKS, SandboxCheck
 
 STAND_IN = """#!/bin/sh
 here={folder}
@@ -43,7 +43,7 @@ def docker(tmp_path: Path) -> Docker:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_the_provider_keeps_the_contract(check: Check, docker: Docker) -> None:
+async def test_the_provider_keeps_the_contract(check: SandboxCheck, docker: Docker) -> None:
     await check(docker)
 
 
@@ -54,7 +54,9 @@ def test_the_command_builds_the_wall(docker: Docker) -> None:
     assert f"--memory {Limits().total_memory}" in line
 
 
-async def test_what_cannot_be_had_is_said(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_program_or_feature_is_reported(
+    docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(Unsupported):
         await docker.open_tests(b"F", [])
     (tmp_path / "docker").write_text("#!/bin/sh\necho no daemon >&2\nexit 1\n")

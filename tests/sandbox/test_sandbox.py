@@ -1,6 +1,7 @@
 import asyncio
 import os
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -8,25 +9,24 @@ import pytest
 
 from palestra.errors import InfrastructureError, MissingExtra, UsageError
 from palestra.sandbox import Bubblewrap, KilledBy, Limits, Program, open_sandbox
+from palestra.sandbox.box import Box
 from palestra.sandbox.files import fetch_file
 from palestra.sandbox.shared import shared_sandbox
 
 
 async def test_a_missing_bwrap_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    async with Bubblewrap() as sandbox:
-        with pytest.raises(MissingExtra, match="apt-get install bubblewrap"):
-            await sandbox.run(Program(code="1"))
+    with pytest.raises(MissingExtra, match="apt-get install bubblewrap"):
+        Bubblewrap()
 
 
 async def test_a_missing_python_says_so() -> None:
-    with pytest.raises((UsageError, FileNotFoundError)):
-        async with Bubblewrap(python="/usr/bin/no-such-python") as sandbox:
-            await sandbox.run(Program(code="1"))
+    with pytest.raises(UsageError, match="no Python at /usr/bin/no-such-python"):
+        Bubblewrap(python="/usr/bin/no-such-python")
 
 
 async def test_providers_have_names() -> None:
-    async with open_sandbox(limits=Limits(wall_seconds=1.0)) as sandbox:
+    async with open_sandbox(limits=Limits(wall_seconds=11.0)) as sandbox:
         assert sandbox.name == "bubblewrap"
         assert (await sandbox.run(Program(code="print(1)"))).stdout == b"1\n"
     with pytest.raises(UsageError, match="no sandbox 'box'"):
@@ -81,8 +81,10 @@ def test_files_are_fetched_beneath_their_folder_only(tmp_path: Path) -> None:
 
 
 async def test_a_launcher_that_is_killed_takes_its_boxes_along_and_is_replaced(boxes: Bubblewrap) -> None:
-    running = asyncio.create_task(boxes.run(Program(code="import time; time.sleep(60)", wall_seconds=60.0)))
-    await asyncio.sleep(0.5)
+    started = asyncio.Event()
+    program = Program(code="import time; time.sleep(60)", wall_seconds=60.0)
+    running = asyncio.create_task(boxes.run(program, begun=started.set))
+    await started.wait()
     process = boxes._pool._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
@@ -92,20 +94,21 @@ async def test_a_launcher_that_is_killed_takes_its_boxes_along_and_is_replaced(b
 
 
 async def test_the_clock_holds_while_the_loop_is_busy(boxes: Bubblewrap) -> None:
-    task = asyncio.create_task(boxes.run(Program(code="while True: pass", wall_seconds=0.3)))
-    await asyncio.sleep(0.2)
+    started = asyncio.Event()
+    task = asyncio.create_task(boxes.run(Program(code="while True: pass", wall_seconds=0.3), begun=started.set))
+    await started.wait()
     began = time.monotonic()
-    while time.monotonic() - began < 1.0:  # somebody's plain environment holds the loop
+    while time.monotonic() - began < 2.0:  # as a plain environment that blocks the loop
         pass
     outcome = await task
     assert outcome.killed_by is KilledBy.WALL_CLOCK
-    assert outcome.usage.cpu_seconds < 0.9
+    assert outcome.usage.cpu_seconds < 1.8
 
 
 async def test_forged_frames_end_a_session(boxes: Bubblewrap) -> None:
     for forged in ("b'\\xff' * 8", "b'\\0\\0\\0\\1x'", "b'\\0\\0\\0\\0'"):
         async with await boxes.open_session() as session:
-            outcome = await session.run(f"import os\nos.write(3, {forged})\nimport time; time.sleep(60)", wall_seconds=5.0)
+            outcome = await session.run(f"import os\nos.write(3, {forged})\nimport time; time.sleep(60)", wall_seconds=30.0)
             assert outcome.killed_by in (KilledBy.OUTPUT, KilledBy.CANCELLED)
             assert not session.alive
             with pytest.raises(UsageError, match="has ended"):
@@ -121,11 +124,11 @@ async def test_a_channel_that_is_closed_does_not_stop_the_clock(boxes: Bubblewra
 async def test_usage_is_reported(boxes: Bubblewrap) -> None:
     outcome = await boxes.run(Program(code="x = bytearray(200 * 2**20)\nimport time\nt = time.process_time()\n"
                                            "while time.process_time() - t < 0.3: pass"))  # fmt: skip
-    assert 0.3 <= outcome.usage.cpu_seconds < 2.0
+    assert 0.3 <= outcome.usage.cpu_seconds < 10.0
     assert outcome.usage.peak_memory > 200 * 2**20
 
 
-async def test_too_much_processor_time_is_told() -> None:
+async def test_too_much_processor_time_is_reported() -> None:
     async with Bubblewrap(Limits(cpu_seconds=1, wall_seconds=60.0)) as sandbox:
         assert (await sandbox.run(Program(code="while True: pass"))).killed_by is KilledBy.CPU_TIME
 
@@ -138,18 +141,14 @@ async def test_total_memory_is_bounded() -> None:
         assert outcome.killed_by is KilledBy.MEMORY
 
 
-async def test_packages_can_be_shown(tmp_path: Path) -> None:
-    package = Path("/usr/share/palestra-test-packages")
-    if os.geteuid() != 0:
-        pytest.skip("writing below /usr needs root")
-    package.mkdir()
-    try:
-        (package / "shown.py").write_text("value = 42")
-        async with Bubblewrap(packages=[str(package)]) as sandbox:
-            assert (await sandbox.run(Program(code="import shown; print(shown.value)"))).stdout == b"42\n"
-    finally:
-        (package / "shown.py").unlink()
-        package.rmdir()
+async def test_packages_can_be_shown(boxes: Bubblewrap) -> None:
+    folder = Path("/usr/share/python3")  # a folder that exists inside every box, off its search path
+    if not (folder / "py3versions.py").exists():
+        pytest.skip("Debian's python3-minimal is not installed")
+    program = Program(code="import py3versions; print(py3versions.__file__)")
+    assert not (await boxes.run(program)).ok
+    async with Bubblewrap(packages=[str(folder)]) as sandbox:
+        assert (await sandbox.run(program)).stdout.decode().strip() == str(folder / "py3versions.py")
 
 
 async def test_hostile_code_cannot_send_descriptors_to_the_host(boxes: Bubblewrap) -> None:
@@ -161,3 +160,68 @@ async def test_hostile_code_cannot_send_descriptors_to_the_host(boxes: Bubblewra
     async with await boxes.open_session() as session:
         await session.run(code, wall_seconds=2.0)
         assert len(os.listdir("/proc/self/fd")) - before < 20
+
+
+@pytest.mark.parametrize("kind", ["session", "tests"])
+@pytest.mark.parametrize("how", ["cancelled", "raises"])
+async def test_a_box_whose_opening_fails_is_freed(
+    kind: str, how: str, boxes: Bubblewrap, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: asyncio.Queue[Box] = asyncio.Queue()
+
+    async def begin(self: Box, _job: bytes, _wall_seconds: float) -> None:
+        begun.put_nowait(self)
+        if how == "raises":
+            raise InfrastructureError("sending to a box failed")
+        await asyncio.sleep(3600)
+
+    monkeypatch.setattr(Box, "begin", begin)
+    opening = asyncio.ensure_future(boxes.open_session() if kind == "session" else boxes.open_tests(b"F", []))
+    box = await begun.get()
+    if how == "cancelled":
+        opening.cancel()
+    with pytest.raises(asyncio.CancelledError if how == "cancelled" else InfrastructureError):
+        await opening
+    assert box.control.fileno() == -1
+    async with asyncio.timeout(30.0):
+        await box.exited
+
+
+async def test_a_cancelled_job_passes_its_room_on(boxes: Bubblewrap) -> None:
+    pool = boxes._pool
+    first, second = (asyncio.create_task(pool._room()) for _ in range(2))
+    while len(pool._waiting) < 2:
+        await asyncio.sleep(0)
+    pool._wake()
+    first.cancel()  # in the same turn of the loop: its future is set, but it has not resumed
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert await asyncio.wait_for(second, 10.0)
+
+
+async def test_a_session_with_a_wrong_path_leaves_no_box(boxes: Bubblewrap) -> None:
+    taken: list[Box] = []
+    take = boxes._pool.take
+
+    async def taking() -> Box:
+        taken.append(await take())
+        return taken[-1]
+
+    boxes._pool.take = taking  # type: ignore[method-assign]
+    with pytest.raises(UsageError):
+        await boxes.open_session({"../x": b""})
+    assert [box.control.fileno() for box in taken] == [-1]
+
+
+async def test_a_box_whose_outer_process_dies_in_its_start_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        os.chmod(folder, 0o755)  # root's boxes run as another user
+        program = Path(folder, "bwrap")
+        program.write_text("#!/bin/sh\nsleep 4711 &\nkill -9 $$\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        sandbox = Bubblewrap(Limits(wall_seconds=7.0), warm=0)
+        with pytest.raises(InfrastructureError):
+            await sandbox.run(Program(code="print(1)"))
+        async with asyncio.timeout(20.0):
+            await sandbox.close()

@@ -1,17 +1,17 @@
-"""Players who go through a network that misbehaves, and the books: every reward checked, every step counted on both sides."""
+"""Players behind a faulty network, with accounts: every reward is checked, every step is counted on both sides."""
 
 import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from palestra.serve import EnvServer, Limits, RemoteEnv
-from palestra.serve.chaos import EVEN_RATES, FaultKind, FaultProxy
+from palestra.serve import EnvServer, RemoteEnv, ServerLimits
 from palestra.serve.tokens import new_token
+from palestra.testing.faults import EVEN_RATES, FaultKind, FaultProxy
 from palestra.trajectory import Task
 from tests.serve.tally import REFERENCE, reward_of, told
 
-LIMITS = Limits(heartbeat=0.25, ttl=20.0)
+LIMITS = ServerLimits(heartbeat=0.25, ttl=20.0)
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Outcome:
 async def run(
     *, faults: int, players: int, seed: int = 0, rates: dict[FaultKind, float] | None = None, env: str = REFERENCE
 ) -> Outcome:
-    """``players`` play until so many frames have been broken, and at least as many steps taken."""
+    """Let ``players`` play until the given number of frames is broken and at least as many steps are taken."""
     token = new_token()
     outcome = Outcome()
     async with EnvServer(env, token, limits=LIMITS) as server:

@@ -1,4 +1,4 @@
-"""A server that means harm: every message a client can be sent that should do nothing to it, at every stage of a session."""
+"""A hostile server: it sends every message that must not affect a client, at every stage of a session."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from websockets.asyncio.server import ServerConnection, serve
 from palestra.errors import PalestraError
 from palestra.serve import RemoteEnv
 from palestra.serve.client import GRACE
-from palestra.serve.wire import Call, FromClient, Hello, Reply, Shown, Welcome, decode_frame, encode_frame
+from palestra.serve.wire import CallFrame, FromClient, Hello, ReplyFrame, Shown, Welcome, decode_frame, encode_frame
 from palestra.trajectory import Task
 
 DEADLINE = 0.3
@@ -133,9 +133,9 @@ class _Host:
             if isinstance(frame, Hello):
                 good = encode_frame(Welcome(1, "0" * 32, frame.env, 0, 10.0, 60.0, 2**20, 60.0))
                 await self._send(socket, "hello", good, 0, 0)
-            elif isinstance(frame, Call):
+            elif isinstance(frame, CallFrame):
                 stage = "reset" if frame.seq == 1 else "step"
-                good = encode_frame(Reply(frame.seq, frame.request, Shown("", {})))
+                good = encode_frame(ReplyFrame(frame.seq, frame.request, Shown("", {})))
                 await self._send(socket, stage, good, frame.seq, frame.request)
 
     async def _send(self, socket: ServerConnection, stage: str, good: bytes, seq: int, request: int) -> None:

@@ -1,4 +1,4 @@
-"""Random conversations with a server, most of them nonsense: it must neither fail nor lose a session over them."""
+"""Random, mostly invalid conversations with a server: it must neither fail nor lose a session."""
 
 import asyncio
 import re
@@ -10,18 +10,18 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 
 from palestra.seeding import derive
-from palestra.serve import EnvServer, Limits
+from palestra.serve import EnvServer, ServerLimits
 from palestra.serve.tokens import new_token
 from palestra.serve.wire import (
     PATH,
-    Call,
+    CallFrame,
     Code,
     Fault,
     FromServer,
     Hello,
-    Reply,
-    Reset,
-    Step,
+    ReplyFrame,
+    ResetFrame,
+    StepFrame,
     Stepped,
     decode_frame,
     encode_frame,
@@ -29,7 +29,7 @@ from palestra.serve.wire import (
 from palestra.trajectory import Task
 from tests.serve.tally import REFERENCE, reward_of
 
-_LIMITS = Limits(max_message=64 * 1024)
+_LIMITS = ServerLimits(max_message=64 * 1024)
 _LAST = 2**52
 """A ``seq`` above all that the nonsense uses."""
 
@@ -107,9 +107,9 @@ async def converse(url: str, token: str, rng: np.random.Generator) -> bool:
         await socket.send(encode_frame(Hello(versions=(1,), env=REFERENCE)))
         for _ in range(int(rng.integers(1, 15))):
             await socket.send(nonsense(rng))
-        await socket.send(encode_frame(Call(_LAST, 7, 10.0, Reset(Task(REFERENCE, 5)))))
-        await socket.send(encode_frame(Call(_LAST + 1, 8, 10.0, Step("move"))))
-        async with asyncio.timeout(20):
+        await socket.send(encode_frame(CallFrame(_LAST, 7, 10.0, ResetFrame(Task(REFERENCE, 5)))))
+        await socket.send(encode_frame(CallFrame(_LAST + 1, 8, 10.0, StepFrame("move"))))
+        async with asyncio.timeout(120):
             return await _answered(socket)
 
 
@@ -118,8 +118,8 @@ async def _answered(socket: ClientConnection) -> bool:
     async for message in socket:
         assert isinstance(message, bytes)
         frame = decode_frame(message, FromServer)
-        if isinstance(frame, Reply | Fault) and frame.seq == _LAST + 1:
-            return isinstance(frame, Reply) and frame.result == Stepped(
+        if isinstance(frame, ReplyFrame | Fault) and frame.seq == _LAST + 1:
+            return isinstance(frame, ReplyFrame) and frame.result == Stepped(
                 "5:1:move", reward_of(5, 1, "move"), False, False, {"turn": 1}
             )
     return False
@@ -145,7 +145,7 @@ async def schemathesis(examples: int, seed: int = 1) -> tuple[int, int] | None:
     if program is None:
         return None
     token = new_token()
-    async with EnvServer(REFERENCE, token, limits=Limits(max_sessions=2**30, ttl=5.0)) as server:
+    async with EnvServer(REFERENCE, token, limits=ServerLimits(max_sessions=2**30, ttl=5.0)) as server:
         process = await asyncio.create_subprocess_exec(
             *(program, "run", f"{server.url}/openapi.json", "--header", f"Authorization: Bearer {token}"),
             *("--max-examples", str(examples), "--seed", str(seed), "--phases", "coverage,fuzzing,stateful"),

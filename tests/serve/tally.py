@@ -25,7 +25,7 @@ def told(seed: int, turn: int, action: str) -> str:
 
 
 class Tally(Env):
-    """Goes on for ever. The action ``end`` ends it."""
+    """An endless episode. The action ``end`` ends it."""
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed, task=task)

@@ -1,30 +1,34 @@
-"""The rules of a session, held against a model that fits on a page, under any order of calls, repeats, losses and waits."""
+"""The rules of a session, compared with a small model under any order of calls, repeats, losses and waits."""
 
 import asyncio
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
+from palestra.errors import UsageError
+from palestra.serve.faults import LONGEST_MESSAGE, fault_of
 from palestra.serve.host import Host
-from palestra.serve.sessions import Session, Sessions
+from palestra.serve.session import ServerSession
+from palestra.serve.sessions import Sessions
 from palestra.serve.wire import (
     Ask,
-    Call,
+    CallFrame,
     Close,
     Code,
     Done,
     Fault,
     FromServer,
     Hello,
-    Limits,
-    Reply,
-    Reset,
+    ReplyFrame,
+    ResetFrame,
     SeedActions,
+    ServerLimits,
     Shown,
-    Step,
+    StepFrame,
     Stepped,
     Verb,
     decode_frame,
@@ -33,10 +37,11 @@ from palestra.trajectory import Task
 from tests.serve.tally import REFERENCE, reward_of, told
 
 TTL = 60.0
-LIMITS = Limits(ttl=TTL, max_sessions=4)
+LIMITS = ServerLimits(ttl=TTL, max_sessions=6)
+SHARE = LIMITS.max_sessions // 2
 VERBS = st.one_of(
-    st.builds(Reset, st.builds(Task, st.just("any"), st.integers(0, 3))),
-    st.builds(Step, st.sampled_from(["a", "b", "end"])),
+    st.builds(ResetFrame, st.builds(Task, st.just("any"), st.integers(0, 3))),
+    st.builds(StepFrame, st.sampled_from(["a", "b", "end"])),
     st.just(Ask("oracle")),
     st.builds(SeedActions, st.integers(0, 3)),
 )
@@ -47,7 +52,7 @@ OWNERS = st.sampled_from([b"ann", b"bob"])
 class Model:
     """What a session should be."""
 
-    session: Session
+    session: ServerSession
     owner: bytes
     seen: float
     seq: int = 0
@@ -61,10 +66,10 @@ class Model:
 
     def expected(self, verb: Verb) -> Any:
         """What the environment should say, and how it changes."""
-        if isinstance(verb, Reset):
+        if isinstance(verb, ResetFrame):
             self.seed, self.turn, self.over = verb.task.seed, 0, False
             return Shown(told(self.seed, 0, ""), {})
-        if isinstance(verb, Step):
+        if isinstance(verb, StepFrame):
             if self.over or self.seed is None:
                 return Code.EPISODE_OVER
             self.turn += 1
@@ -86,10 +91,10 @@ class SessionRules(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.now = 1000.0
         self.requests = 0
-        self.server = Sessions(Host([REFERENCE]), LIMITS, clock=lambda: self.now)
+        self.server = Sessions(Host([REFERENCE]), LIMITS, 2, clock=lambda: self.now)
         self.models: list[Model] = []
         first = self.open(b"ann")
-        self.call(first, Reset(Task("any", seed)), 1)
+        self.call(first, ResetFrame(Task("any", seed)), 1)
         return first
 
     def teardown(self) -> None:
@@ -97,15 +102,15 @@ class SessionRules(RuleBasedStateMachine):
             self.loop.run_until_complete(self.server.end_all())
             self.loop.close()
 
-    def take(self, model: Model, seq: int, verb: Verb) -> Reply | Fault:
+    def take(self, model: Model, seq: int, verb: Verb) -> ReplyFrame | Fault:
         self.requests += 1
 
         async def ask() -> bytes:
-            return self.server.take(model.session, Call(seq, self.requests, 10.0, verb))
+            return self.server.take(model.session, CallFrame(seq, self.requests, 10.0, verb))
 
         model.seen = self.now
         frame = decode_frame(self.loop.run_until_complete(ask()), FromServer)
-        assert isinstance(frame, Reply | Fault)
+        assert isinstance(frame, ReplyFrame | Fault)
         assert (frame.seq, frame.request) == (seq, self.requests), "an answer names the call and the sending it answers"
         return frame
 
@@ -115,7 +120,7 @@ class SessionRules(RuleBasedStateMachine):
 
     def open(self, owner: bytes) -> Any:
         found = self.server.hello(owner, Hello((1,), REFERENCE))
-        full = sum(model.open for model in self.models) >= LIMITS.max_sessions
+        full = sum(model.open for model in self.models if model.owner == owner) >= SHARE
         if self.server.draining or full:
             assert isinstance(found, Fault)
             assert found.code is (Code.DRAINING if self.server.draining else Code.BUSY)
@@ -152,7 +157,7 @@ class SessionRules(RuleBasedStateMachine):
             assert isinstance(frame, Fault)
             assert frame.code is Code.NO_SESSION
             return
-        if self.server.draining and isinstance(verb, Reset):
+        if self.server.draining and isinstance(verb, ResetFrame):
             assert isinstance(frame, Fault)
             assert frame.code is Code.DRAINING
             return
@@ -212,12 +217,12 @@ class SessionRules(RuleBasedStateMachine):
     def drain(self, draining: bool) -> None:
         self.server.draining = draining
 
-    def check(self, frame: Reply | Fault, expected: Any) -> None:
+    def check(self, frame: ReplyFrame | Fault, expected: Any) -> None:
         if isinstance(expected, Code):
             assert isinstance(frame, Fault)
             assert frame.code is expected
         else:
-            assert isinstance(frame, Reply)
+            assert isinstance(frame, ReplyFrame)
             assert frame.result == expected
 
     @invariant()
@@ -230,3 +235,13 @@ SessionRules.TestCase.settings = settings(
     max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 TestSessionRules = SessionRules.TestCase
+
+
+def test_a_client_learns_no_secret_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SERVICE_TOKEN", "planted-service-token")
+    for error in (RuntimeError, UsageError):
+        fault = fault_of(error("cannot log in with planted-service-token at https://me:hunter22@db.example/"))
+        assert fault.message == "cannot log in with *** at https://***@db.example/"
+        cut = fault_of(error("x" * (LONGEST_MESSAGE - 10) + "planted-service-token" + "x" * 10**5)).message
+        assert len(cut) == LONGEST_MESSAGE
+        assert "planted" not in cut

@@ -1,4 +1,4 @@
-"""What travels comes back as it was; what is not a frame is refused, whatever it is."""
+"""Frames survive encoding and decoding; everything else is refused."""
 
 import contextlib
 import re
@@ -17,15 +17,15 @@ from palestra.serve.wire import (
     HTTP_STATUS,
     Ask,
     Beat,
-    Call,
+    CallFrame,
     Close,
     Code,
     FromClient,
     FromServer,
     Hello,
-    Reset,
+    ResetFrame,
     SeedActions,
-    Step,
+    StepFrame,
     check_depth,
     decode_frame,
     decode_json_frame,
@@ -37,14 +37,14 @@ from palestra.trajectory import Task
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 NATURAL = st.integers(0, 2**53)
 VERBS = st.one_of(
-    st.builds(Reset, st.builds(Task, TEXT, st.integers(0, 2**53), params=st.dictionaries(TEXT, st.integers(-9, 9)))),
-    st.builds(Step, TEXT),
+    st.builds(ResetFrame, st.builds(Task, TEXT, st.integers(0, 2**53), params=st.dictionaries(TEXT, st.integers(-9, 9)))),
+    st.builds(StepFrame, TEXT),
     st.builds(Ask, st.sampled_from(["oracle", "sample_random_action"])),
     st.builds(SeedActions, st.integers(-(2**60), 2**60)),
     st.just(Close()),
 )
 FRAMES = st.one_of(
-    st.builds(Call, NATURAL, NATURAL, st.floats(0.001, 86_400), VERBS),
+    st.builds(CallFrame, NATURAL, NATURAL, st.floats(0.001, 86_400), VERBS),
     st.builds(Beat, NATURAL),
     st.builds(Hello, st.just((1, 2)), st.text("abc:-", max_size=20), st.text("0123456789abcdef", max_size=32)),
 )
@@ -77,7 +77,7 @@ def test_a_flipped_byte_is_refused_or_another_frame(frame: Any, data: st.DataObj
 
 @pytest.mark.parametrize("depth", [DEEPEST - 10, DEEPEST + 10, 10_000, 1_000_000])
 def test_depth_is_bounded(depth: int) -> None:
-    packed = encode_frame(Call(1, 1, 1.0, Reset(Task("x", params={"x": 7}))))
+    packed = encode_frame(CallFrame(1, 1, 1.0, ResetFrame(Task("x", params={"x": 7}))))
     deep = packed.replace(b"\xa1x\x07", b"\xa1x" + b"\x91" * depth + b"\x07")
     text = b'{"type":"reset","task":{"env":"x","params":{"x":' + b"[" * depth + b"]" * depth + b"}}}"
     call = b'{"type":"call","seq":1,"request":1,"deadline":1.0,"verb":' + text + b"}"
@@ -93,13 +93,13 @@ def test_depth_is_bounded(depth: int) -> None:
 def test_a_deadline_is_a_positive_finite_number(value: str) -> None:
     frame = f'{{"type":"call","seq":1,"request":1,"deadline":{value},"verb":{{"type":"close"}}}}'
     with pytest.raises(SchemaError):
-        decode_json_frame(frame.encode(), Call)
+        decode_json_frame(frame.encode(), CallFrame)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, 0.0])
 def test_a_deadline_is_a_positive_finite_number_in_msgpack_too(value: float) -> None:
     with pytest.raises(SchemaError):
-        decode_frame(encode_frame(Call(1, 1, value, Close())), FromClient)
+        decode_frame(encode_frame(CallFrame(1, 1, value, Close())), FromClient)
 
 
 def test_unknown_fields_are_refused() -> None:

@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable, Sequence
 
 from palestra.grading import fenced_code, last_answer, last_boxed
-from palestra.grading.maths import quick_verdict
+from palestra.grading.answers import reduced
+from palestra.grading.decoding import decode
 from palestra.grading.text import exact_match, f1
-from palestra.grading.values import BadValue, decode, expression, same
+from palestra.grading.values import BadValue, expression, same
 from palestra.tools.forms import CallForm, find_calls
 
 _PIECES = [
@@ -58,7 +59,7 @@ TARGETS: dict[str, Callable[[random.Random], object]] = {
     "answer tag": lambda chance: last_answer(_text(chance)),
     "fenced code": lambda chance: fenced_code(_text(chance), "python"),
     "value decoder": lambda chance: _decode(_bytes(chance)),
-    "quick maths": lambda chance: quick_verdict(_text(chance), _text(chance)),
+    "quick maths": lambda chance: reduced(_text(chance), _text(chance)),
     "exact match": lambda chance: exact_match(_text(chance), _text(chance)),
     "f1": lambda chance: f1(_text(chance), [_text(chance)]),
 }

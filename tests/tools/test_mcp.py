@@ -132,3 +132,21 @@ async def test_a_server_from_npm() -> None:
         assert (await tools["echo"](message="hi")).text == "Echo: hi"
         assert "5" in (await tools["get-sum"](a=2, b=3)).text
         assert "[image]" in (await tools["get-tiny-image"]()).text
+
+
+async def test_a_server_without_a_free_session_is_infrastructure() -> None:
+    async with McpServer(command=PLAIN, allow=["count"], sessions=1) as server:
+        tools = await server.tools()
+        one, two = (UseTools(Recorder(), tools, ToolRules(seconds=60.0)) for _ in range(2))
+        await one.reset(seed=0)
+        await two.reset(seed=0)
+        assert (await one.step(calls(("count", {})))).info["tools"]["totals"] == {"ok": 1}
+        two.rules = ToolRules(seconds=0.5)
+        with pytest.raises(InfrastructureError, match="did not begin"):
+            await two.step(calls(("count", {}), ("count", {})))
+        await one.close()
+        two.rules = ToolRules(seconds=60.0)
+        assert (await two.step(calls(("count", {})))).info["tools"]["totals"] == {"ok": 1}
+        (tool,) = two._tools.values()
+        assert tool.waiting_since is None  # type: ignore[attr-defined]
+        await two.close()

@@ -1,14 +1,20 @@
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 
 import pytest
+from tests.wrappers.test_use_tools import Recorder
 
-from palestra.sandbox import Bubblewrap, Limits
+from palestra.calls import format_call
+from palestra.errors import InfrastructureError
+from palestra.sandbox import Bubblewrap, Limits, SandboxSession
 from palestra.tools.python import PythonTool
+from palestra.trajectory import ToolCall
+from palestra.wrappers import ToolRules, UseTools
 
 
 @pytest.fixture
 async def boxes() -> AsyncIterator[Bubblewrap]:
-    async with Bubblewrap(Limits(wall_seconds=1.0), warm=2) as sandbox:
+    async with Bubblewrap(Limits(wall_seconds=3.0), warm=2) as sandbox:
         yield sandbox
 
 
@@ -52,3 +58,58 @@ async def test_without_a_sandbox_of_its_own_it_shares_one() -> None:
     tool = PythonTool()
     assert (await tool(code="6 * 7")).text == "42"
     assert "without network" in tool.description
+
+
+def cells(*codes: str) -> str:
+    return "".join(format_call(ToolCall("python", {"code": code})) for code in codes)
+
+
+class NeverAgain(Bubblewrap):
+    """Opens one interpreter and no second one: the machine is busy at the moment that the agent chose."""
+
+    opened = 0
+
+    async def open_session(self, files: Mapping[str, bytes] | None = None) -> SandboxSession:
+        self.opened += 1
+        if self.opened > 1:
+            await asyncio.sleep(3600)
+        return await super().open_session(files)
+
+
+@pytest.mark.slow
+@pytest.mark.alone
+async def test_an_agent_cannot_queue_its_calls_so_that_the_deadline_passes_while_an_interpreter_opens() -> None:
+    async with NeverAgain(Limits(wall_seconds=60.0), warm=1) as sandbox:
+        env = UseTools(Recorder(), [PythonTool(sandbox)], ToolRules(seconds=5.0))
+        await env.reset()
+        sleep = "import time; time.sleep(1.15)"
+        step = await env.step(cells(sleep, sleep, sleep, *["import os; os._exit(0)"] * 4))
+        assert step.info["tools"]["totals"]["timeout"] >= 3
+        assert sandbox.opened > 1  # the deadline passed while another interpreter was opened
+        await env.close()
+
+
+async def test_a_machine_on_which_no_interpreter_opens_is_infrastructure() -> None:
+    async with NeverAgain(Limits(), warm=1) as sandbox:
+        sandbox.opened = 1
+        env = UseTools(Recorder(), [PythonTool(sandbox)], ToolRules(seconds=0.5))
+        await env.reset()
+        with pytest.raises(InfrastructureError, match="overloaded"):
+            await env.step(cells("1", "2", "3"))
+        await env.close()
+
+
+@pytest.mark.parametrize("stateful", [True, False])
+async def test_a_call_that_gets_no_place_on_the_machine_is_infrastructure(stateful: bool) -> None:
+    async with Bubblewrap(Limits(wall_seconds=60.0), warm=1, concurrency=1) as sandbox:
+        tool = PythonTool(sandbox, stateful=stateful)
+        env = UseTools(Recorder(), [tool], ToolRules(seconds=60.0))
+        await env.reset()
+        assert (await env.step(cells("1"))).info["tools"]["totals"] == {"ok": 1}
+        env.rules = ToolRules(seconds=0.5)
+        async with sandbox._slots:  # another episode's cell takes the only place
+            with pytest.raises(InfrastructureError, match="overloaded"):
+                await env.step(cells("1", "2"))
+        step = await env.step(cells("import time; time.sleep(60)"))  # its own code is the agent's to answer for
+        assert step.info["tools"]["totals"]["timeout"] == 1
+        await env.close()

@@ -70,7 +70,7 @@ def test_a_build_is_whole_or_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="disk is full"):
         build_index(broken(), tmp_path / "index")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(UsageError, match="is no index"):
+    with pytest.raises(UsageError, match="is not an index"):
         Bm25Index(tmp_path / "index")
     build_index(CORPUS, tmp_path / "index")
     with pytest.raises(UsageError, match="exists already"):
@@ -115,14 +115,40 @@ async def test_meaning_and_words_together(index: Bm25Index, tmp_path: Path) -> N
         build_dense_index([], tmp_path / "empty", letters)
     with pytest.raises(UsageError, match="exists already"):
         build_dense_index(CORPUS, tmp_path / "dense", letters)
-    with pytest.raises(UsageError, match="no dense index"):
+    with pytest.raises(UsageError, match="not a dense index"):
         DenseIndex(tmp_path / "none", letters)
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "documents.json"])
+def test_a_dense_index_of_another_version_is_refused(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("faiss", reason="faiss is not installed")
+    build_dense_index(CORPUS, tmp_path / "dense", letters)
+    (tmp_path / "dense" / name).write_bytes(b"{")
+    with pytest.raises(SchemaError, match="Build it again"):
+        DenseIndex(tmp_path / "dense", letters)
+    (tmp_path / "dense" / name).unlink()
+    with pytest.raises(SchemaError, match=f"no {name}: another version of palestra built it. Build it again"):
+        DenseIndex(tmp_path / "dense", letters)
+
+
+def test_a_dense_build_that_fails_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    faiss = pytest.importorskip("faiss", reason="faiss is not installed")
+
+    def full(*_: object) -> None:
+        raise OSError("no space left")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(faiss, "serialize_index", full)  # the vectors are written, the manifest is not
+        with pytest.raises(OSError, match="no space"):
+            build_dense_index(CORPUS, tmp_path / "dense", letters)
+    assert list(tmp_path.iterdir()) == []
+    assert build_dense_index(CORPUS, tmp_path / "dense", letters) == 4
 
 
 @pytest.fixture
 async def server(index: Bm25Index) -> AsyncIterator[str]:
     web = pytest.importorskip("aiohttp.web", reason="aiohttp is not installed")
-    runner = web.AppRunner(retrieval_app(index, token="CANARY-token-0123456789"))
+    runner = web.AppRunner(retrieval_app(index, tokens=["CANARY-token-0123456789"]))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
@@ -228,3 +254,8 @@ async def test_a_real_embedder_finds_by_meaning(tmp_path: Path) -> None:
     build_dense_index(CORPUS, tmp_path / "dense", embedder)
     found = await DenseIndex(tmp_path / "dense", embedder).retrieve(["puppy", "something that bunnies eat"], 1)
     assert [hits[0].document.id for hits in found] == ["d", "c"]
+
+
+def test_a_letter_that_becomes_two_in_lower_case_does_not_split_a_word(tmp_path: Path) -> None:
+    build_index([Document("1", "İzmir", "A port."), Document("2", "Ankara", "A capital.")], tmp_path / "turkey")
+    assert [hit.document.id for hit in Bm25Index(tmp_path / "turkey").search("İzmir", 2)] == ["1"]

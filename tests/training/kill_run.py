@@ -5,16 +5,15 @@ r"""A tiny run, killed with SIGKILL at as many points as wanted and resumed each
 
 The run has a warm start, an evaluation, four steps and two checkpoints. A point is the moment before or after something that
 leaves a trace: a sync, a rename, a removal, a folder made, a line of the ledger, a recorded step or episode, a request to the
-engine, an update of the weights, half of an optimiser's step, a published version. A first life counts them; then, for each
+engine, an update of the weights, half of an optimizer's step, a published version. A first life counts them; then, for each
 point chosen, one life is killed there by its own hand, in the middle of what it was doing, and the next one goes on to the end.
-From outside, lives are killed at random times. What must be equal to the bit: weights, optimiser, generator, ledger, and which
+From outside, lives are killed at random times. What must be equal to the bit: weights, optimizer, generator, ledger, and which
 tokens were sampled and recorded.
 
 Every life is a fork of one process that has imported everything, loaded the model once, and never run backward.
 """
 
 import argparse
-import asyncio
 import contextlib
 import hashlib
 import os
@@ -33,17 +32,18 @@ import msgspec
 import torch
 import transformers
 
-from palestra.cli.train import evaluator
+from palestra.durable.checkpoint import Checkpoints
+from palestra.durable.ledger import Ledger
 from palestra.engines.hf import HFEngine
 from palestra.models import build_tiny
 from palestra.rendering import renderer_for
 from palestra.rollout import TrajectoryWriter, read_trajectories
-from palestra.training import assembly, learner, record, trainer
-from palestra.training.checkpoint import Checkpoints
+from palestra.training import record, trainer, warm_start
 from palestra.training.config import TrainConfig
-from palestra.training.ledger import Ledger
-from palestra.training.model import ModelConfig, load_model
+from palestra.training.learner import learner, state
+from palestra.training.learner.model import ModelConfig, load_model
 from palestra.training.record import read_metrics
+from palestra.training.run import train
 
 GAME = "game:GuessTheNumber-v0-easy"
 
@@ -57,7 +57,7 @@ def config(model: Path) -> TrainConfig:
         "play": {"tasks": 2, "group_size": 2, "concurrency": 1, "max_tokens": 6},
         "engine": {"batch": 1, "rows": 1},
         "warm_start": {"teacher": "random", "episodes": 4, "epochs": 1, "minibatches": 1, "learning_rate": 1e-3},
-        "evaluation": {"every": 2, "tasks": 2},
+        "evaluation": {"every": 2, "n": 2},
         "advantage": {"discount": 0.9},
         "learner": {"learning_rate": 1e-2},
         "minibatches": 2,
@@ -112,14 +112,14 @@ class Points:
         self.around(record.RunRecord, "add")
         self.around(learner.Learner, "update")
         self.around(learner.Learner, "accumulate")
-        self.around(torch.distributed.checkpoint, "save")
-        self.around(torch, "save")
-        self.around(assembly, "imitate")
+        self.around(learner, "write_state")
+        self.around(state, "write_whole")
+        self.around(warm_start, "imitate")
         self.around_async(trainer.Trainer, "_publish")
         self.around_async(HFEngine, "generate")
-        self._halve_the_optimiser()
+        self._halve_the_optimizer()
 
-    def _halve_the_optimiser(self) -> None:
+    def _halve_the_optimizer(self) -> None:
         """A point at which half of the weights have been updated."""
         original = torch.optim.AdamW.step
 
@@ -141,8 +141,7 @@ def live(model: Path, folder: Path, points: Points | None, report: Path) -> None
     points = points or Points()
     points.install()
     settings = config(model)
-    run = assembly.assemble(settings, folder, evaluate=evaluator(settings, folder))
-    asyncio.run(run.train())
+    run = train(settings, folder, check=False)
     report.write_text(fingerprint(run) + "\n" + "\n".join(points.labels))
 
 

@@ -1,24 +1,25 @@
-"""From groups to a batch: everybody's fate is known, and only the healthy are in any statistic."""
+"""From groups to a batch: everybody's outcome is known, and only the healthy are in any statistic."""
 
 import msgspec
 import numpy as np
 import pytest
+import torch
 from tests.training.samples import VOCABULARY, random_group
 from tests.training.tiny import learner_of, tiny_network
 
 from palestra.encoding import floats
-from palestra.training.advantage import AdvantageConfig, advantages
-from palestra.training.batch import Batch
+from palestra.training.algorithms.advantage import AdvantageConfig, advantages
+from palestra.training.algorithms.groups import PartialGroups, episode_of
+from palestra.training.algorithms.loss import LossConfig
+from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.experience import prepare
-from palestra.training.groups import PartialGroups, episode_of
-from palestra.training.learner import Learner
-from palestra.training.loss import LossConfig
-from palestra.training.quarantine import Limits
+from palestra.training.learner.batch import Batch
+from palestra.training.learner.learner import Learner
 from palestra.trajectory import StopReason, Trajectory, TrajectoryGroup
 
 pytestmark = pytest.mark.torch
 
-LIMITS = Limits(VOCABULARY, 1000)
+LIMITS = SampleLimits(VOCABULARY, 1000)
 PLAIN = LossConfig(importance="none")
 
 
@@ -58,8 +59,8 @@ def change(groups: list[TrajectoryGroup], group: int, member: int, **changes: ob
 
 def test_healthy_groups_are_all_used_with_their_advantages(learner: Learner, groups: list[TrajectoryGroup]) -> None:
     made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
-    assert made.fates == [["used"] * 3] * 3
-    assert made.poisons == {}
+    assert made.outcomes == [["used"] * 3] * 3
+    assert made.invalid == {}
     expected = advantages([[episode_of(m) for m in g.members] for g in groups], AdvantageConfig("grpo"))
     flat = np.concatenate([credit.per_token() for row in expected for credit in row if credit is not None])
     assert made.batch.advantages is not None
@@ -76,26 +77,22 @@ def test_failed_poisoned_and_mismatched_members_leave_by_their_names(learner: Le
     off = tuple(msgspec.structs.replace(s, logprobs=floats(np.full(len(s.logprobs), -40.0))) for s in other)
     groups = change(groups, 2, 2, segments=off)
     made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups("at_least", 2), LIMITS)
-    assert made.fates == [
+    assert made.outcomes == [
         ["used", "failed", "used"],
         ["reward_nan", "used", "used"],
         ["used", "used", "sampler_mismatch"],
     ]
-    assert made.poisons == {"reward_nan": 1, "sampler_mismatch": 1}
+    assert made.invalid == {"reward_nan": 1, "sampler_mismatch": 1}
     assert made.counts.used == 6
     assert made.batch.count == 6
     assert made.batch.advantages is not None
     assert np.isfinite(made.batch.advantages).all()
 
 
-@pytest.mark.parametrize(("rule", "fate"), [("complete", "held"), ("drop", "dropped")])
-def test_a_partial_group_takes_its_members_with_it(
-    learner: Learner, groups: list[TrajectoryGroup], rule: str, fate: str
-) -> None:
+def test_a_partial_group_takes_its_members_with_it(learner: Learner, groups: list[TrajectoryGroup]) -> None:
     groups = change(groups, 0, 1, stop=StopReason.DEADLINE)
-    policy = msgspec.convert({"rule": rule}, PartialGroups)
-    made = prepare(groups, learner, AdvantageConfig("rloo"), policy, LIMITS)
-    assert made.fates[0] == [fate, "failed", fate]
+    made = prepare(groups, learner, AdvantageConfig("rloo"), PartialGroups("drop"), LIMITS)
+    assert made.outcomes[0] == ["dropped", "failed", "dropped"]
     assert made.batch.count == 6
 
 
@@ -110,11 +107,30 @@ def test_values_targets_and_kl_reach_the_advantages() -> None:
     assert made.batch.targets is not None
     assert made.batch.reference is not None
     assert (~np.isnan(made.batch.targets)).sum() == sum(len(m.turns) for m in groups[0].members)
-    # The reference is the policy itself, so the KL is nothing and the rewards are as they were.
-    same = prepare(groups, learner, msgspec.structs.replace(config, kl_in_reward=0.0), PartialGroups(), LIMITS)
-    assert same.batch.advantages is not None
-    assert made.batch.advantages is not None
-    np.testing.assert_allclose(made.batch.advantages, same.batch.advantages, atol=1e-4)
+
+
+def test_the_kl_to_the_reference_lowers_the_reward() -> None:
+    learner = learner_of(loss=PLAIN)
+    learner.reference = tiny_network(critic=False)
+    with torch.no_grad():
+        for parameter in learner.reference.parameters():
+            parameter.mul_(1.2)
+    groups = as_sampled_by(learner, [random_group(np.random.default_rng(1), 2)])
+    config = AdvantageConfig("reinforce", kl_in_reward=0.5)
+    with_kl, without = (
+        prepare(groups, learner, msgspec.structs.replace(config, kl_in_reward=weight), PartialGroups(), LIMITS).batch
+        for weight in (0.5, 0.0)
+    )
+    assert with_kl.reference is not None
+    assert with_kl.old is not None
+    for e in range(2):
+        tokens = with_kl.tokens_of(e)
+        paid = 0.5 * (with_kl.old - with_kl.reference)[tokens].sum()
+        assert abs(paid) > 0.1
+        # The return of the first token is the whole reward of the episode, less the KL of all its tokens.
+        assert with_kl.advantages is not None
+        assert without.advantages is not None
+        assert without.advantages[tokens][0] - with_kl.advantages[tokens][0] == pytest.approx(paid, abs=1e-5)
 
 
 def test_a_step_in_which_everything_failed_is_no_error(learner: Learner, groups: list[TrajectoryGroup]) -> None:

@@ -7,11 +7,13 @@ import pytest
 
 from palestra.errors import UnknownEnv
 from palestra.models import build_tiny, find_model, model_home
+from palestra.references import hook
 from palestra.registry import make, unregister
 from palestra.rollout import collect
-from palestra.training.assembly import register_variants, warm_start
 from palestra.training.config import TrainConfig, Variant
 from palestra.training.imitation import VariedPolicy
+from palestra.training.parts import register_variants
+from palestra.training.warm_start import warm_start
 
 pytestmark = pytest.mark.torch
 
@@ -31,7 +33,8 @@ def test_a_variant_is_its_base_with_other_options_and_words() -> None:
     id = "game:GuessTheNumber-v0-tried"
     try:
         for _ in range(2):  # the second time changes nothing
-            register_variants({id: Variant(GAME, {"high": 3}, "Guess: {}", {".*between 1 and 3.*": "1 to 3?"})})
+            words = hook("Reword", move="Guess: {}", observations={".*between 1 and 3.*": "1 to 3?"})
+            register_variants({id: Variant(hook(GAME, high=3), (words,))})
         env = make(id)
         assert env.reset(seed=0)[0] == "1 to 3?"
         assert env.oracle() == "Guess: 2"

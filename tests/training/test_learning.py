@@ -5,7 +5,6 @@
 import asyncio
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 
@@ -16,7 +15,7 @@ from palestra.training.trainer import Trainer
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(300)]
 
-RECIPE = Path(__file__).parents[2] / "recipes" / "cpu" / "guess.toml"
+RECIPE = Path(__file__).parents[2] / "src" / "palestra" / "recipes" / "cpu" / "guess.toml"
 RISE = 0.08
 """Of the mean reward, from about .74; in trials it rose by .16 to .18 in as many steps."""
 
@@ -39,4 +38,3 @@ def test_a_warm_started_tiny_model_improves_in_a_few_steps(monkeypatch: pytest.M
     before, after = asyncio.run(run())
     assert after >= before + RISE, f"mean reward {before:.3f} before and {after:.3f} after {config.steps} steps"
     assert len((tmp_path / "run" / "metrics.jsonl").read_bytes().splitlines()) == config.steps
-    assert msgspec.json.decode((tmp_path / "run" / "config.json").read_bytes())["advantage"]["method"] == "rebn"

@@ -1,22 +1,22 @@
 """Before the first step: each thing that can be wrong is found, and said in words that name it."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 import transformers
 
 import palestra
 from palestra.core import Env, Step
-from palestra.models import build_tiny
 from palestra.tools import tool
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
-from palestra.training.preflight import Finding, preflight
+from palestra.training.preflight import PreflightFinding, preflight
 from palestra.training.trainer import Trainer
+from palestra.trajectory import TrajectoryGroup
 from palestra.wrappers import UseTools
 
 pytestmark = pytest.mark.torch
@@ -25,8 +25,8 @@ GAME = "game:GuessTheNumber-v0-easy"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("models") / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+def model(tiny_model: Path) -> Path:
+    return tiny_model
 
 
 def trainer(model: Path, folder: Path, env: str = GAME, **changes: Any) -> Trainer:
@@ -40,7 +40,7 @@ def trainer(model: Path, folder: Path, env: str = GAME, **changes: Any) -> Train
     return assemble(msgspec.convert(data, TrainConfig), folder)
 
 
-def found(subject: Trainer) -> list[Finding]:
+def found(subject: Trainer) -> list[PreflightFinding]:
     with subject.ledger:
         return asyncio.run(preflight(subject))
 
@@ -147,7 +147,7 @@ def test_limits_that_the_oracle_cannot_keep_are_fatal(model: Path, tmp_path: Pat
 
 
 def test_a_horizon_that_is_too_short_is_noted(model: Path, tmp_path: Path) -> None:
-    horizon = {"default": {"kind": "fixed", "turns": 1}}
+    horizon = {"default": {"use": "fixed", "turns": 1}}
     findings = found(trainer(model, tmp_path, horizon=horizon))
     assert any("the horizon never exceeds 1" in finding.what and not finding.fatal for finding in findings)
 
@@ -155,8 +155,8 @@ def test_a_horizon_that_is_too_short_is_noted(model: Path, tmp_path: Path) -> No
 @pytest.mark.usefixtures("ids")
 def test_words_that_the_tokens_do_not_keep_are_fatal(model: Path, tmp_path: Path) -> None:
     subject = trainer(model, tmp_path, "try:Door-v0")
-    read = subject.policy.renderer.read
-    subject.policy.renderer.read = lambda prompt, ids: read(prompt, ids)._replace(text="opne")  # type: ignore[method-assign]
+    read = subject.sampled.renderer.read
+    subject.sampled.renderer.read = lambda prompt, ids: read(prompt, ids)._replace(text="opne")  # type: ignore[method-assign]
     (finding, *_) = found(subject)
     assert finding.what == "'open' of its oracle reads back as 'opne' from this model's tokens, and scores 0 instead of 1"
 
@@ -167,7 +167,7 @@ def test_a_learner_that_is_another_policy_than_the_engine_is_fatal(model: Path, 
 
     def shifted(batch: Any) -> Any:
         measured = measure(batch)
-        return type(measured)(measured.logprobs - 3.0, None, None)
+        return replace(measured, logprobs=measured.logprobs - 3.0)
 
     subject.learner.measure = shifted  # type: ignore[method-assign]
     (finding, *_) = found(subject)
@@ -175,9 +175,20 @@ def test_a_learner_that_is_another_policy_than_the_engine_is_fatal(model: Path, 
     assert "engine and learner differ by 3" in finding.what
 
 
+def one_number(group: TrajectoryGroup) -> Any:
+    return 1.0
+
+
+def test_a_group_reward_that_returns_the_wrong_thing_is_found_before_the_first_step(model: Path, tmp_path: Path) -> None:
+    play = {"tasks": 1, "group_size": 2, "max_tokens": 96, "group_reward": f"{__name__}:one_number"}
+    (finding, *_) = found(trainer(model, tmp_path, play=play))
+    assert finding.fatal
+    assert "play.group_reward must return a list with one number per member (2), got 1.0" in finding.what
+
+
 def test_the_vocabulary_is_written_for_the_viewer(model: Path, tmp_path: Path) -> None:
     trainer(model, tmp_path).ledger.close()
     words = msgspec.json.decode((tmp_path / "vocabulary.json").read_bytes())
     tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    assert len(words) == len(tokenizer)
-    assert words[int(np.argmax([len(word) for word in words]))] != ""
+    assert words == [tokenizer.decode([token]) for token in range(len(tokenizer))]
+    assert len(set(words)) > len(words) / 2, "the words differ"

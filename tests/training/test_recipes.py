@@ -1,18 +1,21 @@
 """The recipes that are shipped can be read, planned and, where nobody has run them, say so."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
+from palestra.errors import UsageError
 from palestra.registry import list_envs, spec
+from palestra.training.algorithms.horizon import StepOutcome
 from palestra.training.estimate import estimate, model_size
-from palestra.training.recipe import load_recipe
+from palestra.training.recipe import find_recipe, load_recipe
 
 pytestmark = pytest.mark.torch
 
-RECIPES = Path(__file__).parents[2] / "recipes"
+RECIPES = Path(__file__).parents[2] / "src" / "palestra" / "recipes"
 GPU = sorted((RECIPES / "gpu").glob("*.toml"))
 
 
@@ -47,12 +50,45 @@ def test_the_papers_numbers_are_in_the_recipes() -> None:
     assert search.horizon is not None
     assert [search.horizon.at("qa:HotpotQA-search", step) for step in (0, 99, 100, 200, 299)] == [5, 5, 8, 10, 10]
     assert (search.learner.loss.kl, search.learner.loss.kl_coefficient) == ("k3", 1e-3)
+    invented = load_recipe(RECIPES / "gpu" / "scalinginter-deepsearch-qwen2.5-7b.toml")
+    assert invented.horizon is not None
+    assert [invented.horizon.at("search:invented-6hop", step) for step in (0, 99, 100, 200, 299)] == [5, 5, 8, 10, 10]
+    assert {spec(env).max_turns for env in invented.envs} == {30}  # the turn limit in evaluation
+
+
+@pytest.mark.parametrize(
+    ("world", "env", "turns"),
+    [
+        ("craft", "craft:minecraft-depth1", [10, 20, 30]),
+        ("babyai", "babyai:train", [6, 13, 20]),
+        ("deepsearch", "search:invented-2hop", [5, 8, 10]),
+    ],
+)
+def test_each_world_has_the_papers_horizons_alone_and_in_the_mixture(world: str, env: str, turns: list[int]) -> None:
+    for name in (world, "worlds"):
+        recipe = load_recipe(RECIPES / "gpu" / f"scalinginter-{name}-qwen2.5-7b.toml")
+        assert recipe.horizon is not None
+        assert [recipe.horizon.at(env, step) for step in (0, 99, 100, 199, 200, 299)] == [turn for turn in turns for _ in "12"]
+
+
+class Gate:
+    """A schedule whose turns depend on outcomes, which are not known before the run."""
+
+    longest = 6
+
+    def __call__(self, step: int, outcomes: Sequence[StepOutcome]) -> int:
+        return self.longest if outcomes else 2
+
+
+def test_the_plan_takes_the_longest_horizon_of_a_schedule_of_ones_own() -> None:
+    config = load_recipe("cpu/guess50", [f"horizon.default={__name__}:Gate"])
+    assert estimate(config).turns == 6
 
 
 def test_memory_is_what_the_parameters_take() -> None:
     plan = estimate(load_recipe(RECIPES / "gpu" / "scalinginter-search-qwen2.5-7b.toml"))
     assert plan.model.parameters == 7e9
-    assert plan.memory == {"weights": 28e9, "gradients": 28e9, "optimiser": 56e9, "reference": 28e9}
+    assert plan.memory == {"weights": 28e9, "gradients": 28e9, "optimizer": 56e9, "reference": 28e9}
     assert plan.on_each_of(8) == 140e9 / 8
     assert plan.tokens == 256 * plan.turns * 1024
 
@@ -64,3 +100,21 @@ def test_a_name_states_a_size(name: str, size: float) -> None:
 
 def test_a_name_without_a_size_is_not_guessed() -> None:
     assert model_size("nobody/knows").source == "its size is not known here"
+
+
+@pytest.mark.parametrize("name", ["cpu/guess", "cpu/guess.toml"])
+def test_a_shipped_recipe_is_found_by_its_name_from_any_folder(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_recipe(Path(name)) == RECIPES / "cpu" / "guess.toml"
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / name).write_text("steps = 1")
+    assert find_recipe(Path(name)) == Path(name)
+
+
+@pytest.mark.parametrize("name", ["cpu/gues", "guess", "../recipes/cpu/guess", "/cpu/guess", "cpu"])
+def test_another_name_is_answered_with_the_list(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match="cpu/guess, cpu/guess20, "):
+        find_recipe(Path(name))

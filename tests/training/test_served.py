@@ -8,21 +8,19 @@ import torch
 import transformers
 from tests.engines.servers import Server, serving
 
-from palestra.models import build_tiny
+from palestra.durable.ledger import Ledger
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
-from palestra.training.ledger import Ledger
 
 pytestmark = pytest.mark.torch
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
-async def test_a_run_is_played_by_servers(tmp_path: Path, kind: str) -> None:
-    model = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+async def test_a_run_is_played_by_servers(tmp_path: Path, kind: str, tiny_model: Path) -> None:
     first, second = Server(), Server()
     async with serving(first.app()) as one, serving(second.app()) as two:
         data = {
-            "model": {"path": str(model)},
+            "model": {"path": str(tiny_model)},
             "envs": {"game:GuessTheNumber-v0-easy": 1.0},
             "steps": 3,
             "play": {"tasks": 2, "group_size": 2, "max_tokens": 6},

@@ -2,26 +2,29 @@
 
 import asyncio
 import hashlib
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 import pytest
 import torch
 import transformers
 
-from palestra.models import build_tiny
+from palestra.core import AsyncEnv, Step
+from palestra.durable.ledger import Ledger
 from palestra.policies import as_policy
+from palestra.registry import register
 from palestra.rendering import renderer_for
 from palestra.rollout import collect, read_trajectories
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.imitation import TaughtPolicy
-from palestra.training.ledger import Ledger
-from palestra.training.statistics import verdicts
+from palestra.training.summary import solved
 from palestra.training.trainer import Trainer
-from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
+from palestra.trajectory import Completion, Content, StopReason, Task, Trajectory, Turn
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
@@ -29,8 +32,8 @@ GAME = "game:GuessTheNumber-v0-easy"
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("models") / "tiny", envs="game:GuessTheNumber*", words=400, width=32)
+def model(tiny_model: Path) -> Path:
+    return tiny_model
 
 
 def config(model: Path, *, critic: bool = False, **changes: Any) -> TrainConfig:
@@ -57,7 +60,7 @@ def train(settings: TrainConfig, folder: Path, **options: Any) -> Trainer:
 
 
 def fingerprint(trainer: Trainer) -> str:
-    """Of the weights, the optimiser, the generator and the ledger, to the bit."""
+    """Of the weights, the optimizer, the generator and the ledger, to the bit."""
     hasher = hashlib.sha256()
     for parameter in trainer.learner.parameters:
         hasher.update(parameter.detach().numpy().tobytes())
@@ -86,7 +89,7 @@ def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, metho
         assert audit.audit().issued == 12
         assert audit.audit().committed == audit.audit().consumed > 0
     lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
-    assert [line["step"] for line in lines] == [0, 1]
+    assert [line["step"] for line in lines] == [1, 2]
     assert lines == shown
     for line in lines:
         assert line["members/members"] == 6
@@ -94,10 +97,17 @@ def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, metho
         assert line["importance"] == pytest.approx(1.0, abs=1e-3)
         assert line["staleness"] == 0
         assert line["skipped"] == 0
+        assert 0 <= line["sampler/kl"] < 1e-6
+        assert 0 <= line["sampler/worst_token"] < 1e-2
+        assert line["learning_rate"] == 1e-2
+        assert line[f"env/{GAME}/entropy"] > 0
+        assert line["masked"] == 0
+        assert 0 <= line["constant_groups"] <= 1
+        assert line["cut"] == line.get("stop/length_cut", 0) / 6
     assert trainer.engine.version == 2  # type: ignore[attr-defined]
     kept = list(read_trajectories(tmp_path / "trajectories.jsonl"))
-    assert [one.info["step"] for one in kept] == [0] * 4 + [1] * 4
-    assert {(one.info["step"], segment.spans[0].version) for one in kept for segment in one.segments} == {(0, 0), (1, 1)}
+    assert [one.info["step"] for one in kept] == [1] * 4 + [2] * 4
+    assert {(one.info["step"], segment.spans[0].version) for one in kept for segment in one.segments} == {(1, 0), (2, 1)}
     assert all("advantage" in turn.info for one in kept for turn in one.turns)
 
 
@@ -159,10 +169,9 @@ def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
     trainer = train(config(model), tmp_path)
     assert fingerprint(trainer) == undisturbed
     lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
-    assert [line["step"] for line in lines] == [0, 1, 2, 3]
-    assert [one.info["step"] for one in read_trajectories(tmp_path / "trajectories.jsonl")] == [0] * 4 + [1] * 4 + [2] * 4 + [
-        3
-    ] * 4
+    assert [line["step"] for line in lines] == [1, 2, 3, 4]
+    kept = [one.info["step"] for one in read_trajectories(tmp_path / "trajectories.jsonl")]
+    assert kept == [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4
 
 
 @pytest.mark.parametrize("crash", [None, "_learn", "commit"])
@@ -184,11 +193,11 @@ def test_waves_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_p
 
 
 def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:
-    horizon = {"default": {"kind": "stepwise", "turns": [1, 2], "every": 1}}
+    horizon = {"default": {"use": "stepwise", "turns": [1, 2], "every": 1}}
     teacher = {"teacher": "random", "episodes": 32, "epochs": 8, "minibatches": 4, "learning_rate": 5e-3}
     train(config(model, steps=2, horizon=horizon, warm_start=teacher, samples=9), tmp_path)
     for one in read_trajectories(tmp_path / "trajectories.jsonl"):
-        horizon_then = one.info["step"] + 1
+        horizon_then = one.info["step"]
         assert len(one.turns) <= horizon_then
         if one.stop is StopReason.TURN_LIMIT:
             assert len(one.turns) == horizon_then
@@ -202,8 +211,8 @@ def test_an_episode_that_was_cut_has_not_solved_its_task() -> None:
 
     cut, won = played(StopReason.TURN_LIMIT, None), played(StopReason.TERMINATED, True)
     silent = played(StopReason.TERMINATED, None, "game:silent")
-    assert verdicts([won, cut, cut, silent, Trajectory(Task("game:x"), StopReason.DEADLINE)]) == [True, False, False]
-    assert verdicts([cut, silent]) == []
+    assert solved([won, cut, cut, silent, Trajectory(Task("game:x"), StopReason.DEADLINE)]) == [True, False, False]
+    assert solved([cut, silent]) == []
 
 
 def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: Path) -> None:
@@ -235,3 +244,50 @@ def test_a_warm_start_teaches_the_form_and_is_made_once(model: Path, tmp_path: P
     made = (tmp_path / "warm-start" / "model.safetensors").stat().st_mtime_ns
     train(msgspec.structs.replace(settings, steps=2), tmp_path)
     assert (tmp_path / "warm-start" / "model.safetensors").stat().st_mtime_ns == made
+
+
+class Waiting(AsyncEnv):
+    """Begins at once in the first wave; in the second, when a checkpoint is being written."""
+
+    first_wave: ClassVar[set[int]] = set()
+    saving = threading.Event()
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        assert task is not None
+        while task.seed not in self.first_wave and not self.saving.is_set():
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(0.05)
+        return "go", {}
+
+    async def step(self, action: str) -> Step:
+        return Step("end", 1.0, True, False, {})
+
+
+@pytest.mark.slow
+def test_a_slow_checkpoint_costs_no_episode_that_is_being_played(model: Path, tmp_path: Path) -> None:
+    register("test:Waiting-v0", Waiting)
+    deadline, writing = 15.0, 16.0
+    settings = config(
+        model,
+        envs={"test:Waiting-v0": 1.0},
+        steps=2,
+        staleness=1,
+        play={"tasks": 4, "group_size": 2, "max_tokens": 6, "deadline": deadline},
+        engine={"batch": 8, "rows": 8},
+        checkpoint_every=1,
+    )
+    shown: list[Any] = []
+    trainer = assemble(settings, tmp_path, show=shown.append)
+    Waiting.first_wave = {task.seed for task in trainer._tasks(0)}
+    save = trainer.learner.save
+
+    def slow(folder: Path) -> Any:
+        if not Waiting.saving.is_set():
+            Waiting.saving.set()
+            time.sleep(writing)
+        return save(folder)
+
+    trainer.learner.save = slow  # type: ignore[method-assign]
+    asyncio.run(trainer.train())
+    assert [line["failed"] for line in shown] == [0, 0]
+    assert shown[1]["seconds/checkpoint"] >= writing

@@ -9,10 +9,10 @@ from tests.training.samples import VOCABULARY, random_trajectory
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from palestra.training.batch import Batch, PackingConfig
-from palestra.training.learner import Learner, LearnerConfig
-from palestra.training.loss import LossConfig
-from palestra.training.model import ActorCritic, ModelConfig, load_model
+from palestra.training.algorithms.loss import LossConfig
+from palestra.training.learner.batch import Batch, PackingConfig
+from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.model import ActorCritic, ModelConfig, load_model
 
 
 def tiny_model(**changes: Any) -> Any:

@@ -1,178 +1,34 @@
-"""The page in a real browser: every view, the keyboard, and text that would like to be obeyed."""
+"""The page in a real browser: every view, the keyboard, and hostile text."""
 
 import re
-import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import msgspec
-import numpy as np
 import pytest
-from playwright.sync_api import Browser, Page, Position, expect, sync_playwright
+from playwright.sync_api import Browser, expect
+from tests.pace import slowness
+from tests.viewer.browsing import EPISODES, HOSTILE, Watched, segment, serving, watching, write_run
 
 import palestra
-from palestra.encoding import encode_json, floats, ints
-from palestra.errors import Boundary
 from palestra.registry import unregister
-from palestra.trajectory import Completion, Failure, Image, Phase, Segment, Span, StopReason, Task, Text, Trajectory, Turn
-from palestra.viewer import ViewerServer, export_page, export_runs, open_runs
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
+from palestra.viewer import export_page
 
-CHROMIUM = shutil.which("chromium")
 pytestmark = pytest.mark.browser
-
-FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run"
-HOSTILE = (
-    "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
-    "javascript:window.hacked=1 \u202etxt.exe\u2066 \x1b[31mred\x1b[0m \x00\u200b end"
-)
-PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d4944415478da63fccfc0f01f0005050201b4ea2b5f0000000049454e44ae426082"
-)
-
-
-def segment(turns: int, length: int = 40) -> Segment:
-    spans = tuple(Span(turn * length + length // 2, (turn + 1) * length, turn, turn) for turn in range(turns))
-    sampled = sum(span.stop - span.start for span in spans)
-    return Segment(ints(np.arange(turns * length)), spans, floats(np.linspace(-3, 0, sampled)))
-
-
-def episode(seed: int, member: int, actions: list[str], *, solved: bool = True) -> Trajectory:
-    turns = [Turn(f"observation {n}\n1 . 3\n. 2 .\n3 . 1", Completion(action)) for n, action in enumerate(actions)]
-    turns[-1] = Turn(turns[-1].observation, Completion(actions[-1]), float(solved), {"success": solved})
-    return Trajectory(
-        Task("game:Demo-v0", seed),
-        StopReason.TERMINATED,
-        tuple(turns),
-        (segment(len(actions)),),
-        "over",
-        group=seed,
-        member=member,
-    )
-
-
-def hostile_episode() -> Trajectory:
-    parts = (Text(HOSTILE), Image(PIXEL), Image(b"<svg onload='window.hacked=1'>", "image/svg+xml"))
-    turns = (
-        Turn(parts, Completion(HOSTILE, reasoning=HOSTILE), 1.0, {HOSTILE: HOSTILE}),
-        Turn("x" * 1_000_000, Completion(f"<think>{HOSTILE}</think><tool_call>{HOSTILE}</tool_call>{HOSTILE}")),
-    )
-    failure = Failure(Boundary.ENV, Phase.STEP, HOSTILE, HOSTILE)
-    return Trajectory(
-        Task(HOSTILE, 9, params={HOSTILE: HOSTILE}),
-        StopReason.ERROR,
-        turns,
-        (segment(2),),
-        HOSTILE,
-        {HOSTILE: HOSTILE},
-        (failure,),
-        HOSTILE,
-        HOSTILE,
-    )
-
-
-EPISODES = [
-    episode(0, 0, ["look", "go left", "take"]),
-    episode(0, 1, ["look", "go right"], solved=False),
-    episode(1, 0, ["<think>hm</think>wait", "needle in a haystack"]),
-    hostile_episode(),
-]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS.split())
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("run")
-    (folder / "trajectories.jsonl").write_bytes(b"".join(encode_json(found) + b"\n" for found in EPISODES))
+    folder = write_run(tmp_path_factory.mktemp("run"), *EPISODES)
     (folder / "vocabulary.json").write_text('["<b>zero</b>", "one", "two"]')
     yield from serving(folder)
 
 
-def serving(folder: Path) -> Iterator[str]:
-    with ViewerServer(open_runs([folder])) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server.url
-        server.shutdown()
-        thread.join()
-
-
-TRAINED = [
-    {
-        "step": step,
-        "reward": step / 10,
-        "success": step / 10,
-        "turns": 5 - step / 4,
-        "entropy": 2 / (step + 1),
-        "loss": -step,
-        HOSTILE: 1,
-    }
-    for step in range(8)
-]
-
-
-def learned(step: int, member: int) -> Trajectory:
-    """An episode that step ``step`` learned from, as the trainer keeps it."""
-    one = episode(100 + step, member, ["guess", "guess again"], solved=bool(member))
-    noted = tuple(msgspec.structs.replace(turn, info={**turn.info, "advantage": member - 0.5}) for turn in one.turns)
-    return msgspec.structs.replace(one, turns=noted, info={"step": step})
-
-
-@pytest.fixture(scope="module")
-def training_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("trained")
-    kept = [learned(step, member) for step in (0, 4, 7) for member in (0, 1)]
-    (folder / "trajectories.jsonl").write_bytes(b"".join(encode_json(found) + b"\n" for found in kept))
-    (folder / "metrics.jsonl").write_bytes(b"".join(encode_json(line) + b"\n" for line in TRAINED) + b'{"step": 8, "rew')
-    (folder / "vocabulary.json").write_text('["zero", "one", "two"]')
-    return folder
-
-
-@pytest.fixture(scope="module")
-def training_url(training_folder: Path) -> Iterator[str]:
-    yield from serving(training_folder)
-
-
-class Watched:
-    """A page, and everything on it that should not happen."""
-
-    def __init__(self, page: Page, allowed: str) -> None:
-        self.page = page
-        self.trouble: list[str] = []
-        page.on("dialog", lambda dialog: self.trouble.append(f"dialog {dialog.message}"))
-        page.on("pageerror", lambda error: self.trouble.append(f"error {error}"))
-        page.on("console", lambda message: self.trouble.append(message.text) if message.type == "error" else None)
-        page.on("request", lambda request: self._check(request.url, allowed))
-
-    def _check(self, url: str, allowed: str) -> None:
-        if not url.startswith((allowed, "data:image/png")):
-            self.trouble.append(f"request {url[:200]}")
-
-    def open(self, url: str) -> None:
-        self.page.goto(url)
-        self.page.wait_for_selector("body[data-ready=yes]")
-
-    def assert_clean(self) -> None:
-        assert self.trouble == []
-        assert self.page.evaluate("window.hacked") is None
-
-
 @pytest.fixture
 def watched(browser: Browser, url: str) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    watched = Watched(context.new_page(), url)
-    yield watched
-    context.close()
-    assert watched.trouble == []
+    yield from watching(browser, url)
 
 
 # ----------------------------------------------------------------------------------------------------------------- views
@@ -216,6 +72,14 @@ def test_the_chat(watched: Watched, url: str) -> None:
     expect(watched.page.locator("table.board").first.locator("td")).to_have_count(9)
 
 
+def test_lines_with_labels_are_not_a_board(watched: Watched, url: str) -> None:
+    watched.open(url)
+    kinds = (
+        "[['1 . 3', '. 2 .'], ['B: -', 'C: -'], ['A: 3 2', 'B: - 1']].map((lines) => boardNodes(lines.join('\\n'))[0].tagName)"
+    )
+    assert watched.page.evaluate(kinds) == ["TABLE", "SPAN", "SPAN"]
+
+
 class Lamp(palestra.Env):
     """Draws itself, and tries to do more than that."""
 
@@ -232,9 +96,7 @@ class Lamp(palestra.Env):
 
 def test_boards_are_drawn_by_their_environment(browser: Browser, tmp_path: Path) -> None:
     palestra.register("viewer:Lamp-v0", Lamp)
-    (tmp_path / "trajectories.jsonl").write_bytes(
-        b"".join(encode_json(one) + b"\n" for one in palestra.collect("viewer:Lamp-v0", lambda text: "on", n=1, progress=False))
-    )
+    write_run(tmp_path, *palestra.collect("viewer:Lamp-v0", lambda text: "on", n=1, progress=False))
     serve = serving(tmp_path)
     watched = Watched(browser.new_page(), url := next(serve))
     watched.open(f"{url}#/r/0/e/0")
@@ -273,7 +135,7 @@ def test_the_tokens(watched: Watched, url: str, colour: str) -> None:
 def test_the_group_parts_where_it_parts(watched: Watched, url: str) -> None:
     watched.open(f"{url}#/r/0/g/0")
     expect(watched.page.locator(".member")).to_have_count(2)
-    expect(watched.page.locator(".parting")).to_have_text("they part here, at turn 2")
+    expect(watched.page.locator(".parting")).to_have_text("first difference, in turn 2")
 
 
 def test_the_keyboard(watched: Watched, url: str) -> None:
@@ -307,81 +169,6 @@ def test_dark_and_light(watched: Watched, url: str) -> None:
 def test_what_is_not_there_is_said(watched: Watched, url: str, address: str, said: str) -> None:
     watched.open(url + address)
     expect(watched.page.locator("main")).to_contain_text(said)
-
-
-# -------------------------------------------------------------------------------------------------------------- training
-
-
-@pytest.fixture
-def training(browser: Browser, training_url: str) -> Iterator[Watched]:
-    context = browser.new_context(viewport={"width": 1400, "height": 900})
-    watched = Watched(context.new_page(), training_url)
-    watched.open(training_url)
-    yield watched
-    context.close()
-    assert watched.trouble == []
-
-
-def test_a_training_run_opens_with_its_curves(training: Watched) -> None:
-    page = training.page
-    expect(page.locator(".chart")).to_have_count(4)
-    expect(page.locator(".chart").first).to_contain_text("0.7 at step 7")
-    expect(page.locator(".chart").first.locator(".point.kept")).to_have_count(3)
-    page.get_by_label("another number").select_option("loss")
-    expect(page.locator(".chart")).to_have_count(5)
-    expect(page).to_have_url(re.compile("show=loss"))
-
-
-def test_from_a_point_of_a_curve_to_the_episodes_behind_it(training: Watched) -> None:
-    page = training.page
-    curve = page.locator(".chart[data-metric=success] svg")
-    box = curve.bounding_box()
-    assert box is not None
-    place: Position = {"x": box["width"] * (46 + 4 / 7 * (400 - 46 - 12)) / 400, "y": 40}  # where step 4 of 0 to 7 stands
-    curve.hover(position=place)
-    expect(page.locator(".chart[data-metric=success]")).to_contain_text("0.4 at step 4")
-    curve.click(position=place)
-    expect(page).to_have_url(re.compile(r"#/r/0\?step=4$"))
-    expect(page.locator("tbody tr")).to_have_count(2)
-    expect(page.get_by_text("all 6 numbers of step 4")).to_be_visible()
-    page.get_by_role("link", name="step 7 →").click()
-    expect(page).to_have_url(re.compile(r"step=7$"))
-    page.get_by_role("link", name="curves").click()
-    expect(page.locator(".marked")).to_have_count(4)
-
-
-def test_a_step_without_episodes_says_so(training: Watched, training_url: str) -> None:
-    training.open(f"{training_url}#/r/0?step=3")
-    expect(training.page.locator("main")).to_contain_text("No episode of step 3 was kept.")
-    expect(training.page.get_by_role("link", name="← step 0")).to_be_visible()
-
-
-def test_tokens_of_training_are_coloured_by_what_the_trainer_recorded(training: Watched, training_url: str) -> None:
-    page = training.page
-    training.open(f"{training_url}#/r/0/e/1/tokens?colour=advantage")
-    expect(page.locator(".legend")).to_contain_text("as recorded in each turn's info")
-    expect(page.locator(".token").nth(1)).to_have_text("one")
-    token = page.locator(".stretch.sampled .token").first
-    token.hover()
-    expect(page.locator(".readout")).to_contain_text("advantage 0.50")
-    expect(token).to_have_css("background-color", "rgba(45, 210, 114, 0.75)")
-    training.open(f"{training_url}#/r/0/e/0/tokens?colour=advantage")
-    expect(token).to_have_css("background-color", "rgba(210, 67, 45, 0.75)")
-    training.open(f"{training_url}#/r/0/e/1/tokens?colour=version")
-    expect(page.locator(".legend")).to_contain_text("version 1")
-
-
-def test_an_exported_training_run_has_its_curves(browser: Browser, training_folder: Path, tmp_path: Path) -> None:
-    file = tmp_path / "page.html"
-    export_runs([training_folder], file)
-    context = browser.new_context(offline=True)
-    watched = Watched(context.new_page(), file.as_uri())
-    watched.open(file.as_uri())
-    expect(watched.page.locator(".chart")).to_have_count(4)
-    watched.open(file.as_uri() + "#/r/0/e/0/tokens")
-    expect(watched.page.locator(".token").first).to_have_text("zero")
-    watched.assert_clean()
-    context.close()
 
 
 # ----------------------------------------------------------------------------------------------------------- hostile text
@@ -439,7 +226,7 @@ def test_an_episode_of_100_000_tokens_opens_within_a_second(browser: Browser, tm
     long = Trajectory(
         Task("x:y"), StopReason.TERMINATED, tuple(Turn("o", Completion("a" * 2000)) for _ in range(50)), (segment(50, 2000),)
     )
-    (tmp_path / "trajectories.jsonl").write_bytes(encode_json(long) + b"\n")
+    write_run(tmp_path, long)
     serve = serving(tmp_path)
     url = next(serve)
     page = browser.new_page()
@@ -449,6 +236,6 @@ def test_an_episode_of_100_000_tokens_opens_within_a_second(browser: Browser, tm
         start = perf_counter()
         page.evaluate(f"location.hash = '{view}'")
         page.wait_for_selector(shown)
-        assert perf_counter() - start <= 1.0
+        assert perf_counter() - start <= 1.0 * slowness()
     page.close()
     next(serve, None)

@@ -1,6 +1,8 @@
 import json
+from array import array
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -66,14 +68,18 @@ def test_a_broken_line_is_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+def eager(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index is kept for however small a run, in the folder that comes back."""
     monkeypatch.setattr(index, "_WORTH_KEEPING", 1)
+    home = tmp_path_factory.mktemp("home")
+    monkeypatch.setenv("PALESTRA_HOME", str(home))
+    return home / "views"
 
 
-@pytest.mark.usefixtures("eager")
-def test_the_side_file_is_used_and_extended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_index_is_used_and_extended(tmp_path: Path, eager: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened(write(tmp_path, *(trajectory(seed) for seed in range(5))))
-    assert (tmp_path / "trajectories.index").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["trajectories.jsonl"]
+    assert len(list(eager.iterdir())) == 1
     write(tmp_path, trajectory(5))
     added: list[bytes] = []
     plain = Summariser.add
@@ -89,18 +95,43 @@ def test_the_side_file_is_used_and_extended(tmp_path: Path, monkeypatch: pytest.
     assert run.columns.task.values == [f"seed {seed}" for seed in range(6)]
 
 
-@pytest.mark.usefixtures("eager")
 @pytest.mark.parametrize("damage", [b"", b"rubbish", None])
-def test_a_side_file_that_does_not_fit_is_made_anew(tmp_path: Path, damage: bytes | None) -> None:
+def test_an_index_that_does_not_fit_is_made_anew(tmp_path: Path, eager: Path, damage: bytes | None) -> None:
     opened(write(tmp_path, trajectory(0), trajectory(1)))
     if damage is None:
         (tmp_path / "trajectories.jsonl").unlink()
         write(tmp_path, trajectory(7), trajectory(8))
     else:
-        (tmp_path / "trajectories.index").write_bytes(damage)
+        next(eager.iterdir()).write_bytes(damage)
     run = opened(tmp_path)
     assert len(run) == 2
     assert json.loads(run.line(0))["task"]["seed"] == (7 if damage is None else 0)
+
+
+def hostile_index(file: Path, ends: bytes) -> bytes:
+    """An index with the right fingerprint that says of ``file`` what it likes."""
+    covered = file.stat().st_size
+    columns = opened(file.parent).columns
+    return msgspec.msgpack.encode(index._Stored(index._VERSION, covered, index._fingerprint(file, covered), ends, columns))
+
+
+@pytest.mark.parametrize("ends", ["not a multiple of eight", "one episode of all", "none"])
+def test_a_hostile_index_hides_nothing(tmp_path: Path, eager: Path, ends: str) -> None:
+    file = write(tmp_path, trajectory(0), trajectory(1), trajectory(2)) / "trajectories.jsonl"
+    lies = {"not a multiple of eight": b"123", "one episode of all": array("q", [file.stat().st_size]).tobytes(), "none": b""}
+    lie = hostile_index(file, lies[ends])
+    (tmp_path / "trajectories.index").write_bytes(lie)  # beside the run, as it would come in a stranger's folder
+    next(eager.iterdir()).write_bytes(lie)  # and in our own, for what a crash may leave there
+    run = opened(tmp_path)
+    assert [json.loads(line)["task"].get("seed", 0) for line in run.lines()] == [0, 1, 2]
+    assert len(run.columns) == 3
+
+
+def test_a_home_that_cannot_be_written_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index, "_WORTH_KEEPING", 1)
+    (tmp_path / "home").write_text("a file where a folder should be")
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
+    assert len(opened(write(tmp_path / "run", trajectory(0), trajectory(1)))) == 2
 
 
 def test_small_runs_leave_nothing_behind(tmp_path: Path) -> None:
@@ -138,6 +169,17 @@ def test_search_does_not_find_what_is_not_there(tmp_path: Path) -> None:
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run"):
         open_runs([tmp_path])
+
+
+def test_a_folder_of_runs_opens_all_of_them(tmp_path: Path) -> None:
+    write(tmp_path / "b", trajectory(0))
+    (tmp_path / "may").mkdir()
+    write(tmp_path / "may" / "a", trajectory(1), trajectory(2))
+    (tmp_path / "trained" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "trained" / "metrics.jsonl").write_text('{"step": 1}\n')
+    (tmp_path / "not-a-run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "b")
+    assert [run.name for run in open_runs([tmp_path])] == ["b", "a", "trained"]
 
 
 def test_runs_of_the_same_name_are_told_apart(tmp_path: Path) -> None:

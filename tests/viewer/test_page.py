@@ -110,6 +110,21 @@ def test_a_failed_episode_has_no_reward_and_a_fault() -> None:
     turn = Turn("a", Completion("b"), 1.0, {"success": True})
     columns = summarise([encode_json(Trajectory(Task("x:y"), StopReason.ERROR, (turn,), failures=(failure,)))])
     assert (columns.reward, columns.success, columns.boundary.values) == ([None], [None], ["infrastructure"])
+    assert columns.cause.values == ["OSError: gone"]
+
+
+def test_a_cut_episode_is_not_solved_where_its_environment_judges() -> None:
+    def one(env: str, stop: StopReason, **info: bool) -> bytes:
+        return encode_json(Trajectory(Task(env), stop, (Turn("a", Completion("b"), 0.0, info),)))
+
+    lines = [
+        one("x:judging", StopReason.TERMINATED, success=True),
+        one("x:judging", StopReason.TURN_LIMIT),
+        one("x:judging", StopReason.TERMINATED),
+        one("x:silent", StopReason.TURN_LIMIT),
+        one("x:judging", StopReason.ERROR),
+    ]
+    assert summarise(lines).judged() == [True, False, None, None, None]
 
 
 def test_what_is_no_trajectory_is_refused() -> None:

@@ -24,7 +24,7 @@ def server(tmp_path: Path) -> Iterator[ViewerServer]:
 
 
 def ask(server: ViewerServer, path: str, method: str = "GET", **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     connection.request(method, path, headers=headers)
     response = connection.getresponse()
     body = response.read()
@@ -89,3 +89,17 @@ def test_head_sends_no_body(server: ViewerServer) -> None:
     response, body = ask(server, "/", "HEAD")
     assert response.status == 200
     assert body == b""
+
+
+def test_a_report_is_served_in_a_sandbox(server: ViewerServer, tmp_path: Path) -> None:
+    assert ask(server, "/runs/0/report.html")[0].status == 404
+    (tmp_path / "report.html").write_text("<p>report</p>")
+    response, body = ask(server, "/runs/0/report.html")
+    assert body == b"<p>report</p>"
+    assert response.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")
+
+
+def test_a_report_that_is_a_link_is_not_followed(server: ViewerServer, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "report.html").symlink_to(tmp_path / "secret")
+    assert ask(server, "/runs/0/report.html")[0].status == 404

@@ -1,5 +1,5 @@
 import asyncio
-import time
+import errno
 from collections.abc import Mapping
 from typing import Any
 
@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palestra.calls import format_call
+from palestra.calls import format_call, parse_results
+from palestra.confidential import HIDDEN
 from palestra.core import AsyncEnv, Step, Tool
-from palestra.errors import InfrastructureError, UsageError
+from palestra.errors import InfrastructureError, MissingExtra, UsageError
 from palestra.tools import CallForm, tool
 from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult
 from palestra.wrappers import ToolRules, UseTools
@@ -85,14 +86,23 @@ async def wrapped(rules: ToolRules | None = None, env: Recorder | None = None) -
     return outer, inner
 
 
+async def test_an_answer_carries_the_id_of_its_call() -> None:
+    env, _ = await wrapped()
+    calls = [format_call(ToolCall("double", {"n": n}, f"call_{n}")) for n in (1, 2)]
+    step = await env.step("\n".join(calls))
+    assert [(one.call, one.text) for one in parse_results(str(step.observation))] == [("call_1", "2"), ("call_2", "4")]
+
+
 async def test_a_call_is_answered_and_is_no_move() -> None:
     env, inner = await wrapped()
     step = await env.step(f"I will call {call('double', n=21)}")
     assert step[1:4] == (0.0, False, False)
     assert step.observation == '<tool_response name="double">\n42\n</tool_response>'
-    assert step.info == {"player": "white", "tools": {"calls": [{"name": "double", "outcome": "ok"}], "totals": {"ok": 1}}}
+    account = {"calls": [{"name": "double", "outcome": "ok"}], "totals": {"ok": 1}}
+    assert step.info == {"player": "white", "role": "tool", "tools": account}
     assert inner.moves == []
     step = await env.step("my move")
+    assert "role" not in step.info
     assert inner.moves == ["my move"]
     assert step.terminated
     assert step.info["tools"]["totals"] == {"ok": 1}
@@ -124,9 +134,7 @@ async def test_what_goes_wrong_is_told_and_is_no_move(action: str, outcome: str,
 @pytest.mark.parametrize("stubborn", [False, True])
 async def test_deadlines_hold_even_against_the_stubborn(stubborn: bool) -> None:
     env, inner = await wrapped(ToolRules(seconds=0.2))
-    began = time.monotonic()
     step = await env.step(call("hang", stubborn=stubborn) + call("double", n=1))
-    assert time.monotonic() - began < 2.0
     assert step.info["tools"]["totals"] == {"timeout": 1, "ok": 1}
     assert inner.moves == []
     assert len(env._left_behind) == stubborn
@@ -142,7 +150,7 @@ async def test_calls_of_one_message_run_side_by_side() -> None:
         await both_here.wait()
         return "met"
 
-    env = UseTools(Recorder(), [meet], ToolRules(seconds=5.0))
+    env = UseTools(Recorder(), [meet], ToolRules(seconds=60.0))
     await env.reset(seed=0)
     step = await env.step(call("meet") + call("meet"))
     assert step.info["tools"]["totals"] == {"ok": 2}
@@ -235,7 +243,7 @@ async def test_secrets_of_a_tool_are_hidden() -> None:
     await env.reset(seed=0)
     step = await env.step(call("leak"))
     assert "CANARY" not in str(step)
-    assert "[hidden]" in str(step.observation)
+    assert HIDDEN in str(step.observation)
 
 
 async def test_a_cancelled_episode_cancels_its_calls() -> None:
@@ -284,3 +292,82 @@ def test_no_attempt_at_a_call_ever_reaches_the_environment(action: str) -> None:
     meant = any(opening in action for opening in ("<tool_call>", "<python>", "```python\n"))
     assert moves == ([] if meant else [action])
     assert step.terminated is not meant
+
+
+class Failing:
+    """Raises what it is given."""
+
+    name, description = "failing", ""
+    parameters: Mapping[str, Any] = {"type": "object"}
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    async def __call__(self, /, **_: Any) -> ToolResult:
+        raise self.error
+
+
+def _caused(error: BaseException, cause: BaseException) -> BaseException:
+    error.__cause__ = cause
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(OSError(number, "used up") for number in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC, errno.EAGAIN)),
+        MissingExtra("pip install something"),
+        ExceptionGroup("several", [ValueError(), OSError(errno.EMFILE, "used up")]),
+        _caused(RuntimeError("cannot connect"), OSError(errno.EMFILE, "used up")),
+    ],
+    ids=repr,
+)
+async def test_a_machine_that_is_used_up_is_not_told_to_the_agent(error: BaseException) -> None:
+    env = UseTools(Recorder(), [Failing(error)])
+    await env.reset()
+    with pytest.raises(InfrastructureError, match="the tool 'failing' is out of order"):
+        await env.step(call("failing"))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        *(OSError(number, "no") for number in (errno.ENOENT, errno.EACCES, errno.EPIPE, errno.ECONNREFUSED)),
+        UsageError("wrong"),
+        ValueError("no"),
+        TimeoutError("of the tool's own"),
+        MemoryError(),
+    ],
+    ids=repr,
+)
+async def test_every_other_error_of_a_tool_is_told_to_the_agent(error: BaseException) -> None:
+    env = UseTools(Recorder(), [Failing(error)])
+    await env.reset()
+    step = await env.step(call("failing"))
+    assert f"the tool failed: {type(error).__name__}" in str(step.observation)
+    assert step.info["tools"]["totals"] == {"crashed": 1}
+
+
+@pytest.mark.parametrize(("waited", "infrastructure"), [(0.026, True), (0.024, False), (None, False)])
+async def test_a_deadline_is_infrastructure_only_after_half_of_it_was_spent_waiting_for_the_machine(
+    waited: float | None, infrastructure: bool
+) -> None:
+    class Queued:
+        name, description = "queued", ""
+        parameters: Mapping[str, Any] = {"type": "object"}
+
+        @property
+        def waiting_since(self) -> float | None:
+            return None if waited is None else asyncio.get_running_loop().time() - waited
+
+        async def __call__(self, /, **_: Any) -> ToolResult:
+            await asyncio.sleep(60)
+            return ToolResult("")
+
+    env = UseTools(Recorder(), [Queued()], ToolRules(seconds=0.05))
+    await env.reset()
+    if infrastructure:
+        with pytest.raises(InfrastructureError, match="did not begin"):
+            await env.step(call("queued"))
+    else:
+        assert (await env.step(call("queued"))).info["tools"]["totals"] == {"timeout": 1}

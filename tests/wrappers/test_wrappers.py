@@ -6,9 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra import AsyncEnv, Image, Step, StopReason, Task, Text, Trajectory
+from palestra.calls import format_call
 from palestra.errors import UsageError
-from palestra.trajectory import Content, Phase, text_of
-from palestra.wrappers import KeepHistory, RecordTrajectory, TokenLimit, TurnLimit, approximate_tokens
+from palestra.tools import tool
+from palestra.trajectory import Content, Phase, ToolCall, text_of
+from palestra.wrappers import KeepHistory, RecordTrajectory, TokenLimit, TurnLimit, UseTools, approximate_tokens
 
 
 class Script(AsyncEnv):
@@ -61,6 +63,19 @@ async def test_the_task_statement_is_always_shown(shown: list[Content], window: 
             assert (f"[{turn - kept} earlier turn" in seen) == (kept < turn)
             images = sum(not isinstance(one, str) for one in shown[turn - kept : turn])
             assert sum(isinstance(part, Image) for part in step.observation) == images
+
+
+async def test_a_conversation_in_one_text_is_no_tools_result() -> None:
+    @tool
+    async def double(n: int) -> str:
+        """Doubles."""
+        return str(2 * n)
+
+    env = KeepHistory(UseTools(Script(["THE TASK", "moved"]), [double]))
+    await env.reset(seed=0)
+    step = await env.step(format_call(ToolCall("double", {"n": 21})))
+    assert "42" in text_of(step.observation)
+    assert "role" not in step.info
 
 
 def test_limits_and_windows_must_make_sense() -> None:

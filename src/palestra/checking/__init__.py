@@ -1,11 +1,11 @@
-"""Does an environment keep the contract? ``check_env`` plays it in every way that has gone wrong before, and says.
+"""Checks whether an environment keeps the contract, by playing it in every way in which one has failed before.
 
-``check_env(target)`` gives a ``CheckReport``: frozen findings, ``ok``, ``to_json`` for machines; ``render`` makes a table of it
-for people.
+``check_env(target)`` returns a ``CheckReport`` with one finding per check. ``CheckReport.to_json`` writes it for machines, and
+``render`` makes a table of it for a terminal.
 
-The way through the code: ``subject`` (what is tested) → ``episodes`` (one episode, written down) → ``survey`` (all of them) →
-the checks (``contract``, ``determinism`` with ``elsewhere`` and ``replay``, ``scores`` with ``statistic``, ``secrecy``,
-``cost`` with ``footprint``) → ``check`` (their table) → ``report``, ``render``.
+Reading order: ``subject`` (the environment under test) → ``episodes`` (one episode, recorded) → ``survey`` (all episodes) → the
+checks (``contract``, ``determinism`` with ``elsewhere`` and ``replay``, ``scores`` with ``statistic``, ``secrecy``, ``cost``
+with ``footprint``) → ``check`` (the table of checks) → ``report``, ``render``.
 """
 
 from palestra.checking.check import CHECKS, Check, check_env

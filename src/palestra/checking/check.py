@@ -1,9 +1,10 @@
 """The table of checks, and the function that runs it.
 
-A check looks at a ``Survey`` and returns a ``Verdict``. Those named in ``after`` must not have failed before: a fault is named
-once, by the check that is about it, and does not drag others with it.
+A check reads a ``Survey`` and returns a ``Verdict``. It is skipped if one of the checks in ``after`` has failed, so that a
+fault is reported once, by the check that is about it.
 """
 
+import gc
 import math
 import warnings
 from collections.abc import Callable, Collection
@@ -15,16 +16,16 @@ from palestra.checking.episodes import global_generators, told
 from palestra.checking.report import CheckReport, Finding, Status, Verdict, failed, skipped
 from palestra.checking.subject import Subject, Target, find
 from palestra.checking.survey import Survey, try_out
-from palestra.errors import HeldLoop, UsageError
+from palestra.errors import EventLoopBlocked, UsageError
 
 __all__ = ["CHECKS", "Check", "check_env"]
 
 FEWEST = 5
-"""Tasks that are played however slow they are."""
+"""The fewest tasks to play, however slow they are."""
 PLAYS = 14
-"""How often, about, each task is played in a whole check."""
+"""About how often a whole check plays each task."""
 LEAKY = 20
-"""Tasks at most for an environment that leaves things behind: the process must last until the end of the check."""
+"""The most tasks for an environment that leaks resources, so that the process survives until the end of the check."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,11 @@ class Check:
     name: str
     run: Callable[[Survey], Verdict]
     after: tuple[str, ...] = ("episodes-run",)
-    """Checks without which this one says nothing."""
+    """Checks that must not have failed for this one to mean anything."""
 
     @property
     def explanation(self) -> str:
-        """What it looks at, in one line."""
+        """What it checks, in one line."""
         return (self.run.__doc__ or "").partition("\n")[0]
 
 
@@ -50,6 +51,7 @@ CHECKS = (
     Check("same-elsewhere", determinism.same_elsewhere, after=_STEADY),
     Check("same-on-replay", determinism.same_on_replay, after=_STEADY),
     Check("global-generators", determinism.global_generators_unused, after=_STEADY),
+    Check("side-by-side", determinism.same_side_by_side, after=(*_STEADY, "global-generators")),
     Check("observation", contract.observations_are_content),
     Check("info", contract.info_writable),
     Check("reward", contract.rewards_in_range),
@@ -57,7 +59,10 @@ CHECKS = (
     Check("ends", contract.ends_in_time),
     Check("oracle-solves", scores.oracle_solves, after=("episodes-run", "reward")),
     Check("blind-answers", scores.blind_answers_fail),
-    Check("constant-answer", scores.constant_answer_fails),
+    Check("random-plays", scores.random_plays),
+    # Every episode starts from the same state of the global generators. An environment that uses them gets the same task each
+    # time.
+    Check("constant-answer", scores.constant_answer_fails, after=("episodes-run", "global-generators")),
     Check("answer-hidden", secrecy.answer_hidden, after=("episodes-run", "observation")),
     Check("any-text", contract.any_text_survives),
     Check("step-outside", contract.steps_refused_outside),
@@ -68,23 +73,34 @@ CHECKS = (
 )
 
 
-def check_env(
-    target: Target, *, tasks: int = 200, seed: int = 0, skip: Collection[str] = (), seconds: float = 60.0
-) -> CheckReport:
-    """Check that ``target`` (a registered id, ``module:Class``, or a class) keeps the contract, and say where it does not.
+def check_env(target: Target, *, n: int = 200, seed: int = 0, skip: Collection[str] = (), seconds: float = 60.0) -> CheckReport:
+    """Check that an environment keeps the contract.
 
-    It is played on ``tasks`` tasks, with the seeds ``seed``, ``seed + 1`` and so on; on fewer if that would take longer
-    than about ``seconds``. The checks named in ``skip`` are left out.
+    Args:
+        target: A registered id, ``module:Class``, or a class.
+        n: Number of tasks to play. Slow environments are played on fewer tasks, and a row of a data file is one task.
+        seed: The tasks have the seeds ``seed``, ``seed + 1`` and so on.
+        skip: Names of checks to leave out.
+        seconds: About how long the check may take. At least five tasks are played.
+
+    Returns:
+        A report with one finding per check; ``report.ok`` is false if one failed.
     """
     if unknown := set(skip) - {check.name for check in CHECKS}:
-        raise UsageError(f"no check is called {min(unknown)!r}; there are {', '.join(check.name for check in CHECKS)}")
-    subject = find(target, tasks, seed)
+        raise UsageError(f"there is no check {min(unknown)!r}; the checks are {', '.join(check.name for check in CHECKS)}")
+    subject = find(target, n, seed)
     began = perf_counter()
     with warnings.catch_warnings(), global_generators(0):
-        warnings.simplefilter("ignore", HeldLoop)  # the check "quick" says it better
-        survey = _survey(subject, seconds)
-        findings = _run(survey, skip)
-    return CheckReport(subject.spec.id, len(survey.subject.tasks), tasks, findings, perf_counter() - began)
+        warnings.simplefilter("ignore", EventLoopBlocked)  # the check "quick" reports it
+        warnings.simplefilter("ignore", ResourceWarning)  # the check "nothing-left" reports it
+        played, findings = _examine(subject, seconds, skip)
+        gc.collect()  # warnings about unclosed files are raised now, while they are ignored
+    return CheckReport(subject.spec.id, played, len(subject.tasks), findings, perf_counter() - began)
+
+
+def _examine(subject: Subject, seconds: float, skip: Collection[str]) -> tuple[int, tuple[Finding, ...]]:
+    survey = _survey(subject, seconds)
+    return len(survey.subject.tasks), _run(survey, skip)
 
 
 def _survey(subject: Subject, seconds: float) -> Survey:
@@ -104,11 +120,11 @@ def _run(survey: Survey, skip: Collection[str]) -> tuple[Finding, ...]:
 
 def _verdict(check: Check, survey: Survey, skip: Collection[str], before: dict[str, Finding]) -> Verdict:
     if check.name in skip:
-        return skipped(f"left out as asked ({check.name})")
+        return skipped(f"skipped on request ({check.name})")
     for name in check.after:
         if before[name].status is Status.FAIL:
             return skipped(f"not checked while {name} fails ({check.name})")
     try:
         return check.run(survey)
-    except Exception as error:  # an environment so strange that even looking at it fails
-        return failed(f"{check.name} could not be carried out", f"{told(error)}. It was to check this: {check.explanation}")
+    except Exception as error:  # the environment breaks the check itself
+        return failed(f"the check {check.name} raised an exception", f"{told(error)}. It checks this: {check.explanation}")

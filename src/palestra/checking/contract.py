@@ -1,4 +1,4 @@
-"""What every reset, step, fork and close must keep to."""
+"""Checks of what every reset, step, fork and close must do."""
 
 import math
 from collections.abc import Callable
@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from palestra.checking.episodes import Episode, Taken, as_scripted, difference, global_generators, told
-from palestra.checking.report import Verdict, failed, passed, skipped, warned
+from palestra.adapters import LoopThread
+from palestra.checking.episodes import PlayedEpisode, Taken, as_scripted, difference, global_generators, told
+from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
 from palestra.checking.subject import Subject, closing_quietly
 from palestra.checking.survey import Survey
 from palestra.core import AsyncEnv, Env, Step
 from palestra.encoding import encode_json
 from palestra.errors import EpisodeOver
 from palestra.trajectory import Image, Text
-from palestra.views import LoopThread
 
 __all__ = [
     "any_text_survives",
@@ -32,39 +32,46 @@ __all__ = [
 ]
 
 _FEW = 10
-"""Tasks for the checks where a fault does not hide in single tasks."""
+"""Tasks for checks whose faults show in every task."""
 
 
 def episodes_run(survey: Survey) -> Verdict:
-    """Building, resetting and playing properly raise nothing."""
+    """Building, resetting and playing raise no exception, and ``reset`` calls ``super().reset(seed=seed, task=task)``."""
+    if not survey.subject.begins_properly:
+        return failed(
+            "reset() does not call super().reset(seed=seed, task=task)",
+            "Call it first. It stores the task (palestra gives it as task=, with seed=None) and creates self.rng, the "
+            "generator of this task. Repair this first; the other checks need it.",
+        )
     for episode in survey.ordinary:
-        # Where nobody can play properly, garbage has to do, and what that may do to a step is another check's business.
+        # Without random actions and an oracle, the ordinary player sends garbage; the check "any-text" covers steps that fail
+        # on it.
         if episode.error and not (episode.actor == "garbage" and episode.error.startswith("turn")):
             return failed(
                 f"an episode raised (task seed {episode.task.seed}, played by {episode.actor})",
-                f"At {episode.error}. Expected an episode of the contract: reset(seed=, task=) -> (observation, info), then "
+                f"At {episode.error}. Expected an episode as in the contract: reset(seed=, task=) -> (observation, info), then "
                 f"step(action) -> Step. Repair this first; the other checks need it.",
             )
     return passed(f"{len(survey.ordinary)} episodes run ({', '.join(survey.subject.drivers)})")
 
 
 def any_text_survives(survey: Survey) -> Verdict:
-    """Whatever the model writes is answered by a step, within a second."""
+    """A step with any text returns, within one second of CPU time."""
     for name, episode in [(thrown.name, thrown.episode) for thrown in survey.hostile]:
         if episode.error:
             return failed(
                 f"{name}: the step raised",
-                f"Task seed {episode.task.seed}, {episode.error}. A malformed action is the model's mistake and not an "
-                f"exception: answer it with a step (for instance a low reward and the end).",
+                f"Task seed {episode.task.seed}, {episode.error}. A model may send malformed text at any time: return a step "
+                f"for it (for instance with a low reward, and terminated), do not raise.",
             )
     for thrown in survey.hostile:
         if thrown.seconds > survey.patience:
             return failed(
                 f"{thrown.name}: the step took {thrown.seconds:.1f} s",
-                f"Expected {survey.patience:g} s at most. A parser whose cost grows faster than the text stalls every episode "
-                f"of the process: read the text in one pass, or refuse long ones.",
+                f"Expected at most {survey.patience:g} s. A parser whose time grows faster than the text stops every episode "
+                f"of the process: parse the text in one pass, or reject long texts.",
             )
-    return passed(f"survives {len(survey.hostile)} hostile texts, to 1 MB")
+    return passed(f"survives {len(survey.hostile)} hostile texts, up to 1 MB")
 
 
 def steps_refused_outside(survey: Survey) -> Verdict:
@@ -75,16 +82,16 @@ def steps_refused_outside(survey: Survey) -> Verdict:
         if (got := _raised_by(lambda: env.step(""))) != EpisodeOver.__name__:
             return _not_refused("before the first reset", got)
         if ended is None:
-            return skipped("no episode ended, so a step after the end could not be tried")
+            return skipped("no episode ended, so no step after the end was tried")
         subject.play(ended.task, "replay", as_scripted(ended.actions), env=env, turns=len(ended.actions))
         if (got := _raised_by(lambda: env.step(""))) != EpisodeOver.__name__:
             return _not_refused("after the end", got)
-    return passed("steps outside an episode are refused")
+    return passed("steps outside an episode raise EpisodeOver")
 
 
 def _not_refused(when: str, got: str) -> Verdict:
     return failed(
-        f"a step {when} is not refused", f"Expected EpisodeOver, got {got or 'a step'}. Let make() guard the environment."
+        f"a step {when} does not raise EpisodeOver", f"Got {got or 'a step'}. Create the environment with palestra.make()."
     )
 
 
@@ -97,7 +104,7 @@ def _raised_by(call: Callable[[], object]) -> str:
 
 
 def close_harmless(survey: Survey) -> Verdict:
-    """``close`` can be called without a reset, in the middle of an episode, after the end, and twice."""
+    """``close`` may be called without a reset, in the middle of an episode, after the end, and twice."""
     subject = survey.subject
     episode = survey.driven[0]
     for when, turns in {"without a reset": None, "after a reset": 0, "after the end": len(episode.actions)}.items():
@@ -113,21 +120,21 @@ def close_harmless(survey: Survey) -> Verdict:
                 except Exception as error:
                     return failed(
                         f"close() raised, called{times} {when}",
-                        f"{told(error)}. Clean-up runs whatever happened before: free what is held, forget it, and let a "
-                        f"second call do nothing.",
+                        f"{told(error)}. close() must work after any failure: release what the environment holds, and do "
+                        f"nothing on a second call.",
                     )
         finally:
             with closing_quietly(env):
                 pass
-    return passed("close is harmless (without reset, in mid-episode, twice)")
+    return passed("close works (without reset, in mid-episode, twice)")
 
 
 def _close_author(author: Env | AsyncEnv) -> None:
-    """Call the author's own ``close``; what ``make`` gives calls it once and would hide a second one."""
+    """Call the author's own ``close``. The object that ``make`` returns calls it only once and would hide a second call."""
     if isinstance(author, Env):
         author.close()
         return
-    thread = LoopThread.hold()  # the loop it was reset on, if it was: the one of this process
+    thread = LoopThread.hold()  # the event loop of this process, on which it was reset
     try:
         thread.run(author.close())
     finally:
@@ -138,7 +145,7 @@ def _close_author(author: Env | AsyncEnv) -> None:
 
 
 def fork_independent(survey: Survey) -> Verdict:
-    """A fork goes on as the original would, and neither changes the other."""
+    """A fork continues as the original would, and neither changes the other."""
     if not survey.subject.has_fork:
         return skipped("no fork()")
     for place, driven in enumerate(survey.driven[:_FEW]):
@@ -146,14 +153,14 @@ def fork_independent(survey: Survey) -> Verdict:
             if parted := _fork_parts(survey.subject, driven, place, fork_first=fork_first):
                 return failed(
                     f"a fork and its original are not independent (task seed {driven.task.seed})",
-                    f"{parted}. A fork must share nothing that changes, its generator included: copy.deepcopy(self) is a good "
-                    f"fork for plain state.",
+                    f"{parted}. A fork must not share mutable state, including the generator. For plain state, "
+                    f"return copy.deepcopy(self).",
                 )
     return passed("a fork is independent")
 
 
-def _fork_parts(subject: Subject, driven: Episode, place: int, *, fork_first: bool) -> str:
-    """Fork somewhere in the episode and finish both copies, one after the other: where one parts from a plain replay."""
+def _fork_parts(subject: Subject, driven: PlayedEpisode, place: int, *, fork_first: bool) -> str:
+    """Fork in the middle of an episode, finish both copies in turn, and return where one differs from a plain replay."""
     actions = driven.actions
     whole = subject.play(driven.task, "replay", as_scripted(actions), turns=len(actions))
     cut = place % max(1, len(actions))
@@ -167,30 +174,30 @@ def _fork_parts(subject: Subject, driven: Episode, place: int, *, fork_first: bo
             for name in copies if fork_first else reversed(copies):
                 frames = [Taken(action, Step(*copies[name].step(action))).frame for action in actions[cut:]]
                 if parted := difference(whole.frames[cut + 1 :], frames, first_turn=cut + 1):
-                    order = "played on first" if (name == "the fork") == fork_first else "played on after the other"
-                    return f"{name.capitalize()}, {order}, went another way than without a fork: {parted}"
+                    order = "continued first" if (name == "the fork") == fork_first else "continued after the other"
+                    return f"{name.capitalize()}, {order}, differs from the episode without a fork: {parted}"
         except Exception as error:
-            return f"Forked after {cut} turns, it raised {told(error)}"
+            return f"Forked after {cut} turns, the environment raised {told(error)}"
     return ""
 
 
-# ---------------------------------------------------------------------------------------------- what resets and steps hold
+# --------------------------------------------------------------------------------------------------- results of reset and step
 
 
 def info_writable(survey: Survey) -> Verdict:
-    """Every ``info`` is a dict that can be written as JSON."""
+    """Every ``info`` is a dict of plain values, which JSON represents exactly."""
     for episode in survey.writable:
         for where, info in [("reset", episode.info), *_each(episode, lambda step: step.info)]:
             if (wrong := _not_writable(info)) and not _nothing_to_see(episode, where):
                 return failed(
-                    f"info of {where} cannot be written (task seed {episode.task.seed})",
-                    f"{wrong}. A trajectory keeps info, on disk and over wires: put plain values into it (text, numbers, "
-                    f"lists, dicts with text keys).",
+                    f"info of {where} is not plain (task seed {episode.task.seed})",
+                    f"{wrong}. info is written to disk and sent over the network: use plain values (text, numbers, booleans, "
+                    f"None, lists, dicts with text keys). float(x), int(x) and sorted(x) return plain values.",
                 )
-    return passed("info can be written as JSON")
+    return passed("info holds plain values")
 
 
-def _nothing_to_see(episode: Episode, where: str) -> bool:
+def _nothing_to_see(episode: PlayedEpisode, where: str) -> bool:
     return where == "reset" and episode.error.startswith(("building", "reset"))
 
 
@@ -198,15 +205,33 @@ def _not_writable(info: Any) -> str:
     if not isinstance(info, dict):
         return f"It is a {type(info).__name__}, expected a dict"
     for key, value in info.items():
+        if not isinstance(key, str):
+            return f"It has the key {shown(repr(key))}, expected text"
+        if strange := _not_plain(value):
+            return f"info[{shown(repr(key))}] {strange}"
         try:
             encode_json({key: value})
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            return f"info[{key!r}]: {told(error)}"
+            return f"info[{shown(repr(key))}]: {told(error)}"
     return ""
 
 
+def _not_plain(value: Any, depth: int = 50) -> str:
+    """Describe what in ``value`` JSON would change; empty if nothing."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"holds {value}, which JSON cannot represent"
+    if isinstance(value, str | int | float | None) and not isinstance(value, np.generic):
+        return ""
+    if not depth or not isinstance(value, list | tuple | dict):
+        return f"holds a {type(value).__name__}" if depth else "is nested too deep, or holds itself"
+    if isinstance(value, dict) and (keys := [key for key in value if not isinstance(key, str)]):
+        return f"holds a dict with the key {shown(repr(keys[0]))}, expected text"
+    inner = value.values() if isinstance(value, dict) else value
+    return next((strange for item in inner if (strange := _not_plain(item, depth - 1))), "")
+
+
 def observations_are_content(survey: Survey) -> Verdict:
-    """Every observation is text, or a tuple of ``Text`` and ``Image``, that can be written."""
+    """Every observation is text, or a tuple of ``Text`` and ``Image``, that a file can hold."""
     for episode in survey.writable:
         for where, observation in [("reset", episode.observation), *_each(episode, lambda step: step.observation)]:
             if (wrong := _not_content(observation)) and not _nothing_to_see(episode, where):
@@ -227,7 +252,7 @@ def _not_content(observation: Any) -> str:
     try:
         encode_json(observation)
     except ValueError as error:
-        return f"It cannot be written: {told(error)}"
+        return f"It cannot be written to a file: {told(error)}"
     return ""
 
 
@@ -238,12 +263,12 @@ def one_end_only(survey: Survey) -> Verdict:
             if terminated and truncated:
                 return failed(
                     f"{where} is both terminated and truncated (task seed {episode.task.seed}, {episode.actor})",
-                    "The first says that there is no future to value, the second that somebody cut it off. If the task reached "
-                    "an end of its own, that is terminated; a limit that strikes before is truncated.",
+                    "terminated means that the task itself ended, truncated that a limit cut the episode. Training values the "
+                    "future after a truncation, not after a termination: set one of them.",
                 )
             if not all(isinstance(flag, bool | np.bool_) for flag in (terminated, truncated)):
                 return failed(
-                    f"{where} has flags that are no booleans (task seed {episode.task.seed})",
+                    f"{where} has flags that are not booleans (task seed {episode.task.seed})",
                     f"Got terminated={terminated!r}, truncated={truncated!r}. Step is (observation, reward, terminated, "
                     f"truncated, info), in this order.",
                 )
@@ -277,7 +302,7 @@ def ends_in_time(survey: Survey) -> Verdict:
         declared_any = declared_any or declared is not None
         if declared is not None and len(episode.steps) > declared:
             return failed(
-                f"an episode went on after {declared} turns (task seed {episode.task.seed}, {episode.actor})",
+                f"an episode continued after {declared} turns (task seed {episode.task.seed}, {episode.actor})",
                 f"max_turns={declared} is declared. End the episode there with truncated=True, or declare another limit.",
             )
         if not episode.ended and not episode.error:
@@ -285,12 +310,12 @@ def ends_in_time(survey: Survey) -> Verdict:
     if endless is not None:
         return warned(
             f"an episode did not end in {len(endless.steps)} turns (task seed {endless.task.seed}, {endless.actor})",
-            "No max_turns is declared. Declare it in register() or in info of the reset, and keep to it.",
+            "No max_turns is declared. Declare max_turns = N on the class, in register(), or in the info of reset().",
         )
     if not declared_any:
         return skipped("no max_turns declared; every episode ended by itself")
     return passed("episodes end within max_turns")
 
 
-def _each(episode: Episode, part: Callable[[Step], Any]) -> list[tuple[str, Any]]:
+def _each(episode: PlayedEpisode, part: Callable[[Step], Any]) -> list[tuple[str, Any]]:
     return [(f"turn {number}", part(taken.step)) for number, taken in enumerate(episode.steps, 1)]

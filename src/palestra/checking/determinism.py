@@ -1,22 +1,32 @@
-"""The same task gives the same episode: in this process, in another one, on replay, whatever the global generators hold."""
+"""Checks that the same task gives the same episode: here, in other processes, on replay, whatever global generators hold."""
 
-import random
-from contextlib import ExitStack
+from collections.abc import Generator
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from functools import partial
+from typing import NamedTuple
 
-import numpy as np
-
+from palestra.adapters import Guarded
+from palestra.checking.culprit import Watch, watch_draws
 from palestra.checking.elsewhere import HASH_SEEDS, Elsewhere, play_elsewhere
-from palestra.checking.episodes import Episode, as_scripted, difference, global_generators, play
+from palestra.checking.episodes import (
+    PlayedEpisode,
+    as_scripted,
+    difference,
+    generator_states,
+    global_generators,
+    play,
+    playing,
+)
 from palestra.checking.report import Verdict, failed, passed, shown, skipped
-from palestra.checking.subject import closing_quietly
+from palestra.checking.subject import Subject, closing_quietly
 from palestra.checking.survey import Survey
 from palestra.errors import UsageError
 
-__all__ = ["global_generators_unused", "same_elsewhere", "same_here", "same_on_replay"]
+__all__ = ["global_generators_unused", "same_elsewhere", "same_here", "same_on_replay", "same_side_by_side"]
 
 _SAME = "same task, same episode"
 _FEW = 20
-"""Tasks for the checks where a fault does not hide in single tasks."""
+"""Tasks for checks whose faults show in every task."""
 
 
 def same_here(survey: Survey) -> Verdict:
@@ -26,15 +36,16 @@ def same_here(survey: Survey) -> Verdict:
         for first in survey.driven:
             again = {
                 "a fresh instance": subject.play(first.task, first.actor),
-                "an instance that had played other tasks": subject.play(first.task, first.actor, env=veteran),
-                "an instance that had played this task just before": subject.play(first.task, first.actor, env=veteran),
+                "an instance that has played other tasks": subject.play(first.task, first.actor, env=veteran),
+                "an instance that has just played this task": subject.play(first.task, first.actor, env=veteran),
             }
             for where, second in again.items():
                 if parted := difference(first.frames, second.frames):
                     return failed(
                         f"the same task gave two episodes in one process (task seed {first.task.seed})",
-                        f"Played twice by {first.actor}, the second time on {where}: {parted}. Draw everything from self.rng "
-                        f"(not from the clock, id() or a module's state) and set every attribute of an episode in reset().",
+                        f"Played twice by {first.actor}, the second time on {where}: {parted}. Draw every random number from "
+                        f"self.rng, use neither the clock nor id() nor module variables, and set every attribute of an "
+                        f"episode in reset().",
                     )
     return passed(f"{_SAME} (this process)")
 
@@ -47,32 +58,32 @@ def same_elsewhere(survey: Survey) -> Verdict:
     except UsageError as error:
         return skipped(f"not tried in another process: {error}")
     if any(elsewhere.unknown for elsewhere in seen):
-        return skipped("not tried in another process: it was registered by hand, with what cannot be sent there")
+        return skipped("not tried in another process: it was registered with objects that cannot be sent there")
     for hash_seed, elsewhere in zip(HASH_SEEDS, seen, strict=True):
         if verdict := _judge(elsewhere, survey.driven, hash_seed):
             return verdict
     return passed(f"{_SAME} (another process, another hash seed)")
 
 
-def _judge(elsewhere: Elsewhere, driven: tuple[Episode, ...], hash_seed: int) -> Verdict | None:
+def _judge(elsewhere: Elsewhere, driven: tuple[PlayedEpisode, ...], hash_seed: int) -> Verdict | None:
     if elsewhere.error:
         return failed(
-            "it does not run in another process",
-            f"A new interpreter that was to play the same tasks said: {shown(elsewhere.error, 400)}. An environment must be "
-            f"importable by its name, with nothing prepared by hand.",
+            "the environment does not run in another process",
+            f"A new interpreter that played the same tasks reported: {shown(elsewhere.error, 400)}. Another process must be "
+            f"able to import the environment by its name, without any preparation.",
         )
     for episode, frames in zip(driven, elsewhere.episodes, strict=True):
         if parted := difference(episode.frames, frames):
             return failed(
                 f"another process gave another episode (task seed {episode.task.seed}, PYTHONHASHSEED={hash_seed})",
-                f"Played by {episode.actor}: {parted}. Most often the order of a set: sort it before it is shown or drawn "
-                f"from. hash() of a text also changes from process to process.",
+                f"Played by {episode.actor}: {parted}. The usual cause is the order of a set: sort it before you show it or "
+                f"draw from it. hash() of a text also differs between processes.",
             )
     return None
 
 
 def same_on_replay(survey: Survey) -> Verdict:
-    """The recorded actions give the recorded episode, with no player asked, or with random actions drawn in between."""
+    """The recorded actions give the recorded episode, with or without random actions sampled in between."""
     subject = survey.subject
     draws = (False, True) if subject.has_random else (False,)
     for first in survey.driven:
@@ -80,54 +91,104 @@ def same_on_replay(survey: Survey) -> Verdict:
             act = as_scripted(first.actions, draw=draw)
             second = subject.play(first.task, first.actor, act, turns=len(first.actions))
             if parted := difference(first.frames, second.frames):
-                how = "with random actions drawn and thrown away in between" if draw else f"without asking {first.actor}"
+                how = "with random actions sampled in between" if draw else f"without calling {first.actor}"
                 return failed(
                     f"the recorded actions gave another episode (task seed {first.task.seed})",
-                    f"Replayed {how}: {parted}. Asking for an action must not change the game: sample_random_action() draws "
-                    f"from self.action_rng, never from self.rng, and oracle() changes nothing.",
+                    f"Replayed {how}: {parted}. Choosing an action must not change the game: sample_random_action() must draw "
+                    f"from self.action_rng, not from self.rng, and oracle() must not change the environment.",
                 )
     return passed(f"{_SAME} (replay)")
 
 
+def same_side_by_side(survey: Survey) -> Verdict:
+    """Two instances that are stepped alternately give the same episodes as each of them alone."""
+    pairs = list(zip(survey.driven, survey.driven[1:], strict=False))[:_FEW]
+    if not pairs:
+        return skipped("needs two tasks")
+    for pair in pairs:
+        for alone, beside in zip(pair, _in_turns(survey.subject, pair), strict=True):
+            if parted := difference(alone.frames, beside.frames):
+                return failed(
+                    f"instances share state: two episodes played side by side change each other (task seed {alone.task.seed})",
+                    f"Played by {alone.actor}, alternately with another instance on task seed "
+                    f"{next(one.task.seed for one in pair if one is not alone)}: {parted}. Palestra plays many episodes at "
+                    f"once in one process. Keep the state of an episode in attributes of self that reset() sets, not in "
+                    f"attributes of the class or in module variables.",
+                )
+    return passed("instances share no state")
+
+
+def _in_turns(subject: Subject, pair: tuple[PlayedEpisode, PlayedEpisode]) -> list[PlayedEpisode]:
+    """Play both episodes again: reset, reset, step, step, and so on. The one that ends first is closed at once."""
+    ended: dict[int, PlayedEpisode] = {}
+    with global_generators(0):
+        running = [_on_a_fresh_instance(subject, episode) for episode in pair]
+        while len(ended) < len(running):
+            for place, one in enumerate(running):
+                if place not in ended:
+                    try:
+                        next(one)
+                    except StopIteration as end:
+                        ended[place] = end.value
+    return [ended[place] for place in range(len(running))]
+
+
+def _on_a_fresh_instance(subject: Subject, episode: PlayedEpisode) -> Generator[None, None, PlayedEpisode]:
+    with ExitStack() as clean_up:
+
+        def make() -> Guarded:
+            return clean_up.enter_context(closing_quietly(subject.make()))
+
+        act = subject.actor(episode.actor, episode.task)
+        return (yield from playing(make, episode.task, act, partial(subject.turn_limit, actor=episode.actor), episode.actor))
+
+
 def global_generators_unused(survey: Survey) -> Verdict:
-    """The global generators are the same after an episode, and the episode is the same whatever they hold."""
+    """An episode neither changes the global generators nor depends on their state."""
     for first in survey.driven[:_FEW]:
-        second, disturbed = _play_watched(survey, first)
+        second, disturbed, _ = _play_watched(survey, first, nullcontext())
         if disturbed:
             return failed(
                 f"an episode changes the global generator of {disturbed} (task seed {first.task.seed})",
-                f"Episodes that run side by side in one process then change each other. {_OWN_GENERATOR}",
+                f"{_where(survey, first)}Episodes in one process then change each other. {_OWN_GENERATOR}",
             )
         if parted := difference(first.frames, second.frames):
             return failed(
                 f"the episode depends on a global generator (task seed {first.task.seed})",
-                f"With random and numpy.random seeded otherwise, {parted}. {_OWN_GENERATOR}",
+                f"{_where(survey, first)}With other seeds for random and numpy.random, {parted}. {_OWN_GENERATOR}",
             )
-    return passed("global generators left alone")
+    return passed("global generators unused")
 
 
-_OWN_GENERATOR = "Draw from self.rng, and hand a library that insists on a seed one that was drawn from it."
+def _where(survey: Survey, first: PlayedEpisode) -> str:
+    found = _play_watched(survey, first, watch_draws()).line
+    return f"The line that draws from it: {shown(found, 200)}. " if found else ""
 
 
-def _play_watched(survey: Survey, first: Episode) -> tuple[Episode, str]:
-    """The same episode from another state of the global generators, and the name of the one it changed."""
+_OWN_GENERATOR = "Draw from self.rng. If a library needs a seed, draw the seed from self.rng."
+
+
+class _Watched(NamedTuple):
+    episode: PlayedEpisode
+    disturbed: str
+    """The module whose generator the episode changed, or empty."""
+    line: str
+    """The line that changed it, if it was searched for."""
+
+
+def _play_watched(survey: Survey, first: PlayedEpisode, watching: AbstractContextManager[Watch | None]) -> _Watched:
+    """Play the same episode from another state of the global generators."""
     subject = survey.subject
     act = subject.actor(first.actor, first.task)
     with global_generators(1), ExitStack() as clean_up:
-        before = _states()
-        second = play(
-            lambda: clean_up.enter_context(closing_quietly(subject.make())),
-            first.task,
-            act,
-            lambda info: subject.turn_limit(info, first.actor),
-        )
-        after = _states()
-    return second, next((name for name, state in after.items() if state != before[name]), "")
-
-
-def _states() -> dict[str, object]:
-    legacy = np.random.get_state(legacy=True)
-    return {
-        "random": random.getstate(),
-        "numpy.random": tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in legacy),
-    }
+        before = generator_states()
+        with watching as watch:
+            second = play(
+                lambda: clean_up.enter_context(closing_quietly(subject.make())),
+                first.task,
+                act,
+                lambda info: subject.turn_limit(info, first.actor),
+            )
+        after = generator_states()
+    disturbed = next((name for name, state in after.items() if state != before[name]), "")
+    return _Watched(second, disturbed, "" if watch is None else watch.found)

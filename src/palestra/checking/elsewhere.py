@@ -1,7 +1,7 @@
-"""Playing the same tasks in other processes: new interpreters, each with a hash seed of its own.
+"""Plays the same tasks in other processes: new interpreters, each with a hash seed of its own.
 
-The child is ``palestra.checking.replay``. It gets one JSON document on its standard input and answers with one on its standard
-output. All children run at once, each plays all tasks.
+A child process runs ``palestra.checking.replay``. It reads one JSON document from standard input and writes one to standard
+output. All children run at the same time, and each plays all tasks.
 """
 
 import os
@@ -17,21 +17,21 @@ import msgspec
 from palestra.checking.subject import Subject
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
-from palestra.references import reference_of
+from palestra.references import reference_of, search_path
 from palestra.registry import EnvSpec
 from palestra.trajectory import Task
 
 __all__ = ["HASH_SEEDS", "Elsewhere", "Order", "Recipe", "play_elsewhere"]
 
 HASH_SEEDS = (1, 2)
-"""Of the children. This process has another one, drawn by Python unless it was told."""
+"""PYTHONHASHSEED of each child. This process normally has a random one."""
 
 PATIENCE = 60.0
-"""Seconds a child gets beyond ten times what the same episodes took here."""
+"""Timeout of a child in seconds, in addition to ten times the duration of the same episodes here."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """How to register an environment again, by names that another process can find."""
+    """How to register an environment again, by names that another process can import."""
 
     entry: str
     kwargs: dict[str, Any]
@@ -40,29 +40,29 @@ class Recipe(msgspec.Struct, frozen=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a child is to do: play these tasks."""
+    """The tasks that a child must play."""
 
     id: str
     recipe: Recipe | None
-    """For an id that was registered by hand; none if it needs more than names and plain values."""
+    """How to register an id that this process registered; ``None`` if that takes more than names and plain values."""
     main_path: str | None
-    """The script to load first where the class is defined in ``__main__``."""
+    """The script to load first, if the class is defined in ``__main__``."""
     seed: int
     plays: list[tuple[Task, str]]
-    """Tasks, each with the name of the player."""
+    """Tasks, each with the name of its player."""
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """What a child saw: the frames of each episode, or why there are none."""
+    """The answer of a child: the frames of each episode, or why there are none."""
 
     episodes: list[list[str]] = []
     error: str = ""
     unknown: bool = False
-    """The child does not know the id, and has no recipe for it."""
+    """Whether the child neither knows the id nor has a recipe for it."""
 
 
 def play_elsewhere(subject: Subject, plays: Sequence[tuple[Task, str]], seconds: float) -> list[Elsewhere]:
-    """Have every child play ``plays``, which took ``seconds`` here. ``UsageError`` if no other process could."""
+    """Let every child play ``plays``, which took ``seconds`` here; ``UsageError`` if others cannot import the class."""
     order = encode_json(_order(subject, plays))
     with ExitStack() as running:
         children = [running.enter_context(_child(order, hash_seed)) for hash_seed in HASH_SEEDS]
@@ -93,23 +93,23 @@ def _recipe(spec: EnvSpec) -> Recipe | None:
 def _main_path() -> str:
     path: str | None = getattr(sys.modules["__main__"], "__file__", None)
     if path is None:
-        raise UsageError("it was typed into a notebook or a shell, which another process cannot see; move it into a module")
+        raise UsageError(
+            "the class was typed into a notebook or a shell, where another process cannot import it; move it into a module"
+        )
     return os.path.abspath(path)
 
 
 @contextmanager
 def _child(order: bytes, hash_seed: int) -> "Iterator[subprocess.Popen[bytes]]":
-    # The child imports what this process can import: the same search path, scripts' folders included.
-    search_path = os.pathsep.join(part or os.getcwd() for part in sys.path)
-    with TemporaryFile() as incoming:  # a file and not a pipe, so that no child waits for another to be served
+    with TemporaryFile() as incoming:  # a file instead of a pipe, so that no child waits until another has read its input
         incoming.write(order)
         incoming.seek(0)
         child = subprocess.Popen(
-            [sys.executable, "-m", "palestra.checking.replay"],
+            [sys.executable, "-P", "-m", "palestra.checking.replay"],
             stdin=incoming,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": search_path, "PYTHONHASHSEED": str(hash_seed)},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(search_path()), "PYTHONHASHSEED": str(hash_seed)},
         )
     with child:
         try:
@@ -122,9 +122,9 @@ def _answer(child: "subprocess.Popen[bytes]", timeout: float) -> Elsewhere:
     try:
         out, complaints = child.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
-        return Elsewhere(error=f"nothing within {timeout:.0f} s")
+        return Elsewhere(error=f"no answer within {timeout:.0f} s")
     try:
         return decode_json(out, Elsewhere)
     except SchemaError:
         last = complaints.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        return Elsewhere(error=f"{last or 'nothing'} (exit status {child.returncode})")
+        return Elsewhere(error=f"{last or 'no message'} (exit status {child.returncode})")

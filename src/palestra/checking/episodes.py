@@ -1,14 +1,14 @@
-"""Playing an episode and writing down everything about it, whatever the environment does wrong.
+"""Plays an episode and records everything about it, whatever the environment does wrong.
 
-Nothing here judges. An exception, a malformed step or a missing end is recorded in the ``Episode``; the checks read it there.
-Every episode starts from the same state of the global generators, so that an environment that uses them is told so by
-the one check that is about them and does not look random to all others.
+This module does not judge: a ``PlayedEpisode`` records an exception, a malformed step or a missing end, and the checks read it.
+Every episode starts from the same state of the global generators. An environment that uses them therefore fails the one check
+that is about them, and does not look random to the others.
 """
 
 import hashlib
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,40 +24,42 @@ from palestra.trajectory import Task
 
 __all__ = [
     "Act",
-    "Episode",
+    "PlayedEpisode",
     "Taken",
     "as_random",
     "as_scripted",
     "by_oracle",
     "difference",
+    "generator_states",
     "global_generators",
     "play",
+    "playing",
     "told",
 ]
 
 Act = Callable[[Env, int], str]
-"""Who acts: the environment and the number of the turn (from 0) to the action."""
+"""A player: a function of the environment and the turn (from 0) that returns the action."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """One action and what came of it."""
+    """One action and the step that it led to."""
 
     action: str
     step: Step
     seconds: float = 0.0
     cpu_seconds: float = 0.0
-    """What it cost this process: the same on a busy machine, unlike ``seconds``."""
+    """CPU time, which unlike ``seconds`` does not grow on a busy machine."""
 
     @property
     def frame(self) -> str:
-        """It as a line that can be compared."""
+        """The step as a line that can be compared."""
         return _frame(self.action, *self.step)
 
 
 @dataclass(frozen=True)
-class Episode:
-    """One episode, as it went."""
+class PlayedEpisode:
+    """The record of one episode."""
 
     task: Task
     actor: str
@@ -66,16 +68,16 @@ class Episode:
     steps: tuple[Taken, ...]
     reset_seconds: float
     error: str = ""
-    """Where the environment raised and what, if it did."""
+    """Where the environment raised an exception, and which; empty if it did not."""
 
     @property
     def ended(self) -> bool:
-        """Whether the environment said so itself."""
+        """Whether the last step is terminated or truncated."""
         return bool(self.steps) and bool(self.steps[-1].step.terminated or self.steps[-1].step.truncated)
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """What was done."""
+        """The actions, in order."""
         return tuple(taken.action for taken in self.steps)
 
     @property
@@ -89,28 +91,42 @@ class Episode:
 
     @property
     def seconds(self) -> float:
-        """How long the environment took."""
+        """Time spent in the environment."""
         return self.reset_seconds + sum(taken.seconds for taken in self.steps)
 
     @cached_property
     def frames(self) -> tuple[str, ...]:
-        """The episode as lines that can be compared and sent to another process: the start, each step, the error if any."""
+        """The episode as lines that can be compared: the reset, each step, and the error if there is one."""
         steps = (taken.frame for taken in self.steps)
         return (_frame(self.observation, self.info), *steps, *([self.error] if self.error else []))
 
 
-def play(make: Callable[[], Env], task: Task, act: Act, limit: Callable[[Any], int], actor: str = "") -> Episode:
-    """Play ``task`` on what ``make`` gives until it ends, raises, or ``limit(info of the reset)`` turns are taken."""
+def play(make: Callable[[], Env], task: Task, act: Act, limit: Callable[[Any], int], actor: str = "") -> PlayedEpisode:
+    """Play ``task`` on what ``make`` returns until it ends, raises, or takes ``limit(info of reset)`` turns."""
+    running = playing(make, task, act, limit, actor)
+    while True:
+        try:
+            next(running)
+        except StopIteration as ended:
+            episode: PlayedEpisode = ended.value
+            return episode
+
+
+def playing(
+    make: Callable[[], Env], task: Task, act: Act, limit: Callable[[Any], int], actor: str = ""
+) -> Generator[None, None, PlayedEpisode]:
+    """Play like ``play``, as a generator that pauses after the reset and every step, so that episodes can alternate."""
     steps: list[Taken] = []
     observation: Any = None
     info: Any = None
-    reset_seconds, error, where = 0.0, "", "building it"
+    reset_seconds, error, where = 0.0, "", "building"
     try:
         env = make()
         where = "reset"
         began = perf_counter()
         observation, info = env.reset(task=task)
         reset_seconds = perf_counter() - began
+        yield
         for turn in range(limit(info)):
             where = f"turn {turn + 1}"
             action = act(env, turn)
@@ -121,21 +137,22 @@ def play(make: Callable[[], Env], task: Task, act: Act, limit: Callable[[Any], i
             steps.append(Taken(action, step, perf_counter() - began, process_time() - cpu_began))
             if step.terminated or step.truncated:
                 break
-    except Exception as raised:  # whatever an author's code does is a finding, not our end
+            yield
+    except Exception as raised:  # an exception in the author's code is a finding
         error = f"{where}: {told(raised)}"
-    return Episode(task, actor, observation, info, tuple(steps), reset_seconds, error)
+    return PlayedEpisode(task, actor, observation, info, tuple(steps), reset_seconds, error)
 
 
 def told(error: BaseException) -> str:
-    """An exception in one safe line."""
+    """Return an exception as one printable line."""
     return f"{type(error).__name__}: {shown(str(error), 200)}"
 
 
-# ------------------------------------------------------------------------------------------------------------- who acts
+# -------------------------------------------------------------------------------------------------------------- players
 
 
 def as_random(seed: int) -> Act:
-    """The environment's own random actions, from ``seed``."""
+    """Return a player that takes the environment's own random actions, from ``seed``."""
 
     def act(env: Env, turn: int) -> str:
         if turn == 0:
@@ -146,12 +163,12 @@ def as_random(seed: int) -> Act:
 
 
 def by_oracle(env: Env, turn: int) -> str:
-    """The environment's own perfect player."""
+    """Return the action of the environment's oracle."""
     return env.oracle()
 
 
 def as_scripted(actions: Sequence[str], *, draw: bool = False) -> Act:
-    """These actions in order, the last one again and again; with ``draw`` random ones are drawn in between and thrown away."""
+    """Return a player that takes ``actions`` in order and repeats the last one. With ``draw`` it samples unused ones too."""
 
     def act(env: Env, turn: int) -> str:
         if draw:
@@ -161,12 +178,12 @@ def as_scripted(actions: Sequence[str], *, draw: bool = False) -> Act:
     return act
 
 
-# ------------------------------------------------------------------------------------------------- what must be the same
+# ----------------------------------------------------------------------------------------------------------- comparison
 
 
 @contextmanager
 def global_generators(seed: int) -> Iterator[None]:
-    """The global generators of ``random`` and NumPy, seeded for the length of the block and put back after it."""
+    """Seed the global generators of ``random`` and NumPy for the block, and restore them after it."""
     before = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed)
@@ -177,8 +194,17 @@ def global_generators(seed: int) -> Iterator[None]:
         np.random.set_state(before[1])
 
 
+def generator_states() -> dict[str, object]:
+    """Return the states of the global generators, by the name of their module."""
+    legacy = np.random.get_state(legacy=True)
+    return {
+        "random": random.getstate(),
+        "numpy.random": tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in legacy),
+    }
+
+
 def difference(expected: Sequence[str], got: Sequence[str], first_turn: int = 0) -> str:
-    """Where two episodes' frames part, in words; empty if they do not. The first frame is that of ``first_turn``."""
+    """Describe the first difference of two episodes; empty if there is none. The first frame is that of ``first_turn``."""
     for turn, (one, other) in enumerate(zip(expected, got, strict=False), first_turn):
         if one != other:
             return f"{f'turn {turn}' if turn else 'reset'} gave {_around(one, other)} and then {_around(other, one)}"
@@ -208,7 +234,7 @@ def _canonical(value: object, depth: int = 3) -> str:
     except UnicodeEncodeError:
         return ascii(value)
     except (TypeError, ValueError, OverflowError, RecursionError):
-        # A live object has no value to compare. That it is there at all is another check's business.
+        # An object that JSON cannot represent has no value to compare. The check "info" reports it.
         if isinstance(value, dict) and depth:
             return "{" + ", ".join(f"{key}: {_canonical(item, depth - 1)}" for key, item in value.items()) + "}"
         return f"<{type(value).__qualname__}>"

@@ -1,4 +1,4 @@
-"""What a process holds: threads, open files, child processes. Compared before and after, it shows what was left behind."""
+"""The threads, open files and child processes of this process. Comparing them before and after shows what was leaked."""
 
 import gc
 import os
@@ -10,28 +10,28 @@ from typing import NamedTuple
 __all__ = ["Footprint", "footprint"]
 
 PATIENCE = 1.0
-"""Seconds that a thread or a child process gets to end by itself after ``close``."""
+"""Seconds that a thread or a child process may take to end after ``close``."""
 
 
 class Footprint(NamedTuple):
-    """What is held, by name."""
+    """Resources of this process, by name."""
 
     threads: frozenset[str]
     files: frozenset[str]
     children: frozenset[str]
 
     def beyond(self, before: "Footprint") -> "Footprint":
-        """What is here and was not there."""
+        """Return the resources that ``before`` does not have."""
         return Footprint(self.threads - before.threads, self.files - before.files, self.children - before.children)
 
     @property
     def most(self) -> int:
-        """The size of the largest of the three."""
+        """The size of the largest of the three sets."""
         return max(map(len, self))
 
 
 def footprint(*, waiting_for: Footprint | None = None) -> Footprint:
-    """What this process holds now; or as soon as it holds nothing beyond ``waiting_for``, if that is within ``PATIENCE``."""
+    """Return the resources of this process; wait up to ``PATIENCE`` until there are none beyond ``waiting_for``."""
     gc.collect()
     until = monotonic() + PATIENCE
     held = _look()
@@ -52,7 +52,7 @@ def _open_files() -> frozenset[str]:
     for entry in os.listdir(folder):
         try:
             found.add(f"file {entry} ({os.readlink(folder / entry)})")
-        except OSError:  # the listing's own descriptor, closed by now
+        except OSError:  # the descriptor of the listing itself, closed already
             continue
     return frozenset(found)
 
@@ -62,6 +62,6 @@ def _children() -> frozenset[str]:
     for listing in Path("/proc/self/task").glob("*/children"):
         try:
             found.update(f"process {pid}" for pid in listing.read_text().split())
-        except OSError:  # the thread ended meanwhile
+        except OSError:  # the thread has ended
             continue
     return frozenset(found)

@@ -1,7 +1,7 @@
-r"""Text that models do write, or that somebody will make them write: none of it may raise, and none may take long.
+r"""Texts that models write or can be made to write. No step may raise an exception on one, or take long.
 
-The large ones come in growing sizes. A parser with quadratic cost then shows itself at a size where it takes seconds, and the
-rest is not tried, so a check ends.
+Large texts have growing sizes. A parser with quadratic cost shows at a size where it takes seconds; larger sizes are then not
+tried, so that the check ends.
 """
 
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from collections.abc import Callable
 __all__ = ["GROWING", "SHORT", "SIZES"]
 
 SIZES = (256, 1024, 4096, 16384, 65536, 262144, 1048576)
-"""Up to one megabyte. Four times the text is sixteen times the work of a quadratic parser."""
+"""Up to one megabyte. A text that is four times as long takes a quadratic parser sixteen times as long."""
 
 
 def _boxed(content: str) -> str:

@@ -1,4 +1,4 @@
-"""A report for people: what is right in few lines, what is wrong with what to do about it."""
+"""A report for a terminal: passed checks in few lines, failed ones with what to do about them."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
@@ -12,11 +12,11 @@ __all__ = ["render"]
 
 _MARKS = {Status.PASS: ("✓", "green"), Status.FAIL: ("✗", "bold red"), Status.WARN: ("!", "yellow"), Status.SKIP: ("·", "dim")}
 _SHORT = 36
-"""Messages up to this length stand two to a line, which makes a line of 80."""
+"""Two messages of at most this length share a line of 80 columns."""
 
 
 def render(report: CheckReport) -> "Table":
-    """The report as a table to print with rich."""
+    """Return the report as a table that rich prints."""
     from rich.table import Table
     from rich.text import Text
 
@@ -24,17 +24,17 @@ def render(report: CheckReport) -> "Table":
     for status in (Status.PASS, Status.SKIP, Status.WARN, Status.FAIL):
         mark, style = _MARKS[status]
         for message, detail in _lines(status, report.found(status)):
-            told = Text(message, style="dim" if status is Status.SKIP else "")
-            told.highlight_words([f"{mark} "], style)
-            told.append(f"\n{detail}" if detail else "", "dim")
-            table.add_row(Text(f"  {mark} ", style), told)
+            text = Text(message, style="dim" if status is Status.SKIP else "")
+            text.highlight_words([f"{mark} "], style)
+            text.append(f"\n{detail}" if detail else "", "dim")
+            table.add_row(Text(f"  {mark} ", style), text)
     table.title = Text(_headline(report), "bold")
     table.title_justify = "left"
     return table
 
 
 def _lines(status: Status, findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
-    """What to say of findings of one status, each line with its detail; what is no trouble takes as few lines as it can."""
+    """Return (message, detail) for findings with one status. Passed and skipped checks share lines where possible."""
     if status in (Status.WARN, Status.FAIL):
         return [(finding.message, finding.detail) for finding in findings]
     messages = _merged(finding.message for finding in findings)
@@ -47,7 +47,7 @@ def _headline(report: CheckReport) -> str:
 
 
 def _merged(messages: Iterable[str]) -> list[str]:
-    """Messages that say the same of several things as one: ``same (here)`` and ``same (there)`` make ``same (here, there)``."""
+    """Merge messages with the same head: ``same (here)`` and ``same (there)`` become ``same (here, there)``."""
     about: dict[str, list[str]] = {}
     for message in messages:
         head, _, thing = message.partition(" (")
@@ -56,7 +56,7 @@ def _merged(messages: Iterable[str]) -> list[str]:
 
 
 def _in_pairs(messages: list[str]) -> Iterator[list[str]]:
-    """The long ones alone, the short ones two by two."""
+    """Yield long messages alone and short ones in pairs."""
     yield from ([message] for message in messages if len(message) > _SHORT)
     short = [message for message in messages if len(message) <= _SHORT]
     for place in range(0, len(short), 2):

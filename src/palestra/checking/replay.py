@@ -1,7 +1,7 @@
-"""The other process: ``python -m palestra.checking.replay`` plays what it is told to and says what it saw.
+"""The child process: ``python -m palestra.checking.replay`` plays the tasks of an ``Order`` and reports their frames.
 
-One JSON document comes in on the standard input (``Order``), one goes out on the standard output (``Elsewhere``). Whatever the
-environment prints goes to the standard error.
+It reads the ``Order`` as JSON from standard input and writes an ``Elsewhere`` as JSON to standard output. What the environment
+prints goes to standard error.
 """
 
 import os
@@ -18,7 +18,7 @@ __all__ = ["carry_out", "main"]
 
 
 def carry_out(order: Order) -> Elsewhere:
-    """Play the tasks of ``order``."""
+    """Play the tasks of ``order`` and return their frames."""
     if order.main_path is not None:
         load_main(order.main_path)
     try:
@@ -38,7 +38,7 @@ def _register(id: str, recipe: Recipe) -> None:
 
 
 def main() -> None:
-    """Read the order, carry it out, answer."""
+    """Read the order, carry it out, and write the answer."""
     answer = os.dup(sys.stdout.fileno())
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     seen = carry_out(decode_json(sys.stdin.buffer.read(), Order))

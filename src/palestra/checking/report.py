@@ -1,4 +1,4 @@
-"""What a check found, as frozen data: for machines ``to_json``, for people ``render`` (see ``render.py``)."""
+"""The result of a check as frozen data. ``to_json`` writes it for machines, ``render`` (in ``render.py``) for a terminal."""
 
 from enum import StrEnum
 
@@ -10,13 +10,13 @@ __all__ = ["CheckReport", "Finding", "Status", "Verdict", "failed", "passed", "s
 
 
 class Status(StrEnum):
-    """How a check came out."""
+    """The outcome of a check."""
 
     PASS = "pass"
     FAIL = "fail"
     """The environment breaks the contract."""
     WARN = "warn"
-    """It keeps the contract, but somebody will be sorry."""
+    """It keeps the contract, but is likely to cause trouble."""
     SKIP = "skip"
     """It could not be checked; the message says why."""
 
@@ -28,7 +28,7 @@ class Verdict(msgspec.Struct, frozen=True):
     message: str
     """One line."""
     detail: str = ""
-    """What was got, what was expected, what to do; empty for a pass."""
+    """What happened, what was expected, and what to do; empty for a pass."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -41,52 +41,52 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class CheckReport(msgspec.Struct, frozen=True):
-    """Everything found about one environment."""
+    """All findings about one environment."""
 
     env: str
     """The id, or ``module:Class``."""
     tasks: int
-    """How many tasks were played."""
+    """Number of tasks that were played."""
     asked: int
-    """How many tasks were asked for; more than ``tasks`` if the time was not enough."""
+    """Number of tasks that were requested; more than ``tasks`` if the time ran out."""
     findings: tuple[Finding, ...]
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """Nothing failed. Warnings and skipped checks do not count."""
+        """Whether no check failed. Warnings and skipped checks do not count."""
         return all(finding.status is not Status.FAIL for finding in self.findings)
 
     def found(self, status: Status) -> tuple[Finding, ...]:
-        """The findings of one status."""
+        """Return the findings with one status."""
         return tuple(finding for finding in self.findings if finding.status is status)
 
     def to_json(self) -> bytes:
-        """The report for a machine, with ``ok`` written out."""
+        """Return the report as JSON, including ``ok``."""
         return encode_json({"ok": self.ok, **msgspec.structs.asdict(self)})
 
 
 def passed(message: str) -> Verdict:
-    """The contract is kept."""
+    """Return a verdict: the environment keeps the contract."""
     return Verdict(Status.PASS, message)
 
 
 def failed(message: str, detail: str) -> Verdict:
-    """The contract is broken."""
+    """Return a verdict: the environment breaks the contract."""
     return Verdict(Status.FAIL, message, detail)
 
 
 def warned(message: str, detail: str) -> Verdict:
-    """The contract is kept at a price."""
+    """Return a verdict: the environment keeps the contract, but is likely to cause trouble."""
     return Verdict(Status.WARN, message, detail)
 
 
 def skipped(message: str) -> Verdict:
-    """It could not be checked, for the reason given."""
+    """Return a verdict: the check could not run, for the reason in ``message``."""
     return Verdict(Status.SKIP, message)
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """``text`` on one line, safe to print and to encode: what is not printable is escaped, what is long is cut."""
+    """Return ``text`` on one line, safe to print: unprintable characters are escaped, and a long text is cut."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in cut)

@@ -1,10 +1,10 @@
-r"""Does the first observation give the answer away?
+r"""Checks that the first observation does not give the answer away.
 
-That the answer stands in the observation proves nothing: a question with choices lists it among others, "answer \boxed{even} or
-\boxed{odd}" shows it to everybody, and to find a word in a text is a task. So the answer of a task is looked for in its own
-observation and, to compare, the answers of other tasks are looked for there too. Only if its own is there far more often, and
-wins if it is said at once (the last of many moves is no answer), is anything said; and only if one fixed rule ("copy what
-stands after *secret:*") finds it, is it called a fault.
+An answer in the observation alone is no fault: a multiple-choice question lists the answer among others, "answer \boxed{even}
+or \boxed{odd}" shows it in every task, and finding a word in a text is a task. So the check compares two frequencies: how often
+the own answer occurs in a task's observation, and how often the answers of other tasks occur there. It warns if the own answer
+occurs far more often and solves the task as the first action (the last of many moves is not an answer). It fails if, in
+addition, one fixed rule finds the answer, such as "copy the text after *secret:*".
 """
 
 import re
@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from palestra.checking.episodes import Episode, as_scripted
+from palestra.checking.episodes import PlayedEpisode, as_scripted
 from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
 from palestra.checking.scores import solved, top_reward
 from palestra.checking.statistic import p_value_mean_above
@@ -22,60 +22,60 @@ from palestra.trajectory import text_of
 __all__ = ["answer_hidden"]
 
 ALPHA = 0.001
-"""The chance, at most, of speaking up where the own answer is no more frequent than those of others."""
+"""The highest probability of a finding although the own answer is no more frequent than those of other tasks."""
 MARGIN = 0.1
-"""By how much the own answer must be more frequent to be mentioned."""
+"""By how much the own answer must be more frequent to count."""
 SHORTEST = 3
-"""Characters of an answer that can be looked for at all."""
+"""The fewest characters of an answer that the check searches for."""
 OTHERS = 20
-"""Tasks that each one is compared with."""
+"""Number of other tasks with which each task is compared."""
 LEFT = 12
-"""Characters before an answer by which a rule could find it."""
+"""Characters before an answer by which a rule may find it."""
 
 
 class Puzzle(NamedTuple):
-    """What is shown and what is to be found."""
+    """The first observation of a task and the answer to it."""
 
     observation: str
     answer: str
-    episode: Episode
-    """The oracle's."""
+    episode: PlayedEpisode
+    """The episode of the oracle."""
 
     @property
     def shown(self) -> bool:
-        """Whether the one holds the other."""
+        """Whether the observation contains the answer."""
         return self.answer in self.observation
 
 
 def answer_hidden(survey: Survey) -> Verdict:
-    """The first observation does not hold the oracle's final answer."""
+    """The first observation does not contain the oracle's final answer."""
     if not survey.by("oracle"):
-        return skipped("no oracle(): there is no answer to look for")
+        return skipped("no oracle(), so there is no answer to search for")
     puzzles = _puzzles(survey)
     if len({puzzle.answer for puzzle in puzzles}) < 2:
-        return skipped(f"the answers are too short or too alike to look for in the observation (under {SHORTEST} characters)")
+        return skipped(f"the answers are too short (under {SHORTEST} characters) or all the same")
     own = [float(puzzle.shown) for puzzle in puzzles]
     others = [_others_present(puzzles, place) for place in range(len(puzzles))]
     excess = [mine - theirs for mine, theirs in zip(own, others, strict=True)]
-    told = [puzzle for puzzle in puzzles if puzzle.shown]
-    if p_value_mean_above(excess, MARGIN, -1.0) >= ALPHA or not _win_at_once(survey, told[:OTHERS]):
+    exposed = [puzzle for puzzle in puzzles if puzzle.shown]
+    if p_value_mean_above(excess, MARGIN, -1.0) >= ALPHA or not _win_at_once(survey, exposed[:OTHERS]):
         return passed("the answer is not given away")
-    seen = f"the answer stands in the first observation of {len(told)}/{len(puzzles)} tasks"
-    compared = f"other tasks' answers stand in {sum(others) / len(others):.0%}"
-    if rule := _copying_rule(told):
+    seen = f"the answer is in the first observation of {len(exposed)}/{len(puzzles)} tasks"
+    compared = f"answers of other tasks are in {sum(others) / len(others):.0%}"
+    if rule := _copying_rule(exposed):
         return failed(
             f"{seen}: {rule}",
-            f"For example '{shown(told[0].answer)}'; {compared}. A policy that copies it learns nothing. Keep the answer out "
-            f"of the observation (info is not shown to the agent).",
+            f"For example '{shown(exposed[0].answer)}'; {compared}. A policy can copy the answer without solving the task. "
+            f"Remove it from the observation (the agent does not see info).",
         )
     return warned(
         seen,
-        f"{compared.capitalize()}. This is as it should be if the task is to pick it out of what is shown; else take it out.",
+        f"{compared.capitalize()}. This is correct if the task is to find the answer in the observation. Otherwise remove it.",
     )
 
 
 def _win_at_once(survey: Survey, puzzles: Sequence[Puzzle]) -> bool:
-    """Whether most of these answers solve their task when they are the first thing said."""
+    """Whether most of these answers solve their task as the first action."""
     top = top_reward(survey)
     first = [
         survey.subject.play(puzzle.episode.task, "answer", as_scripted(puzzle.episode.actions[-1:]), turns=1)
@@ -91,7 +91,7 @@ def _puzzles(survey: Survey) -> list[Puzzle]:
 
 
 def _others_present(puzzles: Sequence[Puzzle], place: int) -> float:
-    """How many of the next tasks' answers stand in this task's observation, as a share."""
+    """Return the share of other tasks' answers that occur in this task's observation."""
     mine = puzzles[place]
     following = (puzzles[(place + step) % len(puzzles)].answer for step in range(1, len(puzzles)))
     others = [answer for answer in following if answer != mine.answer][:OTHERS]
@@ -99,7 +99,7 @@ def _others_present(puzzles: Sequence[Puzzle], place: int) -> float:
 
 
 def _copying_rule(puzzles: Sequence[Puzzle]) -> str:
-    """The rule that finds nine answers of ten by what stands before them, in words; empty if there is none."""
+    """Describe a rule that finds nine of ten answers by the text before them; empty if there is none."""
     before: Counter[str] = Counter()
     for puzzle in puzzles:
         before.update({_left_of(puzzle, start) for start in _places(puzzle)})
@@ -107,7 +107,7 @@ def _copying_rule(puzzles: Sequence[Puzzle]) -> str:
     found = sum(_follows_first(puzzle, left) for puzzle in puzzles)
     if found < 0.9 * len(puzzles):
         return ""
-    return f"it always stands after '{shown(left.strip() or left)}'" if left else "it is what the observation begins with"
+    return f"it always follows '{shown(left.strip() or left)}'" if left else "the observation begins with it"
 
 
 def _places(puzzle: Puzzle) -> list[int]:

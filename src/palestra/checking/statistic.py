@@ -1,10 +1,10 @@
-"""One question, answered without assumptions: do these scores come from something with a mean above ``m``?
+"""A test of whether scores have a true mean above ``m``, without assumptions about their distribution (test by betting).
 
-A gambler who believes so bets on every score: with the stake ``f`` (a share between 0 and 1) the capital is multiplied by
-``1 + f·(x - m)/(m - low)``, which never falls below zero as no score is below ``low``. If the true mean is ``m`` or less, each
-factor is 1 or less on average, so by Markov's inequality the capital ends above ``1/α`` with a chance of ``α`` at most. We
-split the first coin over a grid of stakes; the p-value is one over the final capital. No normality, no minimal sample, no
-variance: only that scores are independent and have a lower bound.
+A player with a capital of 1 bets on every score ``x``. With the stake ``f``, a share between 0 and 1, the capital is multiplied
+by ``1 + f·(x - m)/(m - low)``, which is never negative because no score is below ``low``. If the true mean is at most ``m``,
+the expected value of each factor is at most 1, so by Markov's inequality the capital exceeds ``1/α`` with a probability of at
+most ``α``. The capital is divided over a grid of stakes; the p-value is one over the final capital. The test needs neither
+normality nor a minimal sample nor a variance, only that the scores are independent and have a lower bound.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ import numpy as np
 
 __all__ = ["p_value_mean_above"]
 
-# From timid to bold. The boldest stops short of 1, where a single lowest score would cost everything.
+# From small to large. The largest is below 1, because at 1 a single lowest score would lose the whole capital.
 _STAKES = np.concatenate([np.geomspace(0.001, 0.1, 10), np.linspace(0.15, 0.95, 17)])
 
 
 def p_value_mean_above(scores: Sequence[float], mean: float, low: float) -> float:
-    """The chance, at most, of scores like these if their true mean were ``mean`` or less. No score is below ``low``."""
+    """Return the highest probability of such scores if their true mean is at most ``mean``. No score is below ``low``."""
     values = np.asarray(scores, dtype=np.float64)
     if low >= mean or (values.size and values.min() < low):
         raise ValueError(f"scores must have a lower bound below the mean in question: low={low}, mean={mean}")

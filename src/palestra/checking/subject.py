@@ -1,4 +1,4 @@
-"""The environment under test: where it comes from, which tasks it is given, who can play it, and what it declares."""
+"""The environment under test: its origin, tasks, players and declarations."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -7,14 +7,15 @@ from functools import cached_property
 from typing import Any
 
 from palestra import registry
-from palestra.checking.episodes import Act, Episode, as_random, as_scripted, by_oracle, global_generators, play
+from palestra.adapters import Guarded
+from palestra.checking.episodes import Act, PlayedEpisode, as_random, as_scripted, by_oracle, global_generators, play
 from palestra.core import AsyncEnv, Env
-from palestra.errors import Unsupported, UsageError
+from palestra.errors import NotBegun, Unsupported, UsageError
 from palestra.references import reference_of
 from palestra.registry import EnvSpec
+from palestra.rollout.supply import row_at, row_count
 from palestra.seeding import derive_seed
 from palestra.trajectory import Task
-from palestra.views import Guarded
 
 __all__ = ["Subject", "Target", "closing_quietly", "find"]
 
@@ -28,45 +29,59 @@ GARBAGE = (
     "\\boxed{-999999999}",
     "<answer>???</answer>",
 )
-"""What a player says who has nothing to say. Each task gets one of them."""
+"""Actions of the player that sends garbage, one per task."""
 
 LONGEST = 100
-"""Turns after which an episode that declares no ``max_turns`` is given up."""
+"""Turns after which an episode without a declared ``max_turns`` is abandoned."""
 LONGEST_ORACLE = 1000
-"""The same for the oracle, who is on its way somewhere."""
+"""The same for the oracle, which may need many turns to solve a task."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is tested, and on which tasks."""
+    """The environment under test, and its tasks."""
 
     spec: EnvSpec
     tasks: tuple[Task, ...]
     seed: int
 
     def make(self) -> Guarded:
-        """A fresh instance, as a user gets it."""
+        """Return a fresh instance, made as users make it."""
         return registry.make(self.spec.id)
 
     def with_tasks(self, count: int) -> "Subject":
-        """The same on the first ``count`` tasks."""
+        """Return the same subject with the first ``count`` tasks."""
         return replace(self, tasks=self.tasks[:count])
 
-    def play(self, task: Task, actor: str, act: Act | None = None, *, env: Guarded | None = None, turns: int = 0) -> Episode:
-        """Play ``task`` on ``env`` (a fresh instance, closed afterwards, if there is none), ``turns`` long if that is given.
+    def play(
+        self,
+        task: Task,
+        actor: str,
+        act: Act | None = None,
+        *,
+        env: Guarded | None = None,
+        turns: int = 0,
+        keep: list[Guarded] | None = None,
+    ) -> PlayedEpisode:
+        """Play ``task`` on ``env``, or on a fresh instance that is closed afterwards, for at most ``turns`` turns if given.
 
-        ``actor`` is one that ``self.actor`` knows, or a name for what ``act`` does.
+        ``actor`` is a name that ``self.actor`` knows, or a label for ``act``. The fresh instance is appended to ``keep``.
         """
         act = act or self.actor(actor, task)
         with global_generators(0), ExitStack() as clean_up:
 
             def make() -> Guarded:
-                return env or clean_up.enter_context(closing_quietly(self.make()))
+                if env is not None:
+                    return env
+                fresh = clean_up.enter_context(closing_quietly(self.make()))
+                if keep is not None:
+                    keep.append(fresh)
+                return fresh
 
             return play(make, task, act, lambda info: turns or self.turn_limit(info, actor), actor)
 
     def actor(self, name: str, task: Task) -> Act:
-        """The players that need nothing but the environment, by name: another process can find them too."""
+        """Return a player by name. Another process can find these players too, because they need only the environment."""
         match name:
             case "random":
                 return as_random(derive_seed(self.seed, "check", task.seed))
@@ -76,39 +91,42 @@ class Subject:
                 return as_scripted(("",))
             case "garbage":
                 return as_scripted((GARBAGE[task.seed % len(GARBAGE)],))
-        raise UsageError(f"no player is called {name!r}")
+        raise UsageError(f"there is no player {name!r}")
 
     @cached_property
     def drivers(self) -> tuple[str, ...]:
-        """Who can carry an episode forward."""
+        """The ordinary players: random and oracle as far as the environment has them, otherwise garbage."""
         offered = [*(["random"] if self.has_random else []), *(["oracle"] if self.has_oracle else [])]
         return tuple(offered) or ("garbage",)
 
     def turn_limit(self, info: Any, actor: str = "") -> int:
-        """One turn more than declared, so that an episode that goes on too long can be seen to."""
+        """Return one turn more than declared, so that an episode that does not end in time is noticed."""
         declared = self.declared_turns(info)
         return declared + 1 if declared is not None else LONGEST_ORACLE if actor == "oracle" else LONGEST
 
     def declared_turns(self, info: Any) -> int | None:
-        """How long an episode may last by its own word: what ``reset`` said in ``info``, else what was registered."""
+        """Return the smallest declared limit: in ``info`` of the reset, in ``register``, or on the class."""
         said = info.get("max_turns") if isinstance(info, dict) else None
-        return said if isinstance(said, int) else self.spec.max_turns
+        on_class = getattr(self.spec.factory(), "max_turns", None)
+        if self.spec.wrappers:  # the environment counts its own steps, not the turns of the agent
+            return self.spec.max_turns
+        return min((turns for turns in (said, self.spec.max_turns, on_class) if type(turns) is int), default=None)
 
     # what it offers
 
     @cached_property
     def has_oracle(self) -> bool:
-        """Whether there is an oracle."""
+        """Whether the environment has an oracle."""
         return self._offers(lambda env: env.oracle())
 
     @cached_property
     def has_random(self) -> bool:
-        """Whether there are random actions."""
+        """Whether the environment has random actions."""
         return self._offers(lambda env: env.sample_random_action())
 
     @cached_property
     def has_fork(self) -> bool:
-        """Whether there is a fork."""
+        """Whether the environment can be forked."""
         return self._offers(lambda env: env.fork().close())
 
     def _offers(self, verb: Callable[[Guarded], object]) -> bool:
@@ -119,53 +137,81 @@ class Subject:
         except Unsupported:
             return False
         except Exception:
-            return True  # offered, and broken: the episodes will show it
+            return True  # it exists but fails: the episodes will show it
         return True
+
+    @cached_property
+    def begins_properly(self) -> bool:
+        """Whether ``reset`` passed its task to the base class; also true if it raised before."""
+        try:
+            with closing_quietly(self.make()) as env, global_generators(0):
+                author = env.unwrapped
+                try:
+                    env.reset(task=self.tasks[0])
+                except (NotBegun, AttributeError) as error:
+                    if isinstance(error, AttributeError) and error.name != "task":
+                        raise
+                    return False
+                return getattr(author, "task", None) == self.tasks[0]
+        except Exception:
+            return True  # the episodes will show why
 
     # what it declares
 
     @cached_property
     def author(self) -> Env | AsyncEnv:
-        """An instance of the author's own class, reset once: traits may be set as late as that."""
+        """An instance of the author's class after a reset, which may set its traits."""
         with closing_quietly(self.make()) as env, global_generators(0):
             env.reset(task=self.tasks[0])
             return env.unwrapped
 
     @cached_property
     def floor(self) -> float:
-        """What it says a player scores who never looks."""
+        """The declared mean score of a player that ignores the task."""
         return float(self.author.floor)
 
     @cached_property
     def ceiling(self) -> float | None:
-        """What it says the best player scores; ``None`` if it says that every task can be solved."""
+        """The declared mean score of the best player; ``None`` if every task can be solved."""
         said = self.author.ceiling
         return None if said is None else float(said)
 
     @cached_property
     def reward_range(self) -> tuple[float, float]:
-        """What it says a step is worth."""
+        """The declared range of the reward of a step."""
         low, high = self.author.reward_range
         return float(low), float(high)
 
 
 def find(target: Target, tasks: int, seed: int) -> Subject:
-    """The subject that ``target`` names: a registered id, ``module:Class``, or a class."""
+    """Return the subject for ``target``: a registered id, ``module:Class``, or a class."""
     if tasks < 1:
-        raise UsageError(f"tasks={tasks}: a check needs at least one task")
+        raise UsageError(f"n={tasks}: a check needs at least one task")
     if isinstance(target, str):
         spec = registry.spec(target)
+        if spec.id != target:  # the address of a server; under its id alone, this process would play an environment of its own
+            raise UsageError(f'"{target}" is played on a server. Check it there: palestra check {spec.id}')
     elif issubclass(target, Env | AsyncEnv):
         spec = registry.spec(reference_of(target))
     else:
         raise UsageError(f"{target!r} cannot be checked: it is neither an Env nor an AsyncEnv")
-    spec.factory()  # UnknownEnv, MissingExtra and ImportError are the caller's business, not findings
-    return Subject(spec, tuple(Task(spec.id, seed + number) for number in range(tasks)), seed)
+    spec.factory()  # raises UnknownEnv, MissingExtra or ImportError: mistakes of the caller, not findings
+    return Subject(spec, _tasks(spec, tasks, seed), seed)
+
+
+def _tasks(spec: EnvSpec, count: int, seed: int) -> tuple[Task, ...]:
+    """``count`` tasks, or one per row of an environment that has fewer rows."""
+    rows = row_count(spec)
+    if rows is None:
+        return tuple(Task(spec.id, seed + number) for number in range(count))
+    return tuple(
+        Task(spec.id, seed + number, index=row_at(range(rows), seed, spec.id, number)) for number in range(min(count, rows))
+    )
 
 
 @contextmanager
 def closing_quietly(env: Guarded) -> Iterator[Guarded]:
-    """Close at the end, and leave it to the check that is about closing to say what is wrong with that."""
+    """Close ``env`` at the end and ignore errors: the check ``close`` reports them."""
     try:
         yield env
     finally:

@@ -1,5 +1,7 @@
 """``python -m palestra.cli``: the command line without its script."""
 
+import sys
+
 from palestra.cli import main
 
-main()
+sys.exit(main())

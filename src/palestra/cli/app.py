@@ -1,10 +1,13 @@
-"""The ``palestra`` command. Mistakes of the user are told in one line; everything else is a traceback, because it is ours."""
+"""The commands, and the sentence that each prints after Ctrl-C. ``endings.py`` turns errors into sentences and exit codes."""
 
-import sys
+import functools
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from palestra import __version__
 from palestra.cli import (
@@ -29,11 +32,46 @@ from palestra.cli import (
     train,
     view,
 )
-from palestra.errors import PalestraError
+from palestra.cli.endings import ExitCode, Interrupted
+from palestra.descriptors import raise_descriptor_limit
+from palestra.terminal import terminal_safe
 
-__all__ = ["app", "main"]
+__all__ = ["app", "run_command"]
+
+
+class _Command(TyperCommand):
+    """A command whose help names the values that the user types, instead of Python types."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_values(super().get_params(ctx), ctx)
+
+
+class _Group(TyperGroup):
+    """The same for a group of commands."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _with_plain_values(super().get_params(ctx), ctx)
+
+
+_VALUES = {"int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT", "path": "PATH"}
+"""A Python type, as typer shows it → what the help shows instead."""
+
+
+def _with_plain_values(params: list[Any], ctx: Any) -> list[Any]:
+    for param in params:
+        if param.param_type_name == "argument":
+            param.metavar = param.metavar or param.name.upper()
+            param.display_type_rich = lambda ctx: None  # the argument's name says enough
+        elif getattr(param, "is_flag", False):
+            param.metavar = ""  # a switch takes no value
+        elif param.metavar is None:
+            shown = re.sub(r"list\[(\w+)\]", r"\1", (param.display_type_rich(ctx) or "").strip("<>"))
+            param.metavar = _VALUES.get(shown)
+    return params
+
 
 app = typer.Typer(
+    cls=_Group,
     help="A gym and a trainer for agentic LLMs.",
     no_args_is_help=True,
     add_completion=False,
@@ -41,31 +79,57 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-_COMMANDS: tuple[tuple[str, Callable[..., None]], ...] = (
-    ("list", listing.list_command),
-    ("show", show.show_command),
-    ("play", play.play_command),
-    ("demo", demo.demo_command),
-    ("eval", evaluate.eval_command),
-    ("rollout", rollout.rollout_command),
-    ("plan", plan.plan_command),
-    ("compare", compare.compare_command),
-    ("regrade", regrade.regrade_command),
-    ("train", train.train_command),
-    ("plot", plot.plot_command),
-    ("leaderboard", leaderboard.leaderboard_command),
-    ("view", view.view_command),
-    ("export", interchange.export_command),
-    ("import", interchange.import_command),
-    ("prefetch", prefetch.prefetch_command),
-    ("check", check.check_command),
-    ("doctor", doctor.doctor_command),
-    ("serve", serve.serve_command),
+_AGAIN = "Nothing was changed: type the same command again."
+_RESUMES = "Finished episodes are kept: the same command resumes with the others."
+
+_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
+    ("list", listing.list_command, _AGAIN),
+    ("show", show.show_command, _AGAIN),
+    ("play", play.play_command, "You left the game: --seed plays the same task again."),
+    ("demo", demo.demo_command, "No page was written: the same command starts over."),
+    ("eval", evaluate.eval_command, _RESUMES),
+    ("rollout", rollout.rollout_command, _RESUMES),
+    ("plan", plan.plan_command, _AGAIN),
+    ("compare", compare.compare_command, _AGAIN),
+    ("regrade", regrade.regrade_command, "The run is as it was: the same command starts over."),
+    ("train", train.train_command, "The same command resumes from the latest checkpoint."),
+    ("plot", plot.plot_command, _AGAIN),
+    ("leaderboard", leaderboard.leaderboard_command, "The same command starts over."),
+    ("view", view.view_command, "The viewer is closed: the same command opens it again."),
+    ("export", interchange.export_command, "The same command starts over."),
+    ("import", interchange.import_command, "No run was made: the same command starts over."),
+    ("prefetch", prefetch.prefetch_command, "Complete data sets are kept: the same command fetches the others."),
+    ("check", check.check_command, "The check has no result: the same command starts over, -n 20 plays fewer tasks."),
+    ("doctor", doctor.doctor_command, _AGAIN),
+    ("serve", serve.serve_command, "The server is closed: the same command serves again, with the same token."),
 )
-for _name, _function in _COMMANDS:
-    app.command(_name)(_function)
-app.add_typer(model.app, name="model")
-app.add_typer(index.index_app, name="index")
+_GROUPS: tuple[tuple[typer.Typer, str, str], ...] = (
+    (model.app, "model", "No model folder was made: the same command starts over."),
+    (index.index_app, "index", "No index was made or changed: the same command starts over."),
+)
+
+
+def _interruptible(command: Callable[..., None], way_out: str) -> Callable[..., None]:
+    """``command``, which prints ``way_out`` after Ctrl-C: typer alone would print nothing."""
+
+    @functools.wraps(command)
+    def run(*args: object, **options: object) -> None:
+        try:
+            command(*args, **options)
+        except KeyboardInterrupt:
+            raise Interrupted(way_out) from None
+
+    return run
+
+
+for _name, _function, _way_out in _COMMANDS:
+    app.command(_name, cls=_Command)(_interruptible(_function, _way_out))
+for _group, _name, _way_out in _GROUPS:
+    for _command in _group.registered_commands:
+        if _command.callback is not None:
+            _command.callback = _interruptible(_command.callback, _way_out)
+            _command.cls = _Command
+    app.add_typer(_group, name=_name, cls=_Group)
 
 
 def _print_version(wanted: bool) -> None:
@@ -81,16 +145,19 @@ def _root(
     pass
 
 
-def main() -> None:
-    """Run the command line."""
+def run_command(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code. Errors are raised to the caller."""
     warnings.showwarning = _say
+    raise_descriptor_limit()
     try:
-        app()
-    except PalestraError as error:
-        typer.secho(f"{type(error).__name__}: {error}", fg=typer.colors.RED, err=True)
-        sys.exit(2)
+        app(None if arguments is None else list(arguments), prog_name="palestra")
+    except SystemExit as end:
+        if end.code == ExitCode.INTERRUPTED:  # typer ends without a word if a command does not answer Ctrl-C itself
+            raise Interrupted("The same command starts over.") from None
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    return 0
 
 
 def _say(message: Warning | str, *_: object, **__: object) -> None:
-    """A warning, without the line of code it comes from: whoever runs a command has no use for that."""
-    typer.secho(f"warning: {message}", fg=typer.colors.YELLOW, err=True)
+    """Print a warning without the line of code that raised it, which does not help a user."""
+    typer.secho(f"warning: {terminal_safe(str(message))}", fg=typer.colors.YELLOW, err=True)

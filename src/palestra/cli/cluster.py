@@ -1,32 +1,51 @@
-"""What the commands that can run on a cluster have in common: their options, and the crew that these mean."""
+"""The options that choose a cluster, shared by ``palestra eval``, ``rollout`` and ``train``."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import typer
 
-from palestra.cluster import ClusterConfig, Crew, LocalFleet, load_cluster_config
+from palestra.cluster import ClusterConfig, Dispatcher, load_cluster_config
+from palestra.errors import UsageError
+from palestra.rollout import RolloutFunction, play_episodes
 
-__all__ = ["CLUSTER", "CLUSTER_CONFIG", "WORKERS", "cluster_of", "crew_of"]
+__all__ = ["CLUSTER", "CLUSTER_CONFIG", "WORKERS", "cluster_of", "dispatcher_of", "rollout_of"]
 
-CLUSTER: Any = typer.Option(None, "--cluster", metavar="ADDRESS", help="Play on a Ray cluster: its address, auto, or local.")
-WORKERS: Any = typer.Option(None, "--workers", min=1, help="Workers on the cluster; as many as fit by default.")
-CLUSTER_CONFIG: Any = typer.Option(None, "--cluster-config", metavar="FILE", help="Pools of workers, in TOML.")
+CLUSTER: Any = typer.Option(
+    None,
+    "--cluster",
+    metavar="ADDRESS",
+    help="Run on a Ray cluster: the address of its head node, auto, or local. By default in this process.",
+)
+WORKERS: Any = typer.Option(None, "--workers", min=1, help="Number of workers on the cluster. By default as many as fit.")
+CLUSTER_CONFIG: Any = typer.Option(None, "--cluster-config", metavar="FILE", help="TOML file that describes pools of workers.")
 
 
-def crew_of(cluster: str | None, workers: int | None, file: Path | None) -> Crew:
-    """The crew that the options mean; without ``cluster`` it works in this process."""
-    config = cluster_of(cluster, workers, file)
+@asynccontextmanager
+async def rollout_of(cluster: str | None, workers: int | None, file: Path | None) -> AsyncIterator[RolloutFunction]:
+    """Where episodes are played: on the cluster that the options name, or in this process if they name none."""
     if cluster is None and file is None:
-        return Crew(LocalFleet(), config)
-    from palestra.cluster.rays import RayFleet
+        if workers is not None:
+            raise UsageError("--workers needs a cluster: name it with --cluster, or use --cluster local")
+        yield play_episodes
+        return
+    async with dispatcher_of(cluster_of(cluster, workers, file)) as dispatcher:
+        yield dispatcher.rollout
+        typer.echo(f"workers lost: {dispatcher.deaths}", err=True)
 
-    return Crew(RayFleet(config.address), config)
+
+def dispatcher_of(config: ClusterConfig) -> Dispatcher:
+    """A dispatcher whose workers Ray starts."""
+    from palestra.cluster.rays import RayProvider
+
+    return Dispatcher(RayProvider(config.address), config)
 
 
 def cluster_of(cluster: str | None, workers: int | None, file: Path | None) -> ClusterConfig:
-    """The configuration that the options mean: those on the command line go over those in the file."""
+    """The configuration of the cluster: options on the command line override those in the file."""
     config = ClusterConfig() if file is None else load_cluster_config(file)
     *special, last = config.pools
     if workers is not None:

@@ -1,7 +1,7 @@
-"""What a training run shows while it runs: a dashboard that lives in a terminal, one plain line a step elsewhere.
+"""The output of a training run: a live dashboard in a terminal, otherwise one plain line per step.
 
-Every row is a number of ``metrics.jsonl``: its name, its latest value, its course so far as a line of blocks. Below, where the
-time of the latest step went.
+Every row is a metric of ``metrics.jsonl``: its name, its latest value, and its history as a line of blocks. Below the rows is
+how the time of the latest step was spent.
 """
 
 import math
@@ -18,26 +18,36 @@ _ROWS: tuple[tuple[str, str, str], ...] = (
     ("reward", "reward", ".3f"),
     ("success", "success", ".1%"),
     ("evaluation/score", "held-out score", ".3f"),
-    ("turns", "turns an episode", ".2f"),
-    ("tokens_an_episode", "tokens an episode", ".1f"),
+    ("turns", "turns per episode", ".2f"),
+    ("tokens_per_episode", "tokens per episode", ".1f"),
+    ("cut", "cut replies", ".1%"),
     ("entropy", "entropy", ".3f"),
     ("kl_old", "KL to the old policy", ".2e"),
     ("kl_reference", "KL to the reference", ".2e"),
+    ("sampler/kl", "KL to the sampler", ".2e"),
     ("gradient_norm", "gradient norm", ".3f"),
     ("staleness", "staleness", ".0f"),
     ("failed", "failed episodes", ".0f"),
-    ("tokens_a_second", "tokens a second", ",.0f"),
+    ("tokens_per_second", "tokens per second", ",.0f"),
 )
-_SILENT = ("kl_reference", "staleness", "failed")
-"""Not shown where they are always zero."""
+_SILENT = ("cut", "kl_reference", "staleness", "failed")
+"""Hidden as long as they are zero."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
-_COLOURS = {"wait": "yellow", "prepare": "cyan", "learn": "green", "publish": "magenta", "evaluate": "blue"}
-_WORDS = {"wait": "rollout", "prepare": "measure", "learn": "update", "publish": "publish", "evaluate": "evaluate"}
+_COLOURS = {
+    "wait": "yellow",
+    "prepare": "cyan",
+    "learn": "green",
+    "publish": "magenta",
+    "evaluate": "blue",
+    "checkpoint": "white",
+}
+_WORDS = {"wait": "rollout", "prepare": "measure", "learn": "update"}
+"""Labels of phases that differ from their names in metrics.jsonl."""
 _WIDTH = 40
 
 
 class Dashboard:
-    """Shows a run's metrics. A context manager: on leaving, the last picture stays."""
+    """Shows the metrics of a run. A context manager; the last state stays on the screen."""
 
     def __init__(self, title: str, steps: int, *, live: bool | None = None) -> None:
         self.title = title
@@ -45,7 +55,8 @@ class Dashboard:
         self.history: list[Mapping[str, Any]] = []
         self._live: Any = None
         self._began = monotonic()
-        self._first = 0
+        self._before = 0
+        """Steps of earlier processes of this run."""
         if sys.stdout.isatty() if live is None else live:
             from rich.live import Live
 
@@ -61,9 +72,9 @@ class Dashboard:
             self._live.stop()
 
     def show(self, metrics: Mapping[str, Any]) -> None:
-        """Take in a step."""
+        """Show the metrics of a step."""
         if not self.history:
-            self._first = int(metrics["step"])
+            self._before = int(metrics["step"]) - 1
         self.history.append(metrics)
         if self._live is None:
             typer.echo(plain_line(metrics, self.steps))
@@ -71,7 +82,7 @@ class Dashboard:
             self._live.update(self.picture(), refresh=True)
 
     def picture(self) -> Any:
-        """The dashboard, as rich draws it."""
+        """Return the dashboard as a rich renderable."""
         from rich.console import Group
         from rich.panel import Panel
         from rich.table import Table
@@ -94,37 +105,38 @@ class Dashboard:
         return Panel(Group(*parts), title=f"[bold]{self.title}[/bold]", subtitle=self._progress(), width=92, padding=(1, 2))
 
     def _progress(self) -> str:
-        done = int(self.history[-1]["step"]) + 1
+        done = int(self.history[-1]["step"])
         spent = monotonic() - self._began
-        left = spent / max(done - self._first, 1) * (self.steps - done)
+        left = spent / max(done - self._before, 1) * (self.steps - done)
         return f"step {done} of {self.steps} · {_duration(spent)} so far · {_duration(left)} left"
 
 
 def plain_line(metrics: Mapping[str, Any], steps: int) -> str:
-    """One step in one line, for logs."""
-    shown = [f"{words} {format(float(metrics[name]), form)}" for name, words, form in _ROWS if _told(metrics, name)]
+    """Return the metrics of one step as a line for logs."""
+    shown = [f"{words} {format(float(metrics[name]), form)}" for name, words, form in _ROWS if _is_shown(metrics, name)]
     seconds = sum(value for name, value in metrics.items() if name.startswith("seconds/"))
-    return f"step {int(metrics['step']) + 1}/{steps}  " + "  ".join(shown) + f"  {seconds:.1f} s"
+    return f"step {int(metrics['step'])}/{steps}  " + "  ".join(shown) + f"  {seconds:.1f} s"
 
 
-def _told(metrics: Mapping[str, Any], name: str) -> bool:
+def _is_shown(metrics: Mapping[str, Any], name: str) -> bool:
     return name in metrics and (bool(metrics[name]) or name not in _SILENT)
 
 
 def sparkline(values: list[float], width: int) -> str:
-    """The course of ``values`` in at most ``width`` characters, each the mean of its share, from the least to the greatest."""
+    """Draw ``values`` in at most ``width`` characters, each the mean of its part, scaled from the smallest to the largest."""
     finite = [value for value in values if math.isfinite(value)]
     count = min(width, len(finite))
     means = [_mean(finite[len(finite) * i // count : len(finite) * (i + 1) // count]) for i in range(count)]
     if not means:
         return ""
+    means = [value / 2 for value in means]  # halved, so that the difference of two large floats is finite
     low, high = min(means), max(means)
     span = high - low or 1.0
     return "".join(_BLOCKS[round((value - low) / span * (len(_BLOCKS) - 1))] for value in means)
 
 
 def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    return sum(value / len(values) for value in values)
 
 
 def _time_split(metrics: Mapping[str, Any]) -> list[Any]:
@@ -136,7 +148,7 @@ def _time_split(metrics: Mapping[str, Any]) -> list[Any]:
     for name, seconds in laps.items():
         if seconds / total >= 0.005:
             bar.append("█" * max(round(seconds / total * 60), 1), _COLOURS[name])
-            legend.append(f"{_WORDS[name]} {seconds:.2f} s  ", _COLOURS[name])
+            legend.append(f"{_WORDS.get(name, name)} {seconds:.2f} s  ", _COLOURS[name])
     return [bar, legend]
 
 

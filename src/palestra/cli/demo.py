@@ -1,6 +1,6 @@
-"""``palestra demo``: what this is, in a minute, without a key, a GPU or Docker.
+"""``palestra demo``: a first look in one minute, without an API key, a GPU or Docker.
 
-Two players that need no model, random and oracle, play four games; the table says how well, the page shows every episode.
+Two players that need no model, random and oracle, play four games. A table shows their scores, and a page shows every episode.
 """
 
 import asyncio
@@ -9,8 +9,9 @@ from pathlib import Path
 
 import typer
 
-from palestra.evaluation.statistics import Score, mean_interval
+from palestra.durable import replacing
 from palestra.rollout import rollout
+from palestra.statistics import Score, mean_interval
 from palestra.trajectory import Trajectory
 from palestra.viewer import export_page
 
@@ -21,15 +22,16 @@ PLAYERS = ("random", "oracle")
 
 
 def demo_command(
-    tasks: int = typer.Option(50, "-n", "--tasks", min=2, help="Tasks per game."),
-    seed: int = typer.Option(0, help="From which the tasks are drawn."),
+    tasks: int = typer.Option(50, "-n", min=2, help="Tasks per game."),
+    seed: int = typer.Option(0, help="Seed of the tasks."),
     out: Path = typer.Option(Path("demo.html"), "-o", "--out", help="Where to write the replay."),
 ) -> None:
     """Play four games with two players that need no model, and write a replay of every episode."""
-    trajectories = asyncio.run(_play(tasks, seed))
-    _print_table(trajectories)
-    out.write_text(export_page(trajectories, "palestra demo"), encoding="utf-8")
-    typer.echo(f"  wrote {out}  (open it: every episode, turn by turn)")
+    with replacing(out) as draft:
+        trajectories = asyncio.run(_play(tasks, seed))
+        _print_table(trajectories)
+        draft.write_text(export_page(trajectories, "palestra demo"), encoding="utf-8")
+    typer.echo(f"  wrote {out}  (open it in a browser: every episode, turn by turn)")
 
 
 async def _play(tasks: int, seed: int) -> list[Trajectory]:
@@ -42,7 +44,7 @@ async def _play(tasks: int, seed: int) -> list[Trajectory]:
         title = f"playing {len(GAMES)} games × {tasks} tasks × {len(PLAYERS)} players"
         done = bar.add_task(title, total=len(GAMES) * tasks * len(PLAYERS))
         for player in PLAYERS:
-            async for trajectory in rollout(GAMES, player, n=len(GAMES) * tasks, seed=seed):
+            async for trajectory in rollout(GAMES, player, n=tasks, seed=seed):
                 collected.append(trajectory)
                 bar.advance(done)
     return collected
@@ -64,7 +66,7 @@ def _print_table(trajectories: list[Trajectory]) -> None:
         table.add_row(game.removeprefix("game:"), *cells, " / ".join(turns))
     console = Console()
     console.print(table)
-    console.print("  mean reward over the tasks, with its 95 % interval; turns of both players\n", style="dim")
+    console.print("  mean reward over the tasks with its 95 % interval; mean turns of random / oracle\n", style="dim")
 
 
 def _mean_turns(trajectories: list[Trajectory]) -> float:

@@ -1,50 +1,108 @@
-"""``palestra doctor``: what is installed, what each extra lacks, and the fix."""
+"""``palestra doctor``: what is installed, what each extra lacks, whether a sandbox starts, and how to fix what is missing."""
 
+import asyncio
 import os
 import platform
 import re
+import time
 from importlib import metadata
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
 from palestra import __version__
 from palestra.encoding import encode_json
+from palestra.errors import PalestraError
 from palestra.registry import list_envs
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 __all__ = ["doctor_command"]
 
 
-def doctor_command(as_json: bool = typer.Option(False, "--json", help="The same as JSON.")) -> None:
-    """Say what is installed, what is missing, and how to get it."""
+def doctor_command(as_json: bool = typer.Option(False, "--json", help="Print the findings as one JSON object.")) -> None:
+    """Show what is installed, what is missing, how to install it, and whether the sandbox for code works."""
     core = {name: _version(name) for name in _requirements(extra=None)}
     extras = {extra: {name: _version(name) for name in _requirements(extra)} for extra in _extras()}
-    needs = {need.label: need for spec in list_envs() for need in spec.missing()}
+    needs = {need.label: need.remedy for spec in list_envs() for need in spec.missing() if not need.extra}
+    box = _try_box()
     if as_json:
-        remedies = {label: need.remedy for label, need in needs.items()}
-        typer.echo(encode_json({"palestra": __version__, "core": core, "extras": extras, "needs": remedies}).decode())
+        report = {"palestra": __version__, "core": core, "extras": extras, "needs": needs, "box": box._asdict()}
+        typer.echo(encode_json(report).decode())
     else:
-        _print(core, extras, {label: need.remedy for label, need in needs.items()})
+        _print(core, extras, needs, box)
     if None in core.values():
         raise typer.Exit(1)
 
 
-def _print(core: dict[str, str | None], extras: dict[str, dict[str, str | None]], needs: dict[str, str]) -> None:
-    from rich.console import Console
+class _Box(NamedTuple):
+    """Whether a sandbox worked, and what was seen of it."""
 
+    works: bool
+    seen: str
+
+
+def _try_box() -> _Box:
+    try:
+        return asyncio.run(_run_in_box())
+    except (PalestraError, OSError) as error:
+        return _Box(False, str(error))
+
+
+async def _run_in_box() -> _Box:
+    from palestra.sandbox import Bubblewrap, Program
+    from palestra.sandbox.cgroups import memory_hierarchy
+
+    async with Bubblewrap(warm=0) as sandbox:
+        began = time.monotonic()
+        outcome = await sandbox.run(Program(code="import platform; print(platform.python_version())"))
+        seconds = time.monotonic() - began
+    if not outcome.ok:
+        return _Box(False, f"the sandbox started, but the program in it failed: {outcome.killed_by or outcome.text.strip()}")
+    place = memory_hierarchy()
+    how = (
+        f"a control group (version {place.version})"
+        if place
+        else "a watching process (this user may not create control groups)"
+    )
+    version = outcome.stdout.decode().strip()
+    return _Box(True, f"Python {version} ran in a bubblewrap sandbox within {seconds:.2f} s; {how} limits its memory")
+
+
+def _print(core: dict[str, str | None], extras: dict[str, dict[str, str | None]], needs: dict[str, str], box: _Box) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+
+    total = len(list_envs())
+    ready = sum(not spec.missing() for spec in list_envs())
+    rows = [(None not in core.values(), f"core: {_listed(core)}")]
+    rows += [_extra_row(extra, packages) for extra, packages in extras.items()]
+    rows += [(False, f"{escape(label)}: [bold]{escape(remedy)}[/bold]") for label, remedy in needs.items()]
+    rows += [(box.works, f"box: {escape(box.seen)}")]
+    rows += [(ready == total, f"{ready} of {total} environment ids can be made here")]
     console = Console(highlight=False)
     cores = os.cpu_count() or 1
     console.print(f"palestra {__version__}, Python {platform.python_version()}, {platform.system()}, {cores} cores")
-    console.print(f"  {_mark(None not in core.values())} core: {_listed(core)}")
-    for extra, packages in extras.items():
-        missing = [name for name, version in packages.items() if version is None]
-        fix = f'   pip install "palestra\\[{extra}]"' if missing else ""
-        console.print(f"  {_mark(not missing)} {extra}: {_listed(packages)}[bold]{fix}[/bold]")
-    for label, remedy in needs.items():
-        escaped = remedy.replace("[", "\\[")
-        console.print(f"  {_mark(False)} {label}: [bold]{escaped}[/bold]")
-    total = len(list_envs())
-    ready = sum(not spec.missing() for spec in list_envs())
-    console.print(f"  {_mark(ready == total)} {ready} of {total} environment ids can be made here")
+    console.print(_grid(rows))
+
+
+def _extra_row(extra: str, packages: dict[str, str | None]) -> tuple[bool, str]:
+    missing = [name for name, version in packages.items() if version is None]
+    fix = f'   [bold]pip install "palestra\\[{extra}]"[/bold]' if missing else ""
+    return not missing, f"{extra}: {_listed(packages)}{fix}"
+
+
+def _grid(rows: list[tuple[bool, str]]) -> "Table":
+    """Put the marks into a column of their own, so that wrapped lines keep their indent."""
+    from rich.table import Table
+
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    for good, text in rows:
+        grid.add_row(f"  {_mark(good)}", text)
+    return grid
 
 
 def _mark(good: bool) -> str:
@@ -68,7 +126,7 @@ def _extras() -> list[str]:
 
 
 def _requirements(extra: str | None) -> list[str]:
-    """The packages that the core, or one extra, asks for."""
+    """Return the packages that the core (``None``) or one extra requires."""
     names = []
     for requirement in metadata.requires("palestra") or []:
         name = re.split(r"[^\w.-]", requirement, maxsplit=1)[0]

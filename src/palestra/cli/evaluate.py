@@ -1,91 +1,151 @@
-"""``palestra eval``: a score with an honest interval, and everything it rests on in a folder."""
+"""``palestra eval``: a score with its confidence interval, and all its data in a folder."""
 
 import asyncio
-import re
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import typer
 
-from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, crew_of
+from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, rollout_of
+from palestra.cli.endings import Interrupted
 from palestra.cli.players import PlayerOptions, playing
-from palestra.cluster import Crew
+from palestra.cli.settings import (
+    ENVS_OR_PANEL,
+    EPISODES_AT_ONCE,
+    GROUP_SIZE,
+    MAX_TURNS,
+    MORE_ENVS,
+    SECONDS,
+    SEED,
+    TOOLS,
+    WRAPPERS,
+    default_folder,
+    named_envs,
+)
+from palestra.cli.targets import check_folder
+from palestra.envs.panels import load_panel
 from palestra.errors import UsageError
-from palestra.evaluation import EvaluationOptions, Progress, Report, evaluate_async, parse_budget, report_markdown
+from palestra.evaluation import Budget, Progress, Report, evaluate_async, parse_budget, report_markdown
+from palestra.rollout import Envs
+from palestra.rollout.supply import TASKS_PER_ENV
+from palestra.terminal import terminal_safe
 
 __all__ = ["eval_command"]
 
 REFRESH_SECONDS = 0.5
 
 
-def eval_command(  # noqa: PLR0913 - one parameter an option
+def eval_command(  # noqa: PLR0913 - one parameter per option
     policy: str = typer.Argument(
         ...,
-        help="A model (with --base-url), hf:FOLDER, vllm:URL, sglang:URL, random, oracle, or module:name of one of yours.",
+        help="random, oracle, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or the name of a model (with --base-url).",
     ),
-    more_envs: list[str] = typer.Argument(None, hidden=True),
-    envs: list[str] = typer.Option(..., "--envs", "-e", help='Ids or patterns: --envs "game:*-easy" rg:letter_counting'),
-    tasks: int = typer.Option(100, "-n", "--tasks", min=1, help="Tasks of each environment."),
-    repeats: int = typer.Option(1, "-r", "--repeats", min=1, help="Tries at each task."),
-    concurrency: int = typer.Option(64, "-c", "--concurrency", min=1, help="Episodes at once."),
-    seed: int = typer.Option(0, help="From which tasks and every random choice are derived."),
-    max_turns: int | None = typer.Option(None, min=1, help="Cut episodes after so many turns."),
-    deadline: float = typer.Option(600.0, help="Seconds for one episode."),
-    budget: str | None = typer.Option(None, help="Stop spending at 5usd, or at 200ktokens."),
-    out: Path | None = typer.Option(None, "-o", "--out", help="The run folder; runs/POLICY by default."),
-    base_url: str | None = typer.Option(None, help="An OpenAI-compatible API, up to /chat/completions; key in OPENAI_API_KEY."),
-    prices: tuple[float, float] = typer.Option((0.0, 0.0), help="Dollars a million tokens, sent and written."),
-    max_tokens: int = typer.Option(4096, min=1, help="Longest answer of the model."),
-    temperature: float = typer.Option(1.0, min=0.0, help="Of the model."),
-    shots: int = typer.Option(0, min=0, help="Examples by the oracle that a sampled model is shown."),
-    tokenizer: str | None = typer.Option(None, help="Of a server's model; by default what the server calls the model."),
+    more_envs: list[str] = MORE_ENVS,
+    envs: list[str] = ENVS_OR_PANEL,
+    panel: str | None = typer.Option(
+        None, metavar="NAME", help="Named panel of frozen tasks, instead of --envs; `palestra list panels` shows them."
+    ),
+    n: int | None = typer.Option(None, "-n", min=1, metavar="N", help=f"Tasks per environment; {TASKS_PER_ENV} by default."),
+    group_size: int = GROUP_SIZE,
+    concurrency: int = EPISODES_AT_ONCE,
+    seed: int = SEED,
+    max_turns: int | None = MAX_TURNS,
+    deadline: float = SECONDS,
+    tool: list[str] = TOOLS,
+    wrapper: list[str] = WRAPPERS,
+    budget: str | None = typer.Option(None, help="Stop at this cost, for example 5usd or 200ktokens."),
+    out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/POLICY,ENVS by default."),
+    base_url: str | None = typer.Option(
+        None, help="URL of an OpenAI-compatible API, without /chat/completions. Set the key in OPENAI_API_KEY."
+    ),
+    prices: tuple[float, float] = typer.Option(
+        (0.0, 0.0), metavar="INPUT OUTPUT", help="USD per million input tokens and per million output tokens."
+    ),
+    max_tokens: int = typer.Option(4096, min=1, help="Longest reply of the model per turn, in tokens."),
+    temperature: float = typer.Option(1.0, min=0.0, help="Sampling temperature of the model."),
+    shots: int = typer.Option(
+        0, min=0, help="For hf:, vllm: and sglang: models: number of oracle episodes that the prompt shows first."
+    ),
+    tokenizer: str | None = typer.Option(
+        None, help="Tokenizer (folder or hub name) of a server's model; by default the model name that the server reports."
+    ),
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
 ) -> None:
-    """Evaluate a policy. Killed half-way? The same command goes on where it was."""
+    """Evaluate a policy. The same command resumes an interrupted run and plays failed episodes again.
+
+    The exit code is 0 if at least one episode has a score, 1 if none has, 130 after Ctrl-C.
+    """
+    names = named_envs(envs, more_envs, [*tool, *wrapper])
+    chosen = _played(names, panel)
+    limit = _budget(budget, base_url, prices)
+    player = PlayerOptions(
+        base_url=base_url, prices=prices, max_tokens=max_tokens, temperature=temperature, shots=shots, tokenizer=tokenizer
+    )
+    folder = check_folder(out or default_folder(policy, *([panel] if panel else names)))
+
+    async def evaluated(watch: Callable[[Progress], None]) -> Report:
+        async with AsyncExitStack() as stack:
+            return await evaluate_async(
+                chosen,
+                await stack.enter_async_context(playing(policy, player)),
+                n=n,
+                group_size=group_size,
+                out=folder,
+                budget=limit,
+                watch=watch,
+                about=player.about(policy),
+                concurrency=concurrency,
+                seed=seed,
+                deadline=deadline,
+                max_turns=max_turns,
+                wrappers=wrapper,
+                tools=tool,
+                rollout=await stack.enter_async_context(rollout_of(cluster, workers, cluster_config)),
+            )
+
+    _end(_watched(evaluated, folder), folder)
+
+
+def _played(names: list[str], panel: str | None) -> Envs:
+    if names and panel:
+        raise UsageError("--envs and --panel both say what to play: leave out one of them")
+    if not names and not panel:
+        raise UsageError('missing option: what to play. Type --envs "game:*-easy", or --panel NAME (palestra list panels)')
+    return load_panel(panel) if panel else names
+
+
+def _budget(budget: str | None, base_url: str | None, prices: tuple[float, float]) -> Budget | None:
     limit = None if budget is None else parse_budget(budget)
     if limit is not None and limit.dollars is not None and base_url is not None and not any(prices):
-        raise UsageError("a budget in money needs --prices: dollars a million tokens, sent and written")
-    player = PlayerOptions(
-        base_url=base_url,
-        prices=prices,
-        max_tokens=max_tokens,
-        temperature=temperature,
-        shots=shots,
-        tokenizer=tokenizer,
-    )
-    folder = out or Path("runs") / re.sub(r"[^\w.-]+", "-", policy).strip("-")
-    options: EvaluationOptions = {
-        "n": tasks,
-        "repeats": repeats,
-        "out": folder,
-        "budget": limit,
-        "seed": seed,
-        "concurrency": concurrency,
-        "deadline": deadline,
-        "max_turns": max_turns,
-        "about": player.about(policy),
-    }
-    chosen = [*envs, *(more_envs or [])]  # what follows the first value of --envs
-    crew = None if cluster is None and cluster_config is None else crew_of(cluster, workers, cluster_config)
-    with _Display() as display:
-        report = asyncio.run(_evaluate(chosen, policy, player, {**options, "watch": display.show}, crew))
+        raise UsageError("a budget in money needs --prices: USD per million input and per million output tokens")
+    return limit
+
+
+def _watched(evaluated: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Report]], folder: Path) -> Report:
+    """Run the evaluation behind a progress line."""
+    try:
+        with _Display() as display:
+            return asyncio.run(evaluated(display.show))
+    except KeyboardInterrupt:
+        raise Interrupted(f"Finished episodes are in {folder}: run the same command again to resume.") from None
+
+
+def _end(report: Report, folder: Path) -> None:
+    """Print the report; exit with 1 if no episode has a score."""
     _print(report)
     typer.echo(f"wrote {folder}  (palestra view {folder})")
-
-
-async def _evaluate(envs: list[str], name: str, player: PlayerOptions, options: EvaluationOptions, crew: Crew | None) -> Report:
-    async with playing(name, player) as policy:
-        if crew is None:
-            return await evaluate_async(envs, policy, **options)
-        async with crew:
-            options["rollout"] = crew.rollout
-            return await evaluate_async(envs, policy, **options)
+    if not report.suite.scored:
+        typer.echo("no episode has a score: fix the cause above and run the same command again", err=True)
+        raise typer.Exit(1)
 
 
 class _Display:
-    """A line that lives: how far, the score so far, what failed, what it cost, how long still."""
+    """A progress line: episodes, score and cost so far, failures, time left."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -97,7 +157,6 @@ class _Display:
         self._next = 0.0
 
     def __enter__(self) -> "_Display":
-        self._bar.start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,8 +166,9 @@ class _Display:
         ended = len(progress.episodes)
         if monotonic() < self._next and ended < progress.total:
             return
+        self._bar.start()  # only now: a usage error is printed without a progress bar above it
         self._bar.update(self._task, total=progress.total, completed=ended, description=_line(progress.report()))
-        # The report on many episodes takes its time: the display never takes more than a tenth of it.
+        # A report on many episodes takes long: the display uses at most a tenth of the time.
         self._next = monotonic() + REFRESH_SECONDS + ended / 50_000
 
 
@@ -130,6 +190,6 @@ def _print(report: Report) -> None:
 
     console = Console()
     if console.is_terminal:
-        console.print(Markdown(report_markdown(report)))
+        console.print(Markdown(terminal_safe(report_markdown(report))))
     else:
-        typer.echo(report_markdown(report))
+        typer.echo(terminal_safe(report_markdown(report)))

@@ -1,28 +1,39 @@
-"""``palestra index``: collections of documents for the search tool: build one, try it, serve it."""
+"""``palestra index``: build, try and serve document indexes for the search tool."""
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from palestra.cli.targets import check_folder
+from palestra.errors import UsageError
+from palestra.terminal import terminal_safe
 
 __all__ = ["index_app"]
 
-index_app = typer.Typer(help="Build, try and serve collections of documents for the search tool.", no_args_is_help=True)
+index_app = typer.Typer(help="Build, try and serve document indexes for the search tool.", no_args_is_help=True)
+_FOLDER: Any = typer.Argument(..., help="A folder that `palestra index build` made.")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @index_app.command("build")
 def build_command(
-    corpus: Path = typer.Argument(..., help="JSON lines with text (or contents), and optionally id and title.", exists=True),
-    folder: Path | None = typer.Argument(None, help="Where to; by default beside the corpus."),
+    corpus: Path = typer.Argument(..., help="JSON lines with text (or contents), and optionally id and title."),
+    folder: Path | None = typer.Argument(None, help="Folder to create; by default beside the corpus."),
 ) -> None:
-    """Index a corpus by words (BM25)."""
+    """Build a BM25 index of a corpus."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     from palestra.tools.search.bm25 import build_index
     from palestra.tools.search.documents import read_corpus
 
     place = folder or corpus.with_suffix(".index")
     with open(corpus, "rb") as file:
         total = sum(1 for line in file if line.strip())
+    if not total:
+        raise UsageError(f"{corpus} is empty: a corpus has one JSON object per line")
+    check_folder(place.parent, "the argument FOLDER")
     columns = (TextColumn("indexing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns) as bar:
         task = bar.add_task("", total=total)
@@ -31,26 +42,54 @@ def build_command(
 
 
 @index_app.command("search")
-def search_command(folder: Path, query: str, k: int = typer.Option(3, "-k", help="How many documents.")) -> None:
-    """Try an index."""
+def search_command(
+    folder: Path = _FOLDER,
+    query: str = typer.Argument(..., help="Words to look for."),
+    k: int = typer.Option(3, "-k", min=1, help="Number of documents to print."),
+) -> None:
+    """Search an index and print the best documents."""
     from palestra.tools.search import SearchTool
     from palestra.tools.search.bm25 import Bm25Index
 
-    typer.echo(asyncio.run(SearchTool(Bm25Index(folder), k=k)(query=query)).text)
+    typer.echo(terminal_safe(asyncio.run(SearchTool(Bm25Index(folder), k=k)(query=query)).text))
 
 
 @index_app.command("serve")
 def serve_command(
-    folder: Path,
-    host: str = typer.Option("127.0.0.1", help="The address to listen on."),
-    port: int = typer.Option(8000, help="The port to listen on."),
-    token_file: Path | None = typer.Option(None, help="A file with the token that clients must send."),
+    folder: Path = _FOLDER,
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; by default only this machine can connect."),
+    port: int = typer.Option(8000, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
+    token_file: Path | None = typer.Option(
+        None,
+        help=(
+            "File with one token per line; clients must send one of them. If it does not exist, the server creates it with a "
+            "new token."
+        ),
+    ),
 ) -> None:
-    """Answer Search-R1's /retrieve over HTTP."""
-    from aiohttp import web
-
+    """Serve an index over HTTP, with Search-R1's /retrieve protocol, until Ctrl-C."""
+    from palestra.serve.tokens import read_token_file
     from palestra.tools.search.bm25 import Bm25Index
     from palestra.tools.search.remote import retrieval_app
 
-    token = token_file.read_text().strip() if token_file else ""
-    web.run_app(retrieval_app(Bm25Index(folder), token=token), host=host, port=port)
+    if token_file is None and host not in _LOOPBACK:
+        raise UsageError(f"other machines can connect to {host}, so clients need a token: name a token file with --token-file")
+    index = Bm25Index(folder)
+    tokens = read_token_file(token_file) if token_file is not None else []
+    asyncio.run(_serve(retrieval_app(index, tokens=tokens), host, port))
+
+
+async def _serve(app: Any, host: str, port: int) -> None:
+    from aiohttp import web
+
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another with --port") from None
+        typer.echo(f"serving /retrieve at http://{host}:{runner.addresses[0][1]}  (press Ctrl-C to stop)")
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()

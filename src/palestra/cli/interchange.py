@@ -1,6 +1,6 @@
-"""``palestra export`` and ``palestra import``: trajectories in other people's formats, and back."""
+"""``palestra export`` and ``palestra import``: trajectories in the formats of other projects."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -8,10 +8,12 @@ from pathlib import Path
 import typer
 
 from palestra import __version__
-from palestra.errors import UsageError
+from palestra.durable import lock_folder, replacing
+from palestra.errors import SchemaError, UsageError
 from palestra.evaluation import read_report
 from palestra.interchange import (
     LogHeader,
+    inspect_name,
     read_atif,
     read_inspect,
     read_openai,
@@ -22,15 +24,15 @@ from palestra.interchange import (
     write_parquet,
     write_preferences,
 )
+from palestra.interchange.selection import best_of_group, preference_pairs, solved
 from palestra.rollout import TrajectoryWriter, read_trajectories
-from palestra.training.selection import best_of_group, preference_pairs, solved
 from palestra.trajectory import Trajectory
 
 __all__ = ["Format", "Selection", "export_command", "import_command"]
 
 
 class Format(StrEnum):
-    """What can be written and read."""
+    """Formats of trajectories. ``preferences`` can only be written."""
 
     OPENAI = "openai"
     PARQUET = "parquet"
@@ -40,7 +42,7 @@ class Format(StrEnum):
 
 
 class Selection(StrEnum):
-    """Which episodes are written."""
+    """The episodes to write."""
 
     ALL = "all"
     SOLVED = "solved"
@@ -50,7 +52,6 @@ class Selection(StrEnum):
 _SUFFIXES = {
     Format.OPENAI: ".openai.jsonl",
     Format.PARQUET: ".parquet",
-    Format.INSPECT: ".inspect.json",
     Format.ATIF: ".atif",
     Format.PREFERENCES: ".preferences.jsonl",
 }
@@ -65,34 +66,51 @@ _READERS: dict[Format, Callable[[Path], Iterator[Trajectory]]] = {
 def export_command(
     run: Path = typer.Argument(..., help="A run folder, or a file of trajectories."),
     to: Format = typer.Option(
-        ..., "--to", help="Parquet keeps everything; the others the conversation and more or less beside."
+        ...,
+        "--to",
+        help="Format. Parquet keeps everything; the others keep the conversations and what their format has room for.",
     ),
-    out: Path | None = typer.Option(None, "-o", "--out", help="The file (for atif the folder); beside RUN by default."),
+    out: Path | None = typer.Option(None, "-o", "--out", help="File to write (for atif a folder); beside RUN by default."),
     select: Selection = typer.Option(
-        Selection.ALL, "--select", help="Solved episodes, or the best try at each task, for imitation."
+        Selection.ALL, "--select", help="Which episodes: all, solved ones, or the best one per task."
     ),
-    margin: float = typer.Option(0.0, min=0.0, help="preferences: by how much more than this the rewards of a pair differ."),
+    margin: float = typer.Option(0.0, min=0.0, help="For preferences: the rewards of a pair differ by more than this."),
 ) -> None:
     """Write the episodes of a run in another format."""
     file = run / "trajectories.jsonl" if run.is_dir() else run
     if not file.is_file():
-        raise UsageError(f"{run} is not a run: there is no {file}")
-    target = out or run.with_name(run.name + _SUFFIXES[to])
+        raise UsageError(f"{run} is not a run: there is no {file}. Give a run folder or a file of trajectories")
+    target = out or _place_beside(run, file, to)
     trajectories = _selected(read_trajectories(file), select)
     if to is Format.PREFERENCES:
-        pairs = write_preferences(preference_pairs(trajectories, margin=margin), target)
+        with replacing(target) as draft:
+            pairs = write_preferences(preference_pairs(trajectories, margin=margin), draft)
         typer.echo(f"wrote {target}: {pairs} pairs")
         return
-    if to is Format.OPENAI:
-        written = write_openai(trajectories, target)
-    elif to is Format.PARQUET:
-        written = write_parquet(trajectories, target)
-    elif to is Format.INSPECT:
-        written = write_inspect(trajectories, target, _header(run, file))
+    if to is Format.ATIF:
+        with lock_folder(target):
+            written = write_atif(trajectories, target, agent_version=__version__)
     else:
-        written = write_atif(trajectories, target, agent_version=__version__)
+        with replacing(target) as draft:
+            written = _written(trajectories, draft, to, _header(run, file))
     left = sum(1 for _ in _selected(read_trajectories(file), select)) - written
-    typer.echo(f"wrote {target}: {written} episodes" + (f"; {left} have no place in this format" if left else ""))
+    typer.echo(
+        f"wrote {target}: {written} episodes" + (f"; {left} left out, because the format has no place for them" if left else "")
+    )
+
+
+def _written(trajectories: Iterator[Trajectory], draft: Path, to: Format, header: LogHeader) -> int:
+    """Write one file and return the number of episodes in it."""
+    if to is Format.OPENAI:
+        return write_openai(trajectories, draft)
+    if to is Format.PARQUET:
+        return write_parquet(trajectories, draft)
+    return write_inspect(trajectories, draft, header)
+
+
+def _place_beside(run: Path, file: Path, to: Format) -> Path:
+    """Return the default target."""
+    return run.parent / (inspect_name(_header(run, file)) if to is Format.INSPECT else f"{run.resolve().name}{_SUFFIXES[to]}")
 
 
 def _selected(trajectories: Iterator[Trajectory], select: Selection) -> Iterator[Trajectory]:
@@ -110,21 +128,33 @@ def _header(run: Path, file: Path) -> LogHeader:
 
 
 def import_command(
-    source: Path = typer.Argument(..., help="What to read: a file, or for atif a folder too."),
-    form: Format = typer.Option(..., "--from", help="What it is."),
-    out: Path = typer.Option(..., "-o", "--out", help="The run folder to make."),
+    source: Path = typer.Argument(..., help="File to read (for atif also a folder)."),
+    form: Format = typer.Option(..., "--from", help="Format of SOURCE."),
+    out: Path = typer.Option(..., "-o", "--out", help="Run folder to create."),
 ) -> None:
-    """Make a run of episodes that came in another format, to look at and compare."""
-    file = out / "trajectories.jsonl"
-    if file.exists():
-        raise UsageError(f"{out} holds a run already: name another folder")
+    """Make a run folder from episodes in another format."""
     if not source.exists():
-        raise UsageError(f"there is no {source}")
+        raise UsageError(f"there is no file {source}")
     if form not in _READERS:
-        raise UsageError(f"{form} can be written and not read: a pair is less than two episodes")
+        raise UsageError(
+            f"{form} cannot be imported: its pairs do not contain whole episodes. Choose another format with --from"
+        )
+    file = out / "trajectories.jsonl"
+    with lock_folder(out):
+        if file.exists():
+            raise UsageError(f"{out} holds a run already: choose another folder (--out)")
+        # The file appears when it is complete: a source that fails half-way leaves no folder that looks like a run.
+        with replacing(file) as draft:
+            count = _copy(_READERS[form](source), draft)
+            if not count:
+                raise SchemaError(f"there is no episode in {source}")
+    typer.echo(f"wrote {out}: {count} episodes  (palestra view {out})")
+
+
+def _copy(trajectories: Iterable[Trajectory], file: Path) -> int:
     count = 0
     with TrajectoryWriter(file) as writer:
-        for trajectory in _READERS[form](source):
+        for trajectory in trajectories:
             writer.write(trajectory)
             count += 1
-    typer.echo(f"wrote {out}: {count} episodes  (palestra view {out})")
+    return count

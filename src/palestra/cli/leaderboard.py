@@ -1,42 +1,56 @@
-"""``palestra leaderboard``: policies over environments, as one page."""
+"""``palestra leaderboard``: a page with the scores of policies by environment."""
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import typer
 
-from palestra.encoding import encode_json
-from palestra.errors import UsageError
+from palestra.durable import replacing
+from palestra.encoding import decode_json, encode_json
+from palestra.errors import SchemaError, UsageError
 from palestra.evaluation import read_report
-from palestra.evaluation.leaderboard import Entry, Leaderboard, entry_of, leaderboard_page, reference_entries
+from palestra.evaluation.leaderboard import Leaderboard, LeaderboardEntry, entry_of, leaderboard_page, reference_entries
 
 __all__ = ["leaderboard_command"]
 
 HEAD = """# Leaderboard
 
-Mean total reward with its 95 % interval, and in brackets the number of tasks. "not run" means just that. Written by
-`palestra leaderboard`; how to read an interval is in [statistics](../design/statistics.md).
+Each cell shows the mean total reward, its 95 % interval in brackets, and the number of tasks in parentheses. "not run" means
+that the policy has not played the environment. `palestra leaderboard` wrote this page; [statistics](../design/statistics.md)
+explains the intervals.
 """
 
 
 def leaderboard_command(  # noqa: PLR0913 - one parameter an option
-    runs: list[Path] = typer.Argument(None, metavar="[RUN]...", help="Folders of evaluations to add to the table."),
-    table: Path = typer.Option(Path("leaderboard.json"), help="The table: entries are added to it."),
-    reference: Path | None = typer.Option(None, help="The suite's scores.json: random and oracle play."),
-    name: str = typer.Option("", help="What to call the one RUN, if not by its policy's name."),
-    note: str = typer.Option("", help="How the one RUN was played, in a sentence."),
-    expect: list[str] = typer.Option([], help="A policy that is still to be run: it gets an empty column."),
-    out: Path = typer.Option(Path("leaderboard.md"), "-o", "--out", help="The page."),
+    runs: list[Path] = typer.Argument(None, metavar="[RUN]...", help="Run folders of evaluations to add to the table."),
+    table: Path = typer.Option(Path("leaderboard.json"), help="JSON file with the table. The command adds entries to it."),
+    reference: Path | None = typer.Option(
+        None, help="File with the scores of random and oracle, docs/reference/suite/scores.json of the repository."
+    ),
+    name: str = typer.Option("", help="Name for RUN in the table; by default the name of its policy."),
+    note: str = typer.Option("", help="One sentence about how RUN was played."),
+    expect: list[str] = typer.Option([], help="A policy that has no run yet: the page lists it as not run. May be repeated."),
+    out: Path = typer.Option(Path("leaderboard.md"), "-o", "--out", help="Markdown page to write."),
 ) -> None:
-    """Add evaluations to a table of policies over environments, and write it as a page."""
+    """Add evaluations to a table of policies by environments, and write the table as a page."""
     found = runs or []
     if (name or note) and len(found) != 1:
-        raise UsageError(f"--name and --note are about one run, got {len(found)}")
-    board = Leaderboard.read(table)
-    known = {entry.policy for entry in board.entries}
-    board = board.with_entries([entry_of(read_report(run), name=name, note=note) for run in found])
-    board = board.with_entries(Entry(policy) for policy in expect if policy not in known)
-    table.write_bytes(msgspec.json.format(encode_json(board), indent=1) + b"\n")
-    lines = reference_entries(msgspec.json.decode(reference.read_bytes())) if reference is not None else []
-    out.write_text(leaderboard_page([*lines, *board.entries], head=HEAD), encoding="utf-8")
+        raise UsageError(f"--name and --note describe one run, but {len(found)} runs were given: add the runs one by one")
+    # Lock both files before the table is read: a second command at the same time is refused, and no entry is lost.
+    with replacing(table, "--table") as new_table, replacing(out) as page:
+        board = Leaderboard.read(table)
+        known = {entry.policy for entry in board.entries}
+        board = board.with_entries([entry_of(read_report(run), name=name, note=note) for run in found])
+        board = board.with_entries(LeaderboardEntry(policy) for policy in expect if policy not in known)
+        new_table.write_bytes(msgspec.json.format(encode_json(board), indent=1) + b"\n")
+        lines = _reference_lines(reference) if reference is not None else []
+        page.write_text(leaderboard_page([*lines, *board.entries], head=HEAD), encoding="utf-8")
     typer.echo(f"wrote {out}: {len(lines) + len(board.entries)} policies")
+
+
+def _reference_lines(path: Path) -> list[LeaderboardEntry]:
+    try:
+        return reference_entries(decode_json(path.read_bytes(), dict[str, dict[str, Any]]))
+    except SchemaError as error:
+        raise SchemaError(f"{path} is not a table of scores: {error}") from None

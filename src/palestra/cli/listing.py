@@ -1,26 +1,56 @@
-"""``palestra list``: what there is to play."""
+"""``palestra list``: the registered environments."""
+
+from itertools import groupby
 
 import typer
 
 from palestra.encoding import encode_json
+from palestra.envs.panels import list_panels, load_panel
 from palestra.errors import UnknownEnv
 from palestra.registry import EnvSpec, list_envs
 
 __all__ = ["list_command"]
 
+_ALL = "*"
+WORLDS = ("craft", "babyai", "science", "house", "search", "tools")
+"""The namespaces of the worlds."""
+_MOST_ROWS = 40
+"""A namespace with more families is one row of the whole list; ``palestra list NAMESPACE`` shows them."""
+
 
 def list_command(
-    pattern: str = typer.Argument("*", help='A namespace ("game"), a part of an id, or a pattern ("game:*-easy").'),
-    as_json: bool = typer.Option(False, "--json", help="One JSON array, an object per id."),
+    pattern: str = typer.Argument(
+        _ALL, help='A namespace ("game"), part of an id, a pattern ("game:*-easy"), "worlds" or "panels".'
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON array with one object per id. No namespace is folded."),
 ) -> None:
-    """List the environments, a row for each family."""
-    specs = list_envs(pattern)
+    """List the environments, one row per family. A namespace with many families is folded into one row.
+
+    `palestra list worlds` lists the namespaces whose episodes have many turns, such as craft and babyai. `palestra list
+    panels` lists the named panels of tasks.
+    """
+    if pattern == "panels":
+        _print_panels(as_json)
+        return
+    specs = [known for name in WORLDS for known in list_envs(f"{name}:*")] if pattern == "worlds" else list_envs(pattern)
     if as_json:
         typer.echo(encode_json([_plain(spec) for spec in specs]).decode())
         return
     if not specs:
-        raise UnknownEnv(f'no environment matches "{pattern}" (palestra list)')
-    _print_table(specs)
+        raise UnknownEnv(f'no environment matches "{pattern}": `palestra list` shows all of them')
+    _print_table(specs, fold=pattern in (_ALL, "worlds"))
+
+
+def _print_panels(as_json: bool) -> None:
+    panels = [load_panel(name) for name in list_panels()]
+    if as_json:
+        rows = [{"name": one.name, "description": one.description, "tasks": len(one), "sha256": one.sha256} for one in panels]
+        typer.echo(encode_json(rows).decode())
+        return
+    width = max((len(one.label) for one in panels), default=0)
+    for one in panels:
+        typer.echo(f"{one.label:<{width}}  {len(one):>5} tasks  {one.description}")
+    typer.echo("\npalestra eval POLICY --panel NAME plays a panel.")
 
 
 def _plain(spec: EnvSpec) -> dict[str, object]:
@@ -37,21 +67,43 @@ def _plain(spec: EnvSpec) -> dict[str, object]:
     }
 
 
-def _print_table(specs: list[EnvSpec]) -> None:
+def _print_table(specs: list[EnvSpec], fold: bool) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("id", style="cyan", no_wrap=True)
-    table.add_column("levels")
     table.add_column("")
-    # A family is one row as long as its bare id was found; a pattern such as "*-easy" finds single levels.
-    found = {spec.id for spec in specs}
-    rows = [spec for spec in specs if not (spec.level and spec.id.removesuffix(f"-{spec.level}") in found - {spec.id})]
-    for spec in rows:
-        is_family = bool(spec.levels) and not spec.id.endswith(f"-{spec.level}")
-        missing = "".join(f" [needs {need.label}: {need.remedy}]" for need in spec.missing())
-        table.add_row(spec.id, " ".join(spec.levels) if is_family else "", f"{spec.description}{missing}")
+    rows = _rows(specs)
+    for namespace, members in groupby(sorted(rows, key=_namespace), key=_namespace):
+        family = list(members)
+        if fold and len(family) > _MOST_ROWS:
+            table.add_row(f"{namespace}:*", _folded(namespace, family))
+            continue
+        for spec in family:
+            missing = "".join(f" [needs {need.label}: {need.remedy}]" for need in spec.missing())
+            table.add_row(spec.id, escape(f"{spec.description}{missing}") + _levels(spec))
     console = Console()
     console.print(table)
-    console.print(f"\n{len(specs)} ids, {len(rows)} rows. A bare id means its first level.", style="dim")
+    console.print(f"\n{len(specs)} ids of {len(rows)} families. An id without a level means its first level.", style="dim")
+
+
+def _rows(specs: list[EnvSpec]) -> list[EnvSpec]:
+    """Keep one row per family if its bare id was found; a pattern such as "*-easy" finds single levels."""
+    found = {spec.id for spec in specs}
+    return [spec for spec in specs if not (spec.level and spec.id.removesuffix(f"-{spec.level}") in found - {spec.id})]
+
+
+def _levels(spec: EnvSpec) -> str:
+    is_family = bool(spec.levels) and not spec.id.endswith(f"-{spec.level}")
+    return f" [dim]Levels: {' '.join(spec.levels)}[/dim]" if is_family else ""
+
+
+def _folded(namespace: str, family: list[EnvSpec]) -> str:
+    topics = ", ".join(sorted(frozenset().union(*(spec.tags for spec in family))))
+    return f"{len(family)} families ({topics}): palestra list {namespace}"
+
+
+def _namespace(spec: EnvSpec) -> str:
+    return spec.namespace

@@ -1,22 +1,23 @@
-"""``palestra model``: small models to try things on."""
+"""``palestra model``: small models to try things on, and trained models out of runs."""
 
 from pathlib import Path
 
 import typer
 
-from palestra.errors import UsageError
+from palestra.cli.targets import check_folder
+from palestra.errors import MissingExtra, UsageError
 from palestra.models import build_tiny, fetch_smollm2
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Small models for tests, examples and learning curves.", no_args_is_help=True)
+app = typer.Typer(help="Export a trained model, or build or fetch a small one.", no_args_is_help=True)
 _FETCHERS = {"smollm2": fetch_smollm2}
-_OUT = typer.Option(None, "--out", "-o", help="The folder to make; by default one in the user's cache.")
+_OUT = typer.Option(None, "--out", "-o", help="Folder to create; by default one in your cache folder.")
 
 
 @app.command("fetch")
 def fetch_command(name: str = typer.Argument(..., help="smollm2"), out: Path | None = _OUT) -> None:
-    """Fetch a real model (SmolLM2-135M-Instruct, about half a gigabyte) and print its folder."""
+    """Download SmolLM2-135M-Instruct (about 0.5 GB) and print its folder."""
     if name not in _FETCHERS:
         raise UsageError(f"no model {name!r} to fetch; there is {', '.join(_FETCHERS)}")
     typer.echo(_FETCHERS[name](out))
@@ -24,9 +25,33 @@ def fetch_command(name: str = typer.Argument(..., help="smollm2"), out: Path | N
 
 @app.command("tiny")
 def tiny_command(
-    envs: str = typer.Option("game:*", help="Whose text the tokenizer learns."),
-    seed: int = typer.Option(0, help="Of the weights and the text."),
+    envs: str = typer.Option("game:*", help="Environments whose text the tokenizer learns."),
+    seed: int = typer.Option(0, help="Seed of the weights and of the text."),
     out: Path | None = _OUT,
 ) -> None:
     """Build a tiny untrained model (under a million parameters) and print its folder."""
     typer.echo(build_tiny(out, envs=envs, seed=seed))
+
+
+@app.command("export")
+def export_command(
+    run: Path = typer.Argument(..., help="Folder of a training run."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Folder to create; by default RUN/model."),
+    dtype: str = typer.Option("float32", help="Data type of the weights: float32 (as trained) or bfloat16."),
+    overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
+) -> None:
+    """Write the model of a training run's newest checkpoint as a folder that transformers loads, and print the folder.
+
+    LoRA adapters are merged into the weights. A critic is left out.
+    """
+    try:
+        import transformers
+
+        from palestra.training.export import export_model
+    except ImportError:
+        raise MissingExtra('exporting needs torch and transformers: pip install "palestra[train]"') from None
+    if dtype not in ("float32", "bfloat16"):
+        raise UsageError(f'--dtype is float32 or bfloat16, got "{dtype}"')
+    transformers.utils.logging.disable_progress_bar()
+    check_folder(out or run)
+    typer.echo(export_model(run, out, dtype="bfloat16" if dtype == "bfloat16" else "float32", overwrite=overwrite))

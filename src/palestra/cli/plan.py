@@ -1,27 +1,36 @@
-"""``palestra plan``: how many machines a run needs, what it will be waiting for, and what that costs."""
+"""``palestra plan``: simulate how many machines a run needs, what limits it, and what it costs."""
 
 from itertools import product
 
 import typer
 
-from palestra.cluster.plan import Constants, Plan, Prices, Workload, plan
+from palestra.cluster.plan import Plan, Prices, Workload, plan
+from palestra.cluster.simulation import Constants
 
 __all__ = ["plan_command"]
 
 
 def plan_command(
-    gpus: list[int] = typer.Option([1, 8, 64, 512], "--gpus", help="GPUs; may be given several times."),
-    episodes: list[int] = typer.Option([100, 1000, 10_000, 100_000], "--episodes", help="Episodes at once; several times."),
-    turns: int = typer.Option(10, min=1, help="Turns of an episode."),
-    tokens: int = typer.Option(200, min=1, help="Tokens sampled in a turn."),
-    env_cpu: float | None = typer.Option(None, min=0.0, help="Milliseconds of CPU the environment takes for a turn."),
-    prices: tuple[float, float] = typer.Option((2.5, 0.04), help="Dollars an hour, of a GPU and of a core."),
+    gpus: list[int] = typer.Option([1, 8, 64, 512], "--gpus", help="Number of GPUs. May be repeated."),
+    episodes: list[int] = typer.Option(
+        [100, 1000, 10_000, 100_000], "--episodes", help="Number of episodes that run at the same time. May be repeated."
+    ),
+    turns: int = typer.Option(10, min=1, help="Turns per episode."),
+    tokens: int = typer.Option(200, min=1, help="Sampled tokens per turn."),
+    env_cpu: float | None = typer.Option(None, min=0.0, help="CPU time of the environment per turn, in milliseconds."),
+    prices: tuple[float, float] = typer.Option(
+        (2.5, 0.04), metavar="GPU CORE", help="Price of a GPU and of a CPU core, in USD per hour."
+    ),
 ) -> None:
-    """Predict the rate, the bottleneck, the machines and the cost of training an 8B model, from constants measured once."""
+    """Simulate the throughput, bottleneck, machines and cost of training an 8B model on H100 GPUs.
+
+    The results are simulated. The simulation uses measured CPU costs and published GPU speeds.
+    """
     constants = Constants.read()
     load = Workload(turns, tokens, None if env_cpu is None else env_cpu / 1000)
-    typer.echo(f"constants of {constants.date} ({constants.machine}); {turns} turns of {tokens} tokens")
-    typer.echo("  GPUs  episodes  sampling  workers  episodes/s  machines     $/h  $/1000 episodes  waits for")
+    typer.echo("Simulated, not measured: the speed of the GPUs is taken from publications, nothing here has run on a GPU.")
+    typer.echo(f"CPU costs measured on {constants.date} ({constants.machine}); {turns} turns of {tokens} tokens per episode")
+    typer.echo("  GPUs  episodes  sampling  workers  episodes/s  machines     $/h  $/1000 episodes  bottleneck")
     for many, at_once in product(gpus, episodes):
         typer.echo(_line(plan(many, at_once, load, constants=constants, prices=Prices(*prices))))
 

@@ -1,90 +1,129 @@
-r"""``palestra play``: you against the environment, in the terminal.
+r"""``palestra play``: play an environment yourself, in the terminal.
 
-What is typed is the action, to the letter, with one kindness: where the rules ask for ``\boxed{…}`` and it is missing, it is
-put around what was typed. With ``--tool`` you have what an agent would have: ``<python>1 + 1</python>`` runs in the box.
+What you type is the action. If the first observation mentions ``\boxed``, the command puts your line into ``\boxed{…}`` and
+shows what it sent. A line that begins with ``/`` is sent unchanged, without the slash: use it for text that is not an answer. A
+move that the environment cannot parse is taken back instead of ending the game. With ``--tool`` you can call a tool as an agent
+does: ``<python>1 + 1</python>`` runs in the sandbox.
 """
 
-import os
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+import socket
+from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 import typer
 
-from palestra.core import AsyncEnv, Env, Tool
-from palestra.errors import Unsupported, UsageError
-from palestra.registry import make
+from palestra.adapters import Guarded
+from palestra.cli.settings import WRAPPERS
+from palestra.core import Step
+from palestra.errors import InfrastructureError, Unsupported
+from palestra.registry import make, typed
+from palestra.rollout import RolloutOptions
+from palestra.terminal import terminal_safe
 from palestra.tools import CallForm, find_calls
 from palestra.trajectory import text_of
-from palestra.wrappers import ToolRules, UseTools
 
 __all__ = ["play_command"]
+
+CONNECT_SECONDS = 5.0
+"""Seconds that a server may take to accept a connection."""
 
 
 def play_command(
     id: str = typer.Argument(..., help="An id, or module:Class."),
-    seed: int | None = typer.Option(None, help="Play this very task; by default another each time."),
-    tool: list[str] = typer.Option([], help="Lend yourself a tool: python, or search=FOLDER of an index. May be repeated."),
+    seed: int | None = typer.Option(None, help="Seed of the task to play; random by default."),
+    tool: list[str] = typer.Option(
+        [], metavar="NAME", help="A tool for you to use: python, search?index=FOLDER, or module:name. May be repeated."
+    ),
+    wrapper: list[str] = WRAPPERS,
 ) -> None:
-    """Play an environment yourself. `?` shows what a perfect player would do; Ctrl-D ends."""
-    sys.path.insert(0, os.getcwd())
-    with make(id, wrappers=_lend(tool)) as env:
+    r"""Play an environment yourself. `?` shows what a perfect player would do; Ctrl-D quits.
+
+    If the rules ask for `\boxed{…}`, the command writes your line as `\boxed{your line}`. `/TEXT` sends TEXT as it is.
+    """
+    typed([id, *tool, *wrapper])
+    _try_server(id)
+    with make(id, wrappers=RolloutOptions(wrappers=wrapper, tools=tool).around()) as env:
         observation, _ = env.reset(seed=seed)
         first = text_of(observation)
         typer.secho(f"{id}, seed {env.task.seed}\n", dim=True)
+        wants_box = "\\boxed" in first
+        typer.secho(_how_to_play(wants_box), dim=True)
         try:
-            _play(env, first, wants_box="\\boxed" in first)
+            _play(env, first, wants_box=wants_box)
         except (EOFError, KeyboardInterrupt):
             typer.secho("\nYou left the game.", dim=True)
 
 
-def _lend(names: Sequence[str]) -> list[Callable[[AsyncEnv], AsyncEnv]]:
-    if not names:
-        return []
-    return [partial(UseTools, tools=[_tool(name) for name in names], rules=ToolRules(forms=tuple(CallForm)))]
+def _try_server(id: str) -> None:
+    """Fail within seconds if no server answers; a rollout would wait for the server."""
+    scheme, _, address = id.partition(":")
+    if scheme != "remote":
+        return
+    url = urlsplit(address.partition("#")[0])
+    port = url.port or (443 if url.scheme in ("https", "wss") else 80)
+    try:
+        socket.create_connection((url.hostname or "", port), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise InfrastructureError(f"no server answers at {url.hostname}:{port}: {error}") from None
 
 
-def _tool(name: str) -> Tool:
-    kind, _, folder = name.partition("=")
-    if kind == "python" and not folder:
-        from palestra.tools.python import PythonTool
-
-        return PythonTool()
-    if kind == "search" and folder:
-        from palestra.tools.search import SearchTool
-        from palestra.tools.search.bm25 import Bm25Index
-
-        return SearchTool(Bm25Index(folder))
-    raise UsageError(f"no tool {name!r}: write python, or search=FOLDER")
+def _how_to_play(wants_box: bool) -> str:
+    boxed = "What you type is sent as \\boxed{…}; /TEXT sends TEXT as it is. " if wants_box else ""
+    return f"Type an action and press Enter. {boxed}? shows what a perfect player would do, Ctrl-D leaves.\n"
 
 
-def _play(env: Env, shown: str, *, wants_box: bool) -> None:
-    total, turn = 0.0, 0
+def _play(env: Guarded, shown: str, *, wants_box: bool) -> None:
+    total = 0.0
+    sent: list[str] = []
     while True:
-        typer.echo(shown)
-        action = _ask(env, turn + 1, wants_box)
-        observation, reward, terminated, truncated, info = env.step(action)
-        turn += 1
-        total += reward
-        shown = text_of(observation)
-        if reward:
-            typer.secho(f"reward {reward:+.2f}", fg=typer.colors.YELLOW)
-        if terminated or truncated:
+        typer.echo(terminal_safe(shown))
+        action = _ask(env, len(sent) + 1, wants_box)
+        step = env.step(action)
+        if step.terminated and step.info.get("format_error"):
+            typer.secho(
+                f"{terminal_safe(text_of(step.observation))}\nThe move was taken back. Try again.", fg=typer.colors.YELLOW
+            )
+            shown = _go_back(env, sent)
+            continue
+        sent.append(action)
+        total += step.reward
+        shown = text_of(step.observation)
+        if step.reward:
+            typer.secho(f"reward {step.reward:+.2f}", fg=typer.colors.YELLOW)
+        if step.terminated or step.truncated:
             break
-    typer.echo(shown)
-    won = info.get("success")
+    typer.echo(terminal_safe(shown))
+    _say_how_it_ended(step, len(sent), total)
+
+
+def _say_how_it_ended(step: Step, turns: int, total: float) -> None:
+    won = step.info.get("success")
     colour = typer.colors.GREEN if won else typer.colors.RED if won is not None else None
     verdict = "" if won is None else "solved, " if won else "not solved, "
-    typer.secho(f"\n{verdict}{turn} turn{'s' * (turn != 1)}, total reward {total:.2f}", fg=colour, bold=True)
+    typer.secho(f"\n{verdict}{turns} turn{'s' * (turns != 1)}, total reward {total:.2f}", fg=colour, bold=True)
 
 
-def _ask(env: Env, turn: int, wants_box: bool) -> str:
+def _go_back(env: Guarded, sent: Sequence[str]) -> str:
+    """Reset the same task and repeat the actions ``sent``, so that a typing error does not end the game."""
+    observation, _ = env.reset(task=env.task)
+    for action in sent:
+        observation = env.step(action).observation
+    return text_of(observation)
+
+
+def _ask(env: Guarded, turn: int, wants_box: bool) -> str:
     while True:
-        typed = input(f"\n[{turn}] > ")
-        if typed.strip() != "?":
-            finished = "\\boxed" in typed or bool(find_calls(typed, tuple(CallForm)))
-            return f"\\boxed{{{typed.strip()}}}" if wants_box and not finished else typed
+        line = input(f"\n[{turn}] > ")
+        if line.strip() != "?":
+            break
         try:
-            typer.secho(env.oracle(), fg=typer.colors.CYAN)
+            typer.secho(f"perfect player: {terminal_safe(env.oracle())}", fg=typer.colors.CYAN)
         except Unsupported as error:
-            typer.secho(str(error), dim=True)
+            typer.secho(terminal_safe(str(error)), dim=True)
+    if not wants_box or "\\boxed" in line or find_calls(line, tuple(CallForm)):
+        return line
+    if line.startswith("/"):
+        return line[1:]
+    boxed = f"\\boxed{{{line.strip()}}}"
+    typer.secho(f"sent {boxed}", dim=True)
+    return boxed

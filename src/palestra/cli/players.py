@@ -1,4 +1,4 @@
-"""Who plays, by name: what ``palestra eval`` takes as a policy.
+"""Policies by name, as ``palestra eval`` takes them.
 
 ::
 
@@ -6,29 +6,30 @@
     module:name           a policy or a function of text
     NAME --base-url URL   a model behind an OpenAI-compatible API
     hf:FOLDER             a model folder or hub name, sampled in this process
-    vllm:URL  sglang:URL  a server's model, sampled token by token (--tokenizer where the server's name for it leads nowhere)
+    vllm:URL  sglang:URL  a server's model, sampled token by token (--tokenizer if the server's name for it is no tokenizer)
 """
 
-import os
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
+from urllib.parse import urlsplit
 
+from palestra.confidential import mask, mask_url
 from palestra.core import Engine, Policy, Sampling
 from palestra.errors import MissingExtra, UsageError
 from palestra.policies import as_policy
-from palestra.policies.chat import ChatPolicy, Endpoint
-from palestra.references import resolve
+from palestra.references import resolve, search_here
 
 __all__ = ["PlayerOptions", "named_policy", "playing"]
 
 ENGINES = ("hf", "vllm", "sglang")
+_BUILT_IN = ("random", "oracle")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayerOptions:
-    """How a model is asked."""
+    """How a model is called."""
 
     base_url: str | None = None
     prices: tuple[float, float] = (0.0, 0.0)
@@ -42,12 +43,12 @@ class PlayerOptions:
         return Sampling(max_tokens=self.max_tokens, temperature=self.temperature)
 
     def about(self, name: str) -> dict[str, str]:
-        """What tells this player from one of the same name; nothing for those who are no models."""
+        """The settings that tell this player apart from another of the same name. Only models have any."""
         if self.base_url is None and name.partition(":")[0] not in ENGINES:
             return {}
         told = {"temperature": f"{self.temperature:g}", "longest answer": str(self.max_tokens)}
         if self.base_url is not None:
-            told["address"] = self.base_url
+            told["address"] = mask_url(self.base_url)
         if self.shots:
             told["examples shown"] = str(self.shots)
         return told
@@ -55,9 +56,12 @@ class PlayerOptions:
 
 @asynccontextmanager
 async def playing(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
-    """The player that ``name`` means; what it holds is freed at the end."""
+    """The policy that ``name`` means; its connections and its engine are closed at the end."""
     kind, _, place = name.partition(":")
     if options.base_url is not None:
+        from palestra.policies.chat import ChatPolicy, Endpoint  # aiohttp is a third of the time to load the commands
+
+        _check_address(options.base_url, "--base-url")
         sent, written = options.prices
         chat = ChatPolicy(Endpoint(name, options.base_url, prompt_price=sent, completion_price=written), options.sampling)
         try:
@@ -75,7 +79,7 @@ async def playing(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
 
 
 async def _engine(kind: str, place: str, options: PlayerOptions) -> tuple[Engine, str]:
-    """The engine, and where its tokenizer is."""
+    """The engine, and the folder or hub name of its tokenizer."""
     try:
         import torch  # noqa: F401
         import transformers  # noqa: F401
@@ -88,12 +92,20 @@ async def _engine(kind: str, place: str, options: PlayerOptions) -> tuple[Engine
             return HFEngine.load(place), options.tokenizer or place
         except (OSError, ValueError) as error:
             raise UsageError(f"there is no model at {place}: {error}") from None
+    _check_address(place, f"{kind}:URL")
     from palestra.engines.sglang import SGLangEngine
     from palestra.engines.vllm import VLLMEngine
 
     server = VLLMEngine(place) if kind == "vllm" else SGLangEngine(place)
     await server.connect()
     return server, options.tokenizer or server.model
+
+
+def _check_address(url: str, where: str) -> None:
+    """Refuse an address that no server can have, instead of retrying it."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f'{where} needs an address that starts with http:// or https://, got "{url}"')
 
 
 def _sampled(name: str, engine: Engine, tokenizer: str, options: PlayerOptions) -> Policy:
@@ -109,23 +121,34 @@ def _sampled(name: str, engine: Engine, tokenizer: str, options: PlayerOptions) 
         raise UsageError(f"there is no tokenizer at {tokenizer}: name its folder with --tokenizer ({error})") from None
     shots = OracleShots(options.shots) if options.shots else NoShots()
     policy = SampledPolicy(renderer_for(words), engine, options.sampling, shots=shots)
-    policy.name = name
+    policy.name = mask(name)
     return policy
 
 
 def named_policy(name: str) -> Policy:
-    """The policy that ``name`` means, if it is no model."""
+    """The policy that ``name`` means; models are not among them."""
     if ":" not in name:
-        if name not in ("random", "oracle"):
-            raise UsageError(
-                f'"{name}" is neither random nor oracle; a model behind an API needs its --base-url, one on disk is hf:FOLDER'
-            )
+        if name not in _BUILT_IN:
+            raise UsageError(_unknown(name))
         return as_policy(name)
-    # Something in a file of this folder is found as it would be by `python -c "import …"`.
-    sys.path.insert(0, os.getcwd())
+    search_here()
     found = resolve(name)
     if isinstance(found, type):
-        found = found()
+        try:
+            found = found()
+        except Exception as error:
+            raise UsageError(
+                f"{name}() failed: {type(error).__name__}: {error}. A policy's class takes no arguments"
+            ) from error
     if not callable(found) and not hasattr(found, "act"):
         raise UsageError(f"{name} is a {type(found).__name__}, neither a policy nor a function of text")
     return as_policy(found)
+
+
+def _unknown(name: str) -> str:
+    close = get_close_matches(name, _BUILT_IN, n=1)
+    guess = f"Did you mean {close[0]}? " if close else ""
+    return (
+        f'"{name}" is neither random nor oracle. {guess}Your own policy is module:name, a model behind an API '
+        f"needs its --base-url, and a model on disk is hf:FOLDER"
+    )

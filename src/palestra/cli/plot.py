@@ -1,4 +1,4 @@
-"""``palestra plot``: learning curves of training runs, runs that differ in their seed alone drawn as one."""
+"""``palestra plot``: learning curves of training runs. Runs that differ only in their seed form one curve."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,36 +9,41 @@ import msgspec
 import numpy as np
 import typer
 
+from palestra.durable import read_lines, write_whole
 from palestra.errors import MissingExtra, UsageError
-from palestra.evaluation.curves import Course, learning_curves
+from palestra.plots.curves import Course, learning_curves
 
 __all__ = ["plot_command"]
 
 _USUAL = ("reward", "success", "turns", "entropy")
 _AXES = {"step": "step", "tokens": "tokens learned from", "seconds": "seconds"}
-_UNTOLD = ("seed", "steps", "checkpoint_every", "keep", "samples")
-"""Keys that do not make another kind of run."""
+_TRAINING = "training"
+"""The kind of a training run in its ``config.json``."""
+_SAME_KIND = ("seed", "steps", "checkpoint_every", "keep", "samples")
+"""Keys that may differ between runs of one kind."""
 
 
 def plot_command(
     runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of training runs."),
-    by: list[str] = typer.Option([], "--by", help="Keys that tell kinds of runs apart; all that differ by default."),
-    metric: list[str] = typer.Option([], "-m", "--metric", help="Names in metrics.jsonl; may be repeated."),
+    by: list[str] = typer.Option(
+        [], "--by", help="Recipe keys that group the runs; by default all keys that differ, except the seed."
+    ),
+    metric: list[str] = typer.Option([], "-m", "--metric", help="Name of a metric in metrics.jsonl. May be repeated."),
     x: str = typer.Option("step", "--x", help="The horizontal axis: step, tokens or seconds."),
-    smooth: int = typer.Option(1, min=1, help="Show means over so many steps."),
+    smooth: int = typer.Option(1, min=1, help="Average over this number of steps."),
     out: Path = typer.Option(Path("curves.svg"), "-o", "--out", help="An .svg or .png file."),
 ) -> None:
-    """Draw learning curves, with the seeds behind them and a band for their mean."""
+    """Draw learning curves: a thin line per seed, their mean, and a 95 % band."""
     if x not in _AXES:
-        raise UsageError(f'--x is one of {", ".join(_AXES)}, got "{x}"')
+        raise UsageError(f'--x must be one of {", ".join(_AXES)}, got "{x}"')
     if out.suffix not in (".svg", ".png"):
-        raise UsageError(f"{out} is neither an .svg nor a .png file")
+        raise UsageError(f"{out} is neither an .svg nor a .png file: give --out a name that ends in one of these")
     read = [(_config(run), _metrics(run)) for run in runs]
     names = kinds([config for config, _ in read], by)
     known = {name for _, lines in read for line in lines for name in line}
     chosen = metric or [name for name in _USUAL if name in known]
     if missing := [name for name in chosen if name not in known]:
-        raise UsageError(f"no run has {', '.join(missing)}; there are {', '.join(sorted(known - {'step'}))}")
+        raise UsageError(f"no run has {', '.join(missing)}; the metrics are {', '.join(sorted(known - {'step'}))}")
     panels: dict[str, dict[str, list[Course]]] = {}
     for name in chosen:
         courses: dict[str, list[Course]] = defaultdict(list)
@@ -51,12 +56,12 @@ def plot_command(
 
 
 def kinds(configs: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> list[str]:
-    """What to call each run: the values of ``by``, or of every key in which the runs differ, but for their seed."""
+    """Return a label per run: the values of ``by``, or of every key in which the runs differ, except the seed."""
     flat = [_flat(config) for config in configs]
     keys = list(by) or [
         key
         for key in sorted({key for one in flat for key in one})
-        if key not in _UNTOLD and len({repr(one.get(key)) for one in flat}) > 1
+        if key not in _SAME_KIND and len({repr(one.get(key)) for one in flat}) > 1
     ]
     if unknown := [key for key in by if not any(key in one for one in flat)]:
         raise UsageError(f"no run has a key {', '.join(unknown)}")
@@ -64,16 +69,15 @@ def kinds(configs: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> list[
 
 
 def write_plot(svg: str, out: Path) -> None:
-    """As SVG, or as PNG at twice the size."""
-    out.parent.mkdir(parents=True, exist_ok=True)
+    """Write ``svg`` as SVG, or as PNG at twice the size."""
     if out.suffix == ".svg":
-        out.write_text(svg, encoding="utf-8")
+        write_whole(out, svg.encode())
         return
     try:
         import resvg_py
     except ImportError:
         raise MissingExtra('a PNG needs resvg-py: pip install "palestra[track]"; an .svg needs nothing') from None
-    out.write_bytes(bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2)))
+    write_whole(out, bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2)))
 
 
 def _config(run: Path) -> dict[str, Any]:
@@ -81,16 +85,22 @@ def _config(run: Path) -> dict[str, Any]:
         config: dict[str, Any] = msgspec.json.decode((run / "config.json").read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{run} is not a training run: {error}") from None
+    if (kind := config.get("run", _TRAINING)) != _TRAINING:
+        article = "an" if str(kind)[:1] in "aeiou" else "a"
+        raise UsageError(f"{run} is {article} {kind}, not a training run: look at it with palestra view {run}")
     return config
 
 
 def _metrics(run: Path) -> list[dict[str, Any]]:
     path = run / "metrics.jsonl"
     if not path.exists():
-        raise UsageError(f"{run} has no metrics.jsonl: no step of it has ended yet")
-    lines = [msgspec.json.decode(line) for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        raise UsageError(f"{run} has no metrics.jsonl: its first step has not ended yet")
+    try:
+        lines = [msgspec.json.decode(line, type=dict[str, Any]) for line in read_lines(path)]
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} does not contain the metrics of a training run: {error}") from None
     if not lines:
-        raise UsageError(f"{path} is empty: no step has ended yet")
+        raise UsageError(f"{path} is empty: the first step has not ended yet")
     return lines
 
 

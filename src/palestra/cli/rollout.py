@@ -1,61 +1,116 @@
-"""``palestra rollout``: episodes into a folder, from this process or a cluster, each exactly once."""
+"""``palestra rollout``: play episodes into a folder, in this process or on a cluster, each recorded exactly once."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from time import perf_counter
 
 import typer
 
-from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, crew_of
+from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, rollout_of
 from palestra.cli.players import named_policy
-from palestra.cluster import Crew
-from palestra.cluster.record import audit, recorded
-from palestra.core import Policy
+from palestra.cli.settings import (
+    ENVS,
+    EPISODES_AT_ONCE,
+    GROUP_SIZE,
+    MAX_TURNS,
+    MORE_ENVS,
+    SECONDS,
+    SEED,
+    TASKS,
+    TOOLS,
+    WRAPPERS,
+    default_folder,
+    named_envs,
+)
+from palestra.evaluation import SHOWN_CAUSES, episode_of
+from palestra.registry import spec
 from palestra.rollout import RolloutOptions
+from palestra.rollout.recording import audit, recorded
+from palestra.rollout.resuming import TRAJECTORIES
+from palestra.rollout.supply import names_of
+from palestra.terminal import terminal_safe
 
 __all__ = ["rollout_command"]
 
 
-def rollout_command(  # noqa: PLR0913 - one parameter an option
-    policy: str = typer.Argument(..., help="random, oracle, or module:name of a policy or function."),
-    more_envs: list[str] = typer.Argument(None, hidden=True),
-    envs: list[str] = typer.Option(..., "--envs", "-e", help="Ids of environments, played in turn."),
-    tasks: int = typer.Option(100, "-n", "--tasks", min=1, help="Tasks in all."),
-    group_size: int = typer.Option(1, min=1, help="Episodes of each task."),
-    concurrency: int = typer.Option(512, "-c", "--concurrency", min=1, help="Episodes at once."),
-    seed: int = typer.Option(0, help="From which tasks and every random choice are derived."),
-    max_turns: int | None = typer.Option(None, min=1, help="Cut episodes after so many turns."),
-    deadline: float = typer.Option(600.0, help="Seconds for one episode."),
-    out: Path = typer.Option(Path("rollout"), "-o", "--out", help="The folder."),
+def rollout_command(  # noqa: PLR0913 - one parameter per option
+    policy: str = typer.Argument(
+        ..., help="random, oracle, or module:name of your own policy or of a function that takes and returns text."
+    ),
+    more_envs: list[str] = MORE_ENVS,
+    envs: list[str] = ENVS,
+    n: int = TASKS,
+    group_size: int = GROUP_SIZE,
+    concurrency: int = EPISODES_AT_ONCE,
+    seed: int = SEED,
+    max_turns: int | None = MAX_TURNS,
+    deadline: float = SECONDS,
+    tool: list[str] = TOOLS,
+    wrapper: list[str] = WRAPPERS,
+    out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/rollout,POLICY,ENVS by default."),
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
 ) -> None:
-    """Play episodes and keep their trajectories. Killed half-way? The same command goes on where it was."""
-    options: RolloutOptions = {
-        "n": tasks,
-        "group_size": group_size,
-        "concurrency": concurrency,
-        "seed": seed,
-        "max_turns": max_turns,
-        "deadline": deadline,
-    }
-    chosen = [*envs, *(more_envs or [])]
+    """Play episodes and record their trajectories.
+
+    The same command resumes an interrupted rollout and plays failed episodes again. The exit code is 0 if the ledger shows that
+    every episode was recorded exactly once, and at least one did not fail. Otherwise it is 1.
+    """
+    options = RolloutOptions(
+        n=n,
+        group_size=group_size,
+        concurrency=concurrency,
+        seed=seed,
+        deadline=deadline,
+        max_turns=max_turns,
+        wrappers=wrapper,
+        tools=tool,
+    )
+    asked = named_envs(envs, more_envs, [*tool, *wrapper])
+    chosen = names_of(asked)
+    for name in chosen:
+        spec(name)  # refuse an unknown id before the first line is printed
+    player = named_policy(policy)
+    folder = out or default_folder("rollout", policy, *asked)
+
+    causes: Counter[str] = Counter()
+
+    async def play() -> int:
+        async with rollout_of(cluster, workers, cluster_config) as rollout:
+            played = 0
+            async for trajectory in recorded(folder, chosen, player, options, name=policy, rollout=rollout):
+                played += 1
+                causes.update(filter(None, [episode_of(trajectory).cause]))
+            return played
+
+    typer.echo(f"playing {n * len(chosen) * group_size} episodes into {folder}", err=True)
     began = perf_counter()
-    crew = crew_of(cluster, workers, cluster_config)
-    episodes = asyncio.run(_play(crew, out, chosen, named_policy(policy), options))
-    seconds = perf_counter() - began
-    typer.echo(f"{episodes} episodes in {seconds:.1f} s, {crew.deaths} workers lost on the way")
+    played = asyncio.run(play())
+    typer.echo(f"{played} episodes in {perf_counter() - began:.1f} s")
+    _end(folder, causes)
+
+
+def _end(out: Path, causes: Counter[str]) -> None:
+    """Print the ledger's balance and the causes of failures.
+
+    Exit with 1 if an episode is missing or recorded twice, or if all episodes failed.
+    """
     found = audit(out)
     books = found.ledger
     typer.echo(
         f"issued {books.issued} = consumed {books.consumed} + failed {books.failed} + dropped {books.dropped}: "
         f"{'each exactly once' if found.sound else 'NOT SOUND'}"
     )
+    for cause, count in causes.most_common(SHOWN_CAUSES):
+        typer.echo(f"failed: {count} × {terminal_safe(cause)}")
+    if len(causes) > SHOWN_CAUSES:
+        typer.echo(f"{len(causes) - SHOWN_CAUSES} other causes are in {out / TRAJECTORIES}")
+    if books.failed:
+        typer.echo(f"run the same command again to play the {books.failed} failed episodes again")
     typer.echo(f"wrote {out}  (palestra view {out})")
+    if books.failed and not books.consumed:
+        typer.echo("every episode failed: fix the cause above and run the same command again", err=True)
+        raise typer.Exit(1)
     raise typer.Exit(0 if found.sound else 1)
-
-
-async def _play(crew: Crew, folder: Path, envs: list[str], policy: Policy, options: RolloutOptions) -> int:
-    async with crew:
-        return sum([1 async for _ in recorded(crew, folder, envs, policy, **options)])

@@ -1,37 +1,47 @@
-"""``palestra serve``: environments for a team, over the network."""
+"""``palestra serve``: serve environments over the network."""
 
-import os
-import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import typer
 
 from palestra.errors import MissingExtra
+from palestra.registry import typed
 
 __all__ = ["serve_command"]
 
 
-def serve_command(
+def serve_command(  # noqa: PLR0913 - one parameter per option
     ids: list[str] = typer.Argument(..., metavar="ID...", help='Ids, patterns ("game:*") or module:Class references.'),
-    host: str = typer.Option("127.0.0.1", help="The address to listen on; only this machine by default."),
-    port: int = typer.Option(0, min=0, max=65535, help="0 takes a free one."),
-    token_file: Path = typer.Option(Path("token"), help="One token a line; made with a new one if it is missing."),
-    isolate: bool = typer.Option(False, help="Run every environment in a worker process, not only those that block."),
-    tls: tuple[Path, Path] | None = typer.Option(None, metavar="CERT KEY", help="PEM files, to speak https."),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on; by default only this machine can connect."),
+    port: int = typer.Option(0, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
+    token_file: Path = typer.Option(
+        Path("token"), help="File with one token per line. If it does not exist, the server creates it with a new token."
+    ),
+    isolate: bool = typer.Option(
+        False,
+        help="Run plain environments in worker processes even if they do not block. An AsyncEnv stays in the server's process.",
+    ),
+    any_params: bool = typer.Option(False, help="Allow clients to set all task parameters, not only those in client_params."),
+    tls: tuple[Path, Path] | None = typer.Option(
+        None, metavar="CERT KEY", help="Certificate and key as PEM files, to use https."
+    ),
 ) -> None:
-    """Serve environments until SIGTERM or Ctrl-C; then let running episodes end."""
+    """Serve environments over the network. After SIGTERM or Ctrl-C the server waits up to 30 s for running episodes."""
     try:
+        from palestra.serve.host import Host
         from palestra.serve.server import serve
-        from palestra.serve.tokens import read_token_file
+        from palestra.serve.tokens import HOST_VARIABLE, TOKEN_VARIABLE, read_token_file
     except ModuleNotFoundError as error:
         raise MissingExtra(f'serving needs {error.name}: pip install "palestra[serve]"') from None
-    # A class in a file of this folder is found as it would be by `python -c "import …"`.
-    sys.path.insert(0, os.getcwd())
+    typed(ids)
+    count = len(Host(ids).offers)  # refuses an unknown id before a token file is created
     certificate, key = tls or (None, None)
 
     def ready(url: str) -> None:
-        typer.echo(f"serving {len(ids)} pattern{'s' * (len(ids) != 1)} at {url} (token in {token_file})")
+        typer.echo(f"serving {count} environment{'s' * (count != 1)} at {url} (token in {token_file})")
         typer.echo(f'palestra.make("remote:{url}#ID", token=…)')
+        typer.echo(f"export {TOKEN_VARIABLE}=$(cat {token_file}) {HOST_VARIABLE}={urlsplit(url).netloc}")
 
     serve(
         ids,
@@ -40,6 +50,7 @@ def serve_command(
         host=host,
         port=port,
         isolate=isolate,
+        any_params=any_params,
         certificate=certificate,
         key=key,
     )

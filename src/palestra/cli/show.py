@@ -1,4 +1,4 @@
-"""``palestra show``: everything about one id: what it is, its levels, and how an episode begins."""
+"""``palestra show``: one id: its description, levels, rules, requirements and first observation."""
 
 import inspect
 from typing import Any
@@ -7,7 +7,8 @@ import typer
 
 from palestra.encoding import encode_json, tame
 from palestra.errors import MissingData, PalestraError
-from palestra.registry import EnvSpec, list_envs, make, spec
+from palestra.registry import EnvSpec, list_envs, make, spec, typed
+from palestra.terminal import terminal_safe
 from palestra.trajectory import text_of
 
 __all__ = ["show_command"]
@@ -15,23 +16,24 @@ __all__ = ["show_command"]
 
 def show_command(
     id: str = typer.Argument(..., help='An id, with or without a level ("game:Sudoku-v0-easy").'),
-    seed: int = typer.Option(0, help="Of the task whose beginning is shown."),
-    as_json: bool = typer.Option(False, "--json", help="One JSON object."),
+    seed: int = typer.Option(0, help="Seed of the task to show."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
-    """Show an environment: its rules, its levels, what it needs and how an episode begins."""
+    """Show an environment: its rules, levels, requirements and the first observation of a task."""
+    typed([id])
     known = spec(id)
-    facts = _facts(known)
-    beginning = _beginning(known, seed)
+    first_observation, traits = _try_out(known, seed)
+    facts = {**_facts(known), **traits}
     if as_json:
-        typer.echo(encode_json(tame({**facts, "observation": beginning, "rules": _rules(known)})).decode())
+        typer.echo(encode_json(tame({**facts, "observation": first_observation, "rules": _rules(known)})).decode())
         return
     typer.secho(known.id, bold=True)
     for name, value in facts.items():
         if name != "id" and value not in ("", None, [], {}):
-            typer.echo(f"{name + ':':<13}{_told(value)}")
-    typer.echo(f"\n{_rules(known)}\n")
-    typer.secho(f"An episode begins (seed {seed}):", bold=True)
-    typer.echo(beginning)
+            typer.echo(f"{name + ':':<13}{_as_text(value)}")
+    typer.echo(f"\n{terminal_safe(_rules(known))}\n")
+    typer.secho(f"First observation (seed {seed}):", bold=True)
+    typer.echo(terminal_safe(first_observation))
 
 
 def _facts(known: EnvSpec) -> dict[str, Any]:
@@ -44,7 +46,6 @@ def _facts(known: EnvSpec) -> dict[str, Any]:
         "level": known.level,
         "levels": {level: levels[level] for level in known.levels if level in levels},
         "parameters": dict(known.kwargs),
-        "max_turns": known.max_turns,
         "tags": sorted(known.tags),
         "missing": [f"{need.label}: {need.remedy}" for need in known.missing()],
     }
@@ -54,19 +55,28 @@ def _rules(known: EnvSpec) -> str:
     return "" if known.missing() else inspect.cleandoc(known.factory().__doc__ or "")
 
 
-def _beginning(known: EnvSpec, seed: int) -> str:
+def _try_out(known: EnvSpec, seed: int) -> tuple[str, dict[str, Any]]:
+    """The first observation of a task, or why there is none, and what the environment declares about its episodes."""
+    declared: dict[str, Any] = {"max_turns": known.max_turns}
     if known.missing():
-        return "(it cannot be made here: see what is missing)"
+        return "(not available: install what is listed under missing)", declared
     try:
         with make(known.id) as env:
-            return text_of(env.reset(seed=seed)[0])
+            observation = text_of(env.reset(seed=seed)[0])
+            author = env.unwrapped
+            turns = known.max_turns if known.max_turns is not None else getattr(author, "max_turns", None)
+            return observation, {"max_turns": turns, "floor": author.floor, "ceiling": author.ceiling}
     except MissingData as error:
-        return f"({error})"
+        return f"({error})", declared
     except PalestraError as error:
-        return f"({type(error).__name__}: {error})"
+        return f"({type(error).__name__}: {error})", declared
 
 
-def _told(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, dict):
-        return "; ".join(f"{key}: {_told(item)}" if isinstance(item, dict) else f"{key}={item}" for key, item in value.items())
+        return "; ".join(
+            f"{key}: {_as_text(item)}" if isinstance(item, dict) else f"{key}={item}" for key, item in value.items()
+        )
+    if isinstance(value, float):
+        return f"{value:.3g}"
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,4 +1,4 @@
-"""``palestra view``: look at runs, down to the token."""
+"""``palestra view``: show runs, from the list of episodes down to single tokens."""
 
 from pathlib import Path
 
@@ -10,12 +10,16 @@ __all__ = ["view_command"]
 
 
 def view_command(
-    runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Run folders (with a trajectories.jsonl), or such files."),
-    export: Path | None = typer.Option(None, "--export", help="Write one self-contained page instead of serving."),
-    port: int = typer.Option(0, min=0, max=65535, help="Where to listen on this machine; any free port by default."),
-    browser: bool = typer.Option(True, help="Open a browser."),
+    runs: list[Path] = typer.Argument(
+        ..., metavar="RUN...", help="Run folders, folders that contain run folders (runs/), or trajectories.jsonl files."
+    ),
+    export: Path | None = typer.Option(
+        None, "--export", help="Write everything into this HTML file instead of starting a server."
+    ),
+    port: int = typer.Option(0, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
+    browser: bool = typer.Option(True, help="Open the page in a browser."),
 ) -> None:
-    """Show runs: tasks, episodes, turns, tokens. Read-only, for this machine only."""
+    """Show runs in a browser: tasks, episodes, turns, tokens. Read-only; only this machine can connect."""
     if export is None:
         view(runs, port=port, browser=browser, say=typer.echo)
     else:

@@ -1,4 +1,4 @@
-"""Which workers there are, and which environments each of them plays.
+"""The pools of workers, and the environments that each pool plays.
 
 ::
 
@@ -9,7 +9,7 @@
     cpus = 2.0
     resources = { chromium = 1.0 }
     concurrency = 4
-    episodes_per_worker = 200      # then a new process, against leaks
+    episodes_per_worker = 200      # then a new process, because of memory leaks
 
     [[pools]]                      # everything else
     concurrency = 64
@@ -30,38 +30,38 @@ _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Pool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Workers of one kind."""
+    """Workers with the same resources."""
 
     match: str = "*"
-    """Ids of the environments they play."""
+    """Pattern of the ids of the environments that they play."""
     workers: _Positive | None = None
-    """How many; ``None`` for as many as fit, counted again while it runs. Those that do not fit yet wait for a node."""
+    """Number of workers; ``None`` for as many as fit, counted again during the run. Workers that do not fit wait for a node."""
     concurrency: _Positive = 64
-    """Episodes that one worker plays at once. A few for environments that compute, many for those that wait."""
+    """Episodes that one worker plays at once: few for environments that compute, many for environments that wait."""
     cpus: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
     """CPUs that a worker reserves."""
     memory: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """Gigabytes that it reserves."""
+    """Gigabytes of memory that a worker reserves."""
     resources: dict[str, float] = {}
-    """Ray's own resources that it needs: ``{chromium = 1.0}``."""
+    """Custom resources of Ray that a worker needs: ``{chromium = 1.0}``."""
     runtime_env: dict[str, Any] = {}
     """Ray's runtime environment: packages, variables, a working directory."""
     episodes_per_worker: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """After this many a worker's process is replaced; 0 for never."""
+    """Episodes after which a worker's process is replaced; 0 for never."""
     patience: Annotated[float, msgspec.Meta(gt=0.0)] = 60.0
-    """Seconds of silence after which a worker is taken for dead, and replaced."""
+    """Seconds without an answer after which a worker counts as lost and is replaced."""
 
 
 class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where to run."""
+    """The cluster and its pools."""
 
     address: str = "auto"
-    """Of Ray's head node; ``auto`` for the cluster this machine is part of, or a new one here if it is part of
-    none; ``local`` for a new one here."""
+    """Address of Ray's head node; ``auto`` for the cluster that this machine is part of, or a new one here if there is none;
+    ``local`` for a new one here."""
     pools: Annotated[tuple[Pool, ...], msgspec.Meta(min_length=1)] = (Pool(),)
 
     def pool_of(self, env: str) -> int:
-        """The number of the pool that plays ``env``."""
+        """The index of the pool that plays ``env``."""
         for number, pool in enumerate(self.pools):
             if fnmatchcase(env, pool.match):
                 return number
@@ -69,8 +69,8 @@ class ClusterConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_cluster_config(path: Path) -> ClusterConfig:
-    """The configuration in a TOML file."""
+    """Read the configuration from a TOML file."""
     try:
         return msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), ClusterConfig)
-    except (OSError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"{path} does not describe a cluster: {error}") from None

@@ -1,9 +1,9 @@
 """Training on a cluster: one learner in one or more ranks, its rollout workers and its inference replicas, all placed by Ray.
 
-The learner is an actor that runs a whole ``Trainer``: it hires the other ranks, the workers and the replicas, so they come and
-go with it. If it dies, Ray starts it again on some node, and it goes on from its last checkpoint; the run's folder must be on
-a file system that all nodes share. If another rank dies, it ends itself, to the same effect. Tensors do not pass through Ray:
-ranks have torch's own process group, and weights go from the learner to the replicas through that folder.
+The learner is an actor that runs a whole ``Trainer``. It starts the other ranks, the workers and the replicas, and they end
+with it. If it dies, Ray starts it again on some node, and it continues from its last checkpoint; the run folder must be on a
+file system that all nodes share. If another rank dies, the learner ends itself, with the same effect. Tensors do not pass
+through Ray: the ranks have a torch process group, and weights go from the learner to the replicas through the run folder.
 """
 
 import asyncio
@@ -20,11 +20,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from palestra.cluster.config import ClusterConfig
-from palestra.cluster.crew import Crew
-from palestra.cluster.rays import RayFleet, connect
-from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaSettings, hire_replicas
+from palestra.cluster.dispatcher import Dispatcher
+from palestra.cluster.rays import RayProvider, connect
+from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaSettings, start_replicas
+from palestra.core import Engine
+from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import PalestraError
-from palestra.rollout import Rollout
+from palestra.rollout import RolloutFunction
+from palestra.training.publishing import WEIGHTS, PublishedWeights
 
 if TYPE_CHECKING:
     from palestra.training.config import TrainConfig
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["LearnerActor", "Learning", "train_on_cluster"]
 
 _AFTERMATH = 10.0
-"""Seconds in which the loss of a rank is known to all."""
+"""Seconds until all ranks know that one was lost."""
 
 
 class Learning(msgspec.Struct, frozen=True):
@@ -43,19 +46,19 @@ class Learning(msgspec.Struct, frozen=True):
     folder: str
     cluster: ClusterConfig = ClusterConfig()
     replicas: int = 1
-    """Inference replicas; with 0 workers ask the learner, which asks the recipe's servers or its own copy of the model."""
+    """Number of inference replicas. With 0, workers ask the learner, which uses the recipe's own engine."""
     ranks: int = 1
-    """Processes among which the learner's parameters and passes are shared."""
+    """Number of learner processes, which share parameters and passes."""
     learner: dict[str, Any] = {}
     """Ray's options for the actor of a rank: ``{num_gpus = 1}``."""
     replica: dict[str, Any] = {}
-    """Ray's options for a replica's."""
+    """Ray's options for the actor of a replica."""
     check: bool = False
-    """Whether model, template and environments are tried together before the first step."""
+    """Whether to try model, chat template and environments together before the first step."""
 
     @property
     def needs(self) -> dict[str, float]:
-        """What it cannot do without: the learner, its replicas, and the workers asked for, or one of each pool."""
+        """The resources that the run needs: for the learner, its replicas, and the workers (at least one per pool)."""
         kept = (self.ranks, self.learner), (self.replicas, self.replica)
         playing = sum(pool.cpus * (pool.workers or 1) for pool in self.cluster.pools)
         return {
@@ -65,7 +68,7 @@ class Learning(msgspec.Struct, frozen=True):
 
 
 class LearnerActor(Answering):
-    """Runs a trainer to its end. Without replicas the workers ask it, and it asks the recipe's own engine."""
+    """Runs a trainer to its end. Without replicas, workers sample through this actor from the recipe's own engine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,97 +78,103 @@ class LearnerActor(Answering):
         self._checked = asyncio.Event()
 
     def life(self) -> str:
-        """What this process is called: another one after every restart."""
+        """Return the name of this process. It changes with every restart."""
         return self._life
 
     async def notes(self) -> list[str]:
-        """What one should know before the first step, when that has been found out."""
+        """Return the notes of the preflight, once it has ended."""
         await self._checked.wait()
         return self._notes
 
-    async def train(self, learning: Learning, evaluate: Any = None) -> int:
-        """Go on from the last checkpoint to the last step; how many workers were lost on the way.
+    async def train(self, learning: Learning) -> int:
+        """Train from the last checkpoint to the last step. Return how many workers were lost.
 
-        Whoever lost the connection and asks again joins the run that is under way: two of them would write the same folder.
+        A second call, after a lost connection, joins the running training: two trainings would write the same folder.
         """
         if self._run is None:
-            self._run = asyncio.create_task(self._train(learning, evaluate))
+            self._run = asyncio.create_task(self._train(learning))
         return await asyncio.shield(self._run)
 
-    async def _train(self, learning: Learning, evaluate: Any) -> int:
-        import ray
-
+    async def _train(self, learning: Learning) -> int:
         from palestra.training.config import TrainConfig
+        from palestra.training.run import claimed
 
         config = msgspec.json.decode(learning.config, type=TrainConfig)
-        meeting, others = await _hire_ranks(ray, config, learning) if learning.ranks > 1 else ("", [])
-        run = asyncio.create_task(self._lead(config, learning, meeting, evaluate))
+        with claimed(config, Path(learning.folder)):
+            return await self._train_alone(config, learning)
+
+    async def _train_alone(self, config: "TrainConfig", learning: Learning) -> int:
+        """Train in a folder that this process holds."""
+        import ray
+
+        meeting, others = await _start_ranks(ray, config, learning) if learning.ranks > 1 else ("", [])
+        run = asyncio.create_task(self._lead(config, learning, meeting))
         await asyncio.wait({run, *others}, return_when=asyncio.FIRST_COMPLETED)
         if not _well(run):
-            # What failed first may be a consequence: the loss of one rank is an error in all others.
+            # The first failure may be a consequence: if one rank is lost, all others fail too.
             await asyncio.wait({run, *others}, timeout=_AFTERMATH)
             if any(isinstance(_error(other), ray.exceptions.RayActorError) for other in others):
-                os._exit(1)  # the next life hires all of them anew
+                os._exit(1)  # Ray restarts this actor, which starts all ranks again
             for failed in filter(_error, others):
                 await failed
         return await run
 
-    async def _lead(self, config: "TrainConfig", learning: Learning, meeting: str, evaluate: Any) -> int:
+    async def _lead(self, config: "TrainConfig", learning: Learning, meeting: str) -> int:
         import ray
 
-        from palestra.training.assembly import assemble
-        from palestra.training.preflight import examine
-        from palestra.training.ranks import Leader, join
+        from palestra.training.assembly import assemble, build_engine, first_model
+        from palestra.training.learner.ranks import Leader, join
+        from palestra.training.run import checked
 
         if meeting:
             await asyncio.to_thread(join, 0, learning.ranks, meeting, config.model.device)
-        trainer = await asyncio.to_thread(assemble, config, Path(learning.folder), evaluate=evaluate)
-        if learning.replicas:  # before any worker: as many of those are hired as there is room for, and would leave none
-            await trainer.engine.close()  # its place is taken
-            settings = _settings(config, trainer.learner.network.config.path, learning.folder)
-            engine = await hire_replicas(ray, settings, learning.replicas, **learning.replica)
+        folder = Path(learning.folder)
+        engine: Engine
+        if learning.replicas:  # before any worker: workers take all the room that is left
+            model = await asyncio.to_thread(first_model, config, folder, say=self._notes.append)
+            engine = await start_replicas(ray, _settings(config, model, learning.folder), learning.replicas, **learning.replica)
         else:
-            self._engine = trainer.engine
-            engine = Relay(ray.get_runtime_context().current_actor, trainer.engine)
-        trainer.engine = trainer.policy.engine = engine
-        if learning.check and not trainer.checkpoints.paths():
-            await examine(trainer, self._notes.append)
+            self._engine = await asyncio.to_thread(build_engine, config, folder)
+            engine = Relay(ray.get_runtime_context().current_actor, self._engine)
+        trainer = await asyncio.to_thread(assemble, config, folder, engine=engine, say=self._notes.append)
+        if learning.check:
+            await checked(trainer)
         self._checked.set()
-        async with Crew(RayFleet(), learning.cluster) as crew:
-            trainer.rollout = self.play_with(crew)
+        async with Dispatcher(RayProvider(), learning.cluster) as dispatcher:
+            trainer.rollout = self.play_with(dispatcher)
             await trainer.train()
             if isinstance(trainer.learner, Leader):
                 trainer.learner.dismiss()
-            return crew.deaths
+            return dispatcher.deaths
 
-    def play_with(self, crew: Crew) -> Rollout:
-        """Who plays the episodes."""
-        return crew.rollout
+    def play_with(self, dispatcher: Dispatcher) -> RolloutFunction:
+        """The configuration of the workers that play the episodes."""
+        return dispatcher.rollout
 
 
 class Rank:
     """One of the learner's other ranks."""
 
     def follow(self, config: bytes, model: str, rank: int, ranks: int, meeting: str) -> None:
-        """Join the others and do what the leader does, to the end of the run."""
+        """Join the other ranks and follow the leader to the end of the run."""
         from palestra.training.assembly import build_learner
         from palestra.training.config import TrainConfig
-        from palestra.training.ranks import follow, join
+        from palestra.training.learner.ranks import follow, join
 
         settings = msgspec.json.decode(config, type=TrainConfig)
         join(rank, ranks, meeting, settings.model.device)
         follow(build_learner(settings, model))
 
 
-async def _hire_ranks(ray: Any, config: "TrainConfig", learning: Learning) -> tuple[str, list[asyncio.Task[None]]]:
-    """Where the other ranks wait for the leader, and what they do from then on."""
+async def _start_ranks(ray: Any, config: "TrainConfig", learning: Learning) -> tuple[str, list[asyncio.Task[None]]]:
+    """Start the other ranks. Return the address at which they wait for the leader, and their tasks."""
     from palestra.training.assembly import first_model
 
-    # Before the others are there: a warm start is learnt by one process, and they would have to wait for it.
+    # Before the other ranks start: one process does the warm start, and they would have to wait for it.
     model = await asyncio.to_thread(first_model, config, Path(learning.folder))
     meeting = f"tcp://{ray.util.get_node_ip_address()}:{_free_port()}"
-    hired = ray.remote(Rank).options(**{"num_cpus": LASTING["num_cpus"], **learning.learner})
-    actors = [hired.remote() for _ in range(1, learning.ranks)]
+    remote_rank = ray.remote(Rank).options(**{"num_cpus": LASTING["num_cpus"], **learning.learner})
+    actors = [remote_rank.remote() for _ in range(1, learning.ranks)]
     work = [
         asyncio.create_task(_kept(actor, actor.follow.remote(learning.config, model, rank, learning.ranks, meeting)))
         for rank, actor in enumerate(actors, 1)
@@ -174,7 +183,7 @@ async def _hire_ranks(ray: Any, config: "TrainConfig", learning: Learning) -> tu
 
 
 async def _kept(actor: Any, work: Any) -> None:
-    """Wait for ``work``, and hold its ``actor``: Ray ends one that nobody refers to."""
+    """Wait for ``work`` and keep a reference to its ``actor``: Ray ends an actor without references."""
     await work
     del actor
 
@@ -196,34 +205,34 @@ def _well(task: asyncio.Task[Any]) -> bool:
 
 def _settings(config: "TrainConfig", model: str, folder: str) -> ReplicaSettings:
     engine = config.engine
-    return ReplicaSettings(model, str(Path(folder) / "weights"), engine.batch, engine.rows, engine.dtype, engine.device)
+    weights = PublishedWeights(str(Path(folder) / WEIGHTS), model, engine.dtype)
+    return ReplicaSettings(weights, engine.batch, engine.rows, config.engine_device)
 
 
 async def train_on_cluster(
     learning: Learning,
     *,
     kind: type[LearnerActor] = LearnerActor,
-    evaluate: Any = None,
     show: Callable[[Mapping[str, Any]], None] = lambda _: None,
     say: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Place a learner and wait until it is done, however often it dies. How many more lives it needed than one.
+    """Place a learner and wait until the run ends, however often the learner dies. Return the number of its restarts.
 
-    ``evaluate`` is a trainer's, and goes to the learner; ``show`` is called here with what the run's folder says of each step,
-    ``say`` with what one should know before the first.
+    ``show`` is called here with the metrics of every step, which are read from the run's folder; ``say`` with the notes of the
+    preflight.
     """
-    # One machine is shared by all of them, however few cores it has.
+    # On one machine all actors share the cores, however few there are.
     ray = connect(learning.cluster.address, num_cpus=max(os.cpu_count() or 1, math.ceil(learning.needs["CPU"])))
     _say_if_short(learning.needs, ray.cluster_resources())
     actor = ray.remote(kind).options(**{**LASTING, **learning.learner}).remote()
-    steps = _Steps(Path(learning.folder) / "metrics.jsonl", show)
+    steps = _Steps(Path(learning.folder), show)
     watching = asyncio.create_task(steps.watch()), asyncio.create_task(_tell(ray, actor, say))
-    lives = set()  # not a count of errors: a call that reaches an actor between two lives fails as well
+    lives = set()  # not a count of errors: a call also fails if it arrives while the actor restarts
     try:
         while True:
             try:
                 lives.add(await actor.life.remote())
-                await actor.train.remote(learning, evaluate)
+                await actor.train.remote(learning)
                 return len(lives) - 1
             except ray.exceptions.ActorUnavailableError:
                 await asyncio.sleep(PAUSE)
@@ -237,7 +246,7 @@ async def train_on_cluster(
 
 
 def _say_if_short(needs: Mapping[str, float], there: Mapping[str, float]) -> None:
-    """A cluster may grow, so this is no error; but nobody should wait without knowing what for."""
+    """Warn that the cluster is too small. This is not an error, because a cluster may grow."""
     for kind, needed in needs.items():
         if there.get(kind, 0.0) < needed:
             has = f"the cluster has {there.get(kind, 0.0):g}"
@@ -245,18 +254,19 @@ def _say_if_short(needs: Mapping[str, float], there: Mapping[str, float]) -> Non
 
 
 async def _tell(ray: Any, actor: Any, say: Callable[[str], None]) -> None:
-    with suppress(ray.exceptions.RayActorError):  # its next life has nothing new to say
+    with suppress(ray.exceptions.RayActorError):  # a restarted actor has no new notes
         for note in await actor.notes.remote():
             say(note)
 
 
 class _Steps:
-    """The steps in a run's folder, each shown once, also those that a later life of the learner makes again."""
+    """Shows the steps after the newest checkpoint of a run folder, each once, even if a restarted learner repeats some."""
 
-    def __init__(self, path: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
-        self._path = path
+    def __init__(self, folder: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
+        self._path = folder / "metrics.jsonl"
         self._show = show
-        self._shown = -1
+        saved = Checkpoints(folder / "checkpoints").paths()
+        self._shown = int(saved[0].name.rpartition("-")[2]) if saved else 0
 
     async def watch(self) -> None:
         while True:
@@ -264,7 +274,7 @@ class _Steps:
             self.look()
 
     def look(self) -> None:
-        """Show what is new."""
+        """Show the new steps."""
         lines = self._path.read_bytes().splitlines(keepends=True) if self._path.exists() else []
         for line in (line for line in lines if line.endswith(b"\n")):
             metrics = msgspec.json.decode(line)

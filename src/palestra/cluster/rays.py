@@ -1,11 +1,11 @@
-"""Ray: placement, restarts and the wire. The only module that imports it, and only when a fleet is entered.
+"""Ray: placement, restarts and transport. The only module that imports Ray, and only when a provider is entered.
 
-Whoever can reach a Ray cluster can run code on it, so token authentication is on unless the user has switched it off
-(``RAY_AUTH_MODE``). Ray looks for the token in ``RAY_AUTH_TOKEN``, in the file ``RAY_AUTH_TOKEN_PATH`` names, and in
+Anyone who can reach a Ray cluster can run code on it, so token authentication is on unless the user has switched it off
+(``RAY_AUTH_MODE``). Ray looks for the token in ``RAY_AUTH_TOKEN``, in the file that ``RAY_AUTH_TOKEN_PATH`` names, and in
 ``~/.ray/auth_token``; for a new cluster on this machine it makes one.
 
-A worker is an async actor that Ray restarts for ever (``max_restarts=-1``) and whose calls it never repeats: what a lost call
-means is decided by the crew. A worker for which there is no room waits until a node with room comes.
+A worker is an async actor. Ray restarts it without limit (``max_restarts=-1``) and never repeats its calls, because the
+dispatcher decides what a lost call means. A worker for which there is no room waits until a node with room joins.
 """
 
 import asyncio
@@ -17,24 +17,24 @@ from contextlib import suppress
 from typing import Any
 
 from palestra.cluster.config import Pool
-from palestra.cluster.fleet import Hand, Lost
-from palestra.cluster.worker import Opened, Orders, RolloutWorker
+from palestra.cluster.providers import Lost, WorkerHandle
+from palestra.cluster.worker import JobOrders, Opened, RolloutWorker
 from palestra.errors import MissingExtra, UsageError
 
-__all__ = ["RayFleet", "connect"]
+__all__ = ["RayProvider", "connect"]
 
 _CALLS_AT_ONCE = 1000
 _LOCAL_OBJECTS = 256 * 2**20
-"""Bytes of the object store of a cluster that we start ourselves."""
+"""Bytes of the object store of a cluster that this process starts."""
 
 
 def connect(address: str = "auto", **options: Any) -> Any:
-    """Ray, connected to the cluster at ``address``. ``options`` are for ``ray.init`` where a new cluster is started."""
+    """Connect Ray to the cluster at ``address``. ``options`` go to ``ray.init`` if it starts a new cluster."""
     mode = os.environ.setdefault("RAY_AUTH_MODE", "token")
     if mode != "token":
-        warnings.warn(f"RAY_AUTH_MODE={mode}: whoever can reach this Ray cluster can run code on it", stacklevel=2)
+        warnings.warn(f"RAY_AUTH_MODE={mode}: anyone who can reach this Ray cluster can run code on it", stacklevel=2)
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "200")  # a busy machine misses the default
-    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's is 15: beside two busy processes nothing would come of a run
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's default of 15 starves workers beside two busy processes
     try:
         import ray
     except ModuleNotFoundError:
@@ -50,7 +50,7 @@ def connect(address: str = "auto", **options: Any) -> Any:
             raise UsageError(f"no Ray cluster answers at {address}: {error}") from None
         ray.init(address="local", **quiet, **here)
     except ray.exceptions.AuthenticationError as error:
-        raise UsageError(f"the Ray cluster at {address} does not take our token: {error}") from None
+        raise UsageError(f"the Ray cluster at {address} refused the token (RAY_AUTH_TOKEN): {error}") from None
     return ray
 
 
@@ -63,8 +63,8 @@ class RayWorker(RolloutWorker):
         return (await super().open())._replace(place=ray.get_runtime_context().get_node_id()[:8])
 
 
-class RayHand:
-    """A worker that Ray keeps."""
+class RayHandle:
+    """A worker in an actor of Ray."""
 
     def __init__(self, ray: Any, pool: Pool) -> None:
         self._ray = ray
@@ -80,33 +80,33 @@ class RayHand:
         if pool.memory:
             self._options["memory"] = int(pool.memory * 1e9)
         self._concurrency = pool.concurrency
-        self._born_dead = 0
+        self._failed_starts = 0
         self._replaced = self._pid = 0
-        self._actor = self._hire()
+        self._actor = self._start()
 
-    def _hire(self) -> Any:
+    def _start(self) -> Any:
         return self._ray.remote(RayWorker).options(**self._options).remote(self._concurrency)
 
     async def open(self) -> Opened:
         try:
             opened: Opened = await self._actor.open.remote()
-            while opened.pid == self._replaced:  # on its way out, and still answering
+            while opened.pid == self._replaced:  # the old process still answers while it ends
                 await asyncio.sleep(0.05)
                 opened = await self._actor.open.remote()
         except self._ray.exceptions.ActorDiedError as error:
-            # Ray will not restart it: it never came to life, or its owner let it go.
-            self._born_dead += 1
-            if self._born_dead >= 3:
+            # Ray will not restart it: its constructor failed, or its owner ended it.
+            self._failed_starts += 1
+            if self._failed_starts >= 3:
                 raise UsageError(f"workers cannot be started: {error}") from None
-            self._actor = self._hire()
+            self._actor = self._start()
             raise Lost(str(error)) from None
         except self._gone as error:
             raise Lost(str(error)) from None
-        self._born_dead = 0
+        self._failed_starts = 0
         self._pid = opened.pid
         return opened
 
-    async def exchange(self, session: str, orders: Orders) -> bytes:
+    async def exchange(self, session: str, orders: JobOrders) -> bytes:
         try:
             batch: bytes = await self._actor.exchange.remote(session, orders)
         except self._gone as error:
@@ -123,35 +123,35 @@ class RayHand:
             self._ray.kill(self._actor)
 
 
-class RayFleet:
-    """Workers that Ray places. Entering connects to the cluster, or starts one here; one that was started here ends with us."""
+class RayProvider:
+    """Workers that Ray places. Entering connects to the cluster, or starts one here, which ends when the provider is left."""
 
     def __init__(self, address: str = "auto", **options: Any) -> None:
         self._address = address
         self._options = options
-        self._hands: list[RayHand] = []
+        self._handles: list[RayHandle] = []
         self._owns = False
 
-    async def __aenter__(self) -> "RayFleet":
+    async def __aenter__(self) -> "RayProvider":
         before = "ray" in sys.modules and sys.modules["ray"].is_initialized()
         self.ray = connect(self._address, **self._options)
         self._owns = not before
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for hand in self._hands:
-            await hand.close()
+        for handle in self._handles:
+            await handle.close()
         if self._owns:
             self.ray.shutdown()
 
     async def room(self, pool: Pool) -> int:
-        """How many workers the living nodes have room for, whoever is on them now."""
+        """How many workers fit on the living nodes, counting the room that others use now."""
         needs = {"CPU": pool.cpus, **pool.resources}
         living = [node["Resources"] for node in await asyncio.to_thread(self.ray.nodes) if node["Alive"]]
         fits = [min(int(have.get(name, 0) // need) for name, need in needs.items() if need) for have in living]
         return max(1, sum(fits)) if any(needs.values()) else len(living)
 
-    def hire(self, pool: Pool) -> Hand:
-        hand = RayHand(self.ray, pool)
-        self._hands.append(hand)
-        return hand
+    def start(self, pool: Pool) -> WorkerHandle:
+        handle = RayHandle(self.ray, pool)
+        self._handles.append(handle)
+        return handle

@@ -1,11 +1,11 @@
-"""The far side: plays the episodes it holds a lease of, and hands them over in batches.
+"""Worker side: plays the episodes leased to it, and returns them in batches.
 
-A worker knows no other worker and keeps nothing that matters. Whoever employs it opens a session; to open one ends whatever an
-earlier session left running. Every later call names the session, and one that is not the present one is refused: so an
-employer that lost touch, or a worker that was restarted behind its back, is found out at the next call.
+A worker knows no other worker and stores nothing that matters. The dispatcher opens a session; opening one ends whatever an
+earlier session left running. Every later call names its session, and the worker refuses any session but the current one. So the
+next call reveals a dispatcher that lost contact, or a worker that was restarted.
 
-Tickets and trajectories cross as msgpack. What is to be played with (the policy, wrappers, classes that only the employer's
-program knows) crosses once for each job, as a ``Setup``.
+Keys and trajectories are sent as msgpack. The policy, the wrappers and classes that only the dispatcher's program knows are
+sent once per job, as a ``Setup``.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from palestra.encoding import decode_msgpack, encode_msgpack
+from palestra.encoding import UNWRITABLE, decode_msgpack, encode_msgpack
 from palestra.registry import EnvSpec
-from palestra.rollout import AnyPolicy, RolloutOptions, Stage, Ticket
+from palestra.rollout import AnyPolicy, EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import Trajectory, writable
 
-__all__ = ["Lease", "Orders", "Played", "RolloutWorker", "Setup", "StaleSession", "decode_batch"]
+__all__ = ["JobOrders", "Lease", "Played", "RolloutWorker", "Setup", "StaleSession", "decode_batch"]
 
 BATCH = 128
-"""The most episodes of one batch."""
+"""Maximum episodes per batch."""
 LINGER = 0.1
-"""Seconds that the first finished episode waits for company, while the worker has enough to do."""
+"""Seconds that the first finished episode waits for others to share its batch, while the worker has enough to play."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """What a job is played with."""
+    """The policy and the settings of a job."""
 
     policy: AnyPolicy
     options: RolloutOptions
@@ -44,11 +44,11 @@ class Lease(msgspec.Struct, frozen=True, array_like=True):
     """One episode of one job."""
 
     job: int
-    ticket: Ticket
+    key: EpisodeKey
 
 
 class Played(msgspec.Struct, frozen=True, array_like=True):
-    """What came of it: a trajectory for each player."""
+    """The result of a lease: one trajectory per player."""
 
     job: int
     group: int
@@ -57,23 +57,23 @@ class Played(msgspec.Struct, frozen=True, array_like=True):
 
 
 @dataclass(frozen=True)
-class Orders:
-    """What an employer says in one call."""
+class JobOrders:
+    """What the dispatcher sends in one call."""
 
     leases: bytes = b""
-    """``list[Lease]`` as msgpack; nothing for none."""
+    """``list[Lease]`` as msgpack; empty if there are none."""
     begin: dict[int, Setup] = field(default_factory=dict)
-    """Jobs that the leases belong to and that this session has not heard of."""
+    """Jobs of these leases that are new to this session."""
     specs: dict[int, dict[str, EnvSpec]] = field(default_factory=dict)
-    """By job: environments that it has not heard of. What is registered need not be the same in every process."""
+    """Environments that are new to this session, by job: the worker may have others registered than the dispatcher."""
     end: tuple[int, ...] = ()
-    """Jobs that nobody waits for any more."""
+    """Jobs that have ended."""
     wait: float = 0.0
     """Seconds to wait for an episode to end, if none has."""
 
 
 class StaleSession(Exception):
-    """The call names a session that is not the present one."""
+    """The call names a session that is not the current one."""
 
 
 class Opened(NamedTuple):
@@ -82,7 +82,7 @@ class Opened(NamedTuple):
     session: str
     pid: int
     place: str = ""
-    """The node, where there are several."""
+    """The node, if there are several."""
 
 
 class RolloutWorker:
@@ -91,31 +91,31 @@ class RolloutWorker:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._session = ""
-        self._stages: dict[int, Stage] = {}
+        self._runners: dict[int, EpisodeRunner] = {}
         self._waiting: deque[Lease] = deque()
         self._running: dict[asyncio.Task[None], int] = {}
         self._finished: deque[Played] = deque()
         self._news = asyncio.Event()
         self._ripe = asyncio.Event()
-        """Set while a batch should not wait: it is full, or the worker could play more than it has."""
+        """Set while a batch should not wait: it is full, or the worker has free places."""
         self._ending: set[asyncio.Task[None]] = set()
         self._fault: BaseException | None = None
-        """What no episode may raise: a mistake of ours. It is told at the next call."""
+        """An exception that escaped an episode, which is a bug. The next call raises it."""
 
     async def open(self) -> Opened:
-        """Begin a session, and forget whatever was before it."""
+        """Begin a session, and end everything of the session before it."""
         self._session = ""
         await self._clear()
         self._session = secrets.token_hex(8)
         return Opened(self._session, os.getpid())
 
-    async def exchange(self, session: str, orders: Orders) -> bytes:
-        """Take leases, and give a batch of what has ended: ``list[Played]`` as msgpack."""
+    async def exchange(self, session: str, orders: JobOrders) -> bytes:
+        """Take leases, and return a batch of ended episodes: ``list[Played]`` as msgpack."""
         self._check(session)
         for job, setup in orders.begin.items():
-            self._stages[job] = await Stage(setup.policy, **setup.options).__aenter__()
+            self._runners[job] = await EpisodeRunner(setup.policy, setup.options).__aenter__()
         for job, specs in orders.specs.items():
-            self._stages[job].know(specs)
+            self._runners[job].know(specs)
         for job in orders.end:
             self._ending.add(task := asyncio.create_task(self._end(job)))
             task.add_done_callback(self._ending.discard)
@@ -159,9 +159,9 @@ class RolloutWorker:
             self._ripe.clear()
 
     async def _play(self, lease: Lease) -> None:
-        ticket = lease.ticket
-        trajectories = await self._stages[lease.job].play(ticket)
-        self._finished.append(Played(lease.job, ticket.group, ticket.member, trajectories))
+        key = lease.key
+        trajectories = await self._runners[lease.job].play(key)
+        self._finished.append(Played(lease.job, key.group, key.member, trajectories))
 
     def _ended(self, task: "asyncio.Task[None]") -> None:
         del self._running[task]
@@ -171,12 +171,12 @@ class RolloutWorker:
         self._start()
 
     async def _end(self, job: int) -> None:
-        """Forget ``job``, and close what it was played with. On the side: environments may take their time to close."""
-        stage = self._stages.pop(job)
+        """Drop ``job`` and close its environments. Runs as a task of its own, because closing may take long."""
+        runner = self._runners.pop(job)
         self._waiting = deque(lease for lease in self._waiting if lease.job != job)
         await _cancel([task for task, own in self._running.items() if own == job])
         self._finished = deque(played for played in self._finished if played.job != job)
-        await stage.__aexit__()
+        await runner.__aexit__()
 
     async def _clear(self) -> None:
         self._waiting.clear()
@@ -184,7 +184,7 @@ class RolloutWorker:
         await _cancel(list(self._running))
         self._finished.clear()
         self._fault = None
-        for job in list(self._stages):
+        for job in list(self._runners):
             await self._end(job)
         while self._ending:
             await asyncio.wait(self._ending)
@@ -200,11 +200,11 @@ async def _cancel(tasks: Sequence["asyncio.Task[None]"]) -> None:
 def _encode(batch: list[Played]) -> bytes:
     try:
         return encode_msgpack(batch)
-    except (TypeError, ValueError, OverflowError, RecursionError):
+    except UNWRITABLE:
         tamed = [msgspec.structs.replace(one, trajectories=tuple(map(writable, one.trajectories))) for one in batch]
         return encode_msgpack(tamed)
 
 
 def decode_batch(data: bytes) -> list[Played]:
-    """What ``exchange`` gave."""
+    """Decode the answer of ``exchange``."""
     return decode_msgpack(data, list[Played])

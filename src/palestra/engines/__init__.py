@@ -1,8 +1,5 @@
-"""Who samples tokens. Each engine is imported by its module, so that none drags in what another needs.
+"""Engines sample tokens. Import each engine from its own module, so that none loads what only another one needs.
 
-``scripted`` a function instead of a model · ``hf`` transformers in this process · ``vllm`` and ``sglang`` servers over HTTP
+``hf`` runs transformers in this process. ``vllm`` and ``sglang`` talk to servers over HTTP.
+``palestra.testing.scripted`` has an engine that samples from a script, for tests.
 """
-
-from palestra.engines.scripted import ScriptedEngine
-
-__all__ = ["ScriptedEngine"]

@@ -1,10 +1,9 @@
-"""Where the hf engine keeps keys and values: one row per context, all rows in one tensor a layer.
+"""The key-value cache of the hf engine: one row per context, all rows of a layer in one tensor.
 
-Rows being sampled stand at the front, so that a decoding step reads ``keys[:n]`` in place: nothing is gathered, padded or
-concatenated from step to step. A row keeps its keys between the turns of an episode. The last column belongs to nobody; padding
-is written there.
+Active rows come first, so that a decoding step reads ``keys[:n]`` in place: no gathering, padding or concatenation per step.
+A row keeps its keys between the turns of an episode. The last column belongs to no context; padding is written there.
 
-The arena is what a Hugging Face model takes for its cache: it has ``update``.
+A Hugging Face model uses the arena as its cache: it calls ``update``.
 
 Shapes: R rows, H key-value heads, C columns (positions), D head size, B rows of this pass, T new tokens.
 """
@@ -16,14 +15,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from palestra.core import Session
+from palestra.core import EngineSession
 from palestra.encoding import Ints
 
 __all__ = ["Arena", "Pass", "Row", "common_prefix"]
 
 
 class Row:
-    """One context: its ids, and for how many of them keys and values are in place."""
+    """One context: its ids, and how many of them have keys and values in the arena."""
 
     __slots__ = ("busy", "cached", "ids", "index", "owner", "used")
 
@@ -33,9 +32,9 @@ class Row:
         self.cached = 0
         self.busy = False
         self.used = 0
-        """When it was used last, in passes."""
-        self.owner: Callable[[], Session | None] = lambda: None
-        """A weak reference to the session that may come back to it."""
+        """The pass in which it was last used."""
+        self.owner: Callable[[], EngineSession | None] = lambda: None
+        """A weak reference to the session that may continue it."""
 
 
 class Pass(NamedTuple):
@@ -61,7 +60,7 @@ class Arena:
     # --------------------------------------------------------------------------------------------------- what a model calls
 
     def update(self, keys_BHTD: torch.Tensor, values_BHTD: torch.Tensor, layer: int, *_: Any) -> Any:
-        """Store the new keys and values of one layer; give back all that the present rows may look at."""
+        """Store the new keys and values of one layer; return all that the rows of this pass may attend to."""
         if layer == len(self._keys):
             self._add_layer(keys_BHTD, values_BHTD)
         keys, values = self._keys[layer], self._values[layer]
@@ -72,7 +71,7 @@ class Arena:
         return keys[self._span, :, : self._width], values[self._span, :, : self._width]
 
     def get_seq_length(self, layer: int = 0) -> int:
-        """Asked by some models; positions and masks are given, so the answer does not matter."""
+        """Some models call this. Positions and masks are passed explicitly, so the value does not matter."""
         return self._width
 
     def _add_layer(self, keys: torch.Tensor, values: torch.Tensor) -> None:
@@ -83,7 +82,7 @@ class Arena:
     # -------------------------------------------------------------------------------------------------- what the engine calls
 
     def begin(self, first: int, tokens: list[list[int]], device: Any) -> Pass:
-        """Prepare a pass that appends ``tokens`` to the rows from ``first`` on. Shorter ones are padded on the left."""
+        """Prepare a pass that appends ``tokens`` to the rows from ``first`` on. Shorter lists are padded on the left."""
         rows = self.rows[first : first + len(tokens)]
         starts = np.array([row.cached for row in rows])
         counts = np.array([len(new) for new in tokens])
@@ -105,7 +104,7 @@ class Arena:
         return Pass(torch.as_tensor(ids_BT, device=device), positions, mask)
 
     def advance(self, first: int, tokens: list[list[int]]) -> None:
-        """The pass is done: what it wrote counts as cached."""
+        """Count what the finished pass wrote as cached."""
         for row, new in zip(self.rows[first : first + len(tokens)], tokens, strict=True):
             row.cached += len(new)
 
@@ -122,13 +121,13 @@ class Arena:
         self.rows[a].index, self.rows[b].index = a, b
 
     def copy(self, source: Row, target: Row, length: int) -> None:
-        """Give ``target`` the first ``length`` keys and values of ``source``."""
+        """Copy the first ``length`` keys and values of ``source`` to ``target``."""
         for tensor in (*self._keys, *self._values):
             tensor[target.index, :, :length] = tensor[source.index, :, :length]
         target.ids, target.cached = source.ids[:length], length
 
     def forget(self) -> None:
-        """Nothing that is stored holds any longer: the weights have changed."""
+        """Invalidate everything that is stored, because the weights have changed."""
         for row in self.rows:
             row.cached = 0
 
@@ -145,7 +144,7 @@ class Arena:
 
 
 def common_prefix(row: Row, ids: Ints) -> int:
-    """How many leading ``ids`` have their keys and values in ``row``."""
+    """Return how many leading ``ids`` have their keys and values in ``row``."""
     most = min(row.cached, len(ids))
     if not most:
         return 0

@@ -1,12 +1,12 @@
 """transformers in this process: sampling for tests, laptops and small models, on a CPU or one GPU.
 
-Requests join and leave the running batch between two tokens, so nobody waits for the slowest of a batch. All passes run on one
-thread of their own; the event loop never computes. Contexts keep their keys and values from turn to turn (see ``arena``), as
-long as the ``Session`` lives and there is a row to spare; a new context copies what it shares with any other, so a prefix
-common to all episodes is computed once.
+Requests join and leave the running batch between two tokens, so a request never waits for the slowest of a batch. All passes
+run on one dedicated thread; the event loop never computes. Contexts keep their keys and values from turn to turn (see
+``arena``) as long as their ``EngineSession`` lives and a row is free. A new context copies the prefix that it shares with any
+other, so a prefix common to all episodes is computed once.
 
-New weights take effect between two tokens. What was cached under the old ones is computed again, so every log-prob is that of
-the version it is stamped with.
+New weights take effect between two tokens. Everything cached under the old weights is computed again, so every log-prob belongs
+to the version recorded with it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from palestra.core import Generation, Sampling, Session
+from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints, floats, ints
 from palestra.engines.arena import Arena, Row, common_prefix
 from palestra.engines.drawing import draw
@@ -32,19 +32,21 @@ from palestra.trajectory import Finish, Tokens
 __all__ = ["HFEngine"]
 
 _WORTH_COPYING = 16
-"""Tokens of common prefix from which on copying another row's keys beats computing them."""
+"""Length of a common prefix from which copying another row's keys is faster than computing them."""
 _STEPS_A_CALL = 32
-"""Decoding steps between two looks at the event loop, as long as nobody waits."""
+"""Decoding steps between two returns to the event loop, as long as no request waits."""
 _PADDED_AT_MOST = 1.5
-"""Requests share a prefill pass while padding makes it no more than this much larger."""
+"""Requests share a prefill pass as long as padding enlarges it by at most this factor."""
 _LONGEST_PASS = 2048
-"""New tokens of one context in one pass; a longer prompt is computed in pieces, as its mask grows with the square."""
+"""New tokens of one context per pass; a longer prompt is computed in pieces, because its mask grows with the square."""
 
 
 class _Request:
-    """A request under way."""
+    """A request in progress."""
 
-    def __init__(self, prompt: Ints, sampling: Sampling, session: Session | None, answer: asyncio.Future[Generation]) -> None:
+    def __init__(
+        self, prompt: Ints, sampling: Sampling, session: EngineSession | None, answer: asyncio.Future[Generation]
+    ) -> None:
         self.prompt = prompt
         self.sampling = sampling
         self.session = session
@@ -52,44 +54,44 @@ class _Request:
         self.ids: list[int] = []
         self.logprobs: list[float] = []
         self.updates: list[tuple[int, int]] = []
-        """Where versions changed; the first entry is the version sampling began with."""
+        """Where versions changed; the first entry is the version at the start."""
         self.finish: Finish | None = None
         self._random = derive(fresh_seed() if sampling.seed is None else sampling.seed, "tokens")
 
     @property
     def context(self) -> Ints:
-        """Everything so far."""
+        """All ids so far, prompt and sampled."""
         return ints(np.concatenate([self.prompt, ints(self.ids)])) if self.ids else self.prompt
 
     def uniform(self) -> float:
-        """The number that decides the next token."""
+        """Return the random number that decides the next token."""
         return float(self._random.random()) if self.sampling.temperature else 0.0
 
     def take(self, token: int, logprob: float, version: int) -> None:
-        """The next token was drawn."""
+        """Append the token that was drawn."""
         if not self.updates or self.updates[-1][1] != version:
             self.updates.append((len(self.ids), version))
         self.ids.append(token)
         self.logprobs.append(logprob)
 
     def generation(self) -> Generation:
-        """The finished answer."""
+        """Return the finished answer."""
         assert self.finish is not None
         (_, version), *updates = self.updates
         return Generation(Tokens(self.prompt, ints(self.ids), floats(self.logprobs), version, tuple(updates)), self.finish)
 
 
 class _Entry(NamedTuple):
-    """A request about to join the batch."""
+    """A request that joins the batch."""
 
     request: _Request
     row: Row
     new: list[int]
-    """What of its context is not in the row yet."""
+    """The part of its context that is not in the row yet."""
 
 
 class HFEngine:
-    """Samples from a Hugging Face causal language model in this process."""
+    """Sample from a Hugging Face causal language model in this process."""
 
     def __init__(
         self, model: Any, *, decode: Callable[[list[int]], str] | None = None, batch: int = 32, rows: int = 64
@@ -102,12 +104,12 @@ class HFEngine:
         self._decode = decode
         self._batch = batch
         self._arena = Arena(max(rows, batch))
-        self._rows: weakref.WeakKeyDictionary[Session, Row] = weakref.WeakKeyDictionary()
+        self._rows: weakref.WeakKeyDictionary[EngineSession, Row] = weakref.WeakKeyDictionary()
         self._waiting: deque[_Request] = deque()
         self._active: list[_Request] = []
-        """The request of each of the arena's first rows."""
+        """The request of each active row."""
         self._entering: list[_Entry] = []
-        """Requests that have a row and are not active yet."""
+        """Requests that have a row but are not active yet."""
         self._paused = False
         self._pump: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="hf-engine")
@@ -115,7 +117,7 @@ class HFEngine:
 
     @classmethod
     def load(cls, name: str | Path, *, dtype: str = "float32", device: str = "cpu", **options: Any) -> "HFEngine":
-        """The engine of a model folder or hub name."""
+        """Load the engine of a model folder or hub name."""
         import transformers
 
         model = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype)).to(device)
@@ -124,10 +126,11 @@ class HFEngine:
 
     # ------------------------------------------------------------------------------------------------------- the protocol
 
-    async def generate(self, prompt: Ints, sampling: Sampling, session: Session | None = None) -> Generation:
+    async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
         if not len(prompt) or len(prompt) + sampling.max_tokens > self.context_length:
             raise UsageError(
-                f"{len(prompt)} prompt ids (at least 1) and {sampling.max_tokens} new ones do not fit {self.context_length}"
+                f"{len(prompt)} prompt ids (at least 1) and {sampling.max_tokens} new ones do not fit into a context of "
+                f"{self.context_length}: shorten the prompt, or lower max_tokens"
             )
         if sampling.stop and self._decode is None:
             raise UsageError("stop strings need a tokenizer: HFEngine(model, decode=tokenizer.decode)")
@@ -142,7 +145,7 @@ class HFEngine:
 
     async def pause(self) -> None:
         self._paused = True
-        # One thread, first come first served: when this comes back, no pass is under way.
+        # One thread, first in, first out: when this returns, no pass is running.
         await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
 
     async def resume(self) -> None:
@@ -164,7 +167,7 @@ class HFEngine:
         while (self._waiting or self._active) and not self._paused:
             try:
                 finished = await loop.run_in_executor(self._thread, self._work)
-            except Exception as error:  # whatever torch raises: every request is told, none is left waiting
+            except Exception as error:  # torch may raise anything: every request must get the error, none may wait for ever
                 self._fail(error)
                 return
             for request in finished:
@@ -184,7 +187,7 @@ class HFEngine:
     # ----------------------------------------------------------------------------------------------------- on the thread
 
     def _work(self) -> list[_Request]:
-        """Let in who waits, then decode until somebody is finished, somebody waits, or it has been long enough."""
+        """Admit waiting requests, then decode until a request finishes, a new one waits, or enough steps have run."""
         with torch.no_grad():
             return self._decode_some()
 
@@ -216,20 +219,20 @@ class HFEngine:
         return finished
 
     def _seat(self, request: _Request) -> _Entry:
-        """A row for ``request``, and the ids it still has to compute."""
+        """Return a row for ``request``, and the ids that it still has to compute."""
         context = request.context
         row = None if request.session is None else self._rows.get(request.session)
         if row is None or row.busy:
             row = self._free_row()
             row.cached = 0
         known = common_prefix(row, context)
-        # Looking at every row costs about as much as computing a few tokens.
+        # Searching every row costs about as much as computing a few tokens.
         if known < len(context) // 2 and len(context) - known > _WORTH_COPYING:
             shared, best = max(((common_prefix(other, context), other) for other in self._arena.rows), key=lambda pair: pair[0])
             if shared >= known + _WORTH_COPYING:
                 known = shared
                 self._arena.copy(best, row, known)
-        row.busy, row.cached = True, min(known, len(context) - 1)  # the last one is computed for its logits
+        row.busy, row.cached = True, min(known, len(context) - 1)  # the last id is computed for its logits
         row.ids = array("i", context.tobytes())
         if request.session is not None:
             self._rows[request.session] = row
@@ -237,7 +240,7 @@ class HFEngine:
         return _Entry(request, row, row.ids[row.cached :].tolist())
 
     def _share(self, entering: list[_Entry]) -> list[_Entry]:
-        """Compute once what all newcomers begin with; after new weights every context is a newcomer."""
+        """Compute the common prefix of all new requests once; after new weights every request counts as new."""
         fresh = [entry for entry in entering if not entry.row.cached]
         common = _common([entry.new for entry in fresh])
         if len(fresh) < 2 or common < _WORTH_COPYING:
@@ -252,7 +255,7 @@ class HFEngine:
         return [entry._replace(new=entry.row.ids[entry.row.cached :].tolist()) for entry in entering]
 
     def _shortened(self, entry: _Entry) -> list[int]:
-        """What is left of a long prompt after all but its last piece has been computed."""
+        """Compute a long prompt up to its last piece, and return that piece."""
         new = entry.new
         while len(new) > _LONGEST_PASS:
             self._compute(entry.row.index, [new[:_LONGEST_PASS]])
@@ -260,7 +263,7 @@ class HFEngine:
         return new
 
     def _free_row(self) -> Row:
-        """A row that nobody uses: best one without a living session, else the one used longest ago."""
+        """Return an unused row: preferably one without a living session, else the least recently used."""
         idle = [row for row in self._arena.rows if not row.busy]
         chosen = min(idle, key=lambda row: (row.owner() is not None, row.used))
         session = chosen.owner()
@@ -270,7 +273,7 @@ class HFEngine:
         return chosen
 
     def _forward(self, first: int, tokens: list[list[int]]) -> list[_Request]:
-        """One pass that appends ``tokens`` to the rows from ``first`` on, and draws one token for each."""
+        """Run one pass that appends ``tokens`` to the rows from ``first`` on, and draw one token for each."""
         requests = self._active[first : first + len(tokens)]
         logits = self._compute(first, tokens)
         drawn = draw(logits, [request.sampling for request in requests], [request.uniform() for request in requests])
@@ -288,7 +291,7 @@ class HFEngine:
         return finished
 
     def _compute(self, first: int, tokens: list[list[int]]) -> torch.Tensor:
-        """The logits after ``tokens``, whose keys and values are then in place."""
+        """Store keys and values of ``tokens``, and return the logits after them."""
         ids, positions, mask = self._arena.begin(first, tokens, self.model.device)
         output = self.model(
             input_ids=ids,
@@ -313,7 +316,7 @@ class HFEngine:
         return Finish.LENGTH if len(request.ids) >= sampling.max_tokens else None
 
     def _release(self, places: Any) -> None:
-        """Take the requests at ``places`` out of the batch. Their rows stay as they are, behind the active ones."""
+        """Remove the requests at ``places`` from the batch. Their rows stay unchanged, behind the active ones."""
         for at in sorted(places, reverse=True):
             last = len(self._active) - 1
             self._arena.rows[at].busy = False
@@ -325,28 +328,28 @@ class HFEngine:
         state = source if isinstance(source, Mapping) else _state_of(source)
         own = self.model.state_dict()
         if unknown := state.keys() - own.keys():
-            raise UsageError(f"the new weights name what this model does not have: {sorted(unknown)[:3]}")
+            raise UsageError(f"the new weights contain parameters that this model does not have: {sorted(unknown)[:3]}")
         with torch.no_grad():
             for name, tensor in state.items():
                 own[name].copy_(tensor)
         self.version = version
-        # Whoever is in mid-completion computes its context again under the new weights, before anybody else.
+        # Running requests compute their context again under the new weights, before any waiting one starts.
         self._waiting.extendleft(reversed(self._active))
         self._release(range(len(self._active)))
         self._arena.forget()
 
 
 def _common(contexts: list[list[int]]) -> int:
-    """How many leading ids all of ``contexts`` have in common, one id of each being left over."""
+    """Return how many leading ids all ``contexts`` share, leaving at least one id of each."""
     if not contexts:
         return 0
-    low, high = min(contexts), max(contexts)  # in the order of lists, whatever lies between begins like both
+    low, high = min(contexts), max(contexts)  # every list between these two in order shares their common prefix
     most = min(len(context) for context in contexts) - 1
     return next((at for at in range(most) if low[at] != high[at]), most)
 
 
 def _similar(entering: list[_Entry]) -> list[list[_Entry]]:
-    """Groups of about equally many new tokens, so that a pass is not mostly padding; rows in their order, so that few move."""
+    """Group entries with about equally many new tokens, to avoid padding. Rows keep their order, so that few of them move."""
     groups: list[list[_Entry]] = []
     total = 0
     for entry in sorted(entering, key=lambda entry: (len(entry.new), entry.row.index)):
@@ -370,5 +373,5 @@ def _refuse_sliding_windows(config: Any) -> None:
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"}:
         raise UsageError(
-            f"the hf engine serves models with full attention only, this one has {sorted(kinds)}: use vllm or sglang"
+            f"the hf engine supports only models with full attention, this one has {sorted(kinds)}: use vllm or sglang"
         )

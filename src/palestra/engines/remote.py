@@ -1,15 +1,15 @@
-"""What all engines behind HTTP share: several replicas of one server, and how a request finds its way through them.
+"""What all HTTP engines share: several replicas of one server, and the way of a request through them.
 
-**Routing.** A session goes back to the replica that holds its prefix, unless that one has much more to do than the idlest.
-Any other request goes to the idlest.
+**Routing.** A session returns to the replica that holds its prefix, unless that one has many more running calls than the least
+busy replica. Any other request goes to the least busy one.
 
-**Failure.** A call that fails is made again, elsewhere if there is an elsewhere, after a pause that grows and jitters. What
-a failed call may have sampled is thrown away, so a turn is never there twice. A replica that does not answer gets no more
-calls until it is healthy again and has been given the current weights: a server that was restarted has the old ones.
+**Failure.** A failed call is repeated, on another replica if there is one, after a pause that grows and jitters. The tokens of
+a failed call are discarded, so a turn is never recorded twice. A replica that does not answer gets no calls until it is
+healthy again and has loaded the current weights: a restarted server has the old ones.
 
-**New weights.** ``pause`` makes the servers give up what they are sampling and return it unfinished; those parts are kept, and
-go on after ``resume`` as prompts. So every token has one version, the one that was loaded when its part was sent. A part that
-was sent before a change of weights and came back whole after it could be of either version: it is sampled again.
+**New weights.** ``pause`` makes the servers abort their calls and return the unfinished parts. The engine keeps these parts and
+continues them after ``resume`` as prompts. So every token has one version: the one that was loaded when its part was sent. A
+part that was sent before a change of weights and returned complete after it could be of either version: it is sampled again.
 """
 
 import asyncio
@@ -23,35 +23,36 @@ import aiohttp
 import msgspec
 import numpy as np
 
-from palestra.core import Generation, Sampling, Session
+from palestra.connections import Connections
+from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints, floats, ints
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.trajectory import Finish, Tokens
 
-__all__ = ["Part", "RemoteEngine", "Replica"]
+__all__ = ["Part", "RemoteEngine", "ServerReplica"]
 
 ATTEMPTS = 6
-"""Calls for one part of a completion before the episode is told that the infrastructure failed."""
+"""Most calls for one part of a completion; then the engine raises ``InfrastructureError``."""
 LONGEST_WAIT = 30.0
-"""Seconds between two attempts, at most."""
+"""Longest pause between two attempts, in seconds."""
 STICKY_SLACK = 8
-"""A session leaves its replica when that has this many calls more under way than the idlest."""
+"""A session leaves its replica when that has this many more running calls than the least busy one."""
 
 
 _TROUBLE = (aiohttp.ClientError, TimeoutError, InfrastructureError, ConnectionError)
 
 
 class Part(NamedTuple):
-    """What one call sampled."""
+    """The tokens of one call."""
 
     ids: list[int]
     logprobs: list[float]
     finish: Finish | None
-    """``None`` if the server was told to stop in the middle."""
+    """``None`` if the server was asked to stop before the end."""
 
 
-class Replica:
-    """One server."""
+class ServerReplica:
+    """One server with a copy of the model."""
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
@@ -61,61 +62,82 @@ class Replica:
 
 
 class RemoteEngine(ABC):
-    """Samples through one or more servers. A dialect says how to talk to them."""
+    """Sample through one or more servers. A subclass implements the server's HTTP interface."""
 
     def __init__(self, urls: str | Sequence[str], *, model: str = "", timeout: float = 600.0, seeded: bool = False) -> None:
         urls = [urls] if isinstance(urls, str) else list(urls)
         if not urls:
             raise UsageError("an engine needs the URL of at least one server")
-        self.replicas = [Replica(url) for url in urls]
+        for url in urls:
+            if not url.startswith(("http://", "https://")):
+                raise UsageError(f"{url!r} is not the URL of a server: write http://HOST:PORT")
+        self.replicas = [ServerReplica(url) for url in urls]
         self.model = model
-        """The name the servers know the model by; empty until ``connect`` has asked them."""
+        """The model's name on the servers; empty until ``connect`` has asked them."""
         self.context_length = 0
         self.version = 0
         self._timeout = timeout
         self._seeded = seeded
-        """Whether a request's seed is sent along. Servers sample seeded requests one by one, and on a CPU vLLM 0.32 dies of a
-        seed in a prompt that it prefills in pieces; with other requests in the batch a seed does not repeat a run anyway."""
+        """Whether to send each request's seed. Servers sample seeded requests one by one, and vLLM 0.32 on a CPU crashes
+        on a seed in a prompt that it prefills in pieces. In a batch a seed does not reproduce a run anyway."""
         self._source: Any = None
-        self._sticky: weakref.WeakKeyDictionary[Session, Replica] = weakref.WeakKeyDictionary()
+        self._sticky: weakref.WeakKeyDictionary[EngineSession, ServerReplica] = weakref.WeakKeyDictionary()
         self._running = asyncio.Event()
         self._running.set()
-        self._http: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._reviving: dict[Replica, asyncio.Task[None]] = {}
+        self._connections = Connections(self._open)
+        self._reviving: dict[ServerReplica, asyncio.Task[None]] = {}
 
     async def connect(self) -> "RemoteEngine":
-        """Ask the servers for the model's name and context length."""
-        known = await self._get(self.replicas[0], "/v1/models")
+        """Ask the servers for the model's name and context length. If that fails, close all connections."""
+        try:
+            self._introduce(*await self._first_answer("/v1/models"))
+        except BaseException:
+            await self.close()
+            raise
+        return self
+
+    async def _first_answer(self, path: str) -> tuple[ServerReplica, Any]:
+        """Return the first server that answers, and its answer: another one that is down now may come back later."""
+        problems = []
+        for replica in self.replicas:
+            try:
+                return replica, await self._get(replica, path)
+            except _TROUBLE as error:
+                problems.append(f"{replica.url} does not answer ({str(error) or type(error).__name__})")
+        raise InfrastructureError(f"{'; '.join(problems)}. Check the URL, and that the server has finished loading its model")
+
+    def _introduce(self, replica: ServerReplica, known: Any) -> None:
         try:
             (first, *_) = known["data"]
             self.model = self.model or first["id"]
             self.context_length = int(first["max_model_len"])
         except (KeyError, TypeError, ValueError) as error:
-            raise PolicyError(f"{self.replicas[0].url}/v1/models did not say the model's name and length: {error!r}") from None
-        return self
+            raise PolicyError(
+                f"{replica.url}/v1/models does not list a model with its id and max_model_len ({error!r}): pass the address of "
+                f"a vLLM or SGLang server, without /v1 at its end"
+            ) from None
 
     # ---------------------------------------------------------------------------------------------------------- the dialect
 
     @abstractmethod
-    async def _sample(self, replica: Replica, prompt: list[int], sampling: Sampling) -> Part:
-        """One call that samples."""
+    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
+        """Make one call that samples."""
 
     @abstractmethod
-    async def _pause(self, replica: Replica) -> None:
-        """Make the server return what it is sampling, unfinished, and sample nothing more."""
+    async def _pause(self, replica: ServerReplica) -> None:
+        """Make the server return its unfinished samples, and sample nothing more."""
 
     @abstractmethod
-    async def _resume(self, replica: Replica) -> None:
+    async def _resume(self, replica: ServerReplica) -> None:
         """Let the server sample again."""
 
     @abstractmethod
-    async def _load(self, replica: Replica, source: Any) -> None:
+    async def _load(self, replica: ServerReplica, source: Any) -> None:
         """Make the server load new weights."""
 
     # --------------------------------------------------------------------------------------------------------- the protocol
 
-    async def generate(self, prompt: Ints, sampling: Sampling, session: Session | None = None) -> Generation:
+    async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
         ids: list[int] = []
         logprobs: list[float] = []
         versions: list[tuple[int, int]] = []
@@ -123,7 +145,7 @@ class RemoteEngine(ABC):
             left = msgspec.structs.replace(
                 sampling,
                 max_tokens=sampling.max_tokens - len(ids),
-                # A second part with the first one's seed would repeat its random numbers.
+                # A second part with the same seed would repeat the random numbers of the first.
                 seed=sampling.seed + len(ids) if self._seeded and sampling.seed is not None else None,
             )
             part, version = await self._part([*prompt.tolist(), *ids], left, session)
@@ -132,17 +154,23 @@ class RemoteEngine(ABC):
             ids += part.ids
             logprobs += part.logprobs
             finish = part.finish or (Finish.LENGTH if len(ids) >= sampling.max_tokens else None)
+            if finish is Finish.LENGTH and part.ids and self._goes_on(sampling.max_tokens - len(ids), len(prompt) + len(ids)):
+                finish = None
             if finish is not None:
                 (_, first), *updates = versions or [(0, version)]
                 return Generation(Tokens(prompt, ints(ids), floats(logprobs), first, tuple(updates)), finish)
 
+    def _goes_on(self, left: int, context: int) -> bool:
+        """Whether the server's own limit cut the reply although tokens are ``left`` and the context has room."""
+        return left > 0 and context < self.context_length - 1
+
     async def update_weights(self, source: Any, version: int) -> None:
-        """Load ``source`` (a folder that every server can read) everywhere and stamp what follows with ``version``."""
+        """Load ``source`` (a folder that every server can read) on all replicas, and record ``version`` for later tokens."""
         paused = not self._running.is_set()
         if not paused:
             await self.pause()
 
-        async def load(replica: Replica) -> None:
+        async def load(replica: ServerReplica) -> None:
             await self._load(replica, source)
             replica.version = version
 
@@ -164,13 +192,12 @@ class RemoteEngine(ABC):
     async def close(self) -> None:
         for task in self._reviving.values():
             task.cancel()
-        if self._http is not None:
-            await self._http.close()
+        await self._connections.close()
 
     # ------------------------------------------------------------------------------------------------------ routing, retrying
 
-    async def _part(self, prompt: list[int], sampling: Sampling, session: Session | None) -> tuple[Part, int]:
-        """One part of a completion, and the version that sampled it."""
+    async def _part(self, prompt: list[int], sampling: Sampling, session: EngineSession | None) -> tuple[Part, int]:
+        """Return one part of a completion, and the version that sampled it."""
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -191,14 +218,14 @@ class RemoteEngine(ABC):
             if len(part.ids) != len(part.logprobs):
                 raise PolicyError(f"{replica.url} returned {len(part.ids)} ids and {len(part.logprobs)} log-probs")
             if part.finish is not None and replica.version != version:
-                problem = f"{replica.url}: the weights changed while the call was under way"
+                problem = f"{replica.url}: the weights changed during the call"
                 continue
             return part, version
         raise InfrastructureError(f"{ATTEMPTS} calls failed, the last one at {problem}")
 
-    def _choose(self, session: Session | None) -> Replica:
+    def _choose(self, session: EngineSession | None) -> ServerReplica:
         fit = [replica for replica in self.replicas if replica.healthy and replica.version == self.version]
-        # With nobody fit the call is tried anyway: it fails, waits and comes back, while the replicas are being revived.
+        # If no replica is healthy, the call is tried anyway: it fails and is repeated while the replicas are being revived.
         idlest = min(fit or self.replicas, key=lambda replica: replica.under_way)
         if session is None:
             return idlest
@@ -208,13 +235,13 @@ class RemoteEngine(ABC):
         self._sticky[session] = idlest
         return idlest
 
-    def _suspect(self, replica: Replica) -> None:
+    def _suspect(self, replica: ServerReplica) -> None:
         replica.healthy = False
         if replica not in self._reviving:
             self._reviving[replica] = asyncio.create_task(self._revive(replica))
 
-    async def _revive(self, replica: Replica) -> None:
-        """Ask until it answers, then give it the current weights."""
+    async def _revive(self, replica: ServerReplica) -> None:
+        """Ask the server until it answers, then give it the current weights."""
         wait = 0.1
         while not replica.healthy:
             source, version = self._source, self.version
@@ -231,27 +258,29 @@ class RemoteEngine(ABC):
         del self._reviving[replica]
 
     async def _everywhere(self, call: Any) -> None:
-        """Tell all healthy replicas. One that fails is suspected; if none is left, that is an error."""
-        told = [replica for replica in self.replicas if replica.healthy]
-        results = await asyncio.gather(*(call(replica) for replica in told), return_exceptions=True)
-        for replica, result in zip(told, results, strict=True):
+        """Call all healthy replicas. One that fails is suspected; if none is left, raise ``InfrastructureError``."""
+        healthy = [replica for replica in self.replicas if replica.healthy]
+        results = await asyncio.gather(*(call(replica) for replica in healthy), return_exceptions=True)
+        for replica, result in zip(healthy, results, strict=True):
             if isinstance(result, _TROUBLE):
                 self._suspect(replica)
             elif isinstance(result, BaseException):
                 raise result
         if not any(replica.healthy for replica in self.replicas):
-            raise InfrastructureError(f"no replica is left: {results!r}")
+            raise InfrastructureError(f"no healthy replica is left: {results!r}")
 
     # ----------------------------------------------------------------------------------------------------------------- HTTP
 
-    async def _post(self, replica: Replica, path: str, body: Any = None) -> Any:
+    async def _post(self, replica: ServerReplica, path: str, body: Any = None) -> Any:
         data = b"" if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": "application/json"}
-        async with self._session().post(replica.url + path, data=data, headers=headers) as answer:
+        session = await self._connections.session()
+        async with session.post(replica.url + path, data=data, headers=headers) as answer:
             return await self._answer(answer)
 
-    async def _get(self, replica: Replica, path: str, *, decode: bool = True) -> Any:
-        async with self._session().get(replica.url + path) as answer:
+    async def _get(self, replica: ServerReplica, path: str, *, decode: bool = True) -> Any:
+        session = await self._connections.session()
+        async with session.get(replica.url + path) as answer:
             return await self._answer(answer, decode=decode)
 
     async def _answer(self, answer: aiohttp.ClientResponse, *, decode: bool = True) -> Any:
@@ -263,18 +292,14 @@ class RemoteEngine(ABC):
         try:
             return msgspec.json.decode(data) if decode and data else None
         except msgspec.DecodeError as error:
-            raise InfrastructureError(f"{answer.url} answered what is not JSON: {error}") from None
+            raise InfrastructureError(f"{answer.url} sent an answer that is not JSON: {error}") from None
 
-    def _session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        if self._http is None or self._http.closed or self._loop is not loop:
-            self._loop = loop
-            # No limit of connections: how many calls are under way is the scheduler's decision.
-            timeout = aiohttp.ClientTimeout(total=self._timeout, sock_connect=10.0)
-            self._http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
-        return self._http
+    def _open(self) -> aiohttp.ClientSession:
+        # No limit on connections: the scheduler decides how many calls run at once.
+        timeout = aiohttp.ClientTimeout(total=self._timeout, sock_connect=10.0)
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout)
 
 
 def same_ids(echoed: Any, sent: list[int]) -> bool:
-    """Whether a server took the prompt as it was sent."""
+    """Return whether a server used the prompt exactly as it was sent."""
     return isinstance(echoed, list) and len(echoed) == len(sent) and bool(np.array_equal(echoed, sent))

@@ -1,55 +1,82 @@
-"""SGLang over HTTP: token ids in, token ids and log-probs out, through its own ``/generate``.
+"""SGLang over HTTP: token ids in, token ids and log-probs out, through its ``/generate``.
 
-SGLang does not echo the prompt; the number of prompt tokens it counted is compared instead.
+SGLang does not echo the prompt, so the engine compares the number of prompt tokens instead. Every request sets every sampling
+parameter, neutral ones included: a server started with ``--preferred-sampling-params`` fills in those that are missing.
+SGLang's ``ignore_eos`` would ignore ``stop_token_ids`` too, so it stays off. If the server stops at an end-of-text id of the
+model that the request did not name, the engine continues the reply in another call.
 """
 
 from typing import Any
 
 from palestra.core import Sampling
-from palestra.engines.remote import Part, RemoteEngine, Replica
+from palestra.engines.remote import Part, RemoteEngine, ServerReplica
 from palestra.errors import PolicyError
 from palestra.trajectory import Finish
 
-__all__ = ["SGLangEngine"]
+__all__ = ["SGLangEngine", "generate_request"]
 
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": None}
 
 
 class SGLangEngine(RemoteEngine):
-    """Samples through SGLang servers."""
+    """Sample through SGLang servers."""
 
-    async def _sample(self, replica: Replica, prompt: list[int], sampling: Sampling) -> Part:
-        parameters: dict[str, Any] = {
-            "max_new_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k or -1,
-            "stop": list(sampling.stop),
-            "stop_token_ids": list(sampling.stop_ids),
-            "skip_special_tokens": False,
-            "no_stop_trim": True,
-        }
-        if sampling.seed is not None:
-            parameters["sampling_seed"] = sampling.seed
-        body = {"input_ids": prompt, "sampling_params": parameters, "return_logprob": True, "logprob_start_len": -1}
-        answer = await self._post(replica, "/generate", body)
+    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
+        answer = await self._post(replica, "/generate", generate_request(prompt, sampling))
         try:
             meta = answer["meta_info"]
-            counted, finish = meta["prompt_tokens"], _FINISH[meta["finish_reason"]["type"]]
+            counted, finish = meta["prompt_tokens"], _finish(meta["finish_reason"], sampling)
             drawn = [(entry[1], entry[0]) for entry in meta.get("output_token_logprobs") or ()]
         except (KeyError, TypeError, IndexError) as error:
             raise PolicyError(f"{replica.url} did not answer with token ids and log-probs: {error!r}") from None
         if counted != len(prompt):
-            raise PolicyError(f"{replica.url} sampled after a prompt of {counted} ids, {len(prompt)} were sent")
+            raise PolicyError(f"{replica.url} sampled after a prompt of {counted} ids, but {len(prompt)} were sent")
         return Part([token for token, _ in drawn], [logprob for _, logprob in drawn], finish)
 
-    async def _pause(self, replica: Replica) -> None:
+    async def _pause(self, replica: ServerReplica) -> None:
         await self._post(replica, "/pause_generation", {"mode": "abort"})
 
-    async def _resume(self, replica: Replica) -> None:
+    async def _resume(self, replica: ServerReplica) -> None:
         await self._post(replica, "/continue_generation", {})
 
-    async def _load(self, replica: Replica, source: Any) -> None:
+    async def _load(self, replica: ServerReplica, source: Any) -> None:
         answer = await self._post(replica, "/update_weights_from_disk", {"model_path": str(source), "flush_cache": True})
         if not (isinstance(answer, dict) and answer.get("success")):
             raise PolicyError(f"{replica.url} did not load {source}: {answer!r}")
+
+
+def _finish(reason: dict[str, Any], sampling: Sampling) -> Finish | None:
+    matched = reason.get("matched")
+    if reason["type"] == "stop" and isinstance(matched, int) and matched not in sampling.stop_ids:
+        return None
+    return _FINISH[reason["type"]]
+
+
+def generate_request(prompt: list[int], sampling: Sampling) -> dict[str, Any]:
+    """Return the body of one call of ``/generate``: the values of ``sampling``, and neutral values for all other fields."""
+    parameters: dict[str, Any] = {
+        "n": 1,
+        "max_new_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k or -1,
+        "sampling_seed": sampling.seed,
+        "stop": list(sampling.stop),
+        "stop_token_ids": list(sampling.stop_ids),
+        "stop_regex": None,
+        "ignore_eos": False,
+        "min_new_tokens": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "logit_bias": None,
+        "json_schema": None,
+        "regex": None,
+        "ebnf": None,
+        "structural_tag": None,
+        "custom_params": None,
+        "skip_special_tokens": False,
+        "no_stop_trim": True,
+    }
+    return {"input_ids": prompt, "sampling_params": parameters, "return_logprob": True, "logprob_start_len": -1}

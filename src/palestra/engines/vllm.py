@@ -1,33 +1,42 @@
 """vLLM over HTTP: token ids in, token ids and log-probs out, through ``/v1/completions``.
 
-The server is started with ``VLLM_SERVER_DEV_MODE=1`` where weights are to be updated, and with
-``--logprobs-mode processed_logprobs`` where the temperature is not 1: only then are its log-probs those of the distribution it
-samples from. The engine finds out which mode the server is in before it samples at another temperature, and refuses.
+Start the server with ``VLLM_SERVER_DEV_MODE=1`` to update weights, and with ``--logprobs-mode processed_logprobs`` to sample at
+a temperature other than 1: only then do its log-probs belong to the distribution that it samples from. Before the engine
+samples at another temperature, it checks the server's mode, and refuses if it is the wrong one.
+
+**Every request sets every field that shapes the distribution or ends a reply**, neutral ones included. vLLM takes missing
+fields from the model's ``generation_config.json`` (Qwen2.5-Instruct sets a repetition penalty of 1.05 there) and then samples
+from another distribution than the recorded one. The end-of-text ids of that file would end a reply as well, so ``ignore_eos``
+leaves ``stop_token_ids`` as the only ids that do.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from palestra.core import Sampling
-from palestra.engines.remote import Part, RemoteEngine, Replica, same_ids
+from palestra.engines.remote import Part, RemoteEngine, ServerReplica, same_ids
 from palestra.errors import PolicyError, UsageError
 from palestra.trajectory import Finish
 
-__all__ = ["VLLMEngine"]
+__all__ = ["VLLMEngine", "completion_request"]
 
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": None}
 
 
 class VLLMEngine(RemoteEngine):
-    """Samples through vLLM servers."""
+    """Sample through vLLM servers."""
 
-    _processed: bool | None = None
-    """Whether log-probs are those of the tempered distribution; unknown until asked."""
+    def __init__(self, urls: str | Sequence[str], **options: Any) -> None:
+        super().__init__(urls, **options)
+        self._processed: dict[ServerReplica, bool] = {}
+        """Server → whether its log-probs are those of the processed distribution. Only for servers that were asked."""
 
-    async def _sample(self, replica: Replica, prompt: list[int], sampling: Sampling) -> Part:
-        if sampling.temperature not in (0.0, 1.0) and not await self._tempers(replica):
+    async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
+        if _reshapes(sampling) and not await self._processes(replica):
             raise UsageError(
-                f"{replica.url} reports log-probs before the temperature, so at temperature {sampling.temperature:g} they are "
-                f"not those of what was sampled: start the server with --logprobs-mode processed_logprobs, or sample at 1"
+                f"{replica.url} reports log-probs before temperature, top_p and top_k, so with temperature "
+                f"{sampling.temperature:g}, top_p {sampling.top_p:g} and top_k {sampling.top_k} they are not those of what was "
+                f"sampled: start the server with --logprobs-mode processed_logprobs, or sample at temperature 1 without cuts"
             )
         answer = await self._complete(replica, prompt, sampling)
         try:
@@ -36,50 +45,69 @@ class VLLMEngine(RemoteEngine):
             logprobs = choice["logprobs"]["token_logprobs"] if ids else []
         except (KeyError, TypeError, ValueError) as error:
             raise PolicyError(
-                f"{replica.url} did not answer with token ids and log-probs ({error!r}): is it vLLM 0.10 or newer?"
+                f"{replica.url} did not answer with token ids and log-probs ({error!r}): the engine needs vLLM 0.10 or newer"
             ) from None
         if not same_ids(echoed, prompt):
             raise PolicyError(
-                f"{replica.url} sampled after a prompt of {len(echoed)} ids that is not the one of {len(prompt)} sent"
+                f"{replica.url} sampled after a prompt of {len(echoed)} ids that differs from the {len(prompt)} ids sent"
             )
         return Part(ids, logprobs, finish)
 
-    async def _complete(self, replica: Replica, prompt: list[int], sampling: Sampling) -> Any:
-        body: dict[str, Any] = {
-            "model": self.model,
-            "prompt": prompt,
-            "max_tokens": sampling.max_tokens,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-            "logprobs": 0,
-            "return_token_ids": True,
-            "return_tokens_as_token_ids": True,
-            "skip_special_tokens": False,
-            "include_stop_str_in_output": True,
-            "stop": list(sampling.stop),
-            "stop_token_ids": list(sampling.stop_ids),
-        }
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
-        return await self._post(replica, "/v1/completions", body)
+    async def _complete(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Any:
+        return await self._post(replica, "/v1/completions", completion_request(self.model, prompt, sampling))
 
-    async def _tempers(self, replica: Replica) -> bool:
-        if self._processed is None:
+    async def _processes(self, replica: ServerReplica) -> bool:
+        """Whether the server's log-probs are those of the distribution after temperature, top_k and top_p."""
+        if replica not in self._processed:
             chances = []
             for temperature in (1.0, 0.5):
                 answer = await self._complete(replica, [1, 2, 3], Sampling(1, temperature, top_k=1))
                 chances.append(answer["choices"][0]["logprobs"]["token_logprobs"][0])
-            # Cut to its one likeliest word, a processed distribution gives that word the log-prob 0.
-            self._processed = all(abs(chance) < 1e-6 for chance in chances)
-        return self._processed
+            # Cut to its most likely token, a processed distribution gives that token the log-prob 0.
+            self._processed[replica] = all(abs(chance) < 1e-6 for chance in chances)
+        return self._processed[replica]
 
-    async def _pause(self, replica: Replica) -> None:
+    async def _pause(self, replica: ServerReplica) -> None:
         await self._post(replica, "/pause?mode=abort")
 
-    async def _resume(self, replica: Replica) -> None:
+    async def _resume(self, replica: ServerReplica) -> None:
         await self._post(replica, "/resume")
 
-    async def _load(self, replica: Replica, source: Any) -> None:
+    async def _load(self, replica: ServerReplica, source: Any) -> None:
         body = {"method": "reload_weights", "kwargs": {"weights_path": str(source)}}
         await self._post(replica, "/collective_rpc", body)
+
+
+def completion_request(model: str, prompt: list[int], sampling: Sampling) -> dict[str, Any]:
+    """Return the body of a ``/v1/completions`` call: the values of ``sampling``, and neutral values for all other fields."""
+    return {
+        "model": model,
+        "prompt": prompt,
+        "n": 1,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "top_k": sampling.top_k,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop),
+        "stop_token_ids": list(sampling.stop_ids),
+        "ignore_eos": True,
+        "min_tokens": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "logit_bias": None,
+        "bad_words": [],
+        "watermarking": False,
+        "logprobs": 0,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+        "skip_special_tokens": False,
+        "include_stop_str_in_output": True,
+    }
+
+
+def _reshapes(sampling: Sampling) -> bool:
+    """Whether ``sampling`` uses another distribution than the model's own softmax."""
+    return sampling.temperature != 0 and (sampling.temperature != 1 or sampling.top_p < 1 or sampling.top_k > 0)

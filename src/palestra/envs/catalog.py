@@ -1,15 +1,15 @@
-"""Every built-in id, its levels and their parameters, in one table."""
+"""All built-in ids, their levels and parameters, in one table."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from palestra.registry import Need, register, register_later
+from palestra.registry import Need, register, register_files, register_later
 
 __all__ = ["register_suite"]
 
 
 class _Game(NamedTuple):
-    """A family of games; the id without a level means its hard one."""
+    """A family of games; the id without a level means its hard level."""
 
     entry: str
     """Module and class, below ``palestra.envs.games``."""
@@ -17,12 +17,12 @@ class _Game(NamedTuple):
     description: str
     levels: Mapping[str, Mapping[str, Any]]
     max_turns: int | None = None
-    """The turn limit where it is not a parameter of the levels."""
+    """The turn limit if it is not a parameter of the levels."""
     needs: tuple[Need, ...] = ()
 
 
 def register_suite() -> None:
-    """Register the built-in environments. Doing it twice changes nothing."""
+    """Register the built-in environments. A second call changes nothing."""
     for name, game in _GAMES.items():
         register(
             f"game:{name}-v0",
@@ -36,6 +36,21 @@ def register_suite() -> None:
         )
     register_later("palestra.envs.reasoning.ids:register_reasoning")
     register_later("palestra.envs.data.ids:register_data")
+    register_later("palestra.envs.house.ids:register_house")
+    register_later("palestra.envs.bfcl.ids:register_bfcl")
+    register_later("palestra.envs.desk.ids:register_desk")
+    register_later("palestra.envs.craft.ids:register_craft")
+    register_later("palestra.envs.deepsearch.ids:register_deepsearch")
+    register_later("palestra.envs.babyai.ids:register_babyai")
+    register_later("palestra.envs.science.ids:register_science")
+    register_files(
+        "data",
+        "palestra.envs.questions:open_questions",
+        rows="palestra.envs.questions:read_questions",
+        max_turns=1,
+        tags=frozenset({"data"}),
+        description="Questions in a file of your own.",
+    )
 
 
 _GAMES = {
@@ -179,7 +194,7 @@ _GAMES = {
             ),
         ),
     ),
-    # Games of our own choice.
+    # Further games.
     "Blackjack": _Game(
         "blackjack:Blackjack",
         "chance",
@@ -243,7 +258,7 @@ _GAMES = {
     "ConnectFour": _Game(
         "connect_four:ConnectFour",
         "opponent planning",
-        "Four in a row against an opponent who looks ahead.",
+        "Four in a row against an opponent that looks ahead.",
         {
             "easy": {"skill": 0.5, "depth": 1},
             "hard": {"skill": 1.0, "depth": 3},

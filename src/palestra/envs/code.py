@@ -1,16 +1,16 @@
-r"""Programming problems. The agent writes code into a fenced block; a judge that never trusts it runs hidden tests.
+r"""Programming problems. The agent writes code into a fenced block; a judge runs hidden tests on it in a box.
 
-One answer ends the episode: its reward is 1 if every hidden test passes. In the ``-feedback`` form the agent may try first:
-every message with a code block is run on the *public* tests (those that the problem shows anyway) and told how that went; a
-message with ``\boxed{submit}`` hands in its code, or the latest before, to the hidden tests, and so does the last turn. What is
-handed in is final: nobody is told that it was wrong and asked again.
+One answer ends the episode: its reward is 1 if every hidden test passes. In the ``-feedback`` form the agent may test its code
+first: each code block runs on the *public* tests, which are part of the problem, and the agent sees the results. A message
+with ``\boxed{submit}`` submits its code, or the latest code before it, to the hidden tests; so does the last turn. A
+submission is final.
 """
 
 from contextlib import AsyncExitStack
 from typing import Any
 
 from palestra.core import AsyncEnv, Step
-from palestra.envs.data.drawing import draw_row
+from palestra.envs.data.drawing import DataSource, draw_row
 from palestra.envs.problems import Problem, problem_of
 from palestra.errors import Unsupported
 from palestra.grading import fenced_code, last_boxed
@@ -33,8 +33,10 @@ class Coding(AsyncEnv):
     """Solve one problem of the data set ``data``, at once or, with ``feedback``, in up to ``max_turns`` messages."""
 
     reward_range = (0.0, 1.0)
+    counts_turns = True
+    max_turns: int
 
-    def __init__(self, data: str, split: str = "", feedback: bool = False, max_turns: int = 1) -> None:
+    def __init__(self, data: DataSource, split: str = "", feedback: bool = False, max_turns: int = 1) -> None:
         self._data = data
         self._split = split
         self._feedback = feedback

@@ -1,21 +1,20 @@
-r"""Mathematics with a known answer. The last ``\boxed{…}`` is the answer; it is right if it means the same as the known one.
+r"""Mathematics with a known answer. The last ``\boxed{…}`` is the answer; it is right if it is mathematically equal to the
+known one.
 
-One answer ends the episode. The ``-python`` ids lend the agent a Python interpreter in a box, so that it may compute over
-several turns before it answers; it is never told that an answer was wrong and asked again.
+One answer ends the episode. The ``-python`` ids give the agent a Python interpreter in a box, so that it can compute over
+several turns before it answers. The first answer is final.
 """
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from io import BytesIO
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from palestra.core import AsyncEnv, Step
-from palestra.envs.data.drawing import draw_row, rows_of
+from palestra.envs.data.drawing import DataSource, draw_row, rows_of
 from palestra.grading import last_boxed
-from palestra.grading.maths import MathsGrader, quick_verdict
+from palestra.grading.maths import MathsGrader
+from palestra.sharing import SharedPerLoop
 from palestra.trajectory import Content, Image, Part, Task, Text
 
 __all__ = ["Maths"]
@@ -28,9 +27,10 @@ class Maths(AsyncEnv):
 
     reward_range = (0.0, 1.0)
 
-    def __init__(self, data: str, split: str = "") -> None:
+    def __init__(self, data: DataSource, split: str = "", instruction: str | None = None) -> None:
         self._data = data
         self._split = split
+        self._instruction = _HOW if instruction is None else f"\n\n{instruction}" if instruction else ""
         self._stack = AsyncExitStack()
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
@@ -39,7 +39,7 @@ class Maths(AsyncEnv):
         await self._stack.aclose()
         self._grader = await self._stack.enter_async_context(_shared_grader())
         self._answer = _plain(drawn.row["answer"])
-        text = f"{str(drawn.row['question']).strip()}{_HOW}"
+        text = f"{str(drawn.row['question']).strip()}{self._instruction}"
         images = drawn.row.get("images") or ()
         info = {"data": drawn.provenance}
         return (_with_images(text, images) if images else text), info
@@ -48,9 +48,7 @@ class Maths(AsyncEnv):
         answer = last_boxed(action)
         if answer is None:
             return Step("There is no \\boxed{} answer.", 0.0, True, False, {"success": False, "format_error": True})
-        right = quick_verdict(answer, self._answer)
-        if right is None:
-            right = await self._grader.equivalent(answer, self._answer)
+        right = await self._grader.equivalent(answer, self._answer)
         return Step("", float(right), True, False, {"success": right})
 
     async def close(self) -> None:
@@ -89,30 +87,12 @@ def _bytes(image: Any) -> bytes:
     return buffer.getvalue()
 
 
-# ----------------------------------------------------------------------------------------------------- one grader a loop
+# ----------------------------------------------------------------------------------------------------- one grader per loop
 
 
-class _Held:
-    def __init__(self) -> None:
-        self.grader = MathsGrader()
-        self.holders = 0
+_graders: SharedPerLoop[None, MathsGrader] = SharedPerLoop(lambda _: MathsGrader(), lambda grader: grader.close())
 
 
-_graders: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Held]" = WeakKeyDictionary()
-
-
-@asynccontextmanager
-async def _shared_grader() -> AsyncIterator[MathsGrader]:
-    """The grader of the running loop. Its workers start with the first formula and end with the last episode."""
-    loop = asyncio.get_running_loop()
-    held = _graders.get(loop)
-    if held is None:
-        held = _graders[loop] = _Held()
-    held.holders += 1
-    try:
-        yield held.grader
-    finally:
-        held.holders -= 1
-        if not held.holders:
-            del _graders[loop]
-            await held.grader.close()
+def _shared_grader() -> AbstractAsyncContextManager[MathsGrader]:
+    """Share the grader of the running loop. Its workers start with the first formula and end with the last episode."""
+    return _graders.use(None)

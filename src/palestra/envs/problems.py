@@ -1,4 +1,4 @@
-"""What a programming problem is: a text, public tests that the text shows, and hidden ones.
+"""Programming problems: a text, public tests that the text shows, and hidden tests.
 
 Three shapes are read. A *completion* (HumanEval) has a signature, a docstring and a ``check`` function. A *program* has pairs
 of input and output; the first two are public. A *function* has arguments and results under the name ``fn_name``.
@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 
 from palestra.errors import SchemaError
-from palestra.grading.code import CodeJudge, FunctionCase, ProgramCase, Verdict
+from palestra.grading.code import CodeJudge, CodeVerdict, FunctionCase, ProgramCase
 
 __all__ = ["Problem", "problem_of"]
 
 _CLOSING = re.compile("\"\"\"|'''")
-"""The end of a docstring, which its last example runs into."""
+"""The end of a docstring. The last example of a docstring includes it."""
 PUBLIC = 2
-"""Tests that are shown, where the problem does not say which."""
+"""Tests that are shown if the problem does not say which."""
 _SHOWN = 400
 """Characters of a test that are quoted."""
 
 
 class Problem(ABC):
-    """A problem that a judge can judge."""
+    """A programming problem with its tests."""
 
     text: str
     """What the agent reads."""
@@ -34,22 +34,22 @@ class Problem(ABC):
     """A right answer, where the data set has one."""
 
     @abstractmethod
-    async def hidden(self, judge: CodeJudge, code: str) -> Verdict:
+    async def hidden(self, judge: CodeJudge, code: str) -> CodeVerdict:
         """Judge ``code`` by the hidden tests."""
 
     @abstractmethod
     async def public(self, judge: CodeJudge, code: str) -> str:
-        """Tell how ``code`` does on the public tests; empty if there are none."""
+        """Return the results of ``code`` on the public tests as text; empty if there are none."""
 
     @abstractmethod
     def guess(self, number: int) -> str:
-        """A program of the right shape that always says ``number``."""
+        """Return a program of the right form that always answers ``number``."""
 
 
 def problem_of(row: dict[str, Any]) -> Problem:
-    """The problem in a row of a data set."""
+    """Return the problem in a row of a data set."""
     if "entry" in row:
-        return Completion(row)
+        return CompletionProblem(row)
     tests = row["tests"]
     if isinstance(tests, str):
         tests = msgspec.json.decode(tests)
@@ -59,10 +59,10 @@ def problem_of(row: dict[str, Any]) -> Problem:
     if not pairs:
         raise SchemaError(f"a problem without tests: {str(row['question'])[:60]!r}")
     text, name = str(row["question"]).strip(), tests.get("fn_name")
-    return Function(text, name, pairs) if name else Program(text, pairs)
+    return Function(text, name, pairs) if name else ProgrammingProblem(text, pairs)
 
 
-class Completion(Problem):
+class CompletionProblem(Problem):
     """A function to complete, judged by test code."""
 
     def __init__(self, row: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ class Completion(Problem):
         start = self._prompt.find(f"def {self._entry}")
         return f"{self._prompt[:start] if f'def {self._entry}' in code else self._prompt}\n{code}"
 
-    async def hidden(self, judge: CodeJudge, code: str) -> Verdict:
+    async def hidden(self, judge: CodeJudge, code: str) -> CodeVerdict:
         return await judge.asserts(self._whole(code), self._entry, self._tests, self._prompt)
 
     async def public(self, judge: CodeJudge, code: str) -> str:
@@ -90,7 +90,7 @@ class Completion(Problem):
         return f"def {self._entry}(*arguments):\n    return {number}"
 
 
-class Program(Problem):
+class ProgrammingProblem(Problem):
     """A program that reads standard input and prints."""
 
     def __init__(self, text: str, pairs: list[tuple[Any, Any]]) -> None:
@@ -98,7 +98,7 @@ class Program(Problem):
         self._cases, self._shown = cases, cases[: min(PUBLIC, len(cases) - 1)]
         self.text = text + "".join(f"\n\nInput:\n{case.stdin}\nOutput:\n{case.stdout}" for case in self._shown)
 
-    async def hidden(self, judge: CodeJudge, code: str) -> Verdict:
+    async def hidden(self, judge: CodeJudge, code: str) -> CodeVerdict:
         return await judge.program(code, self._cases)
 
     async def public(self, judge: CodeJudge, code: str) -> str:
@@ -118,7 +118,7 @@ class Function(Problem):
         shown = "".join(f"\n\n{_call(name, case.arguments)} returns {case.expected!r}" for case in self._shown)
         self.text = f"{text}\n\nWrite the function {name}.{shown}"
 
-    async def hidden(self, judge: CodeJudge, code: str) -> Verdict:
+    async def hidden(self, judge: CodeJudge, code: str) -> CodeVerdict:
         return await judge.function(code, self._name, self._cases)
 
     async def public(self, judge: CodeJudge, code: str) -> str:
@@ -131,7 +131,7 @@ class Function(Problem):
         return f"def {self._name.rpartition('.')[2]}(*arguments):\n    return {number}"
 
 
-def _told(test: str, verdict: Verdict) -> str:
+def _told(test: str, verdict: CodeVerdict) -> str:
     result = "passed" if verdict.ok else f"failed: {verdict.problem}"
     return f"{test[:_SHOWN]}: {result}"
 

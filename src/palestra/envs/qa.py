@@ -1,8 +1,8 @@
 r"""Questions with answers in words: open-domain questions, and statements that follow or do not.
 
-The last ``\boxed{…}`` or, where there is none, the last ``<answer>…</answer>`` is the answer. It is right if it equals an
-accepted one but for case, punctuation and articles. One answer ends the episode: with the search tool lent to it
-(the ``-search`` ids) the agent may look things up before, but it is never told that an answer was wrong and asked again.
+The last ``\boxed{…}`` or, if there is none, the last ``<answer>…</answer>`` is the answer. It is right if it equals an
+accepted answer, except for case, punctuation and articles. The first answer ends the episode. With the ``-search`` ids the
+agent can search before it answers.
 """
 
 import copy
@@ -10,9 +10,9 @@ from collections import Counter
 from typing import Any
 
 from palestra.core import Env, Step
-from palestra.envs.data.drawing import draw_row, rows_of
-from palestra.grading import exact_match, last_answer, last_boxed
-from palestra.grading.text import normalise
+from palestra.envs.data.drawing import DataSource, draw_row, rows_of
+from palestra.grading import exact_match, stated_answer
+from palestra.grading.text import normalize
 from palestra.trajectory import Task
 
 __all__ = ["QuestionAnswering"]
@@ -27,27 +27,26 @@ class QuestionAnswering(Env):
 
     reward_range = (0.0, 1.0)
 
-    def __init__(self, data: str, split: str = "") -> None:
+    def __init__(self, data: DataSource, split: str = "", instruction: str | None = None) -> None:
         self._data = data
         self._split = split
+        self._instruction = _HOW if instruction is None else f"\n\n{instruction}" if instruction else ""
 
     @property
     def floor(self) -> float:
         """The share of the commonest answer: half, where the answer is yes or no."""
         _, rows = rows_of(self._data, self._split, self.task)
-        counts = Counter(normalise(_accepted(row["answer"])[0]) for row in rows.rows)
+        counts = Counter(normalize(_accepted(row["answer"])[0]) for row in rows.rows)
         return counts.most_common(1)[0][1] / len(rows) if len(counts) <= _FEW else 0.0
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed, task=task)
         drawn = draw_row(self._data, self._split, self.task, self.rng)
         self._answers = _accepted(drawn.row["answer"])
-        return f"{str(drawn.row['question']).strip()}{_HOW}", {"data": drawn.provenance}
+        return f"{str(drawn.row['question']).strip()}{self._instruction}", {"data": drawn.provenance}
 
     def step(self, action: str) -> Step:
-        answer = last_boxed(action)
-        if answer is None:
-            answer = last_answer(action)
+        answer = stated_answer(action)
         if answer is None:
             return Step("There is no \\boxed{} answer.", 0.0, True, False, {"success": False, "format_error": True})
         right = exact_match(answer, self._answers)

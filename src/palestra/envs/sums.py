@@ -1,7 +1,7 @@
-"""Sums of small numbers: the smallest task on which a real language model can be seen to learn.
+"""Sums of small numbers: the smallest task on which a real language model measurably learns.
 
-The sums are split once and for all: those of ``train`` and those of ``test`` have no set of numbers in common, in whatever
-order they stand. So a rise on ``test`` is not a table learned by heart.
+The split is fixed: no sum of ``test`` has the same numbers, in any order, as a sum of ``train``. So a rise on ``test`` is not
+memorization.
 """
 
 import itertools

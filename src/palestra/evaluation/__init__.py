@@ -4,15 +4,17 @@ from palestra.evaluation.budget import Budget, parse_budget
 from palestra.evaluation.comparison import Comparison, FamilyComparison, compare
 from palestra.evaluation.folder import read_episodes, read_report
 from palestra.evaluation.regrade import Regrading, regrade, regrade_async
-from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
-from palestra.evaluation.report import Report, Section, episode_of, report_on, score_bounds, success_scores, task_scores
+from palestra.evaluation.rendering import SHOWN_CAUSES, comparison_text, report_html, report_markdown
+from palestra.evaluation.report import EpisodeScore, Report, Section, episode_of, report_on, success_scores, task_scores
 from palestra.evaluation.run import EvaluationOptions, Progress, evaluate, evaluate_async
-from palestra.evaluation.statistics import Distribution, Estimate, Score, distribution, mean_interval, pass_all_k, pass_at_k
+from palestra.statistics import Distribution, Estimate, Score, distribution, mean_interval, pass_all_k, pass_at_k
 
 __all__ = [
+    "SHOWN_CAUSES",
     "Budget",
     "Comparison",
     "Distribution",
+    "EpisodeScore",
     "Estimate",
     "EvaluationOptions",
     "FamilyComparison",
@@ -38,7 +40,6 @@ __all__ = [
     "report_html",
     "report_markdown",
     "report_on",
-    "score_bounds",
     "success_scores",
     "task_scores",
 ]

@@ -1,9 +1,8 @@
 """A limit on what an evaluation may spend, in tokens or money.
 
-The limit is looked at before each call of the policy, so it is never passed by more than the calls that were under way when it
-was reached. Episodes cut by it stop with ``budget`` and are not recorded: they say nothing about the policy, and a later run
-with a larger budget plays them from their start. What every call cost is written down as it happens, so a run that was killed
-still knows.
+The limit is checked before each call of the policy, so only the calls that are already running can exceed it. Episodes that it
+cuts stop with ``budget`` and are not recorded: they say nothing about the policy, and a later run with a larger budget plays
+them from the start. The cost of every call is written to a log at once, so a run that was killed and resumed counts it.
 """
 
 import re
@@ -14,18 +13,18 @@ from typing import BinaryIO
 from palestra.core import Conversation, Policy
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import UsageError
-from palestra.policies import policy_name
-from palestra.policies.limits import Budget, Ledger
+from palestra.policies import is_privileged, next_completion, policy_name
+from palestra.policies.limits import Budget, SpendingRecord
 from palestra.rollout import Players
 from palestra.trajectory import Completion, Finish, Usage
 
-__all__ = ["Budget", "Meter", "metered", "parse_budget"]
+__all__ = ["Budget", "BudgetMeter", "metered", "parse_budget"]
 
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
 
 def parse_budget(text: str) -> Budget:
-    """``5usd``, ``$2.50``, ``200000tokens``, ``1.5Mtokens``."""
+    """Read a budget: ``5usd``, ``$2.50``, ``200000tokens``, ``1.5Mtokens``."""
     compact = text.strip().lower().replace(" ", "").replace("_", "").replace(",", "")
     if money := re.fullmatch(r"\$(\d+\.?\d*)|(\d+\.?\d*)(?:usd|\$|dollars?)", compact):
         return Budget(dollars=float(money[1] or money[2]))
@@ -34,15 +33,15 @@ def parse_budget(text: str) -> Budget:
     raise UsageError(f'"{text}" is not a budget: write an amount of money like 5usd, or of tokens like 200ktokens')
 
 
-class Meter:
-    """What has been spent. With a ``log`` it goes on from what the log says and appends to it."""
+class BudgetMeter:
+    """What has been spent. With a ``log`` it starts from the amounts in the log and appends to it."""
 
     def __init__(self, budget: Budget, log: Path | None = None) -> None:
         self.budget = budget
-        self.ledger = Ledger()
+        self.ledger = SpendingRecord()
         self._log: BinaryIO | None = None
         if log is not None:
-            # A last line without its end was cut by a kill: that call counts as one of those in flight.
+            # A kill can cut the last line short. That call counts as one that was still running.
             for line in log.read_bytes().split(b"\n")[:-1] if log.exists() else []:
                 self.ledger.add(decode_json(line, Usage))
             self._log = open(log, "ab", buffering=0)  # noqa: SIM115 - closed by close()
@@ -71,21 +70,22 @@ class Meter:
 class _Metered:
     """A policy that is not called once the budget is spent."""
 
-    def __init__(self, policy: Policy, meter: Meter) -> None:
+    def __init__(self, policy: Policy, meter: BudgetMeter) -> None:
         self._policy = policy
         self._meter = meter
         self.name = policy_name(policy)
+        self.privileged = is_privileged(policy)
 
     async def act(self, conversation: Conversation) -> Completion:
         if self._meter.spent:
             return Completion("", Finish.BUDGET)
-        completion = await self._policy.act(conversation)
+        completion = await next_completion(self._policy, conversation)
         self._meter.add(completion)
         return completion
 
 
-def metered(players: Players, meter: Meter) -> Players:
-    """``players`` under ``meter``."""
+def metered(players: Players, meter: BudgetMeter) -> Players:
+    """``players`` whose calls ``meter`` counts and limits."""
     if isinstance(players, Mapping):
         return {name: _Metered(policy, meter) for name, policy in players.items()}
     return _Metered(players, meter)

@@ -1,21 +1,21 @@
-"""Is A better than B? A paired comparison over the tasks that both were scored on.
+"""Is A better than B? A paired comparison over the tasks that have a score in both runs.
 
-Pairing removes what the two share, the difficulty of the tasks, which is most of the noise. The p-value comes from flipping the
-sign of whole tasks (under "no difference" either policy could have got either score), so repeats of one task move together. The
-*smallest visible difference* says what the comparison could have found: without it "no significant difference" says nothing.
-Many families are many chances to find something: their p-values are corrected together (Holm).
+Pairing removes the difficulty of the tasks, which both runs share and which is most of the noise. The p-value comes from a sign
+test that flips whole tasks, so the episodes of one task move together. Under the null hypothesis, either policy could have got
+either score. The *smallest visible difference* is the difference that the comparison could have detected; without it, "no
+significant difference" says nothing. With several families, the p-values are corrected for multiple testing (Holm).
 """
 
 import math
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import UsageError
-from palestra.evaluation.statistics import Estimate, Score, TaskMeans, mean_interval, student_quantile
 from palestra.seeding import derive
+from palestra.statistics import Estimate, Score, TaskMeans, mean_interval, student_quantile
 
 __all__ = ["Comparison", "FamilyComparison", "compare", "holm"]
 
@@ -30,16 +30,20 @@ class FamilyComparison(msgspec.Struct, frozen=True):
     difference: Estimate
     p_value: float
     corrected_p_value: float
-    """After Holm's correction over the families: compare this one with 0.05."""
+    """The p-value after Holm's correction over the families: compare it with 0.05."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A minus B, over common tasks."""
+    """A minus B, over the common tasks."""
 
+    first: Estimate
+    """The score of A over the common tasks."""
+    second: Estimate
+    """The score of B over the common tasks."""
     difference: Estimate
     p_value: float
     smallest_visible: float
-    """The true difference that this comparison would have found significant four times out of five."""
+    """The true difference that this comparison detects with a probability of 80 %."""
     only_first: int
     """Tasks left out because only A has a score for them."""
     only_second: int
@@ -73,6 +77,8 @@ def compare(
     ]
     corrected = holm([part.p_value for part in parts])
     return Comparison(
+        first=_mean(ours, common, bounds, level),
+        second=_mean(theirs, common, bounds, level),
         difference=overall.estimate,
         p_value=overall.p_value,
         smallest_visible=overall.smallest_visible(),
@@ -97,29 +103,36 @@ class _Paired:
 
     def smallest_visible(self, power: float = 0.8) -> float:
         error, freedom = self._sample.spread
-        # Without any spread: as if one task had differed by all it can.
+        # Without any spread, assume that one task differs by as much as possible.
         error = error or self._reach / self._sample.effective_tasks
         found, missed = student_quantile((1.0 + self._level) / 2.0, freedom), student_quantile(power, freedom)
         # A difference d, in standard errors, is found if it passes the bound of the flipped signs. That bound grows with d, as
         # the flipped parts spread around zero and not around d: the d sought solves d - missed = found * sqrt(1 + d² / tasks).
         growth = found**2 / self._sample.effective_tasks
-        if growth >= 1.0:  # so few tasks that nothing would be found
+        if growth >= 1.0:  # too few tasks to detect any difference
             return self._reach
         visible = (missed + math.sqrt(growth * missed**2 + (1.0 - growth) * found**2)) / (1.0 - growth)
         return min(visible * error, self._reach)
 
 
-def _by_task(scores: Iterable[Score]) -> dict[tuple[tuple[str, ...], Hashable], float]:
-    values: dict[tuple[tuple[str, ...], Hashable], list[float]] = {}
+_TaskKey = tuple[tuple[str, ...], Hashable]
+
+
+def _mean(scores: Mapping[_TaskKey, float], tasks: Iterable[_TaskKey], bounds: tuple[float, float], level: float) -> Estimate:
+    return mean_interval([Score(path, task, scores[path, task]) for path, task in tasks], bounds=bounds, level=level)
+
+
+def _by_task(scores: Iterable[Score]) -> dict[_TaskKey, float]:
+    values: dict[_TaskKey, list[float]] = {}
     for path, task, value in scores:
         values.setdefault((path, task), []).append(value)
     return {key: math.fsum(found) / len(found) for key, found in values.items()}
 
 
 def _sign_flip(parts: npt.NDArray[np.float64], resamples: int, seed: int) -> float:
-    """The chance of a sum at least as far from zero if the sign of each part were a coin's."""
+    """The probability of a sum at least as far from zero if every part had a random sign."""
     parts = parts[parts != 0.0]
-    # Patterns that tie with the one seen count, whatever order their sum was rounded in.
+    # Patterns that tie with the observed one count too, in spite of rounding.
     observed = abs(float(parts.sum())) - 1e-12 * float(np.abs(parts).sum())
     if len(parts) <= _EXACT_TASKS:
         patterns = np.arange(2 ** len(parts))[:, None] >> np.arange(len(parts)) & 1
@@ -129,12 +142,12 @@ def _sign_flip(parts: npt.NDArray[np.float64], resamples: int, seed: int) -> flo
     for start in range(0, resamples, block := max(1, _BLOCK // len(parts))):
         flips = rng.integers(0, 2, (min(block, resamples - start), len(parts)), dtype=np.int8)
         reached += int(np.count_nonzero(np.abs((2.0 * flips - 1.0) @ parts) >= observed))
-    # The pattern seen is one of the patterns there are, so the estimate is never zero and the test keeps its level.
+    # The observed pattern is one of all patterns, so the estimate is never zero and the test keeps its level.
     return (reached + 1) / (resamples + 1)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrected p-values: rejecting those at most ``alpha`` makes one false find or more with chance ``alpha`` at most."""
+    """Corrected p-values: rejecting those up to ``alpha`` gives any false positive with a probability of at most ``alpha``."""
     order = sorted(range(len(p_values)), key=p_values.__getitem__)
     corrected = [0.0] * len(p_values)
     running = 0.0

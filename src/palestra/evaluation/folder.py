@@ -1,76 +1,92 @@
-"""A run folder: what was to be done, what has been done, and the report on it.
+"""The run folder of an evaluation: its settings, its finished episodes, and the report on them.
 
 ::
 
-    config.json          what was asked for, with the hash of the panel of tasks and the versions that ran it
+    config.json          the settings, the hash of the panel of tasks, and the versions of the packages
     trajectories.jsonl   one line per finished episode, written as it ends
-    vocabulary.json      the text of every token id, where the policy samples tokens
-    spending.log         one line per call of the policy, where there is a budget
+    failed.jsonl         records of failed episodes that a resumed run played again
+    vocabulary.json      the text of every token id, if the policy samples tokens
+    spending.log         one line per call of the policy, if there is a budget
     report.json  .md  .html
 
-The same command on the same folder goes on where it was: the trajectories say which episodes are done, each exactly once. A
-different command on it is refused.
+The same command on the same folder resumes the run: episodes in ``trajectories.jsonl`` are done, and failed ones are played
+again. A command with other settings is refused.
 """
 
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from palestra.durable import CONFIG, Claim, Identity, claim, write_whole
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.rendering import report_html, report_markdown
-from palestra.evaluation.report import Episode, Report, episode_of
+from palestra.evaluation.report import EpisodeScore, Report, episode_of
+from palestra.rendering.vocabulary import VOCABULARY
 from palestra.rollout import read_trajectories
+from palestra.rollout.resuming import FAILED, TRAJECTORIES
 
-__all__ = ["TRAJECTORIES", "EvaluationConfig", "RunFolder", "read_config", "read_episodes", "read_report", "write_whole"]
+__all__ = ["EvaluationConfig", "RunFolder", "read_config", "read_episodes", "read_report"]
 
-TRAJECTORIES = "trajectories.jsonl"
-CONFIG = "config.json"
 REPORT = "report.json"
+LEFT_BEHIND = (VOCABULARY, "spending.log", REPORT, "report.md", "report.html")
+"""Files of an evaluation other than its trajectories."""
 
 
 class EvaluationConfig(msgspec.Struct, frozen=True):
-    """What was asked for."""
+    """The settings of the evaluation."""
 
     policy: str
     envs: tuple[str, ...]
     tasks: int
-    repeats: int
+    group_size: int
     seed: int
     max_turns: int | None
     panel: str
-    """Hash of the tasks, in order."""
+    """Hash of the tasks, in order, and of the data that they draw from; ``NAME@HASH`` of a named panel."""
     about: dict[str, str]
-    """What else tells this policy from others."""
+    """What else tells this policy from others, such as a temperature."""
     versions: dict[str, str]
-    """Of what ran it. Noted, not compared."""
+    """Package → version, when the run began. Noted, not compared."""
     environments: dict[str, str] = {}
-    """Environment → fingerprint of its source. Noted, not compared; ``palestra regrade`` says whether it is still the same."""
+    """Environment → fingerprint of its source. Noted, not compared; ``palestra regrade`` reports changes."""
+    wrappers: tuple[str, ...] = ()
+    """The wrappers of every environment, innermost first."""
+    tools: tuple[str, ...] = ()
+    """The tools lent to every environment."""
+    data: dict[str, str] = {}
+    """Environment → hash of the data that its tasks draw from. A file that changes makes another evaluation."""
 
 
 class RunFolder:
-    """The folder of one evaluation, begun or to be continued."""
+    """The folder of one evaluation, new or resumed. ``claimed`` makes one."""
 
-    def __init__(self, path: str | Path, config: EvaluationConfig) -> None:
-        self.path = Path(path)
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / CONFIG
-        if file.exists():
-            _check_same(self.path, decode_json(file.read_bytes(), EvaluationConfig), config)
-        elif self.trajectories.exists():
-            raise UsageError(f"{self.path} holds trajectories of something else (no {CONFIG}): name another folder")
-        else:
-            write_whole(file, msgspec.json.format(encode_json(config), indent=2))
+    def __init__(self, claim: Claim) -> None:
+        self.path = claim.folder
+        self.resumed = claim.resumed
+        """The folder holds episodes of this evaluation already."""
+        if claim.replaced:  # another evaluation ended before its first episode
+            for name in LEFT_BEHIND:
+                (self.path / name).unlink(missing_ok=True)
+
+    @classmethod
+    @contextmanager
+    def claimed(cls, path: str | Path, config: EvaluationConfig, *, run: str = "evaluation") -> Iterator["RunFolder"]:
+        """Lock the folder ``path`` for the evaluation ``config``; ``UsageError`` if it is in use or holds another run.
+
+        Concurrency, deadline, retries and budget are not in ``config``: they may change when an evaluation is resumed.
+        """
+        with claim(
+            path, Identity(run=run, config=config, noted=("versions", "environments"), results=(TRAJECTORIES, FAILED))
+        ) as held:
+            yield cls(held)
 
     @property
     def trajectories(self) -> Path:
-        """Where finished episodes are."""
+        """The file with the finished episodes."""
         return self.path / TRAJECTORIES
-
-    def episodes(self) -> list[Episode]:
-        """What has been played so far."""
-        return read_episodes(self.path) if self.trajectories.exists() else []
 
     def write_report(self, report: Report) -> None:
         """Write the report in its three forms."""
@@ -80,14 +96,14 @@ class RunFolder:
 
 
 def read_config(path: str | Path) -> EvaluationConfig:
-    """What was asked for in a run folder."""
+    """The settings of the evaluation in a run folder."""
     file = Path(path) / CONFIG
     if not file.exists():
         raise UsageError(f"{path} is not the folder of an evaluation: there is no {CONFIG} in it")
     return decode_json(file.read_bytes(), EvaluationConfig)
 
 
-def read_episodes(path: str | Path) -> list[Episode]:
+def read_episodes(path: str | Path) -> list[EpisodeScore]:
     """The finished episodes of a run folder, reduced one at a time."""
     file = Path(path) / TRAJECTORIES
     if not file.exists():
@@ -99,22 +115,5 @@ def read_report(path: str | Path) -> Report:
     """The report of a run folder."""
     file = Path(path) / REPORT
     if not file.exists():
-        raise UsageError(f"{path} has no {REPORT}: the evaluation has not ended; run it again to go on")
+        raise UsageError(f"{path} has no {REPORT}: the evaluation has not ended. Run the same command again to resume it")
     return decode_json(file.read_bytes(), Report)
-
-
-def _check_same(path: Path, old: EvaluationConfig, new: EvaluationConfig) -> None:
-    for name in ("policy", "envs", "tasks", "repeats", "seed", "max_turns", "panel", "about"):
-        before, now = getattr(old, name), getattr(new, name)
-        if before != now:
-            raise UsageError(f"{path} holds an evaluation with {name} {before}, this one has {now}: name another folder")
-
-
-def write_whole(file: Path, data: bytes) -> None:
-    """All of it or nothing, whenever the process ends."""
-    draft = file.with_name(f".{file.name}.part")
-    with open(draft, "wb") as out:
-        out.write(data)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(file)

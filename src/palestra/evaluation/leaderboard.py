@@ -1,8 +1,8 @@
 """A table of policies over environments, kept as data and written as a page.
 
-The table holds one entry a policy: for each environment the mean reward, its interval and what it rests on. Reports of
-evaluations are added to it; the lines of random and oracle play come from the suite's own table of scores. What was not played
-is said to be not run, never left out: an entry without any scores is one that is still to come.
+The table has one entry per policy: for each environment the mean reward, its interval and the number of tasks. Reports of
+evaluations are added to it; random and oracle play come from the suite's own table of scores. The page marks what was not
+played as "not run" and never leaves it out. An entry without scores is a policy that has no run yet.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,15 +12,17 @@ from typing import Any
 import msgspec
 
 from palestra.encoding import decode_json
-from palestra.evaluation.report import Report, family_of
+from palestra.errors import SchemaError
+from palestra.evaluation.report import Report
+from palestra.registry import family_of
 
-__all__ = ["Cell", "Entry", "Leaderboard", "entry_of", "leaderboard_page", "reference_entries"]
+__all__ = ["Cell", "Leaderboard", "LeaderboardEntry", "entry_of", "leaderboard_page", "reference_entries"]
 
 NOT_RUN = "not run"
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """What one policy scored in one environment."""
+    """The score of one policy in one environment."""
 
     mean: float
     low: float
@@ -30,36 +32,41 @@ class Cell(msgspec.Struct, frozen=True):
     """Share of the issued episodes that got a score."""
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One policy."""
+class LeaderboardEntry(msgspec.Struct, frozen=True):
+    """The scores of one policy."""
 
     policy: str
     cells: dict[str, Cell] = {}
-    """By environment."""
+    """Environment → score."""
     note: str = ""
-    """How it was played, in a sentence."""
+    """A sentence on how the policy was run."""
 
 
 class Leaderboard(msgspec.Struct, frozen=True):
     """All entries, in the order in which they are shown."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LeaderboardEntry, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> "Leaderboard":
         """The table in ``path``; an empty one if there is no such file."""
-        return decode_json(path.read_bytes(), cls) if path.exists() else cls()
+        if not path.exists():
+            return cls()
+        try:
+            return decode_json(path.read_bytes(), cls)
+        except SchemaError as error:
+            raise SchemaError(f"{path} is not a leaderboard's table: {error}") from None
 
-    def with_entries(self, entries: Iterable[Entry]) -> "Leaderboard":
-        """The same with ``entries``, each in the place of the one it is a newer version of, or at the end."""
+    def with_entries(self, entries: Iterable[LeaderboardEntry]) -> "Leaderboard":
+        """The board with ``entries`` added; an entry replaces the one of the same policy."""
         table = {entry.policy: entry for entry in self.entries}
         for entry in entries:
             table[entry.policy] = entry
         return Leaderboard(tuple(table.values()))
 
 
-def entry_of(report: Report, *, name: str = "", note: str = "") -> Entry:
-    """The entry that a report gives."""
+def entry_of(report: Report, *, name: str = "", note: str = "") -> LeaderboardEntry:
+    """The entry of the policy that ``report`` is on."""
     cells = {
         section.name: Cell(
             round(section.score.mean, 4),
@@ -71,11 +78,11 @@ def entry_of(report: Report, *, name: str = "", note: str = "") -> Entry:
         for section in report.envs
         if section.score is not None
     }
-    return Entry(name or report.policy, cells, note)
+    return LeaderboardEntry(name or report.policy, cells, note or report.privilege)
 
 
-def reference_entries(scores: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
-    """Random and oracle play, from the suite's table: environment → player → mean, low, high, tasks."""
+def reference_entries(scores: Mapping[str, Mapping[str, Any]]) -> list[LeaderboardEntry]:
+    """The entries of ``random`` and ``oracle``, from the suite's table: environment → player → mean, low, high, tasks."""
     entries = []
     for player in ("random", "oracle"):
         cells = {
@@ -83,19 +90,19 @@ def reference_entries(scores: Mapping[str, Mapping[str, Any]]) -> list[Entry]:
             for env, row in scores.items()
             if (found := row.get(player))
         }
-        entries.append(Entry(player, cells))
+        entries.append(LeaderboardEntry(player, cells))
     return entries
 
 
-def leaderboard_page(entries: Sequence[Entry], *, head: str = "# Leaderboard\n") -> str:
-    """The table as Markdown: a section for each namespace, a row for each environment, a column for each policy."""
+def leaderboard_page(entries: Sequence[LeaderboardEntry], *, head: str = "# Leaderboard\n") -> str:
+    """The table as Markdown: a section per namespace, a row per environment, a column per policy."""
     lines = [head]
     lines += [f"- **{_cell(entry.policy)}**: {_cell(entry.note)}" for entry in entries if entry.note]
     envs = sorted({env for entry in entries for env in entry.cells}, key=lambda env: (family_of(env), env))
     for namespace in sorted({env.partition(":")[0] for env in envs}):
         lines += ["", f"## {namespace}", ""]
         inside = [env for env in envs if env.partition(":")[0] == namespace]
-        # A column that would say "not run" in every row is said once.
+        # A policy without any score in this section gets one line below the table instead of a column.
         shown = [entry for entry in entries if any(env in entry.cells for env in inside)]
         lines.append(f"| environment | {' | '.join(_cell(entry.policy) for entry in shown)} |")
         lines.append(f"|---|{'---|' * len(shown)}")

@@ -1,36 +1,42 @@
-"""Scores again, without the model: the recorded actions are played on the same tasks through the environments of today.
+"""Score a run again, without the model: play its recorded actions on the same tasks in the current environments.
 
-An action was an answer to what the policy had seen. So a new score stands only if the environment shows, turn by turn, exactly
-what it showed then; this is checked, and an episode that fails it gets no new score but a sentence that says where it parts.
-What comes after the last action may differ: nobody acted on it. An environment that ends sooner now is fine as well; one that
-wants to go on after the last recorded action is not, since nobody knows what the policy would have done.
+A policy chose each action for the observation that it saw. So a new score is valid only if the environment shows the recorded
+observations, turn by turn. If an observation differs, the episode gets no new score but a message with the turn. The
+observation after the last action may differ, because no action followed it. An episode may end earlier than before. It gets no
+new score if it does not end with the last recorded action, because the policy's next action is unknown.
 
-The result is a run folder of its own inside the old one, so it can be viewed and compared like any other; nothing of the old
-run is changed. ``regrade.json`` names the fingerprints of both, every score that changed and every episode without a new one.
+A run folder may come from another person, so names in it are not trusted. Registered ids are played. A ``module:Class`` is
+imported, an address is contacted, and wrappers and tools are used only if the caller names them.
+
+The result is a run folder inside the old one, which can be viewed and compared like any other; the old run does not change.
+``regrade.json`` has the fingerprints of both, every score that changed, and every episode without a new score.
 Old and new scores are never mixed in one mean.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
-from palestra.core import Conversation
+from palestra.adapters import run_anywhere
+from palestra.core import Conversation, Tool
+from palestra.durable import write_whole
 from palestra.encoding import clean_text, encode_json, floats, ints
 from palestra.errors import PolicyError, UsageError
-from palestra.evaluation.folder import REPORT, TRAJECTORIES, RunFolder, read_config, read_report, write_whole
-from palestra.evaluation.report import Episode, Report, episode_of, report_on
+from palestra.evaluation.folder import REPORT, EvaluationConfig, RunFolder, read_config, read_report
+from palestra.evaluation.report import EpisodeScore, Report, episode_of, report_on
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
-from palestra.rollout import Supply, Ticket, TrajectoryWriter, read_trajectories, run_episode
-from palestra.rollout.episode import CLEAN_UP_SHARE
+from palestra.registry import WrapperFactory, registered, spec
+from palestra.rollout import EpisodeKey, RolloutOptions, Supply, TrajectoryWriter, read_trajectories, run_episode
+from palestra.rollout.episode import CLEAN_UP_SHARE, DEADLINE
+from palestra.rollout.options import CONCURRENCY
+from palestra.rollout.resuming import TRAJECTORIES
 from palestra.trajectory import Completion, Content, Segment, Span, Task, Trajectory
-from palestra.views import WorkerPool
-from palestra.wrappers import TurnLimit
+from palestra.workers import WorkerPool
 
 __all__ = ["EnvironmentVersions", "RegradedEpisode", "Regrading", "ReplayPolicy", "regrade", "regrade_async"]
 
@@ -59,25 +65,25 @@ class EnvironmentVersions(msgspec.Struct, frozen=True):
 
 
 class Regrading(msgspec.Struct, frozen=True):
-    """What a regrading came to."""
+    """The result of a regrading."""
 
     run: str
     folder: str
-    """Where the new scores are."""
+    """The folder with the new scores."""
     versions_then: dict[str, str]
     versions_now: dict[str, str]
     environments: dict[str, EnvironmentVersions]
     episodes: int
-    """On record, one for each player of a game."""
+    """Recorded episodes, one per player."""
     regraded: int
     changed: tuple[RegradedEpisode, ...]
-    """With another score than before."""
+    """Episodes whose score changed."""
     not_regraded: tuple[RegradedEpisode, ...]
-    """Without a new score, and why."""
+    """Episodes without a new score, with the reason."""
 
 
 class ReplayPolicy:
-    """Does what a trajectory says was done, as long as it sees what the trajectory says was seen."""
+    """Repeats the recorded actions of a trajectory; raises ``PolicyError`` if an observation differs from the recorded one."""
 
     def __init__(self, trajectory: Trajectory) -> None:
         self._turns = trajectory.turns
@@ -86,40 +92,39 @@ class ReplayPolicy:
     async def act(self, conversation: Conversation) -> Completion:
         turn = conversation.turn
         if turn >= len(self._turns):
-            raise PolicyError(f"the environment goes on after the {len(self._turns)} recorded actions")
+            raise PolicyError(f"the environment does not end after the {len(self._turns)} recorded actions")
         recorded = self._turns[turn]
         if not _same(conversation.observation, recorded.observation):
-            raise PolicyError(f"at turn {turn + 1} the environment shows something else than it did then")
+            raise PolicyError(f"at turn {turn + 1} the observation differs from the recorded one")
         return recorded.completion
 
 
 def _same(shown: Content, recorded: Content) -> bool:
-    # What was recorded went through a file, which holds no lone surrogates.
+    # The recorded text was cleaned of lone surrogates when it was written.
     return (clean_text(shown) if isinstance(shown, str) else shown) == recorded
 
 
 @dataclass(kw_only=True)
-class _Result:
-    """What has been scored again so far."""
+class _Rescored:
+    """The episodes scored again so far."""
 
     writer: TrajectoryWriter
-    episodes: list[Episode] = field(default_factory=list)
+    episodes: list[EpisodeScore] = field(default_factory=list)
     changed: list[RegradedEpisode] = field(default_factory=list)
     not_regraded: list[RegradedEpisode] = field(default_factory=list)
 
     def keep(self, old: Trajectory, new: Trajectory) -> None:
-        """``new`` is ``old`` scored again."""
-        merged = _merged(old, new)
-        self.writer.write(merged)
+        """Add ``new``, the new version of ``old``."""
+        merged = self.writer.write(_merged(old, new))
         self.episodes.append(episode_of(merged))
         if merged.reward != old.reward or merged.success != old.success:
             self.changed.append(_entry(old, merged.reward))
 
     def refuse(self, old: Trajectory, why: str) -> None:
-        """``old`` cannot be scored again."""
+        """Add ``old``, which cannot be scored again."""
         self.not_regraded.append(_entry(old, None, why))
         if old.stop.failed:
-            self.writer.write(old)  # it had no score then either, and it is known whose fault that was
+            self.writer.write(old)  # it had no score before either, and its failure is recorded
             self.episodes.append(episode_of(old))
         else:
             unscored = msgspec.structs.replace(episode_of(old), reward=None, success=None, fault=NOT_REGRADED)
@@ -130,39 +135,104 @@ def _entry(old: Trajectory, after: float | None, why: str = "") -> RegradedEpiso
     return RegradedEpisode(old.group, old.member, old.player, old.task, old.reward, after, why)
 
 
-def regrade(run: str | Path, *, out: str | Path | None = None, concurrency: int = 64, deadline: float = 600.0) -> Regrading:
-    """Score the evaluation in the folder ``run`` again; ``out`` is ``run/regrade-0001`` or the next number."""
-    return asyncio.run(regrade_async(run, out=out, concurrency=concurrency, deadline=deadline))
-
-
-async def regrade_async(
+def regrade(  # noqa: PLR0913 - the keywords of a public function are written out
     run: str | Path,
     *,
+    envs: Iterable[str] = (),
     out: str | Path | None = None,
-    concurrency: int = 64,
-    deadline: float = 600.0,
+    wrappers: Sequence[WrapperFactory | str] = (),
+    tools: Sequence[Tool | str] = (),
+    concurrency: int = CONCURRENCY,
+    deadline: float = DEADLINE,
+) -> Regrading:
+    """Score the evaluation in the folder ``run`` again. Blocks; also works in a notebook.
+
+    ``regrade_async`` takes the same arguments.
+
+    Args:
+        run: The run folder of an evaluation.
+        envs: The environments of the run that are not registered ids: ``module:Class``, or ``remote:URL#ID`` to play the tasks
+            of ``ID`` on that server.
+        out: The folder of the result; by default ``run/regrade-0001`` or the next number.
+        wrappers: The wrappers of the run, if it had any: names in a run folder are not obeyed.
+        tools: The tools of the run, if it had any.
+        concurrency: Episodes replayed at the same time.
+        deadline: Seconds per episode.
+    """
+    return run_anywhere(
+        regrade_async(run, envs=envs, out=out, wrappers=wrappers, tools=tools, concurrency=concurrency, deadline=deadline)
+    )
+
+
+async def regrade_async(  # noqa: PLR0913 - the keywords of a public function are written out
+    run: str | Path,
+    *,
+    envs: Iterable[str] = (),
+    out: str | Path | None = None,
+    wrappers: Sequence[WrapperFactory | str] = (),
+    tools: Sequence[Tool | str] = (),
+    concurrency: int = CONCURRENCY,
+    deadline: float = DEADLINE,
     watch: Callable[[int], None] | None = None,
 ) -> Regrading:
-    """``regrade`` for those who have a loop. ``watch`` is told how many episodes are done."""
+    """The async version of ``regrade``. ``watch`` is called with the number of episodes done."""
     run = Path(run)
     config = read_config(run)
     if not (run / TRAJECTORIES).exists():
         raise UsageError(f"{run} has no {TRAJECTORIES}: nothing was played, so there is nothing to score again")
-    now = environment_versions(config.envs)
+    play = RolloutOptions(
+        max_turns=config.max_turns, wrappers=wrappers, tools=tools, concurrency=concurrency, deadline=deadline
+    )
+    _check_same(run, config, play)
     folder = Path(out) if out is not None else _next_folder(run)
-    if (folder / TRAJECTORIES).exists():
-        raise UsageError(f"{folder} holds a run already: name another folder")
-    target = RunFolder(folder, msgspec.structs.replace(config, versions=package_versions(), environments=now))
+    trusted = _Trusted(envs)
+    asked = msgspec.structs.replace(config, versions=package_versions(), environments=trusted.versions(config.envs))
+    with RunFolder.claimed(folder, asked, run="regrading") as target:
+        if target.resumed:
+            raise UsageError(f"{folder} holds a run already: choose another folder (--out)")
+        return await _regrade(run, config, target, _Pace(play, trusted, watch))
+
+
+def _check_same(run: Path, config: EvaluationConfig, play: RolloutOptions) -> None:
+    """Refuse to replay a run with other wrappers or tools than it was played with."""
+    for option, then, now in zip(("wrapper", "tool"), (config.wrappers, config.tools), play.names_around(), strict=True):
+        if then != now:
+            typed = " ".join(f"--{option} {name}" for name in then) or f"no --{option}"
+            raise UsageError(f"{run} was played with other {option}s: regrade it with {typed}")
+
+
+class _Trusted:
+    """The environments that may be played: those that the caller named, and registered ids."""
+
+    def __init__(self, envs: Iterable[str]) -> None:
+        names = list(envs)
+        self.named = {known.id: known for known in map(spec, names)}
+        self._here = self.named.keys() & names  # the others are played on a server, under an id that may be unknown here
+
+    def __contains__(self, env: str) -> bool:
+        return env in self.named or registered(env) is not None
+
+    def versions(self, envs: Iterable[str]) -> dict[str, str]:
+        """Environment → fingerprint of its source, if it is trusted."""
+        return {env: environment_versions([env])[env] if self._is_here(env) else UNKNOWN for env in envs}
+
+    def _is_here(self, env: str) -> bool:
+        return env in self._here or registered(env) is not None
+
+
+async def _regrade(run: Path, config: EvaluationConfig, target: RunFolder, pace: "_Pace") -> Regrading:
     with TrajectoryWriter(target.trajectories) as writer:
-        result = _Result(writer=writer)
-        horizon = () if config.max_turns is None else (partial(TurnLimit, turns=config.max_turns),)
+        result = _Rescored(writer=writer)
+        play = pace.play
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(WorkerPool.held())
-            supply = await stack.enter_async_context(Supply(horizon, patience=deadline * CLEAN_UP_SHARE))
-            await _replay(_recorded(run), supply, result, _Pace(concurrency, deadline, watch))
+            named = pace.trusted.named.values()
+            supply = await stack.enter_async_context(Supply(play.around(), named, patience=play.deadline * CLEAN_UP_SHARE))
+            await _replay(_recorded(run), supply, result, pace)
+    now = pace.trusted.versions(config.envs)
     regrading = Regrading(
         run=run.resolve().name,
-        folder=str(folder),
+        folder=str(target.path),
         versions_then=config.versions,
         versions_now=package_versions(),
         environments={env: EnvironmentVersions(config.environments.get(env, UNKNOWN), now[env]) for env in config.envs},
@@ -172,7 +242,7 @@ async def regrade_async(
         not_regraded=_ordered(result.not_regraded),
     )
     target.write_report(_report(run, result.episodes, regrading))
-    write_whole(folder / RECORD, msgspec.json.format(encode_json(regrading), indent=2))
+    write_whole(target.path / RECORD, msgspec.json.format(encode_json(regrading), indent=2))
     return regrading
 
 
@@ -188,32 +258,36 @@ def _recorded(run: Path) -> Iterator[list[Trajectory]]:
 
 @dataclass(frozen=True)
 class _Pace:
-    concurrency: int
-    deadline: float
+    play: RolloutOptions
+    trusted: _Trusted
     watch: Callable[[int], None] | None
 
 
-async def _replay(recorded: Iterator[list[Trajectory]], supply: Supply, result: _Result, pace: _Pace) -> None:
+async def _replay(recorded: Iterator[list[Trajectory]], supply: Supply, result: _Rescored, pace: _Pace) -> None:
     async def work() -> None:
         for seats in recorded:  # shared by all workers: each takes the next
-            await _replay_one(seats, supply, result, pace.deadline)
+            await _replay_one(seats, supply, result, pace)
             if pace.watch is not None:
                 pace.watch(len(result.episodes))
 
     async with asyncio.TaskGroup() as group:
-        for _ in range(pace.concurrency):
+        for _ in range(pace.play.concurrency):
             group.create_task(work())
 
 
-async def _replay_one(seats: list[Trajectory], supply: Supply, result: _Result, deadline: float) -> None:
+async def _replay_one(seats: list[Trajectory], supply: Supply, result: _Rescored, pace: _Pace) -> None:
     first = seats[0]
+    if first.task.env not in pace.trusted:
+        for seat in seats:
+            result.refuse(seat, f'"{first.task.env}" is not a registered id: if you trust it, name it (--envs)')
+        return
     if first.stop.failed:
         for seat in seats:
             result.refuse(seat, f"it failed when it was played ({seat.failures[-1].kind if seat.failures else seat.stop})")
         return
     players: Mapping[str, ReplayPolicy] = {seat.player: ReplayPolicy(seat) for seat in seats}
-    ticket = Ticket(first.task, first.seed, first.group, first.member, first.attempt)
-    played = {one.player: one for one in await run_episode(supply, players, ticket, deadline=deadline)}
+    key = EpisodeKey(first.task, first.seed, first.group, first.member, first.attempt)
+    played = {one.player: one for one in await run_episode(supply, players, key, deadline=pace.play.deadline)}
     for seat in seats:
         new = played.get(seat.player, next(iter(played.values())))
         if new.stop.failed:
@@ -230,7 +304,7 @@ def _reason(new: Trajectory) -> str:
 
 
 def _merged(old: Trajectory, new: Trajectory) -> Trajectory:
-    """The new scores with what only the original has: its tokens, its clock, and what went wrong on the way."""
+    """The new scores with the tokens, times and earlier failures of the original."""
     turns = tuple(
         msgspec.structs.replace(turn, act_seconds=was.act_seconds, env_seconds=was.env_seconds)
         for turn, was in zip(new.turns, old.turns, strict=False)
@@ -240,7 +314,7 @@ def _merged(old: Trajectory, new: Trajectory) -> Trajectory:
 
 
 def _cut(segments: Iterable[Segment], turns: int) -> Iterator[Segment]:
-    """What was sampled in the first ``turns`` turns, and its context."""
+    """The segments of the first ``turns`` turns."""
     for segment in segments:
         spans: tuple[Span, ...] = tuple(span for span in segment.spans if span.turn < turns)
         if spans:
@@ -252,7 +326,7 @@ def _ordered(entries: list[RegradedEpisode]) -> tuple[RegradedEpisode, ...]:
     return tuple(sorted(entries, key=lambda entry: (entry.group, entry.member, entry.player)))
 
 
-def _report(run: Path, episodes: list[Episode], regrading: Regrading) -> Report:
+def _report(run: Path, episodes: list[EpisodeScore], regrading: Regrading) -> Report:
     old = read_report(run) if (run / REPORT).exists() else None
     issued = None if old is None or any(episode.player for episode in episodes) else {s.name: s.issued for s in old.envs}
     about = {

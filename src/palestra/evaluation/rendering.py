@@ -1,4 +1,4 @@
-"""A report as text people read: Markdown for a terminal or a pull request, one HTML file with plots for a browser."""
+"""Reports for people: Markdown for a terminal or a pull request, and one HTML file with plots for a browser."""
 
 import base64
 import hashlib
@@ -8,21 +8,25 @@ from html import escape
 from importlib import resources
 
 from palestra.evaluation.comparison import Comparison
-from palestra.evaluation.plots import forest, quantile_bars, stacked
 from palestra.evaluation.report import Report, Section
-from palestra.evaluation.statistics import Distribution, Estimate
+from palestra.plots.bars import forest, quantile_bars, stacked
+from palestra.statistics import Distribution, Estimate
 
 __all__ = ["comparison_text", "report_html", "report_markdown"]
 
-_HEADINGS = ("", "score", "solved", "coverage", "turns", "tokens", "cost", "time")
+_HEADINGS = ("", "score", "solved", "coverage", "turns", "tokens", "cost", "median time")
+
+SHOWN_CAUSES = 5
+"""How many different causes of failure a report lists."""
 
 
 def report_markdown(report: Report) -> str:
     """The report as Markdown tables."""
-    lines = [f"# {_cell(report.policy or 'evaluation')}", "", _headline(report.suite), ""]
+    lines = [f"# {_cell(_title(report))}", "", _headline(report.suite), ""]
     lines += _markdown_table(_HEADINGS, [_row(section) for section in _sections(report)])
-    if warning := _missing(report.suite):
-        lines += ["", warning]
+    for heading, cells in _panel_tables(report):
+        lines += ["", *_markdown_table(heading, [cells])]
+    lines += [line for warning in _warnings(report) for line in ("", _cell(warning))]
     if tries := _tries(report.suite):
         lines += ["", *_markdown_table(("k", "pass@k", "pass^k"), tries)]
     stops = [(_cell(stop).replace("_", " "), str(count)) for stop, count in report.suite.stops.items()]
@@ -36,12 +40,14 @@ def report_html(report: Report) -> str:
     """The report as one HTML file with plots. It runs no script and loads nothing."""
     sections = _sections(report)
     body = [
-        f"<h1>{_html(report.policy or 'evaluation')}</h1>",
-        _html_headline(report.suite),
-        "<h2>Score, with the interval it lies in</h2>",
+        f"<h1>{_html(_title(report))}</h1>",
+        _html_headline(report),
+        "<h2>Scores and their 95 % intervals</h2>",
         forest([(section.name, section.score, depth == 0) for section, depth in sections], "score by environment"),
         _html_table(_HEADINGS, [_row(entry) for entry in sections]),
     ]
+    if tables := _panel_tables(report):
+        body += ["<h2>Solved, in percent</h2>", *(_html_table(heading, [cells]) for heading, cells in tables)]
     if tries := _tries(report.suite):
         body += ["<h2>Several tries</h2>", _html_table(("k", "at least one of k (pass@k)", "all of k (pass^k)"), tries)]
     body += ["<h2>How episodes ended</h2>", stacked([(s.name, s.stops) for s in report.envs if s.stops], "stop reasons")]
@@ -49,16 +55,19 @@ def report_html(report: Report) -> str:
     if report.about:
         entries = "".join(f"<dt>{_html(name)}</dt><dd>{_html(value)}</dd>" for name, value in report.about.items())
         body += ["<h2>About this run</h2>", f"<dl>{entries}</dl>"]
-    return _document(report.policy or "evaluation", "\n".join(body))
+    return _document(_title(report), "\n".join(body))
 
 
-def comparison_text(comparison: Comparison) -> str:
-    """A comparison in one sentence, and one line per family where there are several."""
+def comparison_text(comparison: Comparison, first: str = "first", second: str = "second") -> str:
+    """A comparison as text: the scores of the runs named ``first`` and ``second``, their difference, a line per family."""
     difference = comparison.difference
+    width = max(len(first), len(second))
     lines = [
+        f"{first:<{width}}  {_interval(comparison.first)}",
+        f"{second:<{width}}  {_interval(comparison.second)}",
         f"difference {_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}] "
         f"over {difference.tasks} tasks, {_p(comparison.p_value)}; "
-        f"smallest difference this comparison could see: {comparison.smallest_visible:.2f}"
+        f"smallest difference this comparison could see: {comparison.smallest_visible:.2f}",
     ]
     if comparison.only_first or comparison.only_second:
         lines.append(
@@ -89,6 +98,30 @@ def _sections(report: Report) -> list[tuple[Section, int]]:
     return out
 
 
+def _panel_tables(report: Report) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    """The table of a named panel: the worlds side by side, then one table per world with its columns; in percent."""
+    worlds = [section for section in report.groups if "/" not in section.name]
+    tables = []
+    for world in worlds:
+        columns = [section for section in report.groups if section.name.startswith(f"{world.name}/")]
+        names = (f"{world.name}, solved %", *(section.name.partition("/")[2] for section in columns), "Overall")
+        tables.append((names, (_title(report), *map(_percent, (*columns, world)))))
+    if len(worlds) > 1:
+        names = ("solved %", *(world.name for world in worlds), "all tasks")
+        tables.insert(0, (names, (_title(report), *map(_percent, (*worlds, report.suite)))))
+    return tables
+
+
+def _percent(section: Section) -> str:
+    """The share of solved episodes; the mean reward, if the environment reports no success."""
+    found = section.success or section.score
+    return "–" if found is None else f"{100 * found.mean:.2f}"
+
+
+def _title(report: Report) -> str:
+    return f"{report.policy or 'evaluation'}{' (privileged)' * report.privileged}"
+
+
 def _row(entry: tuple[Section, int]) -> tuple[str, ...]:
     section, depth = entry
     return (
@@ -114,11 +147,35 @@ def _headline(section: Section) -> str:
     )
 
 
-def _missing(section: Section) -> str:
-    if not section.failures:
-        return ""
-    parts = ", ".join(f"{count} {boundary}" for boundary, count in section.failures.items())
-    return f"{section.issued - section.scored} of {section.issued} episodes have no score and are in no mean: {parts}."
+def _warnings(report: Report) -> list[str]:
+    """Warnings for the reader: which episodes have no score, why, and what was repeated."""
+    section = report.suite
+    found = [f"The evaluation stopped early: {report.stopped}."] if report.stopped else []
+    found += filter(None, [report.privilege])
+    if section.failures:
+        parts = ", ".join(f"{count} {_FAULTS.get(fault, fault)}" for fault, count in section.failures.items())
+        unscored = section.issued - section.scored
+        found.append(f"{unscored} of {section.issued} episodes have no score and are in no mean: {parts}.")
+    causes = list(section.causes.items())
+    found += [f"{count} × {cause}" for cause, count in causes[:SHOWN_CAUSES]]
+    if len(causes) > SHOWN_CAUSES:
+        found.append(f"{len(causes) - SHOWN_CAUSES} other causes are in report.json.")
+    if section.retried:
+        found.append(f"{section.retried} attempts failed because of the infrastructure and were repeated.")
+    if section.retried_calls:
+        parts = ", ".join(f"{count} × {why}" for why, count in section.retried_calls.items())
+        found.append(f"{sum(section.retried_calls.values())} calls of the API failed and were repeated: {parts}.")
+    return found
+
+
+_FAULTS = {
+    "policy": "because of the policy",
+    "env": "because of the environment",
+    "tool": "because of a tool",
+    "grader": "because of the grader",
+    "infrastructure": "because of the infrastructure",
+    "budget": "cut by the budget",
+}
 
 
 def _tries(section: Section) -> list[tuple[str, ...]]:
@@ -146,13 +203,17 @@ def _p(value: float) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text that cannot leave its table cell or begin HTML."""
-    return _html(text).replace("|", "\\|")
+    """Escape text so that it cannot end its table cell or start HTML."""
+    return _plain(text).replace("<", "&lt;").replace("|", "\\|")
 
 
 def _html(text: str) -> str:
-    """Text in which nothing steers: no tags, no line ends, no terminal or bidirectional controls."""
-    return escape("".join(character if character.isprintable() else " " for character in text))
+    return escape(_plain(text))
+
+
+def _plain(text: str) -> str:
+    """Text without line ends, terminal controls or bidirectional controls."""
+    return "".join(character if character.isprintable() else " " for character in text)
 
 
 def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -163,13 +224,13 @@ def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> l
     ]
 
 
-def _html_headline(section: Section) -> str:
+def _html_headline(report: Report) -> str:
+    section = report.suite
     parts = []
     if section.score is not None:
         parts.append(f'<p class="headline">{_html(_interval(section.score))}</p>')
     parts.append(f"<p>{_html(_headline(section))}</p>")
-    if warning := _missing(section):
-        parts.append(f'<p class="warning">{_html(warning)}</p>')
+    parts += [f'<p class="warning">{_html(warning)}</p>' for warning in _warnings(report)]
     return "".join(parts)
 
 

@@ -1,21 +1,23 @@
-"""Trajectories → ``Report``: what a policy scored, how sure that is, what it took, and what is missing.
+"""Trajectories → ``Report``: scores with intervals, cost and time, and the episodes without a score.
 
-A report has one ``Section`` for the suite, one per family and one per environment. A section never hides what it rests on:
-``coverage`` is the share of the issued episodes that got a score. An episode that failed (infrastructure, a deadline, a broken
-environment) has none; it is counted by whose fault it was and stays out of every mean.
+A report has one ``Section`` for the suite, one per family and one per environment. Every section states its ``coverage``, the
+share of the issued episodes that got a score. An episode that failed (infrastructure, a deadline, a broken environment) has no
+score. It is counted by the boundary that failed, and it is in no mean.
 
-Trajectories are reduced one at a time to a few numbers, so a run of any size can be streamed through.
+Trajectories are reduced one at a time to a few numbers, so a run of any size can be streamed.
 """
 
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from operator import attrgetter
 
 import msgspec
 
 from palestra.errors import UsageError
-from palestra.evaluation.statistics import (
+from palestra.registry import family_of
+from palestra.statistics import (
     Distribution,
     Estimate,
     Score,
@@ -24,17 +26,16 @@ from palestra.evaluation.statistics import (
     mean_interval,
     pass_all_k,
     pass_at_k,
+    score_bounds,
 )
-from palestra.trajectory import StopReason, Trajectory
+from palestra.trajectory import Failure, StopReason, Trajectory, verdicts
 
 __all__ = [
-    "Episode",
+    "EpisodeScore",
     "Report",
     "Section",
     "episode_of",
-    "family_of",
     "report_on",
-    "score_bounds",
     "success_scores",
     "task_scores",
 ]
@@ -43,7 +44,7 @@ REPORT_SCHEMA = 1
 
 
 class Section(msgspec.Struct, frozen=True):
-    """The suite, a family or an environment."""
+    """The figures of the suite, a family or an environment."""
 
     name: str
     issued: int
@@ -52,28 +53,32 @@ class Section(msgspec.Struct, frozen=True):
     score: Estimate | None
     """Mean reward; ``None`` if nothing was scored."""
     success: Estimate | None
-    """Share of solved episodes; ``None`` where the environment does not say what solved means. Cut ones are not solved."""
+    """Share of solved episodes, by ``trajectory.verdicts``; ``None`` if the environment reports no success."""
     pass_at: dict[str, Estimate]
-    """k → chance that at least one of k tries solves a task."""
+    """k → probability that at least one of k episodes solves a task."""
     pass_all: dict[str, Estimate]
-    """k → chance that all of k tries solve a task."""
+    """k → probability that all of k episodes solve a task."""
     failures: dict[str, int]
-    """Boundary → episodes without a score that are its fault; also ``budget``, and ``not played`` if there is no trace."""
+    """Boundary → episodes without a score that failed there; also ``budget``, and ``not played``."""
+    causes: dict[str, int]
+    """Failure message → episodes without a score, the most frequent first."""
     retried: int
-    """Attempts that failed for reasons of infrastructure and were made again."""
+    """Attempts that failed because of infrastructure and were repeated."""
+    retried_calls: dict[str, int]
+    """Reason (``429``, ``timeout``) → API calls of the policy that failed and were repeated."""
     stops: dict[str, int]
     """Stop reason → episodes."""
     turns: Distribution | None
     tokens: Distribution | None
-    """Tokens the policy wrote, per episode."""
+    """Output tokens of the policy per episode."""
     prompt_tokens: Distribution | None
-    """Tokens the policy was sent, per episode, where its API said so."""
+    """Input tokens of the policy per episode, if its API reports them."""
     dollars: Distribution | None
-    """Of all finished episodes, the failed ones included: they were paid for too."""
+    """USD per episode, failed episodes included: they cost money too."""
     seconds: Distribution | None
-    """Of an episode."""
+    """Seconds per episode."""
     act_seconds: Distribution | None
-    """Of one answer of the policy."""
+    """Seconds per reply of the policy."""
 
     @property
     def coverage(self) -> float:
@@ -89,12 +94,30 @@ class Report(msgspec.Struct, frozen=True):
     families: tuple[Section, ...]
     envs: tuple[Section, ...]
     about: dict[str, str] = {}
-    """Whatever else names the run: panel hash, versions, the command."""
+    """Other facts on the run: the hash of the panel, versions, settings of the policy."""
+    stopped: str = ""
+    """Why the evaluation stopped before the end of its panel; empty if it did not."""
+    privileged: bool = False
+    """Whether the policy had access to the environment, its oracle included: the score is a baseline."""
+    groups: tuple[Section, ...] = ()
+    """The columns of a named panel, ``World/Column``, and each ``World`` before its columns."""
     schema: int = REPORT_SCHEMA
 
+    @property
+    def privilege(self) -> str:
+        """What a privileged policy had that others do not have; empty for the others."""
+        if not self.privileged:
+            return ""
+        how = (
+            "it draws from the environment's own actions"
+            if self.policy == "random"
+            else "it can ask the environment for its answers"
+        )
+        return f"This policy is privileged: {how}. Its score is a baseline."
 
-class Episode(msgspec.Struct, frozen=True, gc=False):
-    """The few numbers of a trajectory that a report needs."""
+
+class EpisodeScore(msgspec.Struct, frozen=True, gc=False):
+    """The numbers of a trajectory that a report needs."""
 
     env: str
     task: bytes
@@ -107,6 +130,8 @@ class Episode(msgspec.Struct, frozen=True, gc=False):
     stop: str
     fault: str
     """The boundary of the failure that ended it; empty if it did not fail."""
+    cause: str
+    """The message of that failure, in one line; empty if the episode did not fail."""
     attempt: int
     turns: int
     tokens: int
@@ -114,25 +139,32 @@ class Episode(msgspec.Struct, frozen=True, gc=False):
     dollars: float
     seconds: float
     act_seconds: tuple[float, ...]
+    retried_calls: dict[str, int] | None = None
+    privileged: bool = False
 
 
-def episode_of(trajectory: Trajectory) -> Episode:
+def episode_of(trajectory: Trajectory) -> EpisodeScore:
     """Reduce a trajectory. The task's name holds the player too: two players of one game are two samples."""
-    # This runs between two episodes of a run: every microsecond is one of the evaluation's own.
+    # This runs between the episodes of a run, so it must be quick.
     turns, stop = trajectory.turns, trajectory.stop
     prompt_tokens = tokens = 0
     dollars = 0.0
+    retried: Counter[str] | None = None
     for turn in turns:
         if (usage := turn.completion.usage) is not None:
+            if usage.retries:
+                retried = Counter() if retried is None else retried
+                retried.update(usage.retries)
             prompt_tokens += usage.prompt_tokens
             tokens += usage.completion_tokens
             dollars += usage.dollars
     if trajectory.segments:
-        # What was recorded comes before what an API says of itself.
+        # Recorded tokens take precedence over the usage that an API reports.
         tokens = sum(len(segment.logprobs) for segment in trajectory.segments) or tokens
-    # When the run's money is gone, what was under way says nothing about the policy.
+    # Episodes that an exhausted budget cut say nothing about the policy.
     broke = stop is StopReason.BUDGET
-    return Episode(
+    failure = _failure(trajectory) if stop.failed else None
+    return EpisodeScore(
         trajectory.task.env,
         _encoder.encode((trajectory.task, trajectory.player)),
         trajectory.group,
@@ -142,7 +174,8 @@ def episode_of(trajectory: Trajectory) -> Episode:
         None if broke else trajectory.reward,
         None if broke else trajectory.success,
         stop.value,
-        "budget" if broke else _fault(trajectory) if stop.failed else "",
+        "budget" if broke else "" if not stop.failed else failure.boundary.value if failure else "unknown",
+        "" if failure is None else _cause(failure),
         trajectory.attempt,
         len(turns),
         tokens,
@@ -150,90 +183,96 @@ def episode_of(trajectory: Trajectory) -> Episode:
         dollars,
         trajectory.seconds,
         tuple([turn.act_seconds for turn in turns]),
+        retried,
+        trajectory.privileged,
     )
 
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=str, order="deterministic")
 
 
-def _fault(trajectory: Trajectory) -> str:
-    """Whose fault the end was: the first failure of the last attempt. Earlier ones were retried, later ones came of it."""
+def _failure(trajectory: Trajectory) -> Failure | None:
+    """The failure that ended the episode: the first one of the last attempt. Later ones are its consequences."""
     last = [failure for failure in trajectory.failures if failure.attempt == trajectory.attempt] or trajectory.failures
-    return last[0].boundary.value if last else "unknown"
+    return last[0] if last else None
 
 
-@cache
-def family_of(env: str) -> str:
-    """``game:GuessTheNumber`` of ``game:GuessTheNumber-v0-easy``."""
-    return re.sub(r"-v\d+(-.*)?$", "", env)
+def _cause(failure: Failure) -> str:
+    """``failure`` in one line, without the numbers that differ from episode to episode, so that equal causes are counted."""
+    line = failure.message.strip().partition("\n")[0]
+    return f"{failure.boundary.value}, {failure.kind}: {_VARIES.sub('…', line)}"[:LONGEST_CAUSE]
 
 
-def _judged(episodes: Sequence[Episode]) -> list[Episode]:
-    """Episodes that were cut before their environment could say so are not solved, where it says so of others.
+_VARIES = re.compile(r"0x[0-9a-fA-F]+|\b\d{6,}\b")
+LONGEST_CAUSE = 300
+"""Characters of a failure's message that a report shows."""
 
-    Without them the share of solved ones would be that among those who came to an end.
-    """
-    judging = {episode.env for episode in episodes if episode.success is not None}
+
+def _judged(episodes: Sequence[EpisodeScore]) -> list[EpisodeScore]:
+    """``episodes`` with the verdicts of ``trajectory.verdicts``."""
+    said = verdicts([one.env for one in episodes], [one.stop for one in episodes], [one.success for one in episodes])
     return [
-        msgspec.structs.replace(episode, success=False)
-        if episode.success is None and episode.reward is not None and episode.env in judging and episode.stop != _TERMINATED
-        else episode
-        for episode in episodes
+        one if one.success is verdict else msgspec.structs.replace(one, success=verdict)
+        for one, verdict in zip(episodes, said, strict=True)
     ]
 
 
-_TERMINATED = StopReason.TERMINATED.value
+def task_scores(episodes: Iterable[EpisodeScore]) -> list[Score]:
+    """The rewards of the episodes that have one, as scores for the statistics."""
+    return [Score(_path(e.env), e.task, e.reward) for e in episodes if e.reward is not None]
 
 
-def task_scores(episodes: Iterable[Episode]) -> list[Score]:
-    """The rewards of the episodes that have one, as the statistics want them."""
-    return [Score((family_of(e.env), e.env), e.task, e.reward) for e in episodes if e.reward is not None]
-
-
-def success_scores(episodes: Iterable[Episode]) -> list[Score]:
-    """1 for each solved episode, 0 for each that was not; none where the environment never says."""
+def success_scores(episodes: Iterable[EpisodeScore]) -> list[Score]:
+    """1 for each solved episode and 0 for each that was not; nothing for environments that report no success."""
     return _said_scores(_judged(list(episodes)))
 
 
-def _said_scores(episodes: Iterable[Episode]) -> list[Score]:
-    return [Score((family_of(e.env), e.env), e.task, float(e.success)) for e in episodes if e.success is not None]
+def _said_scores(episodes: Iterable[EpisodeScore]) -> list[Score]:
+    return [Score(_path(e.env), e.task, float(e.success)) for e in episodes if e.success is not None]
+
+
+@cache
+def _path(env: str) -> tuple[str, str]:
+    return family_of(env), env
 
 
 def report_on(
-    trajectories: Iterable[Trajectory | Episode],
+    trajectories: Iterable[Trajectory | EpisodeScore],
     *,
     issued: Mapping[str, int] | None = None,
     player: str | None = None,
     level: float = 0.95,
     about: Mapping[str, str] | None = None,
+    groups: Sequence[str] = (),
 ) -> Report:
-    """The report on ``trajectories`` (or on what ``episode_of`` made of them), all of one policy.
+    """The report on ``trajectories`` (or on the results of ``episode_of``), all of one policy.
 
-    ``issued`` maps each environment to the episodes that were to be played; without it, those that finished are all there are.
-    ``player`` chooses one of several; without it each player's seat in an episode counts as one.
+    ``issued`` maps each environment to its planned number of episodes; without it, the finished episodes are all.
+    ``player`` selects one of several players; without it, each player of an episode counts as one episode.
+    ``groups`` names the column of each task of a named panel, in the order of the tasks.
     """
-    found = (one if isinstance(one, Episode) else episode_of(one) for one in trajectories)
+    found = (one if isinstance(one, EpisodeScore) else episode_of(one) for one in trajectories)
     if player is not None:
-        # An episode that failed before anybody acted has no player: it is missing for all of them.
+        # An episode that failed before any player acted has no player: it counts for every player.
         found = (one for one in found if one.player in (player, ""))
-    # Sorted, so that the order in which episodes happened to end leaves no trace, not even in the last digit.
-    episodes = _judged(sorted(found, key=lambda e: (e.env, e.task, e.member)))
+    # Sorted: the report must not depend on the order in which episodes ended, not even in the last digit.
+    episodes = _judged(sorted(found, key=attrgetter("env", "task", "member")))
     planned = Counter(episode.env for episode in episodes) if issued is None else _seats_issued(episodes, issued)
     finished = Counter(episode.env for episode in episodes)
     if extra := sorted(env for env in finished if finished[env] > planned[env]):
         raise UsageError(f"{extra[0]} has {finished[extra[0]]} episodes but {planned[extra[0]]} were issued")
-    # An episode that failed before anybody acted names no policy.
+    # An episode that failed before any player acted names no policy.
     policies = sorted({episode.policy for episode in episodes} - {""})
     if len(policies) > 1:
         raise UsageError(
             f"a report is on one policy, these trajectories are of {', '.join(policies)}: make one report for each"
         )
 
-    by_env: dict[str, list[Episode]] = {env: [] for env in sorted(planned)}
+    by_env: dict[str, list[EpisodeScore]] = {env: [] for env in sorted(planned)}
     for episode in episodes:
         by_env[episode.env].append(episode)
 
-    # Many a suite is one family, many a family one environment: what has the same episodes is worked out once.
+    # Sections with the same episodes (a suite of one family, a family of one environment) are computed once.
     known: dict[tuple[str, ...], Section] = {}
 
     def section(name: str, envs: Iterable[str]) -> Section:
@@ -250,10 +289,28 @@ def report_on(
         families=tuple(section(family, (env for env in by_env if family_of(env) == family)) for family in families),
         envs=tuple(section(env, [env]) for env in by_env),
         about=dict(about or {}),
+        privileged=any(episode.privileged for episode in episodes),
+        groups=_columns(episodes, groups, sum(planned.values()), level) if groups else (),
     )
 
 
-def _seats_issued(episodes: Iterable[Episode], issued: Mapping[str, int]) -> Counter[str]:
+def _columns(episodes: Sequence[EpisodeScore], groups: Sequence[str], issued: int, level: float) -> tuple[Section, ...]:
+    """A section per world and per column of a named panel. ``EpisodeScore.group`` is the place of the task in the panel."""
+    inside: dict[str, list[EpisodeScore]] = {}
+    tasks: Counter[str] = Counter()
+    for name in groups:
+        for label in dict.fromkeys((name.partition("/")[0], name)):
+            inside.setdefault(label, [])
+            tasks[label] += 1
+    for episode in episodes:
+        name = groups[episode.group]
+        for label in dict.fromkeys((name.partition("/")[0], name)):
+            inside[label].append(episode)
+    each = issued // len(groups)
+    return tuple(_section(label, inside[label], tasks[label] * each, level) for label in inside)
+
+
+def _seats_issued(episodes: Iterable[EpisodeScore], issued: Mapping[str, int]) -> Counter[str]:
     players: dict[str, set[str]] = {}
     for episode in episodes:
         if episode.player:
@@ -261,7 +318,7 @@ def _seats_issued(episodes: Iterable[Episode], issued: Mapping[str, int]) -> Cou
     return Counter({env: count * len(players.get(env, "1")) for env, count in issued.items()})
 
 
-def _section(name: str, episodes: Sequence[Episode], issued: int, level: float) -> Section:
+def _section(name: str, episodes: Sequence[EpisodeScore], issued: int, level: float) -> Section:
     scored = [episode for episode in episodes if episode.reward is not None]
     failures = Counter(episode.fault for episode in episodes if episode.fault)
     if issued > len(episodes):
@@ -276,7 +333,9 @@ def _section(name: str, episodes: Sequence[Episode], issued: int, level: float) 
         pass_at=pass_at,
         pass_all=pass_all,
         failures=dict(sorted(failures.items())),
+        causes=dict(Counter(episode.cause for episode in episodes if episode.cause).most_common()),
         retried=sum(episode.attempt for episode in episodes),
+        retried_calls=_retried_calls(episodes),
         stops=dict(Counter(episode.stop for episode in episodes).most_common()),
         turns=distribution([episode.turns for episode in scored]),
         tokens=_if_any([episode.tokens for episode in scored]),
@@ -287,37 +346,39 @@ def _section(name: str, episodes: Sequence[Episode], issued: int, level: float) 
     )
 
 
+def _retried_calls(episodes: Iterable[EpisodeScore]) -> dict[str, int]:
+    total: Counter[str] = Counter()
+    for episode in episodes:
+        if episode.retried_calls is not None:
+            total.update(episode.retried_calls)
+    return dict(total.most_common())
+
+
 def _estimate(scores: Sequence[Score], level: float) -> Estimate | None:
     if not scores:
         return None
     return mean_interval(TaskMeans.of(scores), bounds=score_bounds(scores), level=level)
 
 
-def score_bounds(scores: Iterable[Score]) -> tuple[float, float]:
-    """Most environments score from 0 to 1. Where rewards go further, the bounds go with what was seen."""
-    values = [score.value for score in scores]
-    return min([0.0, *values]), max([1.0, *values])
-
-
 def _if_any(values: Sequence[float]) -> Distribution | None:
-    """A column of zeros means that nobody measured it."""
+    """``None`` for a column of zeros: it was not measured."""
     return distribution(values) if any(values) else None
 
 
-def _pass_tables(episodes: Sequence[Episode], level: float) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    tries: dict[tuple[str, bytes], list[bool]] = {}
-    for episode in episodes:
-        if episode.success is not None:
-            tries.setdefault((episode.env, episode.task), []).append(episode.success)
+def _pass_tables(episodes: Sequence[EpisodeScore], level: float) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     pass_at: dict[str, Estimate] = {}
     pass_all: dict[str, Estimate] = {}
+    judged = [episode for episode in episodes if episode.success is not None]
+    if len({(episode.env, episode.task) for episode in judged}) == len(judged):
+        return pass_at, pass_all  # no task has two episodes
+    tries: dict[tuple[str, bytes], list[bool]] = {}
+    for episode in judged:
+        tries.setdefault((episode.env, episode.task), []).append(bool(episode.success))
     k = 2
-    # A task counts for k only with k tries or more; Estimate.tasks says how many do.
+    # A task counts for k only if it has at least k episodes; Estimate.tasks is their number.
     while enough := {key: found for key, found in tries.items() if len(found) >= k}:
         for table, formula in ((pass_at, pass_at_k), (pass_all, pass_all_k)):
-            scores = [
-                Score((family_of(env), env), task, formula(len(found), sum(found), k)) for (env, task), found in enough.items()
-            ]
+            scores = [Score(_path(env), task, formula(len(found), sum(found), k)) for (env, task), found in enough.items()]
             table[str(k)] = mean_interval(scores, level=level)
         k *= 2
     return pass_at, pass_all

@@ -1,98 +1,80 @@
-"""``evaluate``: a panel of tasks, a policy, so many tries each → a report, with everything it rests on in a run folder.
+"""``evaluate``: a panel of tasks, a policy, ``group_size`` episodes per task → a report, with all its data in a run folder.
 
-The panel is fixed before anything is played: ``n`` tasks of each environment, drawn from the seed. Every episode of it is
-played exactly once, over as many interruptions as there may be; its random choices depend on the task, the try and the seed
-alone, so the report of a run that was killed and went on is the report of one that was not.
+The panel is fixed before the first episode: ``n`` tasks per environment, drawn from the seed. Every episode of it gets at most
+one score, however often the run is interrupted. Its random choices depend only on the task, its number in the group and the
+seed, so a run that was killed and resumed has the same report as one that was not. A resumed run plays failed episodes again.
+
+An evaluation that cannot succeed stops early: if the first episodes all fail because of the policy or the infrastructure (a
+wrong key, a server that is down), the rest would fail too.
 """
 
-import asyncio
-import hashlib
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, aclosing
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
 
+import msgspec
+
+from palestra.adapters import run_anywhere
+from palestra.confidential import mask
+from palestra.core import Tool
 from palestra.encoding import encode_json
 from palestra.errors import UsageError
-from palestra.evaluation.budget import Budget, Meter, metered
+from palestra.evaluation.budget import Budget, BudgetMeter, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
-from palestra.evaluation.report import Episode, Report, episode_of, report_on
-from palestra.evaluation.versions import environment_versions, package_versions
-from palestra.evaluation.vocabulary import write_vocabulary
+from palestra.evaluation.panel import Panel
+from palestra.evaluation.report import EpisodeScore, Report, episode_of, report_on
+from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
 from palestra.policies import as_policy, policy_name
-from palestra.registry import list_envs
-from palestra.rollout import AnyPolicy, Envs, Players, Rollout, RolloutOptions, TrajectoryWriter, rollout
-from palestra.rollout.supply import tasks_of
-from palestra.trajectory import StopReason, Task, Trajectory
+from palestra.registry import WrapperFactory
+from palestra.rendering.vocabulary import write_vocabulary
+from palestra.rollout import AnyPolicy, Envs, Players, RolloutFunction, RolloutOptions, TrajectoryWriter, play_episodes
+from palestra.rollout.episode import DEADLINE
+from palestra.rollout.options import CONCURRENCY, RETRIES
+from palestra.rollout.resuming import FAILED, resume, set_aside
+from palestra.rollout.supply import data_table
+from palestra.trajectory import StopReason, Trajectory
 
 __all__ = ["EvaluationOptions", "Progress", "evaluate", "evaluate_async"]
 
-DEFAULT_TASKS = 100
-
-
-class EvaluationOptions(TypedDict, total=False):
-    """How to evaluate. Every one is optional."""
-
-    n: int
-    """Tasks of each environment; 100 by default. Of tasks given by the caller, the first ``n``, or all."""
-    repeats: int
-    """Tries at each task; 1 by default."""
-    out: str | Path | None
-    """The run folder; without one nothing is kept but the report."""
-    budget: Budget | None
-    """Where to stop spending."""
-    watch: Callable[["Progress"], None] | None
-    """Called after each episode."""
-    player: str | None
-    """Whose episodes the report is on, where each player has a policy of its own."""
-    about: Mapping[str, str]
-    """What else tells this policy from others (a temperature, an address): noted in the folder and the report."""
-    seed: int
-    concurrency: int
-    deadline: float
-    max_turns: int | None
-    retries: int
-    rollout: Rollout
-    """Who plays the episodes; this process by default."""
+FIRST_EPISODES = 8
+"""If this many episodes end and all of them failed because of the policy or the infrastructure, the evaluation stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Settings:
-    n: int | None = None
-    repeats: int = 1
+class EvaluationOptions:
+    """The settings of an evaluation."""
+
+    play: RolloutOptions
+    """Which episodes, and how they are played."""
     out: str | Path | None = None
+    """The run folder. Without one, only the report is kept."""
     budget: Budget | None = None
+    """Tokens or dollars at which the evaluation stops."""
     watch: Callable[["Progress"], None] | None = None
+    """Called after each episode."""
     player: str | None = None
+    """The player whose episodes are scored, if each player has its own policy."""
     about: Mapping[str, str] = field(default_factory=dict)
-    seed: int = 0
-    concurrency: int = 64
-    deadline: float = 600.0
-    max_turns: int | None = None
-    retries: int = 2
-    rollout: Rollout = rollout
+    """What else tells this policy from others (a temperature, an address); written into the folder and the report."""
+    rollout: RolloutFunction = play_episodes
+    """Plays the episodes; by default in this process."""
 
     def __post_init__(self) -> None:
-        for name in ("n", "repeats"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, got {value}")
-        if self.budget is not None and self.rollout is not rollout:
-            raise UsageError("a budget is watched by the process that plays: leave it out, or play in this process")
+        if self.budget is not None and self.rollout is not play_episodes:
+            raise UsageError(
+                "a budget works only if this process plays the episodes: leave out the budget, or leave out the cluster"
+            )
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far an evaluation is."""
+    """The state of a running evaluation."""
 
     total: int
     """Episodes of the panel."""
-    episodes: Sequence[Episode] = field(repr=False)
-    """Those that have ended. The list grows; read it, do not keep it."""
+    episodes: Sequence[EpisodeScore] = field(repr=False)
+    """The episodes that have ended. The list grows while the evaluation runs."""
     player: str | None = None
 
     @property
@@ -101,170 +83,239 @@ class Progress:
         return sum(episode.reward is None for episode in self.episodes)
 
     def report(self) -> Report:
-        """The report on what there is by now."""
+        """The report on the episodes so far."""
         return report_on(self.episodes, player=self.player)
 
 
-def evaluate(envs: Envs, policy: AnyPolicy, **options: Unpack[EvaluationOptions]) -> Report:
-    """Evaluate ``policy`` on ``envs``: ids, patterns (``game:*-easy``), a class, or the very tasks. Blocks until done."""
-    work = partial(asyncio.run, evaluate_async(envs, policy, **options))
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return work()
-    with ThreadPoolExecutor(1) as thread:  # a notebook has a loop of its own in this thread
-        return thread.submit(work).result()
+def evaluate(  # noqa: PLR0913 - the keywords of a public function are written out
+    envs: Envs,
+    policy: AnyPolicy,
+    *,
+    n: int | None = None,
+    group_size: int = 1,
+    out: str | Path | None = None,
+    budget: Budget | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    player: str | None = None,
+    about: Mapping[str, str] | None = None,
+    concurrency: int = CONCURRENCY,
+    seed: int = 0,
+    deadline: float = DEADLINE,
+    max_turns: int | None = None,
+    retries: int = RETRIES,
+    wrappers: Sequence[WrapperFactory | str] = (),
+    tools: Sequence[Tool | str] = (),
+    rollout: RolloutFunction = play_episodes,
+) -> Report:
+    """Play a panel of tasks with ``policy`` and return the report. Blocks; also works in a notebook.
+
+    With ``out``, the same call resumes an interrupted evaluation and plays failed episodes again. ``evaluate_async`` takes the
+    same arguments and returns the same report.
+
+    Args:
+        envs: An id, a pattern (``"game:*-easy"``), a list of these, an environment class, explicit ``Task`` objects, or a
+            named panel (``palestra.envs.panels.load_panel("agentgym-rl")``).
+        policy: A policy, a function of text, ``"random"`` or ``"oracle"``; or a mapping with one of these for each player.
+        n: Tasks per environment; by default 100. If ``envs`` are explicit tasks: how many of them; by default all.
+        group_size: Episodes per task.
+        out: The run folder. Without one, only the report is kept.
+        budget: Tokens or dollars at which the evaluation stops; see ``parse_budget``.
+        watch: Called with a ``Progress`` after each episode.
+        player: The player whose episodes are scored, if each player has its own policy.
+        about: What else tells this policy from others (a temperature, an address); written into the folder and the report.
+        concurrency: Episodes played at the same time.
+        seed: Tasks and all random choices are derived from this seed.
+        deadline: Seconds per episode.
+        max_turns: Truncate episodes after this many actions; by default only the environment's own limit applies.
+        retries: Further attempts per episode after infrastructure failures.
+        wrappers: Wrappers of every environment, innermost first: classes, functions, or names such as ``TurnLimit?turns=3``.
+        tools: Tools that the agent may call in every environment: objects, or names such as ``python`` or ``module:name``.
+        rollout: Plays the episodes; by default this process. ``Dispatcher.rollout`` plays them on a cluster.
+
+    Example::
+
+        report = palestra.evaluate("game:*-easy", "random", n=20, out="runs/random")
+        print(report.suite.score)
+    """
+    playing = evaluate_async(
+        envs,
+        policy,
+        n=n,
+        group_size=group_size,
+        out=out,
+        budget=budget,
+        watch=watch,
+        player=player,
+        about=about,
+        concurrency=concurrency,
+        seed=seed,
+        deadline=deadline,
+        max_turns=max_turns,
+        retries=retries,
+        wrappers=wrappers,
+        tools=tools,
+        rollout=rollout,
+    )
+    return run_anywhere(playing)
 
 
-async def evaluate_async(envs: Envs, policy: AnyPolicy, **options: Unpack[EvaluationOptions]) -> Report:
-    """``evaluate`` for those who have a loop."""
-    settings = _Settings(**options)
-    panel = _Panel.of(envs, settings)
-    players = _players(policy, settings.player)
-    config = _config(panel, players, settings)
-    folder = None if settings.out is None else RunFolder(settings.out, config)
+async def evaluate_async(  # noqa: PLR0913 - the keywords of a public function are written out
+    envs: Envs,
+    policy: AnyPolicy,
+    *,
+    n: int | None = None,
+    group_size: int = 1,
+    out: str | Path | None = None,
+    budget: Budget | None = None,
+    watch: Callable[[Progress], None] | None = None,
+    player: str | None = None,
+    about: Mapping[str, str] | None = None,
+    concurrency: int = CONCURRENCY,
+    seed: int = 0,
+    deadline: float = DEADLINE,
+    max_turns: int | None = None,
+    retries: int = RETRIES,
+    wrappers: Sequence[WrapperFactory | str] = (),
+    tools: Sequence[Tool | str] = (),
+    rollout: RolloutFunction = play_episodes,
+) -> Report:
+    """The async version of ``evaluate``: the same arguments, the same report."""
+    play = RolloutOptions(
+        n=n,
+        group_size=group_size,
+        concurrency=concurrency,
+        seed=seed,
+        deadline=deadline,
+        max_turns=max_turns,
+        retries=retries,
+        wrappers=wrappers,
+        tools=tools,
+    )
+    options = EvaluationOptions(
+        play=play, out=out, budget=budget, watch=watch, player=player, about=about or {}, rollout=rollout
+    )
+    return await _evaluated(envs, policy, options)
+
+
+async def _evaluated(envs: Envs, policy: AnyPolicy, options: EvaluationOptions) -> Report:
+    panel = Panel.of(envs, options.play.n, options.play.seed)
+    options.play.around()  # refuses an unknown name before the folder is made
+    players = _players(policy, options.player)
+    config = _config(panel, players, options)
+    if options.out is None:
+        return await _evaluate(panel, players, options, config, None)
+    with RunFolder.claimed(options.out, config) as folder:
+        return await _evaluate(panel, players, options, config, folder)
+
+
+async def _evaluate(
+    panel: Panel, players: Players, options: EvaluationOptions, config: EvaluationConfig, folder: RunFolder | None
+) -> Report:
     if folder is not None:
-        write_vocabulary(players, folder.path)
-    episodes = [] if folder is None else folder.episodes()
+        _write_vocabulary(players, folder.path)
+    episodes = [] if folder is None else resume(folder.trajectories, episode_of)
     with ExitStack() as stack:
-        meter = Meter(settings.budget or Budget(), folder.path / "spending.log" if folder and settings.budget else None)
+        meter = BudgetMeter(options.budget or Budget(), folder.path / "spending.log" if folder and options.budget else None)
         stack.callback(meter.close)
         writer = stack.enter_context(TrajectoryWriter(folder.trajectories)) if folder else None
-        await _play(panel, metered(players, meter) if settings.budget else players, settings, _Record(episodes, meter, writer))
+        record = _EndedEpisodes(episodes, meter, writer)
+        await _play(panel, metered(players, meter) if options.budget else players, options, record)
     about = {**config.about, **panel.notes, "seed": str(config.seed), "panel": config.panel, **config.versions}
-    report = report_on(episodes, issued=panel.issued(settings.repeats), player=settings.player, about=about)
+    about |= {name: ", ".join(names) for name, names in (("wrappers", config.wrappers), ("tools", config.tools)) if names}
+    if folder is not None and (before := len(set_aside(folder.path))):
+        about["failed episodes that were played again"] = f"{before}, recorded in {FAILED}"
+    issued = panel.issued(options.play.group_size)
+    report = report_on(episodes, issued=issued, player=options.player, about=about, groups=panel.groups)
+    # If every episode failed before the policy acted, the episodes do not name it.
+    named = players[options.player] if isinstance(players, Mapping) and options.player else players
+    name = report.policy or (config.policy if isinstance(named, Mapping) else policy_name(named))
+    report = msgspec.structs.replace(report, policy=name, stopped=record.hopeless)
     if folder is not None:
         folder.write_report(report)
     return report
 
 
-class _Record:
-    """What has been played. As a container it holds what need not be: what was on record before, and all once money is gone."""
+def _write_vocabulary(players: Players, folder: Path) -> None:
+    """Write ``vocabulary.json`` if one of ``players`` samples tokens and its tokenizer is known."""
+    for player in players.values() if isinstance(players, Mapping) else [players]:
+        tokenizer = getattr(getattr(player, "renderer", None), "tokenizer", None)
+        if tokenizer is not None:
+            write_vocabulary(folder, tokenizer)
 
-    def __init__(self, episodes: list[Episode], meter: Meter, writer: TrajectoryWriter | None) -> None:
+
+class _EndedEpisodes:
+    """The episodes that have ended.
+
+    As a container it holds the episodes not to play: those recorded before, and all once the budget is spent.
+    """
+
+    def __init__(self, episodes: list[EpisodeScore], meter: BudgetMeter, writer: TrajectoryWriter | None) -> None:
         self.episodes = episodes
         self._before = {(episode.group, episode.member) for episode in episodes}
         self._meter = meter
         self._writer = writer
+        self._ended = 0
+        self._succeeded = bool(episodes)  # a resumed run that has scores has shown that it can succeed
 
     def __contains__(self, key: object) -> bool:
         return key in self._before or self._meter.spent
 
     def add(self, trajectory: Trajectory) -> None:
         if self._writer is not None:
-            self._writer.write(trajectory)
-        self.episodes.append(episode_of(trajectory))
+            trajectory = self._writer.write(trajectory)
+        episode = episode_of(trajectory)
+        self.episodes.append(episode)
+        self._ended += 1
+        # An environment's own failure says nothing about the other environments of the panel.
+        self._succeeded = self._succeeded or episode.fault not in ("policy", "infrastructure")
+
+    @property
+    def hopeless(self) -> str:
+        """Why the evaluation should stop early; empty if it should continue."""
+        if self._succeeded or self._ended < FIRST_EPISODES:
+            return ""
+        return f"the first {self._ended} episodes all failed"
 
 
-async def _play(panel: "_Panel", players: Players, settings: _Settings, record: _Record) -> None:
-    how: RolloutOptions = {
-        "n": panel.drawn,
-        "group_size": settings.repeats,
-        "concurrency": settings.concurrency,
-        "seed": settings.seed,
-        "deadline": settings.deadline,
-        "max_turns": settings.max_turns,
-        "retries": settings.retries,
-        "skip": record,
-    }
-    progress = Progress(len(panel.tasks) * settings.repeats, record.episodes, settings.player)
-    async with aclosing(settings.rollout(panel.source, players, **how)) as stream:
+async def _play(panel: Panel, players: Players, options: EvaluationOptions, record: _EndedEpisodes) -> None:
+    # The panel has drawn its n tasks: all of them are played.
+    play = replace(options.play, n=None, skip=record)
+    progress = Progress(len(panel.tasks) * play.group_size, record.episodes, options.player)
+    async with aclosing(options.rollout(panel.source, players, play)) as stream:
         async for trajectory in stream:
-            # An episode that the money did not suffice for was not played.
+            # The budget ran out before this episode ended: it counts as not played.
             if trajectory.stop is StopReason.BUDGET:
                 continue
             record.add(trajectory)
-            if settings.watch is not None:
-                settings.watch(progress)
+            if options.watch is not None:
+                options.watch(progress)
+            if record.hopeless:
+                break
 
 
 def _players(policy: AnyPolicy, player: str | None) -> Players:
     if isinstance(policy, Mapping):
         if player not in policy:
-            raise UsageError(f"say whom the report is on: player must be one of {sorted(policy)}, got {player}")
+            raise UsageError(f"player must name the player to score, one of {sorted(policy)}; got {player}")
         return {player: as_policy(one) for player, one in policy.items()}
     return as_policy(policy)
 
 
-def _config(panel: "_Panel", players: Players, settings: _Settings) -> EvaluationConfig:
+def _config(panel: Panel, players: Players, options: EvaluationOptions) -> EvaluationConfig:
     named = {name: policy_name(one) for name, one in players.items()} if isinstance(players, Mapping) else policy_name(players)
+    wrappers, tools = options.play.names_around()
     return EvaluationConfig(
         policy=named if isinstance(named, str) else encode_json(named).decode(),
         envs=panel.envs,
         tasks=len(panel.tasks),
-        repeats=settings.repeats,
-        seed=settings.seed,
-        max_turns=settings.max_turns,
+        group_size=options.play.group_size,
+        seed=options.play.seed,
+        max_turns=options.play.max_turns,
+        wrappers=wrappers,
+        tools=tools,
         panel=panel.digest,
-        about=dict(settings.about),
+        data=data_table(panel.source.specs),
+        about={**options.about, **{f"{env} is played at": mask(place) for env, place in panel.places.items()}},
         versions=package_versions(),
-        environments=environment_versions(panel.envs, panel.factory),
+        environments={**environment_versions(panel.envs, panel.factory), **dict.fromkeys(panel.places, UNKNOWN)},
     )
-
-
-@dataclass(frozen=True)
-class _Panel:
-    """The tasks, and what to hand to ``rollout`` so that it plays these."""
-
-    tasks: tuple[Task, ...]
-    source: Envs
-    drawn: int | None
-    """How many tasks to draw from the source; ``None`` if it is the tasks themselves."""
-    left_out: tuple[str, ...] = ()
-    """Environments that a pattern named and that lack something here."""
-
-    @classmethod
-    def of(cls, envs: Envs, settings: _Settings) -> "_Panel":
-        if callable(envs):
-            # A class need not have a name by which it can be found again: it is handed on itself.
-            drawn = settings.n or DEFAULT_TASKS
-            return cls(tuple(tasks_of(envs, drawn, settings.seed)[0]), envs, drawn)
-        chosen: Any = [envs] if isinstance(envs, str) else list(envs)
-        count = settings.n
-        left_out: list[str] = []
-        if chosen and all(isinstance(one, str) for one in chosen):
-            chosen, left_out = _expanded(chosen)
-            count = (settings.n or DEFAULT_TASKS) * len(chosen)
-        tasks = tuple(tasks_of(chosen, count, settings.seed)[0])
-        if not tasks:
-            raise UsageError(
-                "there is no task to evaluate on" + (f": {', '.join(left_out)} cannot run here" if left_out else "")
-            )
-        return cls(tasks, tasks, None, tuple(left_out))
-
-    @property
-    def notes(self) -> dict[str, str]:
-        """What the report must say about the panel."""
-        return {"left out, because they lack something here": ", ".join(self.left_out)} if self.left_out else {}
-
-    @property
-    def envs(self) -> tuple[str, ...]:
-        return tuple(sorted({task.env for task in self.tasks}))
-
-    @property
-    def factory(self) -> Callable[..., Any] | None:
-        """The class to play, where that is what the caller gave."""
-        return self.source if callable(self.source) else None
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(encode_json(self.tasks)).hexdigest()[:16]
-
-    def issued(self, repeats: int) -> dict[str, int]:
-        return {env: count * repeats for env, count in Counter(task.env for task in self.tasks).items()}
-
-
-def _expanded(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The ids that ``names`` mean, and those a pattern means that cannot run here: they are left out, and said to be."""
-    chosen: dict[str, None] = {}
-    left_out: dict[str, None] = {}
-    for name in names:
-        if not any(mark in name for mark in "*?["):
-            chosen[name] = None
-            continue
-        matches = list_envs(name)
-        if not matches:
-            raise UsageError(f'no environment matches "{name}" (palestra list shows them)')
-        for spec in matches:
-            (left_out if spec.missing() else chosen)[spec.id] = None
-    return list(chosen), [id for id in left_out if id not in chosen]

@@ -1,15 +1,16 @@
-"""Which code played and graded: fingerprints that a later reader can compare.
+"""Fingerprints of the code that played and graded, so that a later run can be compared with it.
 
-A version number says little of an environment that somebody is writing. So a run also keeps, for each environment, a hash of
-the source of its class (with those it inherits from, the wrappers of its id and the level's parameters), and one of the package
-of graders. Equal fingerprints mean the same source; what that source imports from elsewhere is named by its package's version.
+A version number says little about an environment that is under development. So a run also keeps, for each environment, a hash
+of the source of its class (with those it inherits from, the wrappers of its id, the level's parameters and a grader of the user
+that they name), and one of the package of graders. Equal fingerprints mean the same source; what that source imports from
+elsewhere is named by its package's version.
 """
 
 import hashlib
 import inspect
 import platform
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -20,17 +21,18 @@ import numpy as np
 from palestra import core, registry
 from palestra.encoding import encode_json, tame
 from palestra.errors import PalestraError
+from palestra.references import is_reference
 
 __all__ = ["UNKNOWN", "environment_versions", "package_versions"]
 
 UNKNOWN = "unknown"
-"""Instead of a fingerprint, where the environment cannot be found or nobody noted one."""
+"""Replaces the fingerprint if the environment cannot be found or has none on record."""
 
 _DIGITS = 16
 
 
 def package_versions() -> dict[str, str]:
-    """Of what runs everything: this package, its graders, Python, NumPy."""
+    """The versions of this package, its graders, Python and NumPy."""
     try:
         own = metadata.version("palestra")
     except metadata.PackageNotFoundError:
@@ -39,7 +41,7 @@ def package_versions() -> dict[str, str]:
 
 
 def environment_versions(envs: Iterable[str], factory: Callable[..., Any] | None = None) -> dict[str, str]:
-    """Id → fingerprint. ``factory`` is the class itself where the caller has it and its name leads nowhere."""
+    """Id → fingerprint. ``factory`` is the class, if the caller has one that cannot be imported by name."""
     return {env: _fingerprint(env, factory) for env in envs}
 
 
@@ -49,14 +51,23 @@ def _fingerprint(env: str, factory: Callable[..., Any] | None) -> str:
     try:
         known = registry.spec(env)
         own = _sources(known.factory(known.kwargs))
+        rows = known.read_rows()
     except PalestraError:
-        return UNKNOWN  # its episodes will fail, and say why
+        return UNKNOWN  # its episodes fail with the reason
     wrappers = [source for wrapper in known.wrappers for source in _sources(getattr(wrapper, "func", wrapper))]
-    return _digest([*own, *wrappers, encode_json(tame(dict(known.kwargs)))])
+    data = [] if rows is None else [rows.sha256.encode()]
+    named = [_source_of(module) for module in _named_modules(known.kwargs)]
+    return _digest([*own, *wrappers, *data, *named, encode_json(tame(dict(known.kwargs)))])
+
+
+def _named_modules(kwargs: Mapping[str, Any]) -> list[str]:
+    """The modules that references among ``kwargs`` name, such as a grader of the user. Nothing is imported."""
+    names = [value.partition(":")[0] for value in kwargs.values() if isinstance(value, str) and is_reference(value)]
+    return [name for name in names if name in sys.modules]
 
 
 def _sources(factory: Callable[..., Any]) -> list[bytes]:
-    """The files in which ``factory`` and the classes it inherits from are written, without the contract itself."""
+    """The source files of ``factory`` and of its base classes, without those of the contract."""
     classes = [kind for kind in inspect.getmro(factory) if kind is not object] if isinstance(factory, type) else [factory]
     modules = {kind.__module__ for kind in classes} - {core.__name__, "abc"}
     return [_source_of(module) for module in sorted(modules)]
@@ -64,7 +75,7 @@ def _sources(factory: Callable[..., Any]) -> list[bytes]:
 
 @cache
 def _source_of(module: str) -> bytes:
-    # A class typed into a notebook has no file: then its name is all there is.
+    # A class defined in a notebook has no file: use its name.
     file = getattr(sys.modules.get(module), "__file__", None)
     return Path(file).read_bytes() if file is not None and Path(file).is_file() else module.encode()
 

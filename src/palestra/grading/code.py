@@ -1,27 +1,39 @@
-"""The judge of code. It never trusts the box: inputs go in, values come out, and they are compared here.
+"""Judge code. The judge never trusts the box: inputs go in, values come out, and the host compares them.
 
-Three kinds of problem. ``function``: cases of arguments and an expected value. ``program``: cases of standard input and
-expected standard output. ``asserts``: test code in the manner of HumanEval (``check(candidate)``); it runs in a box of its
-own, against a candidate that lives in another, and only plain values pass between the two. In all three the candidate never
-sees an expected value, each test is answered by a fresh process, and an exit code is no evidence.
+There are three kinds of problem. ``function``: cases of arguments and an expected value. ``program``: cases of standard input
+and expected standard output. ``asserts``: test code in the style of HumanEval (``check(candidate)``), which runs in its own box
+against a candidate in another box; only plain values pass between the two. In all three the candidate never sees an
+expected value, a fresh process answers each test, and an exit code is not evidence.
+
+As far as plain values go, test code sees what it would see of a candidate in its own process: keywords, built-in exceptions
+and, after a call that returned ``None``, the changed arguments. After a call that returned a value, the arguments stay
+unchanged: a candidate that empties its argument must not change what it is compared with.
+
+Large answers are read and compared off the event loop, and their size is limited.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from palestra.errors import UsageError
-from palestra.grading.values import BadValue, Node, Tree, decode, expression, same, tree_of
+from palestra.grading.decoding import MOST_MARKS, decode, marks
+from palestra.grading.values import BadValue, Node, Tree, expression, same, tree_of
 from palestra.sandbox.contract import Judged, KilledBy, Sandbox, TestLine
 
-__all__ = ["CodeJudge", "FunctionCase", "ProgramCase", "Verdict"]
+__all__ = ["CodeJudge", "CodeVerdict", "FunctionCase", "ProgramCase"]
 
 _SHOWN = 200
+_ON_LOOP = 16_384
+"""Bytes up to which an answer is handled faster on the event loop than in a thread."""
+_MARKS_IN_ALL = 20 * MOST_MARKS
+"""Most brackets and commas in all answers of one judgement."""
 
 
 @dataclass(frozen=True)
 class FunctionCase:
-    """Arguments, and what the function must return for them."""
+    """Arguments and the expected return value."""
 
     arguments: Sequence[Any]
     expected: Any
@@ -29,30 +41,30 @@ class FunctionCase:
 
 @dataclass(frozen=True)
 class ProgramCase:
-    """Standard input, and what the program must print."""
+    """Standard input and the expected output."""
 
     stdin: str
     stdout: str
 
 
 @dataclass(frozen=True)
-class Verdict:
-    """How a candidate did."""
+class CodeVerdict:
+    """The result of judging a candidate."""
 
     passed: int
     total: int
     problem: str = ""
-    """The first thing that went wrong, for people; it may quote the candidate."""
+    """The first problem, as text for people; it may quote the candidate."""
     killed_by: KilledBy | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether every test was passed, of which there was at least one."""
+        """Whether there was at least one test and every test passed."""
         return 0 < self.total == self.passed
 
     @property
     def fraction(self) -> float:
-        """The share of tests passed."""
+        """Share of the tests that passed."""
         return self.passed / self.total if self.total else 0.0
 
 
@@ -62,81 +74,93 @@ class CodeJudge:
 
     sandbox: Sandbox
     wall_seconds: float = 5.0
-    """For each test."""
+    """Wall time per test."""
     tolerance: float = 1e-9
-    """Relative, for floats."""
+    """Relative tolerance for floats. Close to zero, a millionth of it is the absolute tolerance."""
     lenient: bool = False
-    """Expected values came from JSON, which knows no tuples: take a tuple for a list, an integer for an equal float."""
-    stop_at_failure: bool = True
-    """Give up at the first test that fails. Turn it off to learn the fraction passed."""
-    calls_per_check: int = field(default=10_000)
-    """How often test code may call the candidate."""
+    """Set it if the expected values come from JSON, which has no tuples and only text keys.
 
-    async def function(self, code: str, entry: str, cases: Sequence[FunctionCase]) -> Verdict:
+    Then a tuple equals a list, a number equals an equal number of another type, and the key 1 equals "1".
+    """
+    stop_at_failure: bool = True
+    """Stop at the first test that fails. Turn it off to get the fraction passed."""
+    calls_per_check: int = field(default=10_000)
+    """Most calls of the candidate by test code."""
+
+    async def function(self, code: str, entry: str, cases: Sequence[FunctionCase]) -> CodeVerdict:
         """Judge the function ``entry`` of ``code``, or the method ``Class.method``."""
-        tally = _Tally(len(cases))
+        tally, budget = _Tally(len(cases)), _Budget()
         async with _Line(self.sandbox, b"F", code, entry) as line:
             for case in cases:
-                given = _tuple_source(case.arguments)
+                given = _call_source(Node("tuple", [tree_of(argument) for argument in case.arguments]))
                 judged = await line.ask(given, self.wall_seconds)
-                tally.count(self._value_problem(judged, tree_of(case.expected)), judged)
+                tally.count(await self._value_problem(judged, tree_of(case.expected), budget), judged)
                 if tally.problem and self.stop_at_failure:
                     break
         return tally.verdict()
 
-    async def program(self, code: str, cases: Sequence[ProgramCase]) -> Verdict:
+    async def program(self, code: str, cases: Sequence[ProgramCase]) -> CodeVerdict:
         """Judge ``code`` as a program that reads standard input and prints."""
         tally = _Tally(len(cases))
         async with _Line(self.sandbox, b"I", code, "") as line:
             for case in cases:
                 judged = await line.ask(case.stdin.encode(), self.wall_seconds)
-                tally.count(self._output_problem(judged, case.stdout), judged)
+                tally.count(await self._output_problem(judged, case.stdout), judged)
                 if tally.problem and self.stop_at_failure:
                     break
         return tally.verdict()
 
-    async def asserts(self, code: str, entry: str, tests: str, helpers: str = "") -> Verdict:
+    async def asserts(self, code: str, entry: str, tests: str, helpers: str = "") -> CodeVerdict:
         """Judge the function ``entry`` of ``code`` by the function ``check(candidate)`` of ``tests``.
 
-        ``tests`` and ``helpers`` (definitions the tests rely on) are the data set's, not the model's.
+        ``tests`` and ``helpers`` (definitions that the tests need) come from the data set, not from the model.
         """
         fields = [tests.encode(), helpers.encode(), entry.encode()]
         async with await self.sandbox.open_tests(b"T", fields) as tester, _Line(self.sandbox, b"F", code, entry) as line:
             reply: bytes | None = None
+            budget = _Budget()
             for _ in range(self.calls_per_check):
                 said = await tester.ask(reply, wall_seconds=self.wall_seconds)
                 if said.frame is None or said.frame[:1] != b"C":
                     return _check_verdict(said)
-                reply = await self._relay(line, said.frame[1:])
-        return Verdict(0, 1, f"the tests called the candidate more than {self.calls_per_check} times")
+                reply = await self._relay(line, said.frame[1:], budget)
+        return CodeVerdict(0, 1, f"the tests called the candidate more than {self.calls_per_check} times")
 
-    async def _relay(self, line: "_Line", arguments: bytes) -> bytes:
-        judged = await line.ask(expression(decode(arguments)).encode(), self.wall_seconds)
+    async def _relay(self, line: "_Line", call: bytes, budget: "_Budget") -> bytes:
+        given = await _beside_the_loop(lambda: _call_source(*decode(call), relayed=True), len(call))
+        judged = await line.ask(given, self.wall_seconds)
         try:
-            return b"V" + expression(_value(judged)).encode("utf-8", "surrogatepass")
+            budget.spend(judged)
+            return await _beside_the_loop(lambda: _reply(judged), len(judged.frame or b""))
         except BadValue as error:
             return b"X" + str(error).encode(errors="replace")[:_SHOWN]
 
-    def _value_problem(self, judged: Judged, expected: Tree) -> str:
+    async def _value_problem(self, judged: Judged, expected: Tree, budget: "_Budget") -> str:
         try:
-            got = _value(judged)
+            budget.spend(judged)
+            return await _beside_the_loop(lambda: self._compared(_value(judged), expected), len(judged.frame or b""))
         except BadValue as error:
             return str(error)
-        if same(expected, got, tolerance=self.tolerance, lenient=self.lenient):
-            return ""
+
+    def _compared(self, got: Tree, expected: Tree) -> str:
+        try:
+            if same(expected, got, tolerance=self.tolerance, lenient=self.lenient):
+                return ""
+        except (ArithmeticError, ValueError) as error:  # the candidate returned a number that Python cannot convert
+            return f"returned a value that cannot be compared: {error}"
         return f"returned {expression(got)[:_SHOWN]}, which is not what was expected"
 
-    def _output_problem(self, judged: Judged, expected: str) -> str:
+    async def _output_problem(self, judged: Judged, expected: str) -> str:
         if judged.frame is None or judged.frame[:1] != b"V":
             return _why(judged)
         got = judged.frame[1:].decode(errors="replace")
-        if same_output(expected, got, self.tolerance):
+        if await _beside_the_loop(lambda: same_output(expected, got, self.tolerance), len(judged.frame)):
             return ""
         return f"printed {got[:_SHOWN]!r}, which is not what was expected"
 
 
 class _Line:
-    """A candidate in a box. A box that was killed is replaced for the next test."""
+    """A candidate in a box. If a box was killed, the next test gets a new one."""
 
     def __init__(self, sandbox: Sandbox, kind: bytes, code: str, entry: str) -> None:
         if entry and not all(part.isidentifier() for part in entry.split(".")):
@@ -181,21 +205,28 @@ class _Tally:
         elif not self.problem:
             self.problem, self.killed_by = problem, judged.killed_by
 
-    def verdict(self) -> Verdict:
-        return Verdict(self.passed, self.total, self.problem, self.killed_by)
+    def verdict(self) -> CodeVerdict:
+        return CodeVerdict(self.passed, self.total, self.problem, self.killed_by)
 
 
 def same_output(expected: str, got: str, tolerance: float) -> bool:
-    """Whether two outputs agree, line by line and word by word; blank lines at the end and spaces around words do not count."""
-    wanted, printed = ([line.split() for line in text.rstrip().splitlines()] for text in (expected, got))
-    if [len(line) for line in wanted] != [len(line) for line in printed]:
+    """Return whether two outputs agree, line by line and word by word; blank lines at the end and extra spaces do not count."""
+    wanted, got = expected.rstrip().splitlines(), got.rstrip()
+    if got.count("\n") > len(wanted):  # decided without splitting a million lines
         return False
-    pairs = ((a, b) for left, right in zip(wanted, printed, strict=True) for a, b in zip(left, right, strict=True))
-    return all(a == b or _same_number(a, b, tolerance) for a, b in pairs)
+    printed = got.splitlines()
+    return len(wanted) == len(printed) and all(
+        _same_line(line.split(), other, tolerance) for line, other in zip(wanted, printed, strict=True)
+    )
+
+
+def _same_line(words: Sequence[str], line: str, tolerance: float) -> bool:
+    found = line.split(None, len(words))  # one word more than expected if the line is longer
+    return len(found) == len(words) and all(a == b or _same_number(a, b, tolerance) for a, b in zip(words, found, strict=True))
 
 
 def _same_number(expected: str, got: str, tolerance: float) -> bool:
-    # Only where the answer is written as a decimal: integers and words are compared to the letter.
+    # Only an expected decimal gets a tolerance: integers and words must match exactly.
     if not any(mark in expected for mark in ".eE") or len(expected) > 64 or len(got) > 64:
         return False
     try:
@@ -217,10 +248,44 @@ def _why(judged: Judged) -> str:
     return said[:_SHOWN] or "no answer"
 
 
-def _check_verdict(said: Judged) -> Verdict:
+def _check_verdict(said: Judged) -> CodeVerdict:
     passed = said.frame == b"G"
-    return Verdict(int(passed), 1, "" if passed else _why(said), said.killed_by)
+    return CodeVerdict(int(passed), 1, "" if passed else _why(said), said.killed_by)
 
 
-def _tuple_source(arguments: Sequence[Any]) -> bytes:
-    return expression(Node("tuple", [tree_of(argument) for argument in arguments])).encode("utf-8", "surrogatepass")
+def _call_source(arguments: Tree, keywords: Tree | None = None, *, relayed: bool = False) -> bytes:
+    """Return a call for the runner in the box: arguments, keywords, and whether test code in another box makes it."""
+    named = "{}" if keywords is None else expression(keywords)
+    return f"({expression(arguments)}, {named}, {relayed})".encode("utf-8", "surrogatepass")
+
+
+def _reply(judged: Judged) -> bytes:
+    """Return what test code sees of a call: a value, an exception, or the changed arguments."""
+    if judged.frame is not None and judged.frame[:1] == b"E":
+        return judged.frame[:_SHOWN]
+    if judged.frame is None or judged.frame[:1] != b"M":
+        return b"V" + expression(_value(judged)).encode("utf-8", "surrogatepass")
+    after = decode(judged.frame[1:])
+    if not (isinstance(after, list) and [getattr(part, "kind", "") for part in after] == ["tuple", "dict"]):
+        raise BadValue("not the result of a call")
+    return b"M" + expression(after).encode("utf-8", "surrogatepass")
+
+
+class _Budget:
+    """Limits the total size of a judgement's answers, so that many large answers cannot keep the host busy."""
+
+    def __init__(self) -> None:
+        self._left = _MARKS_IN_ALL
+
+    def spend(self, judged: Judged) -> None:
+        self._left -= marks(judged.frame or b"")
+        if self._left < 0:
+            raise BadValue("the answers are too large to be judged")
+
+
+_Result = TypeVar("_Result")
+
+
+async def _beside_the_loop(work: Callable[[], _Result], size: int) -> _Result:
+    """Return the result of ``work`` on ``size`` bytes; run it in a thread if it would block the event loop."""
+    return work() if size <= _ON_LOOP else await asyncio.to_thread(work)

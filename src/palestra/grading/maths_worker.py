@@ -1,13 +1,12 @@
-"""The workers that compare formulas. A script: ``python maths_worker.py SECONDS FD…``, one socket a worker.
+"""The workers that compare formulas. A script: ``python maths_worker.py SECONDS FD…``, one socket per worker.
 
-math-verify and sympy are imported once; workers are forked from that, so replacing one takes milliseconds. A worker that does
-not answer in time is ended by the kernel's own alarm, which no computation can hold up, and its parent answers ``T`` in its
-place. The alarm counts processor time: an honest answer is not called wrong because the machine is busy. Nothing here waits
-or sleeps, so on a free core that is wall time too.
+It imports math-verify and sympy once and forks the workers, so replacing one takes milliseconds. If a worker does not answer
+in time, a kernel timer that no computation can delay kills it, and its parent answers ``T`` for it. The timer counts CPU time:
+a busy machine does not make a correct answer wrong. A worker never waits or sleeps, so on a free core CPU time is wall time.
 
-A request is a four-byte length and a JSON list of two texts; the answer is one letter: ``1`` equal, ``0`` not equal, ``E``
-the comparison failed, ``T`` it took too long, ``N`` the worker died. ``R``, once and unasked, says that a socket is being
-served.
+A request is a four-byte length and a JSON list of two texts. The answer is one letter: ``1`` equal, ``0`` not equal, ``E``
+the comparison failed, ``T`` it took too long, ``N`` the worker died. A worker sends ``R`` once, when it starts to serve its
+socket.
 """
 
 import contextlib
@@ -35,12 +34,12 @@ WARM_UP = (
     *(("\\{1,2\\}", "\\{2,3\\}"), ("x=5", "5"), ("50\\%", "0.5"), ("10\\text{ cm}", "10"), ("2^{10}", "1024"), ("x>3", "3<x")),
     *(("\\begin{pmatrix}1\\\\2\\end{pmatrix}", "\\begin{pmatrix}1\\\\3\\end{pmatrix}"), ("1+2i", "2i+1"), ("\\infty", "1")),
 )
-"""Comparisons of every kind, made before the first fork: sympy loads much of itself on first use."""
+"""Comparisons of every kind, made before the first fork: sympy loads many of its modules on first use."""
 
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> Any:
-    """What math-verify reads in ``text``, taken as a formula and, if that gives nothing, as prose."""
+    """Return what math-verify reads in ``text``, as a formula or, if that gives nothing, as prose."""
     from math_verify import parse
 
     found = parse(f"${text}$", parsing_timeout=None)
@@ -48,14 +47,14 @@ def parsed(text: str) -> Any:
 
 
 def equal(gold: str, answer: str) -> bool:
-    """Whether the two are the same, mathematically."""
+    """Return whether the two are mathematically equal."""
     from math_verify import verify
 
     return bool(verify(parsed(gold), parsed(answer), timeout_seconds=None))
 
 
 def serve(connection: socket.socket, seconds: float) -> None:
-    """Answer requests until the host hangs up, or until it is time for a fresh process."""
+    """Answer requests until the host closes the socket, or until the process should be replaced."""
     for _ in range(ANSWERS_PER_WORKER):
         header = connection.recv(4, socket.MSG_WAITALL)
         if len(header) < 4:
@@ -79,7 +78,7 @@ def fork_worker(connection: socket.socket, seconds: float) -> int:
     status = 2
     try:
         signal.signal(signal.SIGPROF, signal.SIG_DFL)
-        # It writes no file, starts no process, and takes no more memory than this.
+        # It may write no file, start no process, and use no more memory than this.
         for limit, value in ((resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, 0), (resource.RLIMIT_CORE, 0)):
             resource.setrlimit(limit, (value, value))
         sys.setrecursionlimit(2000)
@@ -104,7 +103,7 @@ def main() -> None:
         pid, status = os.wait()
         connection = workers.pop(pid)
         code = os.waitstatus_to_exitcode(status)
-        if code == 1:  # the host hung up
+        if code == 1:  # the host closed the socket
             connection.close()
             continue
         if code != 0:

@@ -1,14 +1,14 @@
-"""OpenEnv in both directions: their servers as our environments, ours for their clients.
+"""OpenEnv in both directions: OpenEnv servers as Palestra environments, and Palestra environments for OpenEnv clients.
 
-``palestra.make("openenv:http://HOST:PORT", action_field="message")`` plays a running OpenEnv server. An action there is a JSON
-object: the text goes into one field of it, or is the whole object if no field is named. An observation is a JSON object too:
-one field of it is shown, or all of it as JSON.
+``palestra.make("openenv:http://HOST:PORT", action_field="message")`` plays on a running OpenEnv server. OpenEnv's actions are
+JSON objects: the text becomes one field of it, or the whole object if no field is named. Observations are JSON objects too: the
+agent sees one field of it, or all of it as JSON.
 
-``openenv_app(id)`` is an application for uvicorn, made by OpenEnv's own server, in which the action is ``{"message": TEXT}``
-and the observation ``{"text": TEXT, "info": {…}}``.
+``openenv_app(id)`` returns an application for uvicorn, built by OpenEnv's own server, whose actions are ``{"message": TEXT}``
+and whose observations are ``{"text": TEXT, "info": {…}}``.
 
-Their protocol numbers nothing, so an answer that comes late would be taken for the next one. Here a connection whose call was
-not answered in time, or was cancelled, is never used again.
+OpenEnv's protocol has no message numbers, so a late answer could be taken for the answer to the next call. A connection is
+therefore never used again after a call that timed out or was cancelled.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
+from palestra.adapters.meter import MOST_BYTES, MOST_STEPS, LoopMeter
 from palestra.core import AsyncEnv, Step
 from palestra.encoding import clean_text, decode_json, encode_json
 from palestra.errors import EnvError, InfrastructureError, MissingExtra, SchemaError, UsageError
@@ -30,7 +31,7 @@ from palestra.trajectory import Content, Task, text_of
 __all__ = ["OpenEnv", "openenv_app"]
 
 LARGEST_SEED = 2**31 - 1
-"""Seeds are cut to this: OpenEnv environments hand them to generators that take 32 bits."""
+"""Seeds are taken modulo this number, because OpenEnv environments pass them to generators that take 32 bits."""
 
 
 class _Outcome(msgspec.Struct, frozen=True):
@@ -39,7 +40,7 @@ class _Outcome(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-class _Answer(msgspec.Struct, frozen=True):
+class _OpenEnvAnswer(msgspec.Struct, frozen=True):
     type: Literal["observation", "state", "error"]
     data: dict[str, Any] = {}
 
@@ -49,7 +50,7 @@ class OpenEnv(AsyncEnv):
 
     reusable = True
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - every keyword is optional
         self,
         address: str,
         *,
@@ -57,21 +58,25 @@ class OpenEnv(AsyncEnv):
         observation_field: str = "",
         deadline: float = 60.0,
         max_message: int = 2**24,
+        max_steps: int = MOST_STEPS,
+        max_episode_bytes: int = MOST_BYTES,
     ) -> None:
         url = address.partition("#")[0]
         scheme, mark, place = url.partition("://")
         if not mark or scheme not in ("http", "https", "ws", "wss"):
-            raise UsageError(f'"{address}" is no address of a server: write openenv:http://HOST:PORT')
+            raise UsageError(f'"{address}" is not the address of a server: write openenv:http://HOST:PORT')
         self._name = f"openenv:{address}"
         self._url = f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{place.rstrip('/')}/ws"
         self._action_field = action_field
         self._observation_field = observation_field
         self._deadline = deadline
         self._max_message = max_message
+        self._meter = LoopMeter(self._url, max_steps, max_episode_bytes)
         self._socket: ClientConnection | None = None
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self.task = task or Task(self._name, fresh_seed() if seed is None else seed)
+        self._meter.begin()
         outcome = await self._ask({"type": "reset", "data": {"seed": self.task.seed & LARGEST_SEED, **self.task.params}})
         return self._shown(outcome), {}
 
@@ -80,6 +85,8 @@ class OpenEnv(AsyncEnv):
         reward = 0.0 if outcome.reward is None else outcome.reward
         if not math.isfinite(reward):
             raise InfrastructureError(f"{self._url} sent a reward of {reward}")
+        if not outcome.done:
+            self._meter.stepped()
         return Step(self._shown(outcome), reward, outcome.done, False, {"observation": outcome.observation})
 
     async def close(self) -> None:
@@ -94,15 +101,17 @@ class OpenEnv(AsyncEnv):
         try:
             async with asyncio.timeout(self._deadline):
                 if self._socket is None:
-                    self._socket = await connect(self._url, max_size=self._max_message, compression=None)
+                    self._socket = await connect(self._url, max_size=self._max_message, compression=None, max_queue=4)
                 await self._socket.send(encode_json(message).decode())
-                answer = decode_json(await self._socket.recv(), _Answer)
+                received = await self._socket.recv()
+                answer = decode_json(received, _OpenEnvAnswer)
                 answered = True
         except (OSError, ConnectionClosed, WebSocketException, SchemaError) as error:
             raise InfrastructureError(f"{self._url}: {type(error).__name__}: {error}") from None
         finally:
             if not answered:
                 await self._drop()
+        self._meter.received(len(received))
         if answer.type == "error":
             failed = EnvError(clean_text(str(answer.data.get("message", "no message"))))
             failed.kind = clean_text(str(answer.data.get("code", "")))
@@ -119,7 +128,7 @@ class OpenEnv(AsyncEnv):
         try:
             return decode_json(clean_text(action), dict)
         except SchemaError:
-            # The model's mistake: the server is told so in its own terms, and answers with an error of the environment.
+            # The model wrote no JSON object: the server rejects this one and answers with an error of the environment.
             return {"text": clean_text(action)}
 
     def _shown(self, outcome: _Outcome) -> str:
@@ -138,13 +147,13 @@ class OpenEnv(AsyncEnv):
 
 
 async def _hang_up(socket: ClientConnection) -> None:
-    socket.transport.abort()  # nobody is left who would take a late answer for another
+    socket.transport.abort()  # a late answer is discarded with the connection
     with contextlib.suppress(WebSocketException, OSError):
         await socket.wait_closed()
 
 
 def openenv_app(id: str, *, max_sessions: int = 64, **kwargs: Any) -> Any:
-    """An ASGI application that serves ``id`` to OpenEnv clients: ``uvicorn.run(openenv_app("game:Sudoku-v0"))``."""
+    """Return an ASGI application that serves ``id`` to OpenEnv clients: ``uvicorn.run(openenv_app("game:Sudoku-v0"))``."""
     try:
         from openenv.core.env_server import http_server, interfaces, types
         from pydantic import create_model
@@ -163,7 +172,7 @@ def openenv_app(id: str, *, max_sessions: int = 64, **kwargs: Any) -> Any:
 
 
 class _Hosted:
-    """What an OpenEnv ``Environment`` does, over one of ours."""
+    """Implements OpenEnv's ``Environment`` with a Palestra environment."""
 
     def __init__(self, env: Any, observation: Any, state: Any) -> None:
         super().__init__()

@@ -1,9 +1,9 @@
-"""ATIF, the Agent Trajectory Interchange Format of the Harbor framework (RFC 0001, Apache-2.0): one JSON document an episode.
+"""ATIF, the Agent Trajectory Interchange Format of the Harbor framework (RFC 0001, Apache-2.0): one JSON document per episode.
 
-Written as version 1.7; read are all of 1.x. The first observation is the user's step. Each action is an agent's step, and what
-the environment answered is the observation of that step. Reward, ``info`` and why the turn's sampling stopped are in its
-``extra.palestra``, sampled ids and log-probs in its ``metrics``. The ids of prompts are left out (each would repeat all before
-it), so a trajectory that is read back has text and rewards but no segments. Pictures lie beside the documents, as files.
+The writer uses version 1.7; the reader accepts every 1.x. The first observation is a step of the user. Each action is a step of
+the agent, and the next observation is the observation of that step. The reward, ``info`` and finish reason of a turn are in its
+``extra.palestra``, sampled ids and log-probs in its ``metrics``. The ids of prompts are left out, because each would repeat all
+earlier ones, so a trajectory that is read back has text and rewards but no segments. Pictures are files beside the documents.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,6 +37,7 @@ __all__ = ["ATIF_VERSION", "read_atif", "write_atif"]
 
 ATIF_VERSION = "ATIF-v1.7"
 ENV = "import:atif"
+_IDENTITY = ("task", "stop", "group", "member", "player", "seed", "attempt", "privileged")
 _LOWEST = np.finfo(np.float32).min
 _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
@@ -45,9 +46,9 @@ _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image
 
 
 def write_atif(trajectories: Iterable[Trajectory], out: Path, *, agent_version: str = "unknown") -> int:
-    """Write one document for each that has a turn into the folder ``out``; how many that were."""
+    """Write one document per episode that has a turn into the folder ``out``, and return their number."""
     out.mkdir(parents=True, exist_ok=True)
-    if any(out.iterdir()):
+    if any(not file.name.startswith(".") for file in out.iterdir()):  # hidden: the lock of the command that writes here
         raise UsageError(f"{out} is not empty: name another folder")
     written = 0
     for trajectory in trajectories:
@@ -60,7 +61,7 @@ def write_atif(trajectories: Iterable[Trajectory], out: Path, *, agent_version: 
 
 
 class _Pictures:
-    """Writes the pictures of one document and says where they are."""
+    """Writes the pictures of one document, and returns their paths."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
@@ -90,7 +91,7 @@ def _document(trajectory: Trajectory, pictures: _Pictures, agent_version: str) -
         if following:
             steps[-1]["observation"] = {"results": [{"content": pictures.content(following)}]}
     policy = trajectory.policy or "unknown"
-    identity = {name: getattr(trajectory, name) for name in ("task", "stop", "group", "member", "player", "seed", "attempt")}
+    identity = {name: getattr(trajectory, name) for name in _IDENTITY}
     return {
         "schema_version": ATIF_VERSION,
         "session_id": f"{trajectory.task.env}-{trajectory.group}-{trajectory.member}",
@@ -120,7 +121,7 @@ def _agent_step(trajectory: Trajectory, number: int, turn: Turn) -> dict[str, An
 
 
 def _sampled(trajectory: Trajectory, turn: int) -> tuple[list[int], list[float]]:
-    """What was sampled in ``turn``, over all segments."""
+    """Return the ids and log-probs that were sampled in ``turn``, over all segments."""
     ids: list[int] = []
     logprobs: list[float] = []
     for segment in trajectory.segments:
@@ -129,7 +130,7 @@ def _sampled(trajectory: Trajectory, turn: int) -> tuple[list[int], list[float]]
             length = span.stop - span.start
             if span.turn == turn:
                 ids += segment.ids[span.start : span.stop].tolist()
-                # JSON has no infinity: a token that could not be drawn has the lowest number there is.
+                # JSON has no infinity: a token with probability 0 gets the lowest float.
                 logprobs += np.maximum(segment.logprobs[before : before + length], _LOWEST).tolist()
             before += length
     return ids, logprobs
@@ -148,21 +149,21 @@ def _final_metrics(trajectory: Trajectory, steps: int) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------- reading
 
 
-class _Result(msgspec.Struct):
+class _AtifResult(msgspec.Struct):
     content: str | list[dict[str, Any]] | None = None
 
 
 class _Observation(msgspec.Struct):
-    results: list[_Result] = []
+    results: list[_AtifResult] = []
 
 
-class _Metrics(msgspec.Struct):
+class _AtifMetrics(msgspec.Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     cost_usd: float | None = None
 
 
-class _OwnTurn(msgspec.Struct):
+class _AtifTurn(msgspec.Struct):
     reward: float = 0.0
     info: dict[str, Any] = {}
     finish: Finish = Finish.STOP
@@ -177,10 +178,11 @@ class _OwnEpisode(msgspec.Struct):
     player: str = ""
     seed: int = 0
     attempt: int = 0
+    privileged: bool = False
 
 
 class _StepExtra(msgspec.Struct):
-    palestra: _OwnTurn | None = None
+    palestra: _AtifTurn | None = None
 
 
 class _Extra(msgspec.Struct):
@@ -193,7 +195,7 @@ class _Step(msgspec.Struct):
     reasoning_content: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     observation: _Observation | None = None
-    metrics: _Metrics | None = None
+    metrics: _AtifMetrics | None = None
     extra: _StepExtra | None = None
 
 
@@ -210,10 +212,10 @@ class _Document(msgspec.Struct):
 
 
 def read_atif(path: Path) -> Iterator[Trajectory]:
-    """The episodes of a document, or of all documents in a folder; without scores, unless we wrote them."""
+    """Yield the episodes of a document or of all documents in a folder. Only documents of ``write_atif`` have scores."""
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
-        raise UsageError(f"{path} holds no ATIF document (*.json)")
+        raise UsageError(f"there is no ATIF document (*.json) in {path}")
     for number, file in enumerate(files):
         try:
             document = decode_json(file.read_bytes(), _Document)
@@ -239,19 +241,19 @@ def _trajectory(document: _Document, number: int, folder: Path) -> Trajectory:
         if step.observation is not None:
             heard += [_content(result.content or "", folder) for result in step.observation.results]
     if not turns:
-        raise SchemaError("it has no step of the agent")
+        raise SchemaError("the document has no step of the agent")
     policy = document.agent.model_name or document.agent.name
     own = document.extra.palestra if document.extra else None
     info: dict[str, Any] = {SYSTEM: "\n\n".join(system)} if system else {}
     if own is None:
         bare = Trajectory(Task(ENV, number), StopReason.TERMINATED, tuple(turns), (), joined(heard), info)
         return not_scored(bare, policy)
-    known: dict[str, Any] = {name: getattr(own, name) for name in ("group", "member", "player", "seed", "attempt")}
+    known: dict[str, Any] = {name: getattr(own, name) for name in _IDENTITY[2:]}
     return Trajectory(own.task, own.stop, tuple(turns), (), joined(heard), own.info, policy=policy, **known)
 
 
 def _turn(step: _Step, observation: Content) -> Turn:
-    own = (step.extra.palestra if step.extra else None) or _OwnTurn()
+    own = (step.extra.palestra if step.extra else None) or _AtifTurn()
     usage = None
     if (metrics := step.metrics) is not None and metrics.prompt_tokens is not None:
         usage = Usage(metrics.prompt_tokens, metrics.completion_tokens or 0, metrics.cost_usd or 0.0)
@@ -280,7 +282,7 @@ def _part(part: dict[str, Any], folder: Path) -> Text | Image:
     source = part.get("source") or {}
     name = str(source.get("path", ""))
     file = folder / name
-    # A document of a stranger may name any file of this machine: only one that lies beside it is read.
+    # A document from a stranger may name any file of this machine: only files beside it are read.
     if not name or file.name != name or not file.is_file():
         return Text(f"[image at {name}]")
     return Image(file.read_bytes(), str(source.get("media_type", "image/png")))

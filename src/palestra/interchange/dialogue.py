@@ -1,8 +1,8 @@
-"""A trajectory as a conversation, and a conversation as a trajectory: what the chat formats have in common.
+"""Converts a trajectory to a conversation and back: the common part of the chat formats.
 
-An observation is what the user said, an action what the assistant said. A system message, which no environment has, is kept in
-the trajectory's ``info`` under ``system``. Where a format has no scores, the trajectory that is read from it has none either:
-it counts as not scored, not as zero.
+An observation becomes a message of the user or of tools, and an action a message of the assistant. A system message, which
+environments do not have, is kept in the trajectory's ``info`` under ``system``. If a format has no scores, trajectories read
+from it have none either: they count as not scored, not as zero.
 """
 
 import base64
@@ -10,6 +10,8 @@ import binascii
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from palestra.errors import Boundary, SchemaError
 from palestra.trajectory import (
@@ -24,6 +26,7 @@ from palestra.trajectory import (
     Text,
     Trajectory,
     Turn,
+    observed,
     text_of,
 )
 
@@ -34,43 +37,57 @@ _DATA_URL = re.compile(r"data:([\w.+/-]+);base64,(.*)", re.DOTALL)
 
 
 def messages_of(trajectory: Trajectory, *, final: bool = True) -> list[Message]:
-    """The conversation of ``trajectory``; with ``final`` what the environment said last is part of it."""
+    """Return the conversation of ``trajectory``; with ``final``, including the final observation."""
     system = trajectory.info.get(SYSTEM)
     messages = [Message("system", system)] if isinstance(system, str) else []
+    info = trajectory.info
     for turn in trajectory.turns:
-        messages.append(Message("user", turn.observation))
+        messages.append(observed(turn.observation, info))
         messages.append(Message("assistant", turn.action, turn.completion.reasoning))
+        info = turn.info
     if final and trajectory.final_observation and trajectory.turns:
-        messages.append(Message("user", trajectory.final_observation))
+        messages.append(observed(trajectory.final_observation, info))
     return messages
 
 
 def trajectory_of(messages: Iterable[Message], task: Task, *, policy: str = "") -> Trajectory:
-    """The episode that a conversation tells of, without a score.
+    """Return the episode of a conversation, without a score.
 
-    What is said between two messages of the assistant is one observation. An assistant who speaks first answered nothing, and
-    one who speaks twice was shown nothing in between: the observation is empty.
+    The messages between two messages of the assistant become one observation. It is empty if there are none. An observation
+    that consists of tool results only is marked as such.
     """
     system: list[str] = []
     turns: list[Turn] = []
-    heard: list[Content] = []
+    heard: list[Message] = []
     for message in messages:
         if message.role == "system":
             system.append(text_of(message.content))
         elif message.role == "assistant":
-            turns.append(Turn(joined(heard), Completion(text_of(message.content), reasoning=message.reasoning)))
-            heard = []
+            observation = _take(heard, turns)
+            turns.append(Turn(observation, Completion(text_of(message.content), reasoning=message.reasoning)))
         else:
-            heard.append(message.content)
+            heard.append(message)
     if not turns:
-        raise SchemaError(f"a conversation in which the assistant says nothing is no episode ({task.env}, seed {task.seed})")
+        raise SchemaError(
+            f"the conversation has no message of the assistant, so it is not an episode ({task.env}, seed {task.seed})"
+        )
     info = {SYSTEM: "\n\n".join(system)} if system else {}
-    return not_scored(Trajectory(task, StopReason.TERMINATED, tuple(turns), final_observation=joined(heard), info=info), policy)
+    final = _take(heard, turns)
+    return not_scored(Trajectory(task, StopReason.TERMINATED, tuple(turns), final_observation=final, info=info), policy)
+
+
+def _take(heard: list[Message], turns: list[Turn]) -> Content:
+    """Move ``heard`` into one observation. If it consists of tool results, note that in the ``info`` of the last turn."""
+    messages, heard[:] = [*heard], []
+    if not turns or not messages or any(message.role != "tool" for message in messages):
+        return joined([message.content for message in messages])
+    turns[-1] = msgspec.structs.replace(turns[-1], info={**turns[-1].info, "role": "tool"})
+    return "\n".join(text_of(message.content) for message in messages)
 
 
 def not_scored(trajectory: Trajectory, policy: str = "") -> Trajectory:
-    """``trajectory`` as one that nobody graded."""
-    message = "the format it was read from holds no score"
+    """Return ``trajectory`` without a score."""
+    message = "the format that it was read from has no scores"
     return Trajectory(
         trajectory.task,
         StopReason.ERROR,
@@ -83,7 +100,7 @@ def not_scored(trajectory: Trajectory, policy: str = "") -> Trajectory:
 
 
 def joined(contents: Sequence[Content]) -> Content:
-    """Several contents as one, text by text."""
+    """Join several contents into one."""
     if len(contents) == 1:
         return contents[0]
     if all(isinstance(content, str) for content in contents):
@@ -98,12 +115,12 @@ def joined(contents: Sequence[Content]) -> Content:
 
 
 def data_url(image: Image) -> str:
-    """A picture as a URL that holds it."""
+    """Return a picture as a data URL."""
     return f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"
 
 
 def image_of_url(url: str) -> Image | Text:
-    """The picture in a data URL; of any other address only the address. Nothing is fetched."""
+    """Return the picture in a data URL; for any other URL, the URL as text. Nothing is fetched."""
     found = _DATA_URL.fullmatch(url)
     if found is None:
         return Text(f"[image at {url}]")
@@ -114,7 +131,7 @@ def image_of_url(url: str) -> Image | Text:
 
 
 def content_of_parts(content: str | Sequence[Mapping[str, Any]] | None) -> Content:
-    """The content of a chat API's message: text, or texts and pictures."""
+    """Convert the content of a chat API's message: text, or texts and pictures."""
     if content is None or isinstance(content, str):
         return content or ""
     parts: list[Text | Image] = []

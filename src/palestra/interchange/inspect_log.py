@@ -1,11 +1,13 @@
-"""Logs of Inspect (inspect_ai, MIT): one JSON document a run, version 2 of its log schema, which ``inspect view`` opens.
+"""Logs of Inspect (inspect_ai, MIT): one JSON document per run, version 2 of its log schema, which ``inspect view`` opens.
 
-An episode is a sample: its id names the task, its epoch the try. Scores are ``reward`` (a number) and, where the environment
-says so, ``success`` (C or I). An episode that failed has an error and no scores. What the format has no place for (the task,
-why the episode stopped, rewards and ``info`` of single turns) is in ``metadata.palestra`` and is read back. Token ids are left
+An episode is a sample; its id names the task, and its epoch is the member of the group. Scores are ``reward`` (a number) and,
+if the environment judges, ``success`` (C or I). A failed episode has an error and no scores. Fields that the format lacks (the
+task, the stop reason, rewards and ``info`` of single turns) are in ``metadata.palestra`` and are read back. Token ids are left
 out.
 """
 
+import hashlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -34,7 +36,7 @@ from palestra.trajectory import (
     writable,
 )
 
-__all__ = ["LOG_VERSION", "LogHeader", "read_inspect", "write_inspect"]
+__all__ = ["LOG_VERSION", "LogHeader", "inspect_name", "read_inspect", "write_inspect"]
 
 LOG_VERSION = 2
 ENV = "import:inspect"
@@ -44,20 +46,31 @@ _VALUES = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 
 @dataclass(frozen=True, kw_only=True)
 class LogHeader:
-    """What a log says of the whole run."""
+    """The fields of a log that describe the whole run."""
 
     task: str
     created: datetime = field(default_factory=lambda: datetime.now(UTC))
     packages: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Of the reward, by whoever computed them: ``mean``, the ends of its interval."""
+    """Metrics of the reward: ``mean`` and the limits of its interval."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- writing
 
 
+def inspect_name(header: LogHeader) -> str:
+    """Return the file name under which Inspect's viewer lists a log: ``<timestamp>_<task>_<id>.json``.
+
+    The id is a hash of the rest, so the same run always has the same name.
+    """
+    when = header.created.astimezone(UTC).strftime("%Y-%m-%dT%H-%M-%S+00-00")
+    task = re.sub(r"[^A-Za-z0-9.-]+", "-", header.task).strip("-") or "run"
+    id = hashlib.sha256(f"{when}_{header.task}".encode()).hexdigest()[:22]
+    return f"{when}_{task}_{id}.json"
+
+
 def write_inspect(trajectories: Iterable[Trajectory], out: Path, header: LogHeader) -> int:
-    """Write all of them into one log; how many that were."""
+    """Write all trajectories into one log, and return their number."""
     samples = [_sample(writable(trajectory)) for trajectory in trajectories]
     models = sorted({sample["output"]["model"] for sample in samples} - {""})
     out.write_bytes(encode_json({**_log(header, samples, ",".join(models) or "none"), "samples": samples}))
@@ -172,7 +185,7 @@ def _usage(trajectory: Trajectory) -> dict[str, int]:
 
 
 def _own(trajectory: Trajectory) -> dict[str, Any]:
-    names = ("task", "stop", "info", "group", "member", "player", "seed", "attempt", "failures")
+    names = ("task", "stop", "info", "group", "member", "player", "seed", "attempt", "privileged", "failures")
     turns = [{"reward": turn.reward, "info": turn.info, "finish": turn.completion.finish} for turn in trajectory.turns]
     return {**{name: getattr(trajectory, name) for name in names}, "turns": turns}
 
@@ -180,16 +193,16 @@ def _own(trajectory: Trajectory) -> dict[str, Any]:
 # ----------------------------------------------------------------------------------------------------------------- reading
 
 
-class _Call(msgspec.Struct):
+class _InspectCall(msgspec.Struct):
     function: str
     arguments: dict[str, Any] = {}
     id: str = ""
 
 
-class _Message(msgspec.Struct):
+class _InspectMessage(msgspec.Struct):
     role: str
     content: str | list[dict[str, Any]] = ""
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_InspectCall] | None = None
 
 
 class _Score(msgspec.Struct):
@@ -201,7 +214,7 @@ class _Error(msgspec.Struct):
     traceback: str = ""
 
 
-class _OwnTurn(msgspec.Struct):
+class _InspectTurn(msgspec.Struct):
     reward: float
     info: dict[str, Any]
     finish: Finish
@@ -211,13 +224,14 @@ class _Own(msgspec.Struct):
     task: Task
     stop: StopReason
     info: dict[str, Any]
-    turns: list[_OwnTurn]
+    turns: list[_InspectTurn]
     failures: list[Failure] = []
     group: int = 0
     member: int = 0
     player: str = ""
     seed: int = 0
     attempt: int = 0
+    privileged: bool = False
 
 
 class _Metadata(msgspec.Struct):
@@ -227,7 +241,7 @@ class _Metadata(msgspec.Struct):
 class _Sample(msgspec.Struct):
     id: int | str
     epoch: int = 1
-    messages: list[_Message] = []
+    messages: list[_InspectMessage] = []
     scores: dict[str, _Score] | None = None
     metadata: _Metadata = msgspec.field(default_factory=_Metadata)
     error: _Error | None = None
@@ -246,7 +260,7 @@ class _Log(msgspec.Struct):
 
 
 def read_inspect(path: Path) -> Iterator[Trajectory]:
-    """The samples of a log in JSON. The first score that is a number, or C, P, I or N, becomes the reward of the last turn."""
+    """Yield the samples of a log in JSON. The first score that is a number or C, P, I or N becomes the last turn's reward."""
     try:
         log = decode_json(path.read_bytes(), _Log)
     except (SchemaError, UnicodeDecodeError) as error:
@@ -280,7 +294,7 @@ def _trajectory(sample: _Sample, log: _Eval, group: int) -> Trajectory:
 
 
 def _restored(own: _Own, messages: list[Message], sample: _Sample, model: str) -> Trajectory:
-    """What we wrote ourselves."""
+    """The fields that ``write_inspect`` adds."""
     bare = trajectory_of(messages, own.task) if own.turns else Trajectory(own.task, own.stop)
     turns = tuple(
         msgspec.structs.replace(
@@ -288,7 +302,8 @@ def _restored(own: _Own, messages: list[Message], sample: _Sample, model: str) -
         )
         for turn, was in zip(bare.turns, own.turns, strict=True)
     )
-    known: dict[str, Any] = {name: getattr(own, name) for name in ("info", "group", "member", "player", "seed", "attempt")}
+    names = ("info", "group", "member", "player", "seed", "attempt", "privileged")
+    known: dict[str, Any] = {name: getattr(own, name) for name in names}
     return Trajectory(
         own.task,
         own.stop,
@@ -310,7 +325,7 @@ def _value(scores: Mapping[str, _Score]) -> float | None:
     return None
 
 
-def _read_message(message: _Message) -> Message:
+def _read_message(message: _InspectMessage) -> Message:
     role: Any = message.role if message.role in ("system", "user", "assistant", "tool") else "user"
     reasoning = ""
     parts: list[Text | Image] = []

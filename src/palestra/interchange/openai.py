@@ -1,8 +1,8 @@
 """JSONL for fine-tuning chat models, as OpenAI's API defines it and most other trainers read it.
 
-One line an episode: ``{"messages": [{"role": …, "content": …}, …]}``. An episode that was lent tools has their schemas under
-``tools`` and its calls as native function calls. It ends with what the policy wrote last. Rewards, tokens and reasoning have no
-place in the format. Episodes that failed are left out: they are no example of anything.
+One line per episode: ``{"messages": [{"role": …, "content": …}, …]}``. If an episode had tools, their schemas are under
+``tools`` and their calls are native function calls. A line ends with the last message of the policy. The format has no rewards,
+tokens or reasoning. Failed episodes are left out.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import msgspec
 
-from palestra.calls import format_call
+from palestra.calls import format_call, format_result
 from palestra.encoding import encode_json
 from palestra.errors import SchemaError
 from palestra.interchange.dialogue import content_of_parts, messages_of, trajectory_of
 from palestra.policies.chat_wire import wire_messages
-from palestra.trajectory import Message, Task, ToolCall, Trajectory
+from palestra.trajectory import Message, Task, ToolCall, ToolResult, Trajectory
 
 __all__ = ["read_openai", "write_openai"]
 
@@ -24,7 +24,7 @@ ENV = "import:openai"
 
 
 def write_openai(trajectories: Iterable[Trajectory], out: Path) -> int:
-    """Write the conversations of all that did not fail; how many that were."""
+    """Write the conversations of all episodes that did not fail, and return their number."""
     written = 0
     with open(out, "wb") as file:
         for trajectory in trajectories:
@@ -46,25 +46,26 @@ def _tool(schema: dict[str, Any]) -> dict[str, Any]:
     return schema if "function" in schema else {"type": "function", "function": schema}
 
 
-class _Function(msgspec.Struct):
+class _ChatFunction(msgspec.Struct):
     name: str
     arguments: str = "{}"
 
 
-class _Call(msgspec.Struct):
-    function: _Function
+class _ChatCall(msgspec.Struct):
+    function: _ChatFunction
     id: str = ""
 
 
-class _Message(msgspec.Struct):
+class _ChatMessage(msgspec.Struct):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | list[dict[str, Any]] | None = None
-    tool_calls: list[_Call] = []
+    tool_calls: list[_ChatCall] = []
+    tool_call_id: str = ""
     reasoning_content: str | None = None
 
 
-class _Record(msgspec.Struct):
-    messages: list[_Message]
+class _ChatRecord(msgspec.Struct):
+    messages: list[_ChatMessage]
     tools: list[dict[str, Any]] = []
 
 
@@ -72,7 +73,7 @@ _ROLES: dict[str, Literal["system", "tool"]] = {"developer": "system", "function
 
 
 def read_openai(path: Path) -> Iterator[Trajectory]:
-    """The conversations of a JSONL file, without scores; line n is the task with seed n."""
+    """Yield the conversations of a JSONL file, without scores; line n becomes the task with seed n."""
     with open(path, "rb") as file:
         for number, line in enumerate(file):
             if line.strip():
@@ -81,14 +82,21 @@ def read_openai(path: Path) -> Iterator[Trajectory]:
 
 def _trajectory(line: bytes, number: int, path: Path) -> Trajectory:
     try:
-        record = msgspec.json.decode(line, type=_Record)
-        found = trajectory_of([_message(one) for one in record.messages], Task(ENV, number))
+        record = msgspec.json.decode(line, type=_ChatRecord)
+        found = trajectory_of(_messages(record.messages), Task(ENV, number))
     except (msgspec.MsgspecError, LookupError, TypeError, SchemaError) as error:
-        raise SchemaError(f"{path}, line {number + 1} is no fine-tuning example: {error}") from None
+        raise SchemaError(f"{path}, line {number + 1} is not a fine-tuning example: {error}") from None
     return msgspec.structs.replace(found, info={**found.info, "tools": record.tools}) if record.tools else found
 
 
-def _message(message: _Message) -> Message:
+def _messages(messages: list[_ChatMessage]) -> Iterator[Message]:
+    names: dict[str, str] = {}
+    for message in messages:
+        names |= {call.id: call.function.name for call in message.tool_calls}
+        yield _message(message, names.get(message.tool_call_id, ""))
+
+
+def _message(message: _ChatMessage, answering: str) -> Message:
     content = content_of_parts(message.content)
     if message.tool_calls:
         calls = "\n".join(
@@ -97,4 +105,6 @@ def _message(message: _Message) -> Message:
         )
         content = f"{content}\n{calls}" if content else calls
     role: Any = _ROLES.get(message.role, message.role)
+    if role == "tool" and isinstance(content, str):
+        content = format_result(answering, ToolResult(content), message.tool_call_id)
     return Message(role, content, message.reasoning_content or "")

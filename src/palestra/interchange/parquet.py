@@ -1,8 +1,8 @@
-"""Apache Parquet: one row an episode, with columns that any data tool can query, and nothing lost.
+"""Apache Parquet: one row per episode, with columns that any data tool can query, and without loss.
 
-Numbers are numbers, token ids and log-probs are lists of four-byte items, turns and segments are lists of structs. Only what
-has no fixed shape is JSON inside a column: ``info``, a task's ``params``, observations with pictures. Reading gives back equal
-trajectories. ``reward`` and ``success`` are there to be queried and are not read.
+Token ids and log-probs are lists of four-byte items; turns and segments are lists of structs. Only data without a fixed shape
+is JSON inside a column: ``info``, the ``params`` of a task, and observations with pictures. Reading returns equal trajectories.
+The columns ``reward`` and ``success`` are for queries; the reader computes them again.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,12 +37,13 @@ from palestra.trajectory import (
 __all__ = ["read_parquet", "write_parquet"]
 
 _ROWS = 256
-"""Episodes that are in memory at once."""
+"""Number of episodes in memory at the same time."""
+_PLAIN = ("player", "policy", "privileged", "seed", "group", "member", "attempt", "seconds")
 _SCHEMA_KEY = b"palestra.schema"
 
 
 def write_parquet(trajectories: Iterable[Trajectory], out: Path) -> int:
-    """Write all of them; how many that were."""
+    """Write all trajectories, and return their number."""
     arrow = _pyarrow()
     import pyarrow.parquet as parquet
 
@@ -56,13 +57,13 @@ def write_parquet(trajectories: Iterable[Trajectory], out: Path) -> int:
 
 
 def read_parquet(path: Path) -> Iterator[Trajectory]:
-    """The trajectories of a file that ``write_parquet`` wrote."""
+    """Yield the trajectories of a file that ``write_parquet`` wrote."""
     arrow = _pyarrow()
     import pyarrow.parquet as parquet
 
     try:
         file = parquet.ParquetFile(path)
-    except arrow.ArrowInvalid as error:
+    except (arrow.ArrowInvalid, OSError) as error:
         raise SchemaError(f"{path} is not a Parquet file: {error}") from None
     with file:
         version = (file.schema_arrow.metadata or {}).get(_SCHEMA_KEY, b"none").decode()
@@ -91,7 +92,14 @@ def _schema() -> Any:
     segment = {"ids": arrow.list_(arrow.int32()), "logprobs": arrow.list_(arrow.float32()), "spans": arrow.list_(span)}
     failure = {"boundary": text, "phase": text, "kind": text, "message": text, "attempt": whole, "detail": text}
     columns = {"env": text, "task_seed": whole, "index": whole, "split": text, "params": text}
-    columns |= {"policy": text, "player": text, "stop": text, "reward": real, "success": arrow.bool_()}
+    columns |= {
+        "policy": text,
+        "privileged": arrow.bool_(),
+        "player": text,
+        "stop": text,
+        "reward": real,
+        "success": arrow.bool_(),
+    }
     columns |= {"turns": arrow.list_(arrow.struct(turn)), "segments": arrow.list_(arrow.struct(segment))}
     columns |= {"final_observation": text, "final_observation_parts": text, "info": text}
     columns |= {"failures": arrow.list_(arrow.struct(failure)), "seed": whole}
@@ -111,6 +119,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "split": task.split,
         "params": _json(dict(task.params)),
         "policy": trajectory.policy,
+        "privileged": trajectory.privileged,
         "player": trajectory.player,
         "stop": trajectory.stop.value,
         "reward": trajectory.reward,
@@ -151,7 +160,7 @@ def _segment_row(segment: Segment) -> dict[str, Any]:
 
 
 def _content_row(name: str, content: Content) -> dict[str, str | None]:
-    """Text as it is; mixed content as text to be searched and as JSON to be read back."""
+    """Return plain text as it is, and mixed content as text for queries and as JSON for the reader."""
     return {name: text_of(content), f"{name}_parts": None if isinstance(content, str) else encode_json(content).decode()}
 
 
@@ -160,7 +169,7 @@ def _json(value: dict[str, Any]) -> str | None:
 
 
 def _whole(failure: Failure) -> dict[str, Any]:
-    # Fields at their defaults are left out when a failure is written; a struct of Parquet wants all of them.
+    # The encoder of a failure omits fields with default values; a Parquet struct needs all of them.
     return {name: getattr(failure, name) for name in failure.__struct_fields__}
 
 
@@ -178,10 +187,10 @@ def _trajectory(row: dict[str, Any]) -> Trajectory:
             final_observation=_content("final_observation", row),
             info=_from_json(row["info"]),
             failures=tuple(msgspec.convert(failure, Failure) for failure in row["failures"]),
-            **{name: row[name] for name in ("player", "policy", "seed", "group", "member", "attempt", "seconds")},
+            **{name: row[name] for name in _PLAIN},
         )
     except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
-        raise SchemaError(f"a row is no trajectory: {type(error).__name__}: {error}") from None
+        raise SchemaError(f"a row is not a trajectory: {type(error).__name__}: {error}") from None
 
 
 def _turn(row: dict[str, Any]) -> Turn:

@@ -1,13 +1,15 @@
-"""Preference data as JSONL, in the conversational form that DPO trainers read: a prompt, and two ways to go on from it.
+"""Preference data as JSONL, in the conversational form that DPO trainers read: a prompt and two continuations.
 
-``{"prompt": [messages], "chosen": [messages], "rejected": [messages], "margin": 0.5}``. The prompt is what both episodes saw
-first; the rest of each episode, with what its environment said in between, is what was chosen or rejected.
+``{"prompt": [messages], "chosen": [messages], "rejected": [messages], "margin": 0.5}``. The prompt is the first observation of
+both episodes. The rest of each episode, including later observations, is the chosen or the rejected continuation. A tool result
+is a message with the role ``tool``.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from palestra.calls import parse_results
 from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.interchange.dialogue import messages_of
@@ -17,7 +19,7 @@ __all__ = ["write_preferences"]
 
 
 def write_preferences(pairs: Iterable[tuple[Trajectory, Trajectory]], out: Path) -> int:
-    """Write pairs of (better, worse) episodes of one task; how many that were."""
+    """Write pairs of (better, worse) episodes of one task, and return their number."""
     written = 0
     with open(out, "wb") as file:
         for chosen, rejected in pairs:
@@ -30,16 +32,21 @@ def _record(chosen: Trajectory, rejected: Trajectory) -> dict[str, Any]:
     better, worse = (messages_of(one, final=False) for one in (chosen, rejected))
     start = next(i for i, message in enumerate(better) if message.role == "assistant")
     if better[:start] != worse[:start]:
-        raise UsageError(f"{chosen.task.env}: the two episodes of a pair begin differently; they must be tries at one task")
+        raise UsageError(f"{chosen.task.env}: the two episodes of a pair begin differently; they must be of the same task")
     assert chosen.reward is not None
     assert rejected.reward is not None
     return {
-        "prompt": [_message(message) for message in better[:start]],
-        "chosen": [_message(message) for message in better[start:]],
-        "rejected": [_message(message) for message in worse[start:]],
+        "prompt": _chats(better[:start]),
+        "chosen": _chats(better[start:]),
+        "rejected": _chats(worse[start:]),
         "margin": chosen.reward - rejected.reward,
     }
 
 
-def _message(message: Message) -> dict[str, str]:
-    return {"role": message.role, "content": text_of(message.content)}
+def _chats(messages: Sequence[Message]) -> list[dict[str, str]]:
+    chats = []
+    for message in messages:
+        text = text_of(message.content)
+        contents = [result.full_text for result in parse_results(text)] if message.role == "tool" else [text]
+        chats += [{"role": message.role, "content": content} for content in contents]
+    return chats

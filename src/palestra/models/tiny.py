@@ -1,12 +1,12 @@
-"""A model of our own, far too small to know anything and quick to teach: for CI and for learning curves on a laptop.
+"""A tiny untrained model that learns quickly, for CI and for learning curves on a laptop.
 
-The tokenizer is a byte-level BPE trained on what the suite's own games say, so that an observation is a few dozen tokens, and
-every number up to a hundred is one token. The model is a Llama of two layers with random weights, a few hundred thousand
-parameters in all. Both come out the same for the same seed, in seconds.
+The tokenizer is a byte-level BPE trained on the text of the suite's games, so an observation is a few dozen tokens and every
+number up to 100 is one token. The model is a Llama of two layers with random weights and a few hundred thousand parameters. The
+same seed gives the same model, in seconds.
 
-``words=0`` makes the smallest vocabulary in which one game can be played: each move is a token, each number is one, and so is
-each stretch of text between them. An observation is then about ten tokens and there are a few dozen words in all, which is what
-lets a learning study end in a minute. Such a model can neither read nor write anything that its game does not say.
+``words=0`` makes the smallest vocabulary in which one game can be played: each move, each number and each piece of text between
+them is a token. An observation is then about ten tokens, and the vocabulary has a few dozen. That makes a learning study
+possible in a minute. Such a model can read and write only the texts of its game.
 """
 
 import re
@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from palestra.core import Env
-from palestra.errors import Unsupported, UsageError
-from palestra.models.home import model_home
-from palestra.registry import EnvSpec, list_envs, make
+from palestra.errors import MissingExtra, Unsupported, UsageError
+from palestra.models.home import is_model, model_home, new_model
+from palestra.registry import EnvSpec, list_envs, make, spec
 from palestra.seeding import derive_seed
 from palestra.trajectory import text_of
 
@@ -34,11 +34,11 @@ _TEMPLATE = (
 )
 _NUMBERS = 101
 _ATOMS = r"\\boxed\{[^{}]+\}|\d+"
-"""What is a token of its own in a vocabulary of phrases."""
+"""What is always one token in a vocabulary of phrases."""
 _TASKS = 8
 """Episodes of each game that the tokenizer learns from."""
 _PHRASE_TASKS = 256
-"""The same for a tokenizer of phrases, which must have seen everything that will be said."""
+"""The same for a tokenizer of phrases, which must have seen every text of the game."""
 _TURNS = 12
 _PHRASE_TURNS = 64
 
@@ -46,21 +46,35 @@ _PHRASE_TURNS = 64
 def build_tiny(
     folder: Path | None = None, *, envs: str = "game:*", words: int = 1024, width: int = 64, layers: int = 2, seed: int = 0
 ) -> Path:
-    """Make a tiny model in ``folder``, unless it is there already; ``envs`` says whose text it should be able to write.
+    """Build a tiny model in ``folder``, unless there is one already, and return the folder.
 
-    ``words`` is the size of the vocabulary; 0 makes phrases its words, as many as there are.
+    Args:
+        folder: The folder to create; by default one in the user's cache folder.
+        envs: The pattern of environments whose text the tokenizer learns.
+        words: The size of the vocabulary; 0 makes a vocabulary of phrases.
+        width: The width of the hidden layers.
+        layers: The number of layers.
+        seed: The seed of the weights and of the text.
+
     """
     folder = folder or model_home() / "tiny"
-    if (folder / "model.safetensors").exists():
+    if is_model(folder):
         return folder
-    tokenizer = _tokenizer(envs, words, seed) if words else _phrase_tokenizer(envs, seed)
-    model = _model(len(tokenizer), width, layers, seed, tokenizer.eos_token_id)
-    # A folder is complete or absent: it gets its name when everything is in it.
-    part = folder.with_name(f"{folder.name}.part")
-    model.save_pretrained(part)
-    tokenizer.save_pretrained(part)
-    part.rename(folder)
+    _check_packages()
+    with new_model(folder) as draft:
+        tokenizer = _tokenizer(envs, words, seed) if words else _phrase_tokenizer(envs, seed)
+        _model(len(tokenizer), width, layers, seed, tokenizer.eos_token_id).save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
     return folder
+
+
+def _check_packages() -> None:
+    try:
+        import tokenizers  # noqa: F401
+        import torch  # noqa: F401
+        import transformers  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f'building a model needs {error.name}: pip install "palestra[hf]"') from None
 
 
 def _tokenizer(envs: str, words: int, seed: int) -> Any:
@@ -88,7 +102,7 @@ def _tokenizer(envs: str, words: int, seed: int) -> Any:
 
 
 def _phrase_tokenizer(envs: str, seed: int) -> Any:
-    """Moves, numbers, and whatever is said between them, one token each, in the order in which they were first said."""
+    """Moves, numbers and the texts between them, one token each, in the order of their first occurrence."""
     import transformers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
@@ -136,22 +150,24 @@ def _model(words: int, width: int, layers: int, seed: int, stop: int) -> Any:
 
 
 def _suite_text(envs: str, tasks: int, turns: int, seed: int) -> Iterator[str]:
-    """What the games of the suite say, and what one answers."""
-    specs = [known for known in list_envs(envs) if not known.missing() and _is_default(known, envs)]
+    """Yield the texts of the environments, and moves in them."""
+    # A file of questions and a module:Class are in no list.
+    matches = list_envs(envs) or [spec(envs)]
+    specs = [known for known in matches if not known.missing() and _is_default(known, envs)]
     if not specs:
         raise UsageError(f"no environment that can run here matches {envs!r}")
-    for spec in specs:
+    for known in specs:
         for number in range(tasks):
-            yield from _episode_text(spec, turns, derive_seed(seed, "tiny text", number))
+            yield from _episode_text(known, turns, derive_seed(seed, "tiny text", number))
 
 
 def _is_default(known: EnvSpec, asked: str) -> bool:
-    """Whether ``known`` speaks for its family: it is the default level, or the very one that was asked for."""
+    """Whether ``known`` represents its family: it is the default level, or the requested one."""
     return not known.levels or known.id == asked or known.id.endswith(known.levels[0])
 
 
-def _episode_text(spec: EnvSpec, turns: int, seed: int) -> Iterator[str]:
-    with make(spec.id) as env:
+def _episode_text(known: EnvSpec, turns: int, seed: int) -> Iterator[str]:
+    with make(known.id) as env:
         observation, _ = env.reset(seed=seed)
         yield text_of(observation)
         for _ in range(turns):

@@ -1,25 +1,30 @@
 """A model behind any OpenAI-compatible chat endpoint.
 
-Made for evaluation: text comes back, not tokens, so its trajectories have no segments. A call that fails for reasons of the
-network or the server is made again, with growing, jittered pauses; only an answer that was read whole becomes a turn, so there
-is one turn whatever happened on the way. "Too many requests" narrows how many calls are made at once, for all episodes.
-When the budget is spent, episodes stop and say so; it is exceeded by what was in flight at that moment, and by no more.
+It is for evaluation: the endpoint returns text and no ids, so its trajectories have no segments. A call that fails because
+of the network or the server is repeated after growing, jittered pauses. Only a complete answer becomes a turn. An answer "too
+many requests" lowers the number of concurrent calls of all episodes. When the budget is used up, episodes stop with the reason
+``budget``; only the calls that are running at that moment can exceed it.
 """
 
 import asyncio
+import base64
 import os
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import aiohttp
 import msgspec
 
+from palestra.confidential import HIDDEN, SHORTEST, mask_url, secrets_of_url
+from palestra.connections import Connections
 from palestra.core import Conversation, Sampling, Tool
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.policies.chat_wire import Answer, is_overflow, read_answer, tool_specs, wire_messages
 from palestra.policies.history import FullHistory, History
-from palestra.policies.limits import Budget, Gate, Ledger
+from palestra.policies.limits import Budget, Gate, SpendingRecord
 from palestra.policies.shots import NoShots, Shots
 from palestra.trajectory import Completion, Finish, Message, Usage
 
@@ -27,29 +32,39 @@ __all__ = ["ChatPolicy", "Endpoint"]
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where the model is, and how to treat it."""
+    """The address of a model, and how to call it.
+
+    Example::
+
+        Endpoint("gpt-x", "https://api.example/v1", key_variable="EXAMPLE_KEY")
+    """
 
     model: str
     base_url: str
-    """Up to and without ``/chat/completions``."""
+    """The address without ``/chat/completions``, for example ``https://api.example/v1``."""
     key_variable: str = "OPENAI_API_KEY"
     """The environment variable that holds the key. The key itself is never stored or logged."""
     timeout: float = 120.0
-    """Seconds for one call."""
+    """Seconds per call."""
     attempts: int = 8
-    """Calls for one turn before the episode is told that the infrastructure failed."""
+    """Calls per turn before the episode fails with ``InfrastructureError``."""
+    first_attempts: int = 3
+    """The same until the first connection succeeds, so that a server that is down is reported within seconds."""
     longest_wait: float = 30.0
-    """Seconds between two attempts, at most."""
+    """Largest number of seconds between two attempts."""
     concurrency: int = 4096
-    """Calls under way at once, at most."""
+    """Largest number of concurrent calls."""
     prompt_price: float = 0.0
-    """Dollars for a million prompt tokens."""
+    """US dollars per million prompt tokens."""
     completion_price: float = 0.0
-    """Dollars for a million completion tokens."""
+    """US dollars per million completion tokens."""
     length_field: str = "max_tokens"
-    """Some models want ``max_completion_tokens``."""
+    """The field for the token limit; some models need ``max_completion_tokens``."""
     extra: dict[str, Any] = {}
-    """Fields of the server's own for every call, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``."""
+    """More fields for every call, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``."""
+
+
+_NO_CONNECTION = "no connection"
 
 
 class _Overflow(Exception):
@@ -59,15 +74,35 @@ class _Overflow(Exception):
 class _Again(Exception):
     """The call failed and may be made again."""
 
-    def __init__(self, problem: str, *, wait: float | None = None, refused: bool = False, lost: bool = False) -> None:
+    def __init__(
+        self, problem: str, reason: str, *, wait: float | None = None, refused: bool = False, lost: bool = False
+    ) -> None:
         super().__init__(problem)
+        self.reason = reason
         self.wait = wait
         self.refused = refused
         self.lost = lost
 
 
 class ChatPolicy:
-    """Acts by asking a chat endpoint."""
+    """A policy that calls a chat endpoint.
+
+    Args:
+        endpoint: The model and its address.
+        sampling: Temperature, token limit and stop strings.
+        history: How much of the episode the model sees; all by default.
+        shots: Example turns to show before the episode; none by default.
+        tools: Tools to offer as native function calls. The environment must be wrapped in ``UseTools`` with the same tools.
+        budget: Where to stop spending.
+
+    Raises:
+        UsageError: The address does not begin with ``http://`` or ``https://``.
+
+    Example::
+
+        policy = palestra.ChatPolicy(palestra.Endpoint("gpt-x", "https://api.example/v1"))
+        report = palestra.evaluate("game:*-easy", policy, n=100)
+    """
 
     def __init__(
         self,
@@ -79,18 +114,22 @@ class ChatPolicy:
         tools: Sequence[Tool] = (),
         budget: Budget | None = None,
     ) -> None:
+        if not endpoint.base_url.startswith(("http://", "https://")):
+            raise UsageError(f'"{endpoint.base_url}" is not the address of an API: write http:// or https:// before it')
         self.endpoint = endpoint
+        self._address = mask_url(endpoint.base_url)
+        parts = urlsplit(endpoint.base_url)  # which may carry a query of its own
+        self._url = parts._replace(path=f"{parts.path.rstrip('/')}/chat/completions").geturl()
         self.name = endpoint.model
         self.sampling = sampling or Sampling()
         self.history = history or FullHistory()
         self.shots = shots or NoShots()
         self.budget = budget or Budget()
-        self.ledger = Ledger()
+        self.ledger = SpendingRecord()
         self.gate = Gate(endpoint.concurrency)
         self._native = bool(tools)
         self._fixed = self._fixed_fields(tools)
-        self._http: aiohttp.ClientSession | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._connections = Connections(self._open)
 
     async def act(self, conversation: Conversation) -> Completion:
         seed = conversation.seed if self.sampling.seed is None else self.sampling.seed
@@ -117,27 +156,26 @@ class ChatPolicy:
         return [*shown[:system], *shots, *shown[system:]] if shots else shown
 
     async def close(self) -> None:
-        """Close the connections."""
-        if self._http is not None:
-            await self._http.close()
+        """Close the connections. They also close with the event loop."""
+        await self._connections.close()
 
     # ------------------------------------------------------------------------------------------------------------- one answer
 
     async def _ask(self, messages: Sequence[Message], seed: int) -> Answer | None:
         """One answer, however many calls it takes; ``None`` if the budget is spent."""
         body = msgspec.json.encode({**self._fixed, "messages": wire_messages(messages, native=self._native), "seed": seed})
-        problem: _Again | None = None
-        for attempt in range(self.endpoint.attempts):
-            if problem is not None:
+        failed: list[_Again] = []
+        while len(failed) < self._attempts(failed):
+            if failed:
                 self.ledger.retries += 1
-                await asyncio.sleep(self._pause(attempt, problem))
+                await asyncio.sleep(self._pause(len(failed), failed[-1]))
             await self.gate.enter()
             try:
                 if self.ledger.exhausts(self.budget):
                     return None
                 answer = await self._call(body)
             except _Again as again:
-                problem = again
+                failed.append(again)
                 self.ledger.lost += again.lost
                 if again.refused:
                     self.gate.refused(again.wait or 0.0)
@@ -145,11 +183,15 @@ class ChatPolicy:
             finally:
                 self.gate.leave()
             self.gate.answered()
+            answer.retries = dict(Counter(one.reason for one in failed))
             self.ledger.add(self._usage(answer))
             return answer
-        raise InfrastructureError(
-            f"{self.endpoint.base_url}: {self.endpoint.attempts} calls failed, the last one with: {problem}"
-        )
+        raise InfrastructureError(f"{self._address}: {len(failed)} calls failed, the last one with: {failed[-1]}")
+
+    def _attempts(self, failed: Sequence[_Again]) -> int:
+        if self.ledger.calls or any(one.reason != _NO_CONNECTION for one in failed):
+            return self.endpoint.attempts
+        return min(self.endpoint.first_attempts, self.endpoint.attempts)
 
     def _pause(self, attempt: int, problem: _Again) -> float:
         grown: float = min(0.25 * 2**attempt, self.endpoint.longest_wait)
@@ -158,27 +200,44 @@ class ChatPolicy:
     async def _call(self, body: bytes) -> Answer:
         """One HTTP call."""
         try:
-            async with self._session().post(f"{self.endpoint.base_url.rstrip('/')}/chat/completions", data=body) as answer:
+            session = await self._connections.session()
+            async with session.post(self._url, data=body) as answer:
                 data = await answer.read()
                 if answer.status == 200:
-                    return read_answer(data)
-                self._refuse(answer, data)
+                    return self._read(data)
+                self._refuse(answer, self._without_secrets(data))
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
-            raise _Again(repr(error), lost=not isinstance(error, aiohttp.ClientConnectorError)) from error
+            lost = not isinstance(error, aiohttp.ClientConnectorError)
+            reason = "timeout" if isinstance(error, TimeoutError) else "connection lost" if lost else _NO_CONNECTION
+            raise _Again(str(error) or repr(error), reason, lost=lost) from error
         raise AssertionError("_refuse always raises")
+
+    def _read(self, data: bytes) -> Answer:
+        """The answer as it is: what the model wrote must not be changed, even if it looks like a part of the address."""
+        try:
+            return read_answer(data)
+        except PolicyError:
+            return read_answer(self._without_secrets(data))  # this fails too, and its message quotes no secret
 
     def _refuse(self, answer: aiohttp.ClientResponse, data: bytes) -> None:
         told = f"{answer.status} {data[:300].decode('utf-8', 'replace')}"
         if answer.status in (408, 409, 425, 429) or answer.status >= 500:
-            raise _Again(told, wait=_retry_after(answer), refused=answer.status == 429)
+            raise _Again(told, str(answer.status), wait=_retry_after(answer), refused=answer.status == 429)
         if answer.status in (400, 413, 422) and is_overflow(data):
             raise _Overflow
-        raise PolicyError(f"{self.endpoint.base_url} refused the call: {told}")
+        raise PolicyError(f"{self._address} refused the call: {told}")
+
+    def _without_secrets(self, data: bytes) -> bytes:
+        """Return the endpoint's text without the key and password of the call: some endpoints echo the request."""
+        key, url = os.environ.get(self.endpoint.key_variable, ""), self.endpoint.base_url
+        for secret in _as_written([key, *secrets_of_url(url), _basic(url)]):
+            data = data.replace(secret, HIDDEN.encode())
+        return data
 
     def _usage(self, answer: Answer) -> Usage:
         prices = self.endpoint
         dollars = (answer.prompt_tokens * prices.prompt_price + answer.completion_tokens * prices.completion_price) / 1e6
-        return Usage(answer.prompt_tokens, answer.completion_tokens, dollars)
+        return Usage(answer.prompt_tokens, answer.completion_tokens, dollars, answer.retries)
 
     def _fixed_fields(self, tools: Sequence[Tool]) -> dict[str, Any]:
         """What all calls have in common."""
@@ -199,19 +258,15 @@ class ChatPolicy:
             fields["tools"] = tool_specs(tools)
         return fields
 
-    def _session(self) -> aiohttp.ClientSession:
-        loop = asyncio.get_running_loop()
-        if self._http is None or self._http.closed or self._loop is not loop:
-            self._loop = loop
-            headers = {"Content-Type": "application/json"}
-            if key := os.environ.get(self.endpoint.key_variable):
-                headers["Authorization"] = f"Bearer {key}"
-            self._http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-                timeout=aiohttp.ClientTimeout(total=self.endpoint.timeout, sock_connect=15.0),
-                headers=headers,
-            )
-        return self._http
+    def _open(self) -> aiohttp.ClientSession:
+        headers = {"Content-Type": "application/json"}
+        if key := os.environ.get(self.endpoint.key_variable):
+            headers["Authorization"] = f"Bearer {key}"
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+            timeout=aiohttp.ClientTimeout(total=self.endpoint.timeout, sock_connect=15.0),
+            headers=headers,
+        )
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
@@ -219,3 +274,15 @@ def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
         return max(0.0, float(answer.headers.get("Retry-After", "")))
     except ValueError:
         return None
+
+
+def _basic(url: str) -> str:
+    """User and password of ``url`` as HTTP's basic authentication sends them."""
+    userinfo = urlsplit(url).netloc.rpartition("@")[0]
+    return base64.b64encode(unquote(userinfo).encode()).decode() if userinfo else ""
+
+
+def _as_written(secrets: Sequence[str]) -> tuple[bytes, ...]:
+    """``secrets`` as they may stand in an answer: plain, and with the slashes that some JSON escapes. The longest first."""
+    forms = {form for secret in secrets if len(secret) >= SHORTEST for form in (secret, secret.replace("/", "\\/"))}
+    return tuple(form.encode() for form in sorted(forms, key=len, reverse=True))

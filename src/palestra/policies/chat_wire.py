@@ -1,7 +1,8 @@
-"""The chat-completions dialect of OpenAI and those who copy it: our messages to theirs, their answers to ours.
+"""OpenAI's chat-completions format: Palestra's messages to requests, and answers to completions.
 
 A tool call is text in our messages (``<tool_call>{…}</tool_call>``). On the wire it is a native function call where tools were
-offered to the endpoint, and stays text where they were not. The observation that follows a native call is sent as its result.
+offered to the endpoint, and stays text where they were not. An observation that answers native calls is sent as one result per
+call, in the order of the calls, each with the id of its call.
 """
 
 import base64
@@ -10,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.calls import format_call, parse_calls
+from palestra.calls import format_call, parse_calls, parse_results
 from palestra.core import Tool
 from palestra.errors import PolicyError
 from palestra.trajectory import Content, Image, Message, Text, ToolCall, text_of
@@ -18,26 +19,26 @@ from palestra.trajectory import Content, Image, Message, Text, ToolCall, text_of
 __all__ = ["Answer", "is_overflow", "read_answer", "tool_specs", "wire_messages"]
 
 
-class _Function(msgspec.Struct):
+class _WireFunction(msgspec.Struct):
     name: str
     arguments: str | dict[str, Any] = ""
 
 
-class _Call(msgspec.Struct):
-    function: _Function
+class _WireCall(msgspec.Struct):
+    function: _WireFunction
     id: str | None = None
 
 
-class _Reply(msgspec.Struct):
+class _WireReply(msgspec.Struct):
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    tool_calls: list[_Call] | None = None
+    tool_calls: list[_WireCall] | None = None
     refusal: str | None = None
 
 
 class _Choice(msgspec.Struct):
-    message: _Reply
+    message: _WireReply
     finish_reason: str | None = None
 
 
@@ -60,6 +61,8 @@ class Answer(msgspec.Struct):
     """The token limit ended it."""
     prompt_tokens: int
     completion_tokens: int
+    retries: dict[str, int] = {}
+    """Why earlier calls for this answer failed → how many."""
 
 
 _decoder = msgspec.json.Decoder(_Body)
@@ -83,7 +86,7 @@ def read_answer(data: bytes) -> Answer:
     )
 
 
-def _canonical(call: _Call) -> ToolCall:
+def _canonical(call: _WireCall) -> ToolCall:
     arguments = call.function.arguments
     if isinstance(arguments, str):
         try:
@@ -124,15 +127,22 @@ def wire_messages(messages: Sequence[Message], *, native: bool) -> list[dict[str
             )
             out.append(wire)
         elif unanswered:
-            # All calls of a turn are answered by one observation; every call must have an answer of its own.
-            first, *others = unanswered
-            out.append({"role": "tool", "tool_call_id": first, "content": text_of(message.content)})
-            out += [{"role": "tool", "tool_call_id": other, "content": "See the first result."} for other in others]
+            out += _answers(message, unanswered)
             unanswered = []
         else:
             role = "user" if message.role == "tool" else message.role
             out.append({"role": role, "content": _content(message.content)})
     return out
+
+
+def _answers(message: Message, calls: list[str]) -> list[dict[str, Any]]:
+    """``message`` as the results of ``calls``: exactly one per call, which is what the API accepts."""
+    text = text_of(message.content)
+    told = [result.full_text for result in parse_results(text)] if message.role == "tool" else [text]
+    if len(told) > len(calls):
+        told[len(calls) - 1 :] = ["\n".join(told[len(calls) - 1 :])]
+    told += ["See the result before this one."] * (len(calls) - len(told))
+    return [{"role": "tool", "tool_call_id": call, "content": content} for call, content in zip(calls, told, strict=True)]
 
 
 def _reply(message: Message, position: int) -> tuple[dict[str, Any], list[str]]:

@@ -4,8 +4,8 @@
 history        what the model sees                           segments
 ============== ============================================= ==============================================
 full           everything                                    one, as long as the template does not rewrite
-window         the task, then the last turns                 one until the window moves, then one a turn
-last           the task and the latest observation           one a turn
+window         the task, then the last turns                 one until the window moves, then one per turn
+last           the task and the latest observation           one per turn
 summary        the task, a summary, what came since          one up to and with each summary
 ============== ============================================= ==============================================
 
@@ -23,14 +23,14 @@ from palestra.trajectory import Message, text_of
 __all__ = ["Ask", "FullHistory", "History", "LastObservation", "Summary", "Window"]
 
 Ask = Callable[[Sequence[Message]], Awaitable[str]]
-"""Puts messages to the model, apart from the episode, and brings back its text."""
+"""Sends messages to the model outside the episode, and returns its text."""
 
 
 class History(Protocol):
     """Chooses what the model is shown."""
 
     async def view(self, conversation: Conversation, ask: Ask) -> Sequence[Message]:
-        """The messages to act upon. The last one is the latest observation."""
+        """Return the messages that the model sees. The last one is the latest observation."""
         ...
 
 
@@ -73,7 +73,7 @@ class LastObservation:
 class Summary:
     """After every ``turns`` exchanges the model sums up; from then on it sees the task, that summary and what came since."""
 
-    request = "Sum up what matters so far for going on: what was tried, what was learned, what is left to do. Be brief."
+    request = "Sum up what matters for the next steps: what was tried, what was learned, what is left to do. Be brief."
 
     def __init__(self, turns: int) -> None:
         if turns < 1:

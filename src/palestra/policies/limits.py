@@ -1,4 +1,4 @@
-"""What holds a chat policy back: a budget, and a gate that narrows when the server says it is asked too much."""
+"""Limits of a chat policy: a budget, and a limit on concurrent calls that falls when the server asks for it."""
 
 import asyncio
 from collections import deque
@@ -9,32 +9,32 @@ import msgspec
 
 from palestra.trajectory import Usage
 
-__all__ = ["Budget", "Gate", "Ledger"]
+__all__ = ["Budget", "Gate", "SpendingRecord"]
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What may be spent. ``None`` means without limit."""
+    """What may be spent. ``None`` means no limit."""
 
     tokens: int | None = None
-    """By the whole run, prompt and completion together."""
+    """Prompt and completion tokens of the whole run."""
     dollars: float | None = None
-    """By the whole run."""
+    """US dollars of the whole run."""
     call_tokens: int | None = None
-    """By one completion."""
+    """Tokens of one completion."""
     call_dollars: float | None = None
-    """By one completion."""
+    """US dollars of one completion."""
 
 
 @dataclass
-class Ledger:
-    """What was asked and spent so far."""
+class SpendingRecord:
+    """Calls and spending so far."""
 
     calls: int = 0
-    """Completions that came back."""
+    """Completions that were received."""
     retries: int = 0
-    """Calls that had to be made again."""
+    """Calls that were repeated."""
     lost: int = 0
-    """Calls that failed after they were sent: the server may have charged for them, nobody knows how much."""
+    """Calls that failed after they were sent: the server may have charged for them; the amount is unknown."""
     prompt_tokens: int = 0
     completion_tokens: int = 0
     dollars: float = 0.0
@@ -47,7 +47,7 @@ class Ledger:
         self.dollars += usage.dollars
 
     def exhausts(self, budget: Budget) -> bool:
-        """Whether nothing may be asked for any more."""
+        """Return whether the budget is used up."""
         tokens = self.prompt_tokens + self.completion_tokens
         return (budget.tokens is not None and tokens >= budget.tokens) or (
             budget.dollars is not None and self.dollars >= budget.dollars
@@ -55,7 +55,7 @@ class Ledger:
 
 
 class Gate:
-    """Lets so many calls through at once. A "too many requests" halves that, every answered call widens it a little again."""
+    """Limits concurrent calls. A "too many requests" halves the limit; every answered call raises it a little again."""
 
     def __init__(self, most: int) -> None:
         self.most = most
@@ -66,7 +66,7 @@ class Gate:
         self._closed_until = 0.0
 
     async def enter(self) -> None:
-        """Wait for a place."""
+        """Wait until a call may start."""
         if not self._queue and self.inside < self.width and not self._closed_until:
             self.inside += 1
             return
@@ -77,21 +77,21 @@ class Gate:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self.leave()  # it was let in at the very moment it gave up
+                self.leave()  # it got its place at the moment when it gave up
             raise
 
     def leave(self) -> None:
-        """Give the place back."""
+        """Report that a call has ended."""
         self.inside -= 1
         self._let_in()
 
     def answered(self) -> None:
-        """A call went well."""
+        """Report that a call succeeded: raise the limit a little."""
         if self.width < self.most:
             self.width = min(self.most, self.width + 1.0 / self.width)
 
     def refused(self, wait: float) -> None:
-        """The server is asked too much: narrow, once for all calls of a burst, and let nobody in for ``wait`` seconds."""
+        """The server refused a call: lower the limit, once per burst, and admit no call for ``wait`` seconds."""
         now = monotonic()
         if now >= self._narrowed:
             self.width = max(1.0, self.width / 2)

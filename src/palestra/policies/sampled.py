@@ -1,11 +1,10 @@
 """The policy that is trained: a renderer and an engine.
 
-What an episode has rendered and sampled so far stays in ``conversation.memory`` as token ids. The next prompt is those ids, to
-the last one, and what the new messages add; text is never tokenised a second time. Only where the template or the history
-rewrites the past does the prompt start over, and then a new segment opens.
+``conversation.memory`` keeps the token ids that the episode has rendered and sampled. The next prompt is exactly these ids and
+those of the new messages; text is never tokenized twice. If the template or the history rewrites earlier messages, the prompt
+is rendered again from the beginning, and a new segment starts.
 
-A context that is full, a reply that was cut and an empty reply are all told by ``Completion.finish`` and its text; nothing is
-dropped.
+``Completion.finish`` says whether the context was full, the reply was cut, or the reply was empty. Nothing is dropped.
 """
 
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from palestra.core import Conversation, Engine, Generation, Renderer, Sampling, Session
+from palestra.core import Conversation, Engine, EngineSession, Generation, Renderer, Sampling
 from palestra.encoding import Ints, ints
 from palestra.policies.history import FullHistory, History
 from palestra.policies.shots import NoShots, Shots
@@ -26,10 +25,10 @@ _MEMORY = "sampled"
 
 
 @dataclass
-class _Episode:
+class _EpisodeMemory:
     """What the policy keeps of one episode."""
 
-    session: Session = field(default_factory=Session)
+    session: EngineSession = field(default_factory=EngineSession)
     shown: Sequence[Message] = ()
     """The messages that the last prompt rendered."""
     prompt: Ints = field(default_factory=lambda: ints([]))
@@ -41,10 +40,22 @@ class _Episode:
 
 
 class SampledPolicy:
-    """Acts by sampling token ids from an engine."""
+    """A policy that samples token ids from an engine, and records them for training.
+
+    Args:
+        renderer: Turns messages into token ids and back.
+        engine: Samples the tokens.
+        sampling: Temperature, token limit and stop strings.
+        history: How much of the episode the model sees; all by default.
+        shots: Example turns to show before the episode; none by default.
+
+    Example::
+
+        policy = palestra.SampledPolicy(renderer_for(tokenizer), HFEngine.load("HuggingFaceTB/SmolLM2-135M-Instruct"))
+    """
 
     name = "SampledPolicy"
-    """What reports call it; whoever knows the model's name may set it."""
+    """The name in reports. Set it to the name of the model."""
 
     def __init__(
         self,
@@ -62,8 +73,12 @@ class SampledPolicy:
         self.shots = shots or NoShots()
         self._prefixes: dict[tuple[Message, ...], Ints | None] = {}
 
+    def with_sampling(self, sampling: Sampling) -> "SampledPolicy":
+        """Return the same policy with other sampling settings."""
+        return SampledPolicy(self.renderer, self.engine, sampling, history=self.history, shots=self.shots)
+
     async def act(self, conversation: Conversation) -> Completion:
-        episode: _Episode = conversation.memory.setdefault(_MEMORY, _Episode())
+        episode: _EpisodeMemory = conversation.memory.setdefault(_MEMORY, _EpisodeMemory())
 
         async def ask(messages: Sequence[Message]) -> str:
             prompt = await self._prompt(episode, tuple(messages), conversation)
@@ -88,7 +103,7 @@ class SampledPolicy:
         usage = Usage(len(tokens.prompt), len(tokens.ids))
         return Completion(text, finish, reasoning, tokens, notes, usage)
 
-    async def _prompt(self, episode: _Episode, shown: tuple[Message, ...], conversation: Conversation) -> Ints:
+    async def _prompt(self, episode: _EpisodeMemory, shown: tuple[Message, ...], conversation: Conversation) -> Ints:
         if added := self._added(episode, shown):
             tail = self.renderer.extend(episode.prompt, episode.sampled, added)
             if tail is not None:
@@ -96,7 +111,7 @@ class SampledPolicy:
         shots = await self.shots.messages(conversation.task)
         return self._first(shots, shown) if shots else self.renderer.first(shown)
 
-    def _added(self, episode: _Episode, shown: tuple[Message, ...]) -> Sequence[Message]:
+    def _added(self, episode: _EpisodeMemory, shown: tuple[Message, ...]) -> Sequence[Message]:
         """The messages that follow our last reply, if what stands before them is what we rendered and wrote."""
         before = len(episode.shown)
         if not before or len(shown) <= before + 1 or shown[:before] != tuple(episode.shown):
@@ -128,7 +143,7 @@ class SampledPolicy:
     def _tail(self, prefix: Ints, shown: Sequence[Message]) -> Ints | None:
         return self.renderer.extend(prefix, ints([self.renderer.stop_ids[0]]), shown)
 
-    async def _generate(self, prompt: Ints, conversation: Conversation, episode: _Episode) -> Generation | None:
+    async def _generate(self, prompt: Ints, conversation: Conversation, episode: _EpisodeMemory) -> Generation | None:
         """Sample after ``prompt``; ``None`` if there is no room for a single token."""
         room = self.engine.context_length - len(prompt)
         if room < 1:

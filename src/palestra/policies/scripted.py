@@ -1,26 +1,26 @@
-"""Players that need no model: random, oracle, any callable, and a person at a terminal.
+"""Policies that need no model: random, oracle, and any function of text.
 
-Random and oracle ask the environment itself for an action, which is what makes them reference lines and not contestants.
+Random and oracle ask the environment itself for an action. They are ``privileged``: their scores are baselines.
 """
 
-import inspect
-import warnings
 from collections.abc import Awaitable, Callable
-from time import perf_counter
 from typing import Any
 
 from palestra.core import Conversation, Policy
-from palestra.errors import HeldLoop, PolicyError, UsageError
+from palestra.errors import UsageError
 from palestra.trajectory import Completion, text_of
-from palestra.views.direct import LONGEST_HOLD
 
-__all__ = ["CallablePolicy", "HumanPolicy", "OraclePolicy", "RandomPolicy", "as_policy", "policy_name"]
+__all__ = ["CallablePolicy", "OraclePolicy", "RandomPolicy", "as_policy"]
 
 
 class RandomPolicy:
-    """Takes random well-formed actions. Players of the same task differ, and each repeats itself under the same run seed."""
+    """Takes random well-formed actions.
+
+    Members of a group take different actions. Each takes the same actions again under the same run seed.
+    """
 
     name = "random"
+    privileged = True
 
     async def act(self, conversation: Conversation) -> Completion:
         if "seeded" not in conversation.memory:
@@ -30,61 +30,36 @@ class RandomPolicy:
 
 
 class OraclePolicy:
-    """Takes the action that the environment says a perfect player takes."""
+    """Takes the action that the environment's ``oracle`` returns."""
 
     name = "oracle"
+    privileged = True
 
     async def act(self, conversation: Conversation) -> Completion:
         return Completion(await conversation.env.oracle())
 
 
 class CallablePolicy:
-    """Any ``str -> str``, plain or async. It sees the latest observation; wrap the environment in ``KeepHistory`` for more."""
+    """Any function ``str -> str``, plain or async.
+
+    The function sees the latest observation only. Wrap the environment in ``KeepHistory`` to show it earlier turns.
+    """
 
     def __init__(self, function: Callable[[str], str] | Callable[[str], Awaitable[str]]) -> None:
         self.function: Callable[[str], Any] = function
         self.name = getattr(function, "__name__", type(function).__name__)
-        self._warned = False
 
-    async def act(self, conversation: Conversation) -> Completion:
-        began = perf_counter()
-        answer = self.function(text_of(conversation.observation))
-        if perf_counter() - began > LONGEST_HOLD:
-            self._warn(perf_counter() - began)
-        if inspect.isawaitable(answer):
-            answer = await answer
-        if not isinstance(answer, str):
-            raise PolicyError(f"{self.name} returned a {type(answer).__name__}, a policy returns text")
-        return Completion(answer)
-
-    def _warn(self, seconds: float) -> None:
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"the policy {self.name}() held the event loop for {seconds * 1000:.0f} ms, and with it every other episode. "
-                f"Make it `async def`, or pass `lambda text: asyncio.to_thread({self.name}, text)`.",
-                HeldLoop,
-                stacklevel=2,
-            )
-
-
-class HumanPolicy:
-    """A person at a terminal. ``show`` prints an observation and ``ask`` returns what was typed; both are replaceable."""
-
-    name = "human"
-
-    def __init__(self, ask: Callable[[], str] = input, show: Callable[[str], None] = print) -> None:
-        self._ask = ask
-        self._show = show
-
-    async def act(self, conversation: Conversation) -> Completion:
-        # Blocks on purpose: there is one episode, and it waits for this person.
-        self._show(text_of(conversation.observation))
-        return Completion(self._ask())
+    def act(self, conversation: Conversation) -> str | Awaitable[str]:
+        answer: str | Awaitable[str] = self.function(text_of(conversation.observation))
+        return answer
 
 
 def as_policy(policy: Policy | Callable[[str], Any] | str) -> Policy:
-    """A policy from a policy, a callable, or the words ``random`` and ``oracle``."""
+    """Return a policy made from a policy, a function of text, or one of the names ``random`` and ``oracle``.
+
+    Raises:
+        UsageError: ``policy`` is none of these.
+    """
     if isinstance(policy, str):
         if policy not in ("random", "oracle"):
             raise UsageError(
@@ -97,9 +72,4 @@ def as_policy(policy: Policy | Callable[[str], Any] | str) -> Policy:
         return policy
     if callable(policy):
         return CallablePolicy(policy)
-    raise UsageError(f"a policy has an async act() method or is a function of text, got {type(policy).__name__}")
-
-
-def policy_name(policy: Policy) -> str:
-    """What to call ``policy`` in a trajectory."""
-    return str(getattr(policy, "name", type(policy).__name__))
+    raise UsageError(f"a policy has a method act(conversation) or is a function of text, got {type(policy).__name__}")

@@ -1,4 +1,4 @@
-"""Messages to token ids and back. ``renderer_for`` picks the renderer that knows a tokenizer best, and proves it fit."""
+"""Messages to token ids and back. ``renderer_for`` picks the best renderer for a tokenizer and tests it."""
 
 from palestra.rendering.choice import renderer_for
 from palestra.rendering.family import FamilyRenderer

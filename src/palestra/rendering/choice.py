@@ -1,4 +1,4 @@
-"""Which renderer for which tokenizer."""
+"""Choose a renderer for a tokenizer."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ __all__ = ["renderer_for"]
 
 
 def renderer_for(tokenizer: Any, *, family: str | None = None, append_only: bool = False) -> Renderer:
-    """A proven renderer for ``tokenizer``.
+    """Return a tested renderer for ``tokenizer``.
 
-    ``family`` names a family of the ``renderers`` package; without it the model's name decides, and a model the package does
-    not know is rendered through its own chat template. ``family="template"`` asks for that outright. ``append_only`` keeps
-    sampled history even where the template would drop its thinking.
+    ``family`` names a family of the ``renderers`` package. Without it the model's name decides; a model that the package does
+    not know is rendered with its own chat template; ``family="template"`` always uses the template. ``append_only`` keeps
+    sampled history even if the template would drop its thinking.
     """
     chosen = family or family_of(tokenizer)
     renderer: Renderer

@@ -1,7 +1,7 @@
-"""The renderers of the ``renderers`` package, for the model families it knows by hand.
+"""The renderers of the ``renderers`` package, for the model families that it supports.
 
-It writes what those families' templates write, reads their reasoning and their own markup of tool calls, and knows how each
-closes a turn that was cut. Tool calls leave here in their canonical text form and enter in it.
+The package writes what the templates of these families write, parses their reasoning and their markup of tool calls, and knows
+how each closes a turn that was cut. Tool calls and results enter in their canonical text form, and calls leave in it.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ from palestra.calls import format_call, parse_calls
 from palestra.core import Reply
 from palestra.encoding import Ints, ints
 from palestra.errors import MissingExtra, UsageError
+from palestra.rendering.results import result_chats
 from palestra.trajectory import Message, ToolCall, text_of
 
 __all__ = ["FamilyRenderer", "family_of"]
@@ -29,7 +30,7 @@ def _package() -> Any:
 
 
 def family_of(tokenizer: Any) -> str | None:
-    """The family that the package knows this tokenizer's model by."""
+    """Return the package's family for this tokenizer's model, or ``None``."""
     _package()
     from renderers.base import MODEL_RENDERER_MAP
 
@@ -38,14 +39,14 @@ def family_of(tokenizer: Any) -> str | None:
 
 
 class FamilyRenderer:
-    """Renders by hand-written code for one model family (``qwen3``, ``llama-3``, ``glm-5``, ``gpt-oss`` …)."""
+    """Render with hand-written code for one model family (``qwen3``, ``llama-3``, ``glm-5``, ``gpt-oss`` …)."""
 
     def __init__(self, tokenizer: Any, family: str, *, append_only: bool = False) -> None:
         package = _package()
         try:
             config = package.config_from_name(family)
         except (KeyError, ValueError) as error:
-            raise UsageError(f"the package renderers knows no family {family!r}: {error}") from None
+            raise UsageError(f"the package renderers has no family {family!r}: {error}") from None
         if append_only:
             config = type(config)(**{**config.model_dump(exclude={"name"}), "thinking_retention": "all"})
         self.tokenizer = tokenizer
@@ -53,19 +54,19 @@ class FamilyRenderer:
         try:
             self._inner = package.create_renderer(tokenizer, config)
         except AssertionError as error:
-            raise UsageError(f"this tokenizer is not of the family {family!r}: {error}") from None
+            raise UsageError(f"this tokenizer does not belong to the family {family!r}: {error}") from None
         self.stop_ids: tuple[int, ...] = tuple(self._inner.get_stop_token_ids())
 
     def first(self, messages: Sequence[Message]) -> Ints:
-        return ints(self._inner.render_ids([_chat(message) for message in messages], add_generation_prompt=True))
+        return ints(self._inner.render_ids(_chats(messages), add_generation_prompt=True))
 
     def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
         if any(message.role not in ("user", "tool") for message in messages):
             return None
         recent, ids = self._recent(prompt).tolist(), sampled.tolist()
-        bridged = self._inner.bridge_to_next_turn(recent, ids, [_chat(message) for message in messages])
+        bridged = self._inner.bridge_to_next_turn(recent, ids, _chats(messages))
         before = recent + ids
-        # The package may cut a reply back to its last stop token; then history changed, and that is a new segment.
+        # The package may cut a reply back to its last stop token. Then the history changed, which needs a new segment.
         if bridged is None or bridged.token_ids[: len(before)] != before:
             return None
         return ints(bridged.token_ids[len(before) :])
@@ -81,9 +82,16 @@ class FamilyRenderer:
         return Reply("\n".join(part for part in (parsed.content, *calls) if part), parsed.reasoning_content or "")
 
     def _recent(self, prompt: Ints) -> Ints:
-        """The last turns of ``prompt``. They are all that bridging looks at, and keep its cost independent of the length."""
+        """Return the last turns of ``prompt``. Bridging needs no more, so its cost does not depend on the length."""
         stops = np.flatnonzero(np.isin(prompt[-4096:], self.stop_ids))
         return ints(prompt[-4096:][int(stops[-2]) :]) if len(stops) >= 2 else prompt
+
+
+def _chats(messages: Sequence[Message]) -> list[dict[str, Any]]:
+    chats: list[dict[str, Any]] = []
+    for message in messages:
+        chats += result_chats(text_of(message.content)) if message.role == "tool" else [_chat(message)]
+    return chats
 
 
 def _chat(message: Message) -> dict[str, Any]:
@@ -93,7 +101,12 @@ def _chat(message: Message) -> dict[str, Any]:
         good = [call for call in parsed.calls if isinstance(call, ToolCall)]
         if good and len(good) == len(parsed.calls):
             chat["content"] = parsed.prose
-            chat["tool_calls"] = [{"function": {"name": call.name, "arguments": call.arguments}} for call in good]
+            chat["tool_calls"] = [_call(call) for call in good]
         if message.reasoning:
             chat["reasoning_content"] = message.reasoning
     return chat
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"function": {"name": call.name, "arguments": call.arguments}}
+    return {"id": call.id, **function} if call.id else function

@@ -1,7 +1,9 @@
-"""Trajectories of one task gathered into groups, for algorithms that compare the members of a group."""
+"""Groups of trajectories of one task, for algorithms that compare the members of a group."""
 
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator
+
+import msgspec
 
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
@@ -9,23 +11,36 @@ __all__ = ["grouped"]
 
 
 async def grouped(trajectories: AsyncIterable[Trajectory], group_size: int) -> AsyncIterator[TrajectoryGroup]:
-    """A group as soon as its last member has ended, members in order. Each player of a group's task has a group of its own.
+    """Yield each group when its last member has ended, members in order. Each player of a task has its own group.
 
-    A failed member is a member: it is in the group, without a reward. Groups that are incomplete when ``trajectories`` ends
-    (the iteration was cut) are yielded last, so that nothing is lost.
+    A failed episode is in its group, without a reward. If it failed before a player acted, that player has no trajectory of it;
+    a copy without turns is added to the player's group. Groups that are incomplete when ``trajectories`` ends are yielded last:
+    those with such a copy, and all others if the iteration was cut short.
     """
     waiting: dict[tuple[int, str], list[Trajectory]] = defaultdict(list)
+    failed: dict[int, dict[int, Trajectory]] = defaultdict(dict)
     try:
         async for trajectory in trajectories:
             key = (trajectory.group, trajectory.player)
             waiting[key].append(trajectory)
+            if trajectory.stop.failed:
+                failed[trajectory.group][trajectory.member] = trajectory
             if len(waiting[key]) == group_size:
                 yield _group(waiting.pop(key))
     finally:
         if isinstance(trajectories, AsyncGenerator):
-            await trajectories.aclose()  # whoever leaves this iteration early leaves that one too
-    for members in waiting.values():
-        yield _group(members)
+            await trajectories.aclose()  # leaving this iteration early also ends the inner one
+    named = {group for group, player in waiting if player}
+    for (group, player), members in waiting.items():
+        if not player and group in named:
+            continue  # episodes in which no player acted: they are in the groups of the players
+        there = {one.member for one in members}
+        yield _group([*members, *(_absent(one, player) for one in failed[group].values() if one.member not in there)])
+
+
+def _absent(failed: Trajectory, player: str) -> Trajectory:
+    """A copy of the failed episode for ``player``, which did not act in it."""
+    return msgspec.structs.replace(failed, player=player, turns=(), segments=(), policy="")
 
 
 def _group(members: list[Trajectory]) -> TrajectoryGroup:

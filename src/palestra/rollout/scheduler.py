@@ -1,143 +1,103 @@
-"""Many episodes at once, without barriers: each is one asyncio task, and each is handed over when it ends.
+"""Many episodes at once, without barriers: each is one asyncio task, and its trajectory is handed over when it ends.
 
-Whenever an episode ends the next one starts, so a slow one holds up nobody. A consumer that falls behind is not overrun: no
+Whenever an episode ends the next one starts, so a slow episode does not delay the others. A slow consumer is not overrun: no
 episode starts while ``concurrency`` finished ones wait to be taken. Leaving the iteration, by ``break``, an exception or
-cancellation, cancels what is running and waits until every environment has been given back.
+cancellation, cancels the running episodes and waits until every environment has been given back.
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol, TypedDict, Unpack
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
-from palestra.core import Policy
-from palestra.errors import Boundary, UsageError
+from palestra.core import Tool
+from palestra.descriptors import raise_descriptor_limit
+from palestra.errors import Boundary
 from palestra.policies import as_policy
 from palestra.registry import EnvSpec, WrapperFactory
-from palestra.rollout.episode import CLEAN_UP_SHARE, Players, Ticket, run_episode
+from palestra.rollout.episode import CLEAN_UP_SHARE, DEADLINE, EpisodeKey, Players, run_episode
+from palestra.rollout.options import CONCURRENCY, RETRIES, AnyPolicy, Book, RolloutOptions, book_end
 from palestra.rollout.supply import Envs, Supply, tasks_of
 from palestra.trajectory import Failure, Task, Trajectory
-from palestra.views import WorkerPool
-from palestra.wrappers import TurnLimit
+from palestra.workers import WorkerPool
 
-__all__ = ["AnyPolicy", "Rollout", "RolloutOptions", "Stage", "rollout", "tickets_of"]
-
-AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable[[str], Any] | str]
-"""A policy, a function of text, ``"random"`` or ``"oracle"``; or one of these for each player."""
+__all__ = ["EpisodeRunner", "episode_keys", "play_episodes", "rollout"]
 
 FIRST_PAUSE = 0.1
-"""Seconds before an episode that failed for reasons of infrastructure is tried again; doubled each time."""
+"""Seconds before an episode is played again after an infrastructure failure; doubled each time."""
 
 
-class RolloutOptions(TypedDict, total=False):
-    """How to run. Every one is optional."""
+def rollout(  # noqa: PLR0913 - the keywords of a public function are written out
+    envs: Envs,
+    policy: AnyPolicy,
+    *,
+    n: int | None = None,
+    group_size: int = 1,
+    concurrency: int = CONCURRENCY,
+    seed: int = 0,
+    deadline: float = DEADLINE,
+    max_turns: int | None = None,
+    retries: int = RETRIES,
+    wrappers: Sequence[WrapperFactory | str] = (),
+    tools: Sequence[Tool | str] = (),
+    cut_as_invalid: bool = False,
+    skip: Container[tuple[int, int]] = (),
+) -> AsyncGenerator[Trajectory, None]:
+    """Play episodes and yield each trajectory as its episode ends, in the order of completion.
 
-    n: int | None
-    """How many tasks."""
-    group_size: int
-    """How many episodes of each task. They share a group number."""
-    concurrency: int
-    """How many episodes at once."""
-    seed: int
-    """From which tasks and every random choice are derived."""
-    deadline: float
-    """Seconds for one episode, from boot to clean-up."""
-    max_turns: int | None
-    """The horizon: episodes are truncated after this many actions."""
-    retries: int
-    """How often an episode is tried again after a failure of infrastructure."""
-    wrappers: Sequence[WrapperFactory]
-    """Wrappers for every environment, innermost first."""
-    skip: Container[tuple[int, int]]
-    """Episodes, as (group, member), that need not be played: a run that goes on has them already. Asked just before each."""
+    This is the async, streaming verb. ``collect`` blocks and returns all trajectories as a list, in the order of the tasks.
+    An episode with several players yields one trajectory per player. A failed episode is yielded too: its ``stop`` and
+    ``failures`` say what happened.
 
+    Args:
+        envs: An id, a pattern (``"game:*-easy"``), a list of these, an environment class, or explicit ``Task`` objects.
+        policy: A policy, a function of text, ``"random"`` or ``"oracle"``; or a mapping with one of these for each player.
+        n: Tasks per environment; by default 100. If ``envs`` are explicit tasks: how many of them; by default all.
+        group_size: Episodes per task. The episodes of one task share a group number.
+        concurrency: Episodes played at the same time.
+        seed: Tasks and all random choices are derived from this seed.
+        deadline: Seconds per episode, from building the environment to closing it.
+        max_turns: Truncate episodes after this many actions; by default only the environment's own limit applies.
+        retries: Further attempts per episode after infrastructure failures.
+        wrappers: Wrappers of every environment, innermost first: classes, functions, or names such as ``TurnLimit?turns=3``.
+        tools: Tools that the agent may call in every environment: objects, or names such as ``python`` or ``module:name``.
+        cut_as_invalid: When the token limit or the context cuts a turn, step the environment with an empty action and record
+            the reward it pays. By default the environment does not see the turn, and the turn pays 0.
+        skip: Episodes, as (group, member), not to play: a resumed run has them already.
 
-class Rollout(Protocol):
-    """Whoever plays episodes: ``rollout`` here, in this process; a crew of workers elsewhere."""
+    Example::
 
-    def __call__(
-        self, envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]
-    ) -> AsyncGenerator[Trajectory, None]: ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Settings:
-    n: int | None = None
-    group_size: int = 1
-    concurrency: int = 512
-    seed: int = 0
-    deadline: float = 60.0
-    max_turns: int | None = None
-    retries: int = 2
-    wrappers: Sequence[WrapperFactory] = ()
-    skip: Container[tuple[int, int]] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("group_size", "concurrency"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        if self.deadline <= 0:
-            raise UsageError(f"deadline must be positive, got {self.deadline}")
-
-
-class Stage:
-    """Where episodes are played: the players, a supply of environments, and the rule for trying again.
-
-    Use as an async context manager. ``options`` are those of ``rollout`` as far as they concern a single episode.
+        async for trajectory in palestra.rollout("game:*-easy", "random", n=10):
+            print(trajectory.task.env, trajectory.reward)
     """
-
-    def __init__(self, policy: AnyPolicy, specs: Iterable[EnvSpec] = (), **options: Unpack[RolloutOptions]) -> None:
-        self._settings = settings = _Settings(**options)
-        horizon = () if settings.max_turns is None else (partial(TurnLimit, turns=settings.max_turns),)
-        self._players = _players(policy)
-        self._supply = Supply((*settings.wrappers, *horizon), specs, patience=settings.deadline * CLEAN_UP_SHARE)
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> "Stage":
-        await self._stack.enter_async_context(WorkerPool.held())
-        await self._stack.enter_async_context(self._supply)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
-
-    def know(self, specs: Mapping[str, EnvSpec]) -> None:
-        """What the names of environments in tickets mean, where that is not what this process has registered."""
-        self._supply.know(specs)
-
-    async def play(self, ticket: Ticket) -> tuple[Trajectory, ...]:
-        """Play ``ticket``, again if infrastructure failed, and keep every failure on the record."""
-        settings = self._settings
-        earlier: tuple[Failure, ...] = ()
-        while True:
-            trajectories = await run_episode(self._supply, self._players, ticket, deadline=settings.deadline)
-            first = trajectories[0]
-            if (
-                not (first.stop.failed and first.failures[0].boundary is Boundary.INFRASTRUCTURE)
-                or ticket.attempt >= settings.retries
-            ):
-                break
-            earlier += first.failures
-            await asyncio.sleep(FIRST_PAUSE * 2**ticket.attempt)
-            ticket = replace(ticket, attempt=ticket.attempt + 1)
-        if not earlier:
-            return trajectories
-        return tuple(msgspec.structs.replace(one, failures=earlier + one.failures) for one in trajectories)
+    options = RolloutOptions(
+        n=n,
+        group_size=group_size,
+        concurrency=concurrency,
+        seed=seed,
+        deadline=deadline,
+        max_turns=max_turns,
+        retries=retries,
+        wrappers=wrappers,
+        tools=tools,
+        cut_as_invalid=cut_as_invalid,
+        skip=skip,
+    )
+    return play_episodes(envs, policy, options)
 
 
-async def rollout(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOptions]) -> AsyncGenerator[Trajectory, None]:
-    """Play episodes and yield each trajectory as its episode ends.
-
-    ``n`` tasks are played ``group_size`` times each. An episode of several players yields one trajectory for each of them.
-    """
-    tickets, specs = tickets_of(envs, **options)
-    async with Stage(policy, specs, **options) as stage:
-        running = _Running(tickets, stage.play, _Settings(**options).concurrency)
+async def play_episodes(
+    envs: Envs, policy: AnyPolicy, options: RolloutOptions, *, book: Book | None = None
+) -> AsyncGenerator[Trajectory, None]:
+    """``rollout`` with its settings in one object; starts and ends of episodes are entered into ``book``."""
+    keys, specs = episode_keys(envs, options)
+    async with EpisodeRunner(policy, options, specs) as runner:
+        running = _Running(keys, runner.play, options.concurrency, book)
         try:
             async with aclosing(running.results()) as results:
                 async for trajectory in results:
@@ -146,11 +106,65 @@ async def rollout(envs: Envs, policy: AnyPolicy, **options: Unpack[RolloutOption
             await running.cancel()
 
 
-def tickets_of(envs: Envs, **options: Unpack[RolloutOptions]) -> tuple[Iterator[Ticket], list[EnvSpec]]:
+def episode_keys(envs: Envs, options: RolloutOptions) -> tuple[Iterator[EpisodeKey], list[EnvSpec]]:
     """The episodes that a rollout with these options consists of, and the specs of the environments it names."""
-    settings = _Settings(**options)
-    tasks, specs = tasks_of(envs, settings.n, settings.seed)
-    return _tickets(tasks, settings), specs
+    tasks, specs = tasks_of(envs, options.n, options.seed)
+    return _keys(tasks, options), specs
+
+
+def _keys(tasks: Iterable[Task], options: RolloutOptions) -> Iterator[EpisodeKey]:
+    for group, task in enumerate(tasks):
+        for member in range(options.group_size):
+            if (group, member) not in options.skip:
+                yield EpisodeKey(task, options.seed, group, member)
+
+
+class EpisodeRunner:
+    """Plays single episodes: the players, a supply of environments, and the rule for retries.
+
+    Use as an async context manager. Of ``options`` it uses those that concern a single episode.
+    """
+
+    def __init__(self, policy: AnyPolicy, options: RolloutOptions, specs: Iterable[EnvSpec] = ()) -> None:
+        self._options = options
+        self._players = _players(policy)
+        self._supply = Supply(options.around(), specs, patience=options.deadline * CLEAN_UP_SHARE)
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "EpisodeRunner":
+        raise_descriptor_limit()
+        await self._stack.enter_async_context(WorkerPool.held())
+        await self._stack.enter_async_context(self._supply)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def know(self, specs: Mapping[str, EnvSpec]) -> None:
+        """Use ``specs`` for these names of environments, instead of what this process has registered."""
+        self._supply.know(specs)
+
+    async def play(self, key: EpisodeKey) -> tuple[Trajectory, ...]:
+        """Play the episode ``key``, again if infrastructure failed, and keep every failure on the record."""
+        options = self._options
+        earlier: tuple[Failure, ...] = ()
+        while True:
+            trajectories = await run_episode(
+                self._supply, self._players, key, deadline=options.deadline, cut_as_invalid=options.cut_as_invalid
+            )
+            first = trajectories[0]
+            if not _infrastructure_failed(first) or key.attempt >= options.retries:
+                break
+            earlier += first.failures
+            await asyncio.sleep(FIRST_PAUSE * 2**key.attempt)
+            key = replace(key, attempt=key.attempt + 1)
+        if not earlier:
+            return trajectories
+        return tuple(msgspec.structs.replace(one, failures=earlier + one.failures) for one in trajectories)
+
+
+def _infrastructure_failed(trajectory: Trajectory) -> bool:
+    return trajectory.stop.failed and trajectory.failures[0].boundary is Boundary.INFRASTRUCTURE
 
 
 def _players(policy: AnyPolicy) -> Players:
@@ -159,31 +173,22 @@ def _players(policy: AnyPolicy) -> Players:
     return as_policy(policy)
 
 
-def _tickets(tasks: Iterable[Task], settings: _Settings) -> Iterator[Ticket]:
-    for group, task in enumerate(tasks):
-        for member in range(settings.group_size):
-            if (group, member) not in settings.skip:
-                yield Ticket(task, settings.seed, group, member)
-
-
 class _Running:
     """The episodes under way, the finished ones not taken yet, and the rule for starting the next."""
 
     def __init__(
-        self,
-        tickets: Iterator[Ticket],
-        run: Callable[[Ticket], Any],
-        concurrency: int,
+        self, keys: Iterator[EpisodeKey], play: Callable[[EpisodeKey], Any], concurrency: int, book: Book | None
     ) -> None:
-        self._tickets = tickets
-        self._run = run
+        self._keys = keys
+        self._play = play
         self._concurrency = concurrency
-        self._tasks: set[asyncio.Task[tuple[Trajectory, ...]]] = set()
+        self._book = book
+        self._tasks: dict[asyncio.Task[tuple[Trajectory, ...]], EpisodeKey] = {}
         self._finished: deque[asyncio.Task[tuple[Trajectory, ...]]] = deque()
         self._news = asyncio.Event()
         self._exhausted = False
         self._broken: Exception | None = None
-        """What the caller's iterable of tasks raised. It is raised again when the episodes already begun have ended."""
+        """The exception of the caller's iterable of tasks. It is raised again when the episodes already begun have ended."""
 
     async def results(self) -> AsyncGenerator[Trajectory, None]:
         while True:
@@ -193,37 +198,42 @@ class _Running:
                     break
                 self._news.clear()
                 await self._news.wait()
-                continue  # to look again: the news may be that somebody cancelled an episode
-            # result() raises what no episode may raise: a bug of ours, or an interrupt. Then everything stops.
+                continue  # look again: the event is also set when an episode was cancelled from outside
+            # No episode raises. What result() raises is a bug of ours or an interrupt: everything stops.
             for trajectory in self._finished.popleft().result():
                 yield trajectory
         if self._broken is not None:
             raise self._broken
 
     async def cancel(self) -> None:
-        """Cancel what is running and wait until it has cleaned up."""
+        """Cancel the running episodes and wait until they have cleaned up."""
         self._exhausted = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(list(self._tasks))
 
     def _start(self) -> None:
         while not self._exhausted and len(self._tasks) < self._concurrency and len(self._finished) < self._concurrency:
             try:
-                ticket = next(self._tickets, None)
+                key = next(self._keys, None)
             except Exception as error:
-                self._broken, ticket = error, None
-            if ticket is None:
+                self._broken, key = error, None
+            if key is None:
                 self._exhausted = True
                 return
-            task = asyncio.create_task(self._run(ticket))
-            self._tasks.add(task)
+            if self._book is not None:
+                self._book.issue(key.name, key.task.env)
+                self._book.lease(key.name, str(os.getpid()))
+            task = asyncio.create_task(self._play(key))
+            self._tasks[task] = key
             task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[tuple[Trajectory, ...]]") -> None:
-        self._tasks.discard(task)
+        key = self._tasks.pop(task)
         if not task.cancelled():
             self._finished.append(task)
+            if task.exception() is None:
+                book_end(self._book, key, task.result())
         self._news.set()
         self._start()

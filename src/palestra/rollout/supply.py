@@ -1,8 +1,8 @@
 """Which tasks to play, and where their environments come from.
 
-Whatever a caller names as environments (an id, several, a class, or tasks of their own) becomes an iterable of tasks and a
-``Supply`` that builds an environment for any of them. Light environments are built for one episode and closed after it.
-Costly ones (``reusable = True``) are kept, checked for health, and replaced after a number of episodes.
+The environments that a caller names (ids, patterns, a class, or explicit tasks) become an iterable of tasks and a ``Supply``
+that builds an environment for any of them. Light environments are built for one episode and closed after it. Costly ones
+(``reusable = True``) are kept, checked for health, and replaced after a number of episodes.
 """
 
 import asyncio
@@ -11,23 +11,52 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from palestra.confidential import mask
 from palestra.core import AsyncEnv, Env
-from palestra.errors import UsageError
+from palestra.errors import MissingData, UsageError
 from palestra.references import reference_of
-from palestra.registry import EnvSpec, WrapperFactory, build, spec
-from palestra.seeding import derive_seed
+from palestra.registry import EnvSpec, WrapperFactory, build, is_pattern, list_envs, spec
+from palestra.seeding import derive, derive_seed
 from palestra.trajectory import Task
-from palestra.views import InWorker
+from palestra.workers import InWorker
 
-__all__ = ["EPISODES_PER_ENV", "Envs", "Supply", "tasks_of"]
+__all__ = [
+    "EPISODES_PER_ENV",
+    "TASKS_PER_ENV",
+    "Envs",
+    "Supply",
+    "TaskList",
+    "data_digest",
+    "data_table",
+    "expanded",
+    "names_of",
+    "row_at",
+    "row_count",
+    "tasks_of",
+]
+
+TASKS_PER_ENV = 100
+"""Tasks drawn per environment, unless the caller says how many."""
 
 Envs = str | Sequence[str] | Callable[..., Env | AsyncEnv] | Iterable[Task]
-"""What to play: an id, several (played in turn), an environment class, or the very tasks."""
+"""What to play: an id, several (played in turn), an environment class, or explicit tasks."""
 
 EPISODES_PER_ENV = 100
-"""After this many episodes a pooled environment is closed and built anew, against slow leaks."""
+"""Episodes after which a pooled environment is closed and replaced, because of slow memory leaks."""
+
+
+@dataclass(frozen=True)
+class TaskList:
+    """Explicit tasks with the specs of their environments: an id alone does not say that it is played on a server."""
+
+    tasks: tuple[Task, ...]
+    specs: tuple[EnvSpec, ...] = ()
+
+    def __iter__(self) -> Iterator[Task]:
+        return iter(self.tasks)
 
 
 @dataclass
@@ -50,7 +79,7 @@ class Supply:
         self._lent: dict[int, _Pooled] = {}
 
     def know(self, specs: Mapping[str, EnvSpec]) -> None:
-        """What the names of environments in tasks mean, where that is not what this process has registered."""
+        """Use ``specs`` for these names of environments, instead of what this process has registered."""
         self._specs.update(specs)
 
     async def acquire(self, task: Task) -> AsyncEnv:
@@ -88,7 +117,7 @@ class Supply:
                 group.create_task(self._retire(one.env))
 
     async def _is_fit(self, env: AsyncEnv) -> bool:
-        """Whether ``env`` can be lent again. One that cannot, or could not be asked, is closed."""
+        """Whether ``env`` is healthy. If it is not, or if its health check fails, it is closed."""
         fit = False
         try:
             fit = await env.healthy()
@@ -100,7 +129,7 @@ class Supply:
         return fit
 
     async def _retire(self, env: AsyncEnv) -> None:
-        """Close ``env``, which belongs to no episode any more: what goes wrong here can only be told."""
+        """Close ``env``, which belongs to no episode any more: errors become warnings."""
         try:
             async with asyncio.timeout(self._patience):
                 await env.close()
@@ -112,7 +141,7 @@ class Supply:
         if known is None:
             known = self._specs[name] = spec(name)
         env = build(known, {})
-        for wrap in (*known.wrappers, *self._wrappers):
+        for wrap in self._wrappers:
             env = wrap(env)
         return env
 
@@ -123,29 +152,108 @@ def _kind_of(env: AsyncEnv) -> type[Env] | type[AsyncEnv]:
 
 
 def tasks_of(envs: Envs, n: int | None, seed: int) -> tuple[Iterator[Task], list[EnvSpec]]:
-    """The tasks that ``envs`` means, and the specs of the environments named, checked before anything starts.
+    """The tasks that ``envs`` means, and the specs of the named environments, checked before anything starts.
 
-    ``n`` tasks are drawn from ids and classes, in turn; of tasks given by the caller, the first ``n`` (all of them by default).
+    ``n`` tasks are drawn of each environment that is named, in turn. A finite environment repeats a task only after all others.
+    Of tasks that the caller gives, the first ``n`` are taken, or all.
     """
+    if isinstance(envs, TaskList):
+        return itertools.islice(envs.tasks, n), list(envs.specs)
     if isinstance(envs, str):
         envs = [envs]
     if callable(envs):
         known = _spec_of(envs)
-        return _drawn([known.id], n, seed), [known]
+        return _drawn([known], n, seed), [known]
     items = list(envs) if isinstance(envs, Sequence) else envs
     if isinstance(items, list) and items and all(isinstance(item, str) for item in items):
-        specs = [spec(str(item)) for item in items]
+        specs = [spec(name) for name in names_of(items)]
         for known in specs:
             known.factory()
-        return _drawn([known.id for known in specs], n, seed), specs
+        _check_one_meaning(specs)
+        return _drawn(specs, n, seed), specs
     return itertools.islice(_only_tasks(items), n), []
 
 
-def _drawn(ids: Sequence[str], n: int | None, seed: int) -> Iterator[Task]:
-    if n is None:
-        raise UsageError("say how many tasks to draw: n=…")
+def names_of(names: Sequence[str]) -> list[str]:
+    """``names`` with patterns replaced by the ids they match. Warns of matching ids that cannot run here."""
+    chosen, left_out = expanded(names)
+    if not chosen:
+        raise UsageError(f"no environment can be played: {', '.join(left_out)} cannot run here (palestra list says why)")
+    if left_out:
+        warnings.warn(f"left out, because they cannot run here (palestra list says why): {', '.join(left_out)}", stacklevel=2)
+    return chosen
+
+
+def expanded(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """``names`` with patterns replaced by the ids they match, and the matching ids that cannot run here."""
+    chosen: list[str] = []
+    left_out: list[str] = []
+    for name in names:
+        if not is_pattern(name):
+            chosen.append(name)
+            continue
+        matches = list_envs(name)
+        if not matches:
+            raise UsageError(f'no environment matches "{name}" (palestra list shows them)')
+        for one in matches:
+            place = left_out if one.missing() else chosen
+            if one.id not in place:
+                place.append(one.id)
+    return chosen, left_out
+
+
+def data_digest(known: EnvSpec) -> str:
+    """The hash of the rows that the tasks of ``known`` draw from; empty if it has none, or if they are missing."""
+    try:
+        rows = known.read_rows()
+    except MissingData:
+        return ""  # the episodes say what is missing
+    return "" if rows is None else rows.sha256
+
+
+def data_table(specs: Iterable[EnvSpec]) -> dict[str, str]:
+    """Id → hash of its rows, for the finite environments among ``specs``: what ``config.json`` of a run keeps of its data."""
+    return {mask(known.id): digest[:16] for known in specs if (digest := data_digest(known))}
+
+
+def _check_one_meaning(specs: Iterable[EnvSpec]) -> None:
+    """A task names its environment by id, so one rollout cannot play two environments under one id."""
+    known: dict[str, EnvSpec] = {}
+    for one in specs:
+        if known.setdefault(one.id, one) != one:
+            raise UsageError(f'"{one.id}" names two different environments: play them in two rollouts')
+
+
+def _drawn(specs: Sequence[EnvSpec], n: int | None, seed: int) -> Iterator[Task]:
+    count = TASKS_PER_ENV if n is None else n
+    sizes = {known.id: row_count(known) for known in specs}
     drawn: Counter[str] = Counter()  # an id named twice is played twice as often, not twice on the same tasks
-    return (Task(id, derive_seed(seed, "task", id, _count(drawn, id))) for id in itertools.islice(itertools.cycle(ids), n))
+    return (_task(known.id, sizes[known.id], seed, _count(drawn, known.id)) for _ in range(count) for known in specs)
+
+
+def row_count(known: EnvSpec) -> int | None:
+    """The number of tasks of ``known``; ``None`` if they never end, or if the data is missing."""
+    try:
+        rows = known.read_rows()
+    except MissingData:
+        return None  # every episode of it fails, and says what is missing
+    return None if rows is None else len(rows)
+
+
+def _task(id: str, size: int | None, seed: int, place: int) -> Task:
+    own = derive_seed(seed, "task", id, place)
+    return Task(id, own) if size is None else Task(id, own, index=row_at(range(size), seed, id, place))
+
+
+def row_at(rows: Sequence[int], seed: int, id: str, place: int) -> int:
+    """Return the one of ``rows`` at ``place``. They are played in rounds, each through all of them in another order."""
+    return rows[_order(seed, id, place // len(rows), len(rows))[place % len(rows)]]
+
+
+@lru_cache(maxsize=64)
+def _order(seed: int, id: str, round: int, size: int) -> list[int]:
+    order: list[int] = derive(seed, "order", id, round).permutation(size).tolist()
+    return order
 
 
 def _count(drawn: "Counter[str]", id: str) -> int:
@@ -164,6 +272,6 @@ def _spec_of(factory: Callable[..., Env | AsyncEnv]) -> EnvSpec:
     try:
         name = reference_of(factory)
     except UsageError:
-        # A class inside a function or a lambda: good for this process; a blocking one will say why it cannot be sent away.
+        # A lambda or a class inside a function works in this process only; a blocking one raises an error with the reason.
         name = f"{factory.__module__}:{getattr(factory, '__qualname__', type(factory).__qualname__)}"
     return EnvSpec(id=name, entry=factory, family=name.rpartition(":")[2])

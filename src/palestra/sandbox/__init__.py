@@ -1,14 +1,14 @@
-"""The box: where model-written code runs, with limits on by default.
+"""Sandboxes: boxes in which model-written code runs, with limits on by default.
 
-``open_sandbox()`` gives bubblewrap boxes; ``docker`` and ``runsc`` are there by name, and so is ``unboxed``, which warns.
-There is no fall-back: where bubblewrap is missing, the error says what to install.
+``open_sandbox()`` returns bubblewrap boxes. ``docker`` and ``runsc`` are available by name, and so is ``unboxed``, which warns.
+There is no fallback: if bubblewrap is missing, the error names the package to install.
 """
 
 from typing import Any
 
 from palestra.errors import UsageError
 from palestra.references import resolve
-from palestra.sandbox.contract import KilledBy, Limits, Outcome, Program, Sandbox, Session, Usage
+from palestra.sandbox.contract import KilledBy, Limits, Outcome, Program, ResourceUsage, Sandbox, SandboxSession
 from palestra.sandbox.local import Bubblewrap, Unboxed
 
 __all__ = [
@@ -17,10 +17,10 @@ __all__ = [
     "Limits",
     "Outcome",
     "Program",
+    "ResourceUsage",
     "Sandbox",
-    "Session",
+    "SandboxSession",
     "Unboxed",
-    "Usage",
     "open_sandbox",
 ]
 
@@ -33,11 +33,11 @@ _PROVIDERS = {
 
 
 def open_sandbox(name: str = "bubblewrap", *, limits: Limits | None = None, **options: Any) -> Sandbox:
-    """The provider called ``name``, or the one that a ``module:Class`` names. Use it as an async context manager."""
+    """Return the provider called ``name``, or the one at ``module:Class``. Use it as an async context manager."""
     entry = _PROVIDERS.get(name, name)
     if ":" not in entry:
-        raise UsageError(f"no sandbox {name!r}: there are {', '.join(_PROVIDERS)}, and module:Class for your own")
+        raise UsageError(f"no sandbox {name!r}: choose from {', '.join(_PROVIDERS)}, or name your own as module:Class")
     made = resolve(entry)(limits=limits, **options)
     if not isinstance(made, Sandbox):
-        raise UsageError(f"{name} built a {type(made).__name__}, which is not a Sandbox")
+        raise UsageError(f"{name} returned a {type(made).__name__}, which is not a Sandbox")
     return made

@@ -1,49 +1,19 @@
-"""What runs inside a container.
+"""The program that runs inside a container.
 
-It has three streams and no socket: frames come in on standard input, and what is not printed by the program itself goes out on
-standard output behind a random mark that only its host knows. Whoever forges it deceives himself about his own job only.
+It has three streams and no socket. Frames arrive on standard input. Its own answers go to standard output behind a random mark
+that only the host knows. A program that forges the mark can only falsify the result of its own job.
 
-``READY`` and ``MARK`` are defined by the line that starts this text.
+The host puts ``runner_frames.py`` in front of it, and before that a line that defines ``READY`` and ``MARK``.
 """
 
 import os
 import sys
 
-
-def exactly(count):
-    parts = []
-    while count:
-        part = os.read(0, min(count, 2**20))
-        if not part:
-            os._exit(0)
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-def frame():
-    return exactly(int.from_bytes(exactly(4), "big"))
-
-
-def split(data):
-    found, at = [], 0
-    while at < len(data):
-        size = int.from_bytes(data[at : at + 4], "big")
-        found.append(data[at + 4 : at + 4 + size])
-        at += 4 + size
-    return found
-
-
-def put(parts):
-    for name, content in zip(parts[::2], parts[1::2]):
-        path = name.decode()
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
-        with open(path, "wb") as file:
-            file.write(content)
+CONTROL = 0
 
 
 def fetched(path):
-    """A regular file's content behind a 1, or a 0. No part of the path may be a link."""
+    """Return a regular file's content behind a 1, or a 0. No part of the path may be a link."""
     import stat
 
     folder = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
@@ -63,7 +33,7 @@ def fetched(path):
 
 
 def say(content):
-    """Something that is not the program's own."""
+    """Write an answer of the runner, apart from the program's output."""
     view = memoryview(MARK + len(content).to_bytes(4, "big") + content)
     while view:
         view = view[os.write(1, view) :]
@@ -75,11 +45,11 @@ def show(error):
 
 def run_once(kind, parts):
     source, stdin, wanted, *files = parts
-    put(files)
+    put_files(files)
     pid = os.fork()
     if not pid:
         reading, writing = os.pipe()
-        if not os.fork():  # feeds the program, whatever its pace
+        if not os.fork():  # this process writes the input at the program's pace
             view = memoryview(stdin)
             while view:
                 view = view[os.write(writing, view) :]
@@ -129,11 +99,11 @@ def run_cell(source):
 
 
 def session(parts):
-    put(parts)
+    put_files(parts)
     while True:
-        asked = frame()
+        asked = read_frame()
         if asked[:1] == b"f":
-            put(split(asked[1:]))
+            put_files(split_fields(asked[1:]))
             answer = b"1"
         elif asked[:1] == b"g":
             answer = fetched(asked[1:])
@@ -151,9 +121,9 @@ main = type(sys)("__main__")
 sys.modules["__main__"] = main
 sys.path[0] = os.getcwd()
 os.write(1, READY)
-job = frame()
+job = read_frame()
 if job[:1] == b"S":
-    session(split(job[1:]))
+    session(split_fields(job[1:]))
 else:
-    run_once(job[:1], split(job[1:]))
+    run_once(job[:1], split_fields(job[1:]))
     os._exit(0)

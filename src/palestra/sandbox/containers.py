@@ -1,7 +1,7 @@
-"""Boxes by other people's runtimes: ``Docker`` and ``Runsc`` (gVisor), behind the same interface.
+"""Boxes by container runtimes: ``Docker`` and ``Runsc`` (gVisor), behind the same interface.
 
-Both start a container for every job, which takes some hundred milliseconds, and keep nothing warm: they are for where
-bubblewrap is not allowed, or for a stronger wall. Judging needs a channel of its own and is not offered here.
+Both start a container per job, which takes some hundred milliseconds, and keep none warm. Use them where bubblewrap is not
+allowed, or for stronger isolation. They cannot judge code, because that needs a channel of its own.
 """
 
 import asyncio
@@ -16,39 +16,40 @@ from functools import cache
 from pathlib import Path
 
 from palestra.errors import InfrastructureError, MissingExtra, Unsupported, UsageError
-from palestra.sandbox.boxes import pack_fields, pack_frame
 from palestra.sandbox.contract import (
+    Begun,
     KilledBy,
     Limits,
     Outcome,
     Program,
+    ResourceUsage,
     Sandbox,
-    Session,
+    SandboxSession,
     TestLine,
-    Usage,
     check_relative,
 )
+from palestra.sandbox.jobs import file_fields, job_of, pack_frame
 
 __all__ = ["Docker", "Runsc"]
 
 _START_SECONDS = 60.0
 _LAST_SECONDS = 5.0
-"""How long a client may take to notice that its container has ended."""
+"""Seconds that a client may take to notice that its container has ended."""
 
 
 @cache
 def _runner() -> str:
-    return Path(__file__).with_name("container_runner.py").read_text()
+    return "".join(Path(__file__).with_name(name).read_text() for name in ("runner_frames.py", "container_runner.py"))
 
 
 def _client_environment() -> dict[str, str]:
-    """What the runtime's client needs to find its daemon, and no secret that happens to stand beside it."""
+    """Return the variables with which the runtime's client finds its daemon, and no others: they may be secrets."""
     kept = {"PATH", "HOME", "XDG_RUNTIME_DIR"}
     return {name: value for name, value in os.environ.items() if name in kept or name.startswith(("DOCKER_", "CONTAINER_"))}
 
 
 class _Container:
-    """One started container, and what it prints."""
+    """One started container and its output."""
 
     def __init__(self, limits: Limits, name: str, stop: Sequence[str]) -> None:
         self._limits = limits
@@ -88,7 +89,7 @@ class _Container:
             await self._process.stdin.drain()
 
     async def answer(self, wall_seconds: float) -> bytes | None:
-        """What the runner says beside the program's output; ``None`` if the container ended or was killed."""
+        """Return the runner's answer; ``None`` if the container ended or was killed."""
         try:
             async with asyncio.timeout(wall_seconds):
                 await self._until(lambda: self._marked() is not None)
@@ -110,7 +111,7 @@ class _Container:
         return (at, bytes(self._out[body : body + size])) if len(self._out) >= body + size else None
 
     def cut(self) -> tuple[bytes, bytes, int]:
-        """What was printed since the last cut, and how much of it was dropped."""
+        """Return the output kept since the last call, and the number of dropped bytes."""
         kept = self._limits.kept_output
         out, err = bytes(self._out), bytes(self._err)
         self._out.clear()
@@ -119,7 +120,7 @@ class _Container:
         return out[:kept], err[:kept], max(0, len(out) - kept) + max(0, len(err) - kept)
 
     async def kill(self, reason: KilledBy) -> None:
-        """Stop the container, and its client."""
+        """Stop the container and its client."""
         self.killed_by = self.killed_by or reason
         if self._process is None:
             return
@@ -132,7 +133,7 @@ class _Container:
         await self.close()
 
     async def close(self) -> int:
-        """End the client, and tell how it ended. One that has closed its output is ending by itself, and is waited for."""
+        """End the client and return its exit code. Wait for a client that has closed its output: it is about to end."""
         assert self._process is not None
         if self.ended:
             with contextlib.suppress(TimeoutError):
@@ -153,7 +154,7 @@ class _Container:
     async def _read(self, stream: asyncio.StreamReader, kept: bytearray) -> None:
         while part := await stream.read(2**16):
             if self.killed_by is KilledBy.OUTPUT:
-                continue  # read on, so that it can end
+                continue  # keep reading, so that the program can end
             self._total += len(part)
             kept += part
             self._changed.set()
@@ -172,43 +173,50 @@ class _Containers(Sandbox):
 
     def __init__(self, limits: Limits | None = None, *, concurrency: int = 8) -> None:
         if shutil.which(self.program) is None:
-            raise MissingExtra(f"this sandbox needs {self.program}, and it is not on this machine: {self.remedy}")
+            raise MissingExtra(f"this sandbox needs {self.program}, which is not installed: {self.remedy}")
         self.limits = limits or Limits()
         self._slots = asyncio.Semaphore(concurrency)
 
     @abstractmethod
     def command(self, name: str) -> list[str]:
-        """What starts the interpreter in a container called ``name``."""
+        """Return the command that starts the interpreter in a container called ``name``."""
 
     @abstractmethod
     def stop(self) -> list[str]:
-        """What, followed by its name, stops a container; nothing if killing the client is enough."""
+        """Return the command that, followed by its name, stops a container; nothing if killing the client is enough."""
 
-    async def run(self, program: Program) -> Outcome:
+    async def run(self, program: Program, *, begun: Begun | None = None) -> Outcome:
         async with self._slots:
             container = await self._started()
+            if begun is not None:
+                begun()
             began = time.monotonic()
             try:
-                await container.send(_job(program))
+                await container.send(job_of(program, "\0".join(program.wanted).encode()))
                 answer = await container.answer(program.wall_seconds or self.limits.wall_seconds)
             finally:
                 await container.kill(KilledBy.CANCELLED)
             out, err, dropped = container.cut()
-            usage = Usage(time.monotonic() - began)
+            usage = ResourceUsage(time.monotonic() - began)
             if not answer:
                 return Outcome(out, err, None, container.killed_by, dropped, {}, usage)
             return Outcome(out, err, answer[0], None, dropped, _files(program.wanted, answer[1:]), usage)
 
-    async def open_session(self, files: Mapping[str, bytes] | None = None) -> Session:
+    async def open_session(self, files: Mapping[str, bytes] | None = None) -> SandboxSession:
+        fields = file_fields(files or {})
         container = await self._started()
-        await container.send(b"S" + _file_fields(files or {}))
+        try:
+            await container.send(b"S" + fields)
+        except BaseException:
+            await container.kill(KilledBy.CANCELLED)
+            raise
         return _ContainerSession(self, container)
 
     async def open_tests(self, kind: bytes, fields: Sequence[bytes]) -> TestLine:
-        raise Unsupported(f"the {self.name} sandbox does not judge code: use bubblewrap")
+        raise Unsupported(f"the {self.name} sandbox cannot judge code: use bubblewrap")
 
     async def close(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no container outlives its job."""
 
     async def _started(self) -> _Container:
         name = f"palestra-{secrets.token_hex(8)}"
@@ -221,7 +229,7 @@ class _Containers(Sandbox):
         return container
 
 
-class _ContainerSession(Session):
+class _ContainerSession(SandboxSession):
     """An interpreter in a container."""
 
     def __init__(self, owner: _Containers, container: _Container) -> None:
@@ -233,19 +241,19 @@ class _ContainerSession(Session):
     def alive(self) -> bool:
         return self._alive and not self._container.ended
 
-    async def run(self, code: str, *, wall_seconds: float | None = None) -> Outcome:
+    async def run(self, code: str, *, wall_seconds: float | None = None, begun: Begun | None = None) -> Outcome:
         began = time.monotonic()
-        answer = await self._ask(b"c" + code.encode(errors="replace"), wall_seconds)
+        answer = await self._ask(b"c" + code.encode(errors="replace"), wall_seconds, begun)
         exit_code: int | None = 0 if answer == b"1" else 1
         if answer is None:
             self._alive = False
             code_of_end = await self._container.close()
             exit_code = None if self._container.killed_by else code_of_end
         out, err, dropped = self._container.cut()
-        return Outcome(out, err, exit_code, self._container.killed_by, dropped, {}, Usage(time.monotonic() - began))
+        return Outcome(out, err, exit_code, self._container.killed_by, dropped, {}, ResourceUsage(time.monotonic() - began))
 
     async def put(self, files: Mapping[str, bytes]) -> None:
-        if await self._ask(b"f" + _file_fields(files), None) != b"1":
+        if await self._ask(b"f" + file_fields(files), None) != b"1":
             raise OSError("the files could not be written")
 
     async def fetch(self, path: str) -> bytes:
@@ -259,16 +267,18 @@ class _ContainerSession(Session):
         self._alive = False
         await self._container.kill(KilledBy.CANCELLED)
 
-    async def _ask(self, request: bytes, wall_seconds: float | None) -> bytes | None:
+    async def _ask(self, request: bytes, wall_seconds: float | None, begun: Begun | None = None) -> bytes | None:
         if not self._alive:
             raise UsageError("this session has ended; open another one")
         async with self._owner._slots:
+            if begun is not None:
+                begun()
             await self._container.send(request)
             return await self._container.answer(wall_seconds or self._owner.limits.wall_seconds)
 
 
 class Docker(_Containers):
-    """Containers of a Docker daemon (or of Podman, which takes the same words)."""
+    """Containers of a Docker daemon, or of Podman, which takes the same arguments."""
 
     name = "docker"
     remedy = "install Docker or Podman, or use bubblewrap"
@@ -298,7 +308,7 @@ class Docker(_Containers):
 
 
 class Runsc(_Containers):
-    """gVisor without a daemon: ``runsc do`` on this machine's own files, read-only, in a user-space kernel."""
+    """gVisor without a daemon: ``runsc do`` on this machine's files, read-only, in a user-space kernel."""
 
     name = "runsc"
     program = "runsc"
@@ -312,20 +322,6 @@ class Runsc(_Containers):
 
     def stop(self) -> list[str]:
         return []
-
-
-def _job(program: Program) -> bytes:
-    wanted = "\0".join(program.wanted).encode()
-    files = [part for name, content in program.files.items() for part in (name.encode(), content)]
-    if program.code is not None:
-        return b"P" + pack_fields(program.code.encode(errors="replace"), program.stdin, wanted, *files)
-    return b"X" + pack_fields("\0".join(program.command).encode(), program.stdin, wanted, *files)
-
-
-def _file_fields(files: Mapping[str, bytes]) -> bytes:
-    for path in files:
-        check_relative(path)
-    return pack_fields(*(part for name, content in files.items() for part in (name.encode(), content)))
 
 
 def _files(wanted: Sequence[str], packed: bytes) -> dict[str, bytes]:

@@ -1,7 +1,7 @@
-"""How a file leaves a box: opened below the work folder by the kernel's own rules, regular, and not too large.
+"""Read a file out of a box: it must lie below the work folder, be regular, and not be too large.
 
 ``openat2`` with ``RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV | RESOLVE_NO_MAGICLINKS`` refuses every path that
-leaves the folder, in one step, so there is nothing to race against.
+leaves the folder in a single system call, so no race is possible.
 """
 
 import ctypes
@@ -27,20 +27,20 @@ _libc = ctypes.CDLL(None, use_errno=True) if platform.system() == "Linux" else N
 
 
 def fetch_file(folder: int, path: str, limit: int) -> bytes:
-    """The content of the regular file ``path`` below the directory descriptor ``folder``, if it has at most ``limit`` bytes."""
+    """Return the regular file ``path`` below the directory descriptor ``folder``, if it has at most ``limit`` bytes."""
     check_relative(path)
-    # Non-blocking, so that a FIFO in the way does not hold us.
+    # Non-blocking, because opening a FIFO would block.
     fd = _open_beneath(folder, path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise PermissionError(errno.EPERM, "not a regular file", path)
         if status.st_size > limit:
-            raise PermissionError(errno.EFBIG, f"{status.st_size} bytes, and at most {limit} may leave the box", path)
+            raise PermissionError(errno.EFBIG, f"the file has {status.st_size} bytes; at most {limit} may leave the box", path)
         with os.fdopen(os.dup(fd), "rb") as file:
             content = file.read(limit + 1)
-        if len(content) > limit:  # it grew while it was read
-            raise PermissionError(errno.EFBIG, f"more than {limit} bytes", path)
+        if len(content) > limit:  # the file grew while it was read
+            raise PermissionError(errno.EFBIG, f"the file has more than {limit} bytes", path)
         return content
     finally:
         os.close(fd)
@@ -48,12 +48,12 @@ def fetch_file(folder: int, path: str, limit: int) -> bytes:
 
 def _open_beneath(folder: int, path: str, flags: int) -> int:
     if _libc is None:
-        raise InfrastructureError("files can leave a box on Linux only")
+        raise InfrastructureError("reading files out of a box works on Linux only")
     how = _OpenHow(flags, 0, _RESOLVE)
     fd: int = _libc.syscall(_SYS_OPENAT2, folder, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
     if fd >= 0:
         return fd
     number = ctypes.get_errno()
     if number == errno.ENOSYS:
-        raise InfrastructureError("this kernel has no openat2 (Linux 5.6): files cannot leave a box safely")
+        raise InfrastructureError("this kernel has no openat2 (Linux 5.6), so files cannot leave a box safely")
     raise (FileNotFoundError if number in (errno.ENOENT, errno.ENOTDIR) else PermissionError)(number, os.strerror(number), path)

@@ -1,20 +1,24 @@
-"""The process between the host and its boxes: starts them, watches them, kills them, reaps them.
+"""The process between the host and its boxes: it starts, watches, kills and reaps them.
 
-It is a process of its own because forking a trainer of many gigabytes is slow, because only a subreaper sees the last process
-of a box go, and because a deadline must hold while the host's event loop is busy. It runs as a plain script with an empty
-environment and imports only the standard library, so that a fork of it costs little and holds no secret. When the host goes,
-however it goes, the control socket closes, and every box is killed.
+It is a separate process for three reasons: forking a trainer of many gigabytes is slow, only a subreaper sees the last process
+of a box end, and a deadline must hold while the host's event loop is busy. It runs as a plain script with an empty
+environment. It imports only the standard library and the modules that are sent along (``MODULES``), so that a fork of it is
+cheap and holds no secret. When the host ends, for whatever reason, the control socket closes and every box is killed.
 
-Orders (packets on a socket): ``S`` start a box (with its three file descriptors), ``A`` arm a deadline (the first time with
-the folders to watch), ``D`` disarm it, ``K`` kill. Reports: ``E``, sent once a box is gone to its last process: how it ended,
-who killed it, and what it used.
+Orders (packets on a socket): ``S`` start a box (with its three file descriptors), ``A`` let it run until a deadline (the first
+time with the folders to watch), ``D`` stop it until the next ``A``, ``K`` kill. Reports: ``E``, sent when the last process of
+a box has ended: how it ended, what killed it, and what it used.
 
-When this runs as root, each box gets a uid of its own before anything else happens: bubblewrap started as root would leave
-root's reach over files in place, and limits on processes do not bind uid 0.
+Between two orders ``A`` every process of a box is stopped, so processes that a cell left behind use no CPU. A control group
+limits the memory if one can be created, else ``watch`` does.
+
+As root, the launcher gives each box a uid of its own first: bubblewrap started as root would keep root's access to files, and
+limits on processes do not bind uid 0.
 """
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import json
 import os
@@ -27,32 +31,52 @@ import sys
 import time
 from typing import Any
 
+from palestra.sandbox.cgroups import Groups, Hierarchy, join
+from palestra.sandbox.procfs import children_of, cpu_seconds, descendants_of, signal_quietly, used_inodes
+from palestra.sandbox.watch import MemoryWatch
+
+MODULES = ("procfs", "cgroups", "watch", "launcher")
+"""The modules that are sent to the launcher's process, in the order of their imports."""
 ORDER = struct.Struct("<cId")
 REPORT = struct.Struct("<cIi10sdq")
+NOT_STARTED = "no start"
+"""Reported as the killer if the launcher could not start or watch the box."""
 PR_SET_CHILD_SUBREAPER = 36
 TICK_SECONDS = 0.05
-IDLE_CHECKS_PER_TICK = 16
-PAGE = resource.getpagesize()
-TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+STOP_ROUNDS = 8
+"""Rounds of looking for processes that a box forked while its others were being stopped."""
 
 
-class Box:
-    """What is known of one box."""
+class LaunchedBox:
+    """The launcher's state of one box."""
 
-    __slots__ = ("armed_at", "cpu", "deadline", "folders", "init", "killed_by", "number", "outer", "peak", "status")
+    __slots__ = (
+        *("armed_at", "cpu", "deadline", "folders", "group", "init", "killed_by", "kills", "number", "outer", "peak"),
+        *("status", "stopped"),
+    )
 
-    def __init__(self, number: int, outer: int) -> None:
+    def __init__(self, number: int, outer: int, group: str = "", kills: int = 0) -> None:
         self.number = number
         self.outer = outer
         self.init = 0
-        """The first process inside, once known. When it has gone, everything inside has."""
+        """The first process inside, once known. When it has ended, everything inside has."""
         self.deadline = 0.0
+        """The time at which the box is killed; 0 while it must not run."""
         self.armed_at = 0.0
         self.folders: list[int] = []
         self.killed_by = b""
         self.status: int | None = None
         self.cpu = 0.0
         self.peak = 0
+        self.group = group
+        """The folder of its control group, if any, and the number of kills that the kernel had counted there before."""
+        self.kills = kills
+        self.stopped: set[int] = set()
+        """The processes that were stopped and not continued."""
+
+    def processes(self) -> list[int]:
+        """Return all processes inside."""
+        return [self.init, *descendants_of(self.init)]
 
 
 class Launcher:
@@ -63,9 +87,11 @@ class Launcher:
         self.config = config
         self.limits = [(getattr(resource, f"RLIMIT_{name}"), value) for name, value in config["rlimits"].items()]
         self.filter = self._memory_file(bytes.fromhex(config["seccomp"]))
-        self.boxes: dict[int, Box] = {}
-        self.by_pid: dict[int, Box] = {}
-        self.turn = 0
+        self.boxes: dict[int, LaunchedBox] = {}
+        self.by_pid: dict[int, LaunchedBox] = {}
+        place = config["cgroup"]
+        self.groups = Groups(Hierarchy(*place), config["memory"]) if place else None
+        self.watch: MemoryWatch[LaunchedBox] = MemoryWatch(config["memory"])
 
     @staticmethod
     def _memory_file(content: bytes) -> int:
@@ -84,8 +110,9 @@ class Launcher:
         poll.register(wake_read, select.POLLIN)
         next_tick = 0.0
         while True:
-            watched = any(box.armed_at for box in self.boxes.values())
-            for fd, _ in poll.poll(self._patience(next_tick) if watched else None):
+            running = any(box.deadline for box in self.boxes.values())
+            patience = 0.0 if self.watch.pending else self._patience(next_tick) if running else None
+            for fd, _ in poll.poll(patience):
                 if fd == wake_read:
                     os.read(wake_read, 4096)
                 elif not self._take_order():
@@ -94,9 +121,11 @@ class Launcher:
             now = time.monotonic()
             for box in [box for box in self.boxes.values() if box.deadline and now >= box.deadline]:
                 self.kill(box, b"wall_clock")
-            if watched and now >= next_tick:
+            if running and now >= next_tick:
                 self._watch(now)
                 next_tick = time.monotonic() + TICK_SECONDS
+            if self.watch.pending:
+                self._measure(time.monotonic())
 
     def _patience(self, next_tick: float) -> float:
         nearest = min((box.deadline for box in self.boxes.values() if box.deadline), default=next_tick)
@@ -105,7 +134,7 @@ class Launcher:
     def _take_order(self) -> bool:
         try:
             data, fds, _, _ = socket.recv_fds(self.control, ORDER.size, 4)
-        except ConnectionError:  # the host went without reading our last reports
+        except ConnectionError:  # the host ended without reading the last reports
             return False
         if len(data) != ORDER.size:
             return False
@@ -120,7 +149,7 @@ class Launcher:
         elif order == b"A":
             self._arm(box, seconds, fds)
         elif order == b"D":
-            box.deadline = 0.0
+            self._disarm(box)
         else:
             self.kill(box, b"cancelled")
         return True
@@ -128,31 +157,51 @@ class Launcher:
     # ----------------------------------------------------------------------------------------------------------- start, end
 
     def _start(self, number: int, fds: list[int]) -> None:
-        pid = os.fork()
+        group = ""
+        try:
+            if len(fds) != 3:
+                raise OSError(errno.EMFILE, "no descriptors left for a box")
+            group = self.groups.take() if self.groups else ""
+            kills = (self.groups.kills(group) or 0) if self.groups else 0
+            pid = os.fork()
+        except OSError as error:
+            if self.groups and group:
+                self.groups.give_back(group)
+            self._refuse(number, fds, error)
+            return
         if not pid:
             try:
-                self._become_box(number, fds)
+                self._become_box(number, fds, group)
             except BaseException as error:
                 os.write(2, f"the box could not be started: {error}\n".encode())
             finally:
                 os._exit(125)
         for fd in fds:
             os.close(fd)
-        self.boxes[number] = self.by_pid[pid] = Box(number, pid)
+        self.boxes[number] = self.by_pid[pid] = LaunchedBox(number, pid, group, kills)
 
-    def _become_box(self, number: int, fds: list[int]) -> None:
+    def _refuse(self, number: int, fds: list[int], error: OSError) -> None:
+        print(f"the launcher could not start a box: {error}", file=sys.stderr, flush=True)
+        for fd in fds:
+            os.close(fd)
+        with contextlib.suppress(ConnectionError):
+            self.control.send(REPORT.pack(b"E", number, 125, NOT_STARTED.encode(), 0.0, 0))
+
+    def _become_box(self, number: int, fds: list[int], group: str) -> None:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
         control, out, err = fds
         nothing = os.open("/dev/null", os.O_RDONLY)
-        filter_fd = os.open(f"/proc/self/fd/{self.filter}", os.O_RDONLY)  # opened anew, so that it is read from its start
-        # First out of the way, then into place: a descriptor may stand where another one has to go.
+        filter_fd = os.open(f"/proc/self/fd/{self.filter}", os.O_RDONLY)  # opened again, so that it is read from the start
+        # Move them out of the way first: a descriptor may have the number that another one needs.
         clear = [fcntl.fcntl(fd, fcntl.F_DUPFD, 100) for fd in (nothing, out, err, control, filter_fd)]
         for place, fd in enumerate(clear):
             os.dup2(fd, place)
         os.closerange(len(clear), 65536)
-        with open("/proc/self/oom_score_adj", "w") as file:  # if memory runs out, a box goes first
+        if group:
+            join(group)
+        with open("/proc/self/oom_score_adj", "w") as file:  # if memory runs out, the kernel kills a box first
             file.write("1000")
         if self.config["uid"]:
             own = self.config["uid"] + number % 1024
@@ -160,40 +209,76 @@ class Launcher:
             os.setresgid(own, own, own)
             os.setresuid(own, own, own)
         for which, value in self.limits:
+            hard = resource.getrlimit(which)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # the host's own limit may be lower
             resource.setrlimit(which, (value, value))
         os.chdir(self.config["folder"])
         os.umask(0o022)
         os.execve(self.config["argv"][0], self.config["argv"], self.config["environment"])
 
-    def _arm(self, box: Box, seconds: float, folders: list[int]) -> None:
+    def _arm(self, box: LaunchedBox, seconds: float, folders: list[int]) -> None:
         now = time.monotonic()
         box.armed_at = now
         box.deadline = now + seconds
         if folders:
             box.folders = folders
         if not box.init:
+            if self.config["boxed"] and len(folders) != 2:  # the kernel drops descriptors if there is no room
+                self.kill(box, NOT_STARTED.encode())
             inside = children_of(box.outer) if self.config["boxed"] else []
             box.init = inside[0] if inside else box.outer
             self.by_pid[box.init] = box
+        if not self.watch.measures(box):
+            self._continue(box)
 
-    def kill(self, box: Box, reason: bytes) -> None:
+    def _disarm(self, box: LaunchedBox) -> None:
+        box.deadline = 0.0
+        if not self._stop(box):
+            self.kill(box, b"cancelled")  # it forks faster than the launcher can stop it
+
+    @staticmethod
+    def _stop(box: LaunchedBox) -> bool:
+        """Stop every process inside; return false if new ones keep appearing."""
+        for _ in range(STOP_ROUNDS):
+            processes = set(box.processes())
+            for pid in processes:  # signal all of them again: one not yet stopped may have continued another
+                signal_quietly(pid, signal.SIGSTOP)
+            if processes <= box.stopped:
+                return True
+            box.stopped |= processes
+        return False
+
+    @staticmethod
+    def _continue(box: LaunchedBox) -> None:
+        for pid in box.stopped:
+            signal_quietly(pid, signal.SIGCONT)
+        box.stopped.clear()
+
+    def kill(self, box: LaunchedBox, reason: bytes) -> None:
         box.killed_by = box.killed_by or reason
         box.deadline = 0.0
-        if box.status is not None:  # the outer process has gone already; what is left hangs on the inner one
-            kill_quietly(box.init)
+        if box.status is not None:  # the outer process has ended; the inner one holds the rest
+            signal_quietly(box.init, signal.SIGKILL)
             return
         inside = descendants_of(box.outer)
-        box.cpu += sum(cpu_seconds(pid) for pid in inside)  # the kernel does not charge the killed to anybody
+        box.cpu += sum(cpu_seconds(pid) for pid in inside)  # the kernel does not charge killed processes to their parent
         for pid in (*inside, box.outer):
-            kill_quietly(pid)
+            signal_quietly(pid, signal.SIGKILL)
 
     def kill_all(self) -> None:
-        """End every box and wait until the last process has gone."""
+        """Kill every box and wait until the last process has ended."""
         for box in list(self.boxes.values()):
             self.kill(box, b"cancelled")
         with contextlib.suppress(ChildProcessError):
             while True:
+                self._kill_orphans()
                 os.waitpid(-1, 0)
+
+    def _kill_orphans(self) -> None:
+        """Kill children that belong to no box: bubblewrap was killed after its fork, before its child could notice that."""
+        for pid in children_of(os.getpid()):
+            if pid not in self.by_pid:
+                signal_quietly(pid, signal.SIGKILL)
 
     def _reap(self) -> None:
         while True:
@@ -212,30 +297,37 @@ class Launcher:
                 elif box.status is not None:
                     self._report(box)
 
-    def _last_of(self, box: Box) -> None:
-        """The outer process has gone. Report at once if the inner one has too, else when it is reaped."""
+    def _last_of(self, box: LaunchedBox) -> None:
+        """Handle the end of the outer process. Report now if the inner one has ended too, else when it is reaped."""
         if self.by_pid.get(box.init) is box:
             try:
                 pid, _, usage = os.wait4(box.init, os.WNOHANG)
-            except ChildProcessError:  # the outer process waited for it, and its use is in the outer's
+            except ChildProcessError:  # the outer process waited for it, and its usage includes the inner one's
                 del self.by_pid[box.init]
             else:
                 if not pid:
-                    kill_quietly(box.init)  # it is dying with its parent; this makes sure
+                    signal_quietly(box.init, signal.SIGKILL)  # it dies with its parent; this makes sure
                     return
                 del self.by_pid[pid]
                 self._account(box, usage)
+        elif self.config["boxed"]:
+            self._kill_orphans()
         self._report(box)
 
     @staticmethod
-    def _account(box: Box, usage: resource.struct_rusage) -> None:
+    def _account(box: LaunchedBox, usage: resource.struct_rusage) -> None:
         box.cpu += usage.ru_utime + usage.ru_stime
         box.peak = max(box.peak, usage.ru_maxrss * 1024)
 
-    def _report(self, box: Box) -> None:
+    def _report(self, box: LaunchedBox) -> None:
         del self.boxes[box.number]
         for fd in box.folders:
             os.close(fd)
+        self.watch.forget(box)
+        if self.groups:
+            if self._is_full(box):
+                box.killed_by = box.killed_by or b"memory"
+            self.groups.give_back(box.group)
         assert box.status is not None
         code = os.waitstatus_to_exitcode(box.status)
         packet = REPORT.pack(b"E", box.number, code, box.killed_by, box.cpu, box.peak)
@@ -245,99 +337,34 @@ class Launcher:
     # ------------------------------------------------------------------------------------------------------------ the watch
 
     def _watch(self, now: float) -> None:
-        """Look at boxes that have run for a tick, and at a few of the open but idle ones."""
-        started = [box for box in self.boxes.values() if box.armed_at and box.status is None]
-        busy = [box for box in started if box.deadline and now - box.armed_at >= TICK_SECONDS / 2]
-        idle = [box for box in started if not box.deadline]
-        if idle:
-            self.turn = (self.turn + IDLE_CHECKS_PER_TICK) % len(idle)
-            busy += (idle + idle)[self.turn : self.turn + min(len(idle), IDLE_CHECKS_PER_TICK)]
-        for box in busy:
+        """Check the boxes that have run for a tick. The others are stopped and cannot grow."""
+        for box in list(self.boxes.values()):
+            if not box.deadline or box.status is not None or now - box.armed_at < TICK_SECONDS / 2:
+                continue
             if any(used_inodes(fd) > self.config["inodes"] for fd in box.folders):
                 self.kill(box, b"files")
-            elif self._memory(box) > self.config["memory"]:
+                continue
+            over = self._is_full(box) if self.groups else self.watch.is_over(box, now)
+            if over or (over is None and not self._stop(box)):
                 self.kill(box, b"memory")
+            elif over is None:
+                self.watch.begin(box)
 
-    def _memory(self, box: Box) -> int:
-        pids = [box.init, *descendants_of(box.init)]
-        total = sum(resident_bytes(pid) for pid in pids)
-        if total <= self.config["memory"]:
-            return total
-        return sum(proportional_bytes(pid) for pid in pids)  # forks share pages: count each once before killing
+    def _is_full(self, box: LaunchedBox) -> bool:
+        assert self.groups is not None
+        return (self.groups.kills(box.group) or 0) > box.kills  # a group that is gone counts no kills
 
-
-# -------------------------------------------------------------------------------------------------------- reading /proc
-
-
-def children_of(pid: int) -> list[int]:
-    """The processes that ``pid`` started or was given."""
-    found: list[int] = []
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/children") as file:
-                found.extend(map(int, file.read().split()))
-    except (OSError, ValueError):
-        pass
-    return found
-
-
-def descendants_of(pid: int) -> list[int]:
-    """Everything below ``pid``."""
-    found: list[int] = []
-    pending = [pid]
-    while pending and len(found) < 4096:
-        children = children_of(pending.pop())
-        found.extend(children)
-        pending.extend(children)
-    return found
-
-
-def resident_bytes(pid: int) -> int:
-    """Memory of ``pid`` that is no file's."""
-    try:
-        with open(f"/proc/{pid}/statm") as file:
-            _, resident, shared, *_ = map(int, file.read().split())
-    except (OSError, ValueError):
-        return 0
-    return (resident - shared) * PAGE
-
-
-def proportional_bytes(pid: int) -> int:
-    """The same, with pages shared by several processes divided among them."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup") as file:
-            for line in file:
-                if line.startswith("Pss_Anon:"):
-                    return int(line.split()[1]) * 1024
-    except (OSError, ValueError):
-        pass
-    return resident_bytes(pid)
-
-
-def cpu_seconds(pid: int) -> float:
-    """What ``pid`` has used so far."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return 0.0
-    return (int(fields[11]) + int(fields[12])) / TICKS_PER_SECOND
-
-
-def used_inodes(fd: int) -> int:
-    """How many files there are on the file system of ``fd``."""
-    figures = os.fstatvfs(fd)
-    return figures.f_files - figures.f_ffree
-
-
-def kill_quietly(pid: int) -> None:
-    """Kill ``pid`` if it is still there."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+    def _measure(self, now: float) -> None:
+        """Measure one more process of a box; orders of other boxes are handled in between."""
+        box, over = self.watch.step(now)
+        if over:
+            self.kill(box, b"memory")
+        elif not self.watch.measures(box) and box.deadline:
+            self._continue(box)
 
 
 def main() -> None:
-    """Serve the control socket whose descriptor is the first argument; the configuration is the second."""
+    """Serve the control socket whose descriptor is the first argument; the second is the configuration."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -348,7 +375,5 @@ def main() -> None:
         launcher.run()
     finally:
         launcher.kill_all()
-
-
-if __name__ == "__main__":
-    main()
+        if launcher.groups:
+            launcher.groups.close()

@@ -1,4 +1,4 @@
-"""Boxes on this machine: ``Bubblewrap``, and ``Unboxed`` for those who name it."""
+"""Boxes on this machine: ``Bubblewrap``, and ``Unboxed``, which must be asked for by name."""
 
 import asyncio
 import contextlib
@@ -9,20 +9,23 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from palestra.errors import UsageError
-from palestra.sandbox.boxes import Box, BoxPool, pack_fields
+from palestra.sandbox.box import Box
+from palestra.sandbox.boxes import BoxPool
 from palestra.sandbox.contract import (
+    Begun,
     Judged,
     KilledBy,
     Limits,
     Outcome,
     Program,
+    ResourceUsage,
     Sandbox,
-    Session,
+    SandboxSession,
     TestLine,
-    Usage,
     check_relative,
 )
 from palestra.sandbox.files import fetch_file
+from palestra.sandbox.jobs import file_fields, job_of, pack_fields
 from palestra.sandbox.profile import Profile
 
 __all__ = ["Bubblewrap", "Unboxed"]
@@ -39,21 +42,25 @@ class _Local(Sandbox):
         self._pool = BoxPool(profile, warm)
         self._slots = asyncio.Semaphore(concurrency or 4 * cores)
 
-    async def run(self, program: Program) -> Outcome:
+    async def run(self, program: Program, *, begun: Begun | None = None) -> Outcome:
         async with self._slots, self._box() as box:
+            if begun is not None:
+                begun()
             began = time.monotonic()
-            await box.begin(_job(program), program.wall_seconds or self.limits.wall_seconds)
+            await box.begin(job_of(program), program.wall_seconds or self.limits.wall_seconds)
             outcome = await box.ended(began)
             return _with_files(box, outcome, program.wanted, self.limits)
 
-    async def open_session(self, files: Mapping[str, bytes] | None = None) -> Session:
+    async def open_session(self, files: Mapping[str, bytes] | None = None) -> SandboxSession:
         session = _LocalSession(await self._pool.take(), self.limits, self._slots)
-        await session.begin(files or {})
+        async with _closed_on_failure(session):
+            await session.begin(files or {})
         return session
 
     async def open_tests(self, kind: bytes, fields: Sequence[bytes]) -> TestLine:
         line = _LocalTests(await self._pool.take(), self.limits, self._slots)
-        await line.begin(kind, fields)
+        async with _closed_on_failure(line):
+            await line.begin(kind, fields)
         return line
 
     async def close(self) -> None:
@@ -69,7 +76,7 @@ class _Local(Sandbox):
 
 
 class Bubblewrap(_Local):
-    """Each job in namespaces of its own, behind a seccomp filter, with limits. The default."""
+    """Run each job in its own namespaces, behind a seccomp filter, with limits. The default."""
 
     name = "bubblewrap"
 
@@ -88,17 +95,17 @@ class Bubblewrap(_Local):
 
 
 class Unboxed(_Local):
-    """No box at all: resource limits only. For code you wrote yourself, on a machine without bubblewrap."""
+    """No isolation, only resource limits. For your own code, on a machine without bubblewrap."""
 
     name = "unboxed"
 
     def __init__(self, limits: Limits | None = None, *, python: str = "/usr/bin/python3", warm: int = 0) -> None:
-        warnings.warn("the unboxed sandbox runs code with your own rights: nothing model-written belongs in it", stacklevel=2)
+        warnings.warn("the unboxed sandbox runs code with your own rights: do not run model-written code in it", stacklevel=2)
         super().__init__(Profile(limits=limits or Limits(), python=python, boxed=False), warm=warm, concurrency=None)
 
 
 class _OpenBox:
-    """A box that is asked again and again."""
+    """A box that answers several requests."""
 
     def __init__(self, box: Box, limits: Limits, slots: asyncio.Semaphore) -> None:
         self._box = box
@@ -107,7 +114,7 @@ class _OpenBox:
         self._alive = True
 
     async def close(self) -> None:
-        """Kill it."""
+        """Kill the box."""
         self._alive = False
         self._box.free()
 
@@ -118,29 +125,41 @@ class _OpenBox:
         return await self._box.ended(began)
 
 
-class _LocalSession(_OpenBox, Session):
+@asynccontextmanager
+async def _closed_on_failure(opened: _OpenBox) -> AsyncIterator[None]:
+    """Close a box if opening it fails or is cancelled: the caller never receives it and cannot close it."""
+    try:
+        yield
+    except BaseException:
+        await opened.close()
+        raise
+
+
+class _LocalSession(_OpenBox, SandboxSession):
     """An interpreter in a box."""
 
     async def begin(self, files: Mapping[str, bytes]) -> None:
-        await self._box.begin(b"S" + _file_fields(files), self._limits.wall_seconds)
+        await self._box.begin(b"S" + file_fields(files), self._limits.wall_seconds)
         self._box.disarm()
 
     @property
     def alive(self) -> bool:
         return self._alive and not self._box.exited.done()
 
-    async def run(self, code: str, *, wall_seconds: float | None = None) -> Outcome:
+    async def run(self, code: str, *, wall_seconds: float | None = None, begun: Begun | None = None) -> Outcome:
         async with self._slots:
+            if begun is not None:
+                begun()
             began = time.monotonic()
             reply = await self._ask(b"c" + code.encode(errors="replace"), wall_seconds)
-            if reply not in (b"0", b"1"):  # it ended, or something in it forged an answer
+            if reply not in (b"0", b"1"):  # the box ended, or the code in it forged an answer
                 return await self._end(began, None if reply is None else KilledBy.CANCELLED)
             self._box.output.drain()
             out, err, dropped = self._box.output.cut()
-            return Outcome(out, err, 0 if reply == b"1" else 1, None, dropped, {}, Usage(time.monotonic() - began))
+            return Outcome(out, err, 0 if reply == b"1" else 1, None, dropped, {}, ResourceUsage(time.monotonic() - began))
 
     async def put(self, files: Mapping[str, bytes]) -> None:
-        reply = await self._ask(b"f" + _file_fields(files), None)
+        reply = await self._ask(b"f" + file_fields(files), None)
         if reply != b"1":
             raise OSError((reply or b"0the session has ended")[1:].decode(errors="replace"))
 
@@ -156,9 +175,9 @@ class _LocalSession(_OpenBox, Session):
             await self._box.send(request)
             reply = await self._box.receive(1024)
         except asyncio.CancelledError:
-            await self.close()  # its next answer would be taken for the answer to another cell
+            await self.close()  # the next answer would otherwise be taken for that of another cell
             raise
-        if reply is not None:  # else the clock runs on, in case only the channel was closed
+        if reply is not None:  # else the clock keeps running, in case only the channel was closed
             self._box.disarm()
         return reply
 
@@ -185,19 +204,6 @@ class _LocalTests(_OpenBox, TestLine):
         self._box.output.drain()
         self._box.output.cut()
         return Judged(frame)
-
-
-def _job(program: Program) -> bytes:
-    files = [part for name, content in program.files.items() for part in (name.encode(), content)]
-    if program.code is not None:
-        return b"P" + pack_fields(program.code.encode(errors="replace"), program.stdin, *files)
-    return b"X" + pack_fields("\0".join(program.command).encode(), program.stdin, *files)
-
-
-def _file_fields(files: Mapping[str, bytes]) -> bytes:
-    for path in files:
-        check_relative(path)
-    return pack_fields(*(part for name, content in files.items() for part in (name.encode(), content)))
 
 
 def _with_files(box: Box, outcome: Outcome, wanted: Sequence[str], limits: Limits) -> Outcome:

@@ -1,12 +1,13 @@
-"""What runs inside a box. It is sent in as compiled code and imports nothing that costs a millisecond.
+"""The program that runs inside a box. It is sent as compiled code and imports only modules that load in microseconds.
 
-A box is started ahead and waits here for its one job. File descriptor 3 is a socket to the host: frames of a four-byte length
-and a payload, the first byte of which is the kind. Until the job begins this code is trusted; from then on the host takes
-whatever arrives as written by an enemy, because model-written code may share this process.
+The host puts ``runner_frames.py`` and ``runner_values.py`` in front of it: the three are one program. A box is started ahead
+and waits here for its only job. File descriptor 3 is a socket to the host. A frame is a four-byte length and a payload; the
+payload's first byte is its kind. This code is trusted until the job begins. After that the host treats every frame as hostile,
+because model-written code may share this process.
 
 Kinds of job: ``P`` run Python once and end; ``X`` become another program; ``S`` an interpreter that answers cells until the
-host hangs up; ``F`` and ``I`` judge a candidate, one forked process a test (``F`` calls a function, ``I`` runs a program on
-an input); ``T`` run trusted test code against a candidate that lives in another box. Expected values never come in here.
+host closes the socket; ``F`` and ``I`` judge a candidate, one forked process per test (``F`` calls a function, ``I`` runs a
+program on an input); ``T`` run trusted test code against a candidate in another box. Expected values never enter this box.
 """
 
 import posix
@@ -19,99 +20,24 @@ RESULT_LIMIT = 2**22
 # ----------------------------------------------------------------------------------------------------------------- frames
 
 
-def read_exactly(count):
-    parts = []
-    while count:
-        part = posix.read(CONTROL, min(count, 2**20))
-        if not part:
-            posix._exit(0)
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
-
-
-def read_frame():
-    return read_exactly(int.from_bytes(read_exactly(4), "big"))
-
-
 def send_frame(payload):
     view = memoryview(len(payload).to_bytes(4, "big") + payload)
     while view:
         view = view[posix.write(CONTROL, view) :]
 
 
-def split_fields(payload):
-    """The fields of a job: each a four-byte length and its bytes."""
-    fields, at = [], 0
-    while at < len(payload):
-        size = int.from_bytes(payload[at : at + 4], "big")
-        fields.append(payload[at + 4 : at + 4 + size])
-        at += 4 + size
-    return fields
-
-
-# ----------------------------------------------------------------------------------------------------------------- values
-
-
-def encode_value(value):
-    """``value`` as ASCII JSON. Exact types only: a subclass may lie about itself. Text is hex, so nothing needs escaping."""
-    kind = type(value)
-    if value is None:
-        return "null"
-    if kind is bool:
-        return "true" if value else "false"
-    if kind is int:
-        return '{"int":"%x"}' % value
-    if kind is float:
-        return '{"float":"%s"}' % value.hex()
-    if kind is str:
-        return '{"str":"%s"}' % value.encode("utf-8", "surrogatepass").hex()
-    if kind is bytes:
-        return '{"bytes":"%s"}' % value.hex()
-    if kind is complex:
-        return '{"complex":["%s","%s"]}' % (value.real.hex(), value.imag.hex())
-    if kind is list:
-        return "[%s]" % ",".join(map(encode_value, value))
-    if kind is tuple or kind is set or kind is frozenset:
-        return '{"%s":[%s]}' % (kind.__name__, ",".join(map(encode_value, value)))
-    if kind is dict:
-        return '{"dict":[%s]}' % ",".join("[%s,%s]" % (encode_value(k), encode_value(v)) for k, v in value.items())
-    raise TypeError("a %s cannot be judged: return plain values" % kind.__name__)
-
-
 # ------------------------------------------------------------------------------------------------------------- one program
 
 
-def fresh_main():
-    module = type(sys)("__main__")
+def fresh_main(name="__main__"):
+    module = type(sys)(name)
     module.__builtins__ = __builtins__
-    sys.modules["__main__"] = module
+    sys.modules[name] = module
     return module.__dict__
 
 
-def put_files(fields):
-    """Write the files of a job: name, content, name, content. Names are checked by the host."""
-    for name, content in zip(fields[::2], fields[1::2]):
-        path = name.decode()
-        parent = path.rpartition("/")[0]
-        made = ""
-        for part in parent.split("/") if parent else []:
-            made += part + "/"
-            try:
-                posix.mkdir(made)
-            except FileExistsError:
-                pass
-        fd = posix.open(path, posix.O_WRONLY | posix.O_CREAT | posix.O_TRUNC, 0o644)
-        try:
-            view = memoryview(content)
-            while view:
-                view = view[posix.write(fd, view) :]
-        finally:
-            posix.close(fd)
-
-
 def hidden_file(content=b""):
-    """An unlinked file: input that can be read at any pace, or output that is read when its writer has ended."""
+    """Return an unlinked file, for input of any size or for output that is read after its writer has ended."""
     fd = posix.open("/box/tmp" if BOXED else ".", posix.O_TMPFILE | posix.O_RDWR, 0o600)
     view = memoryview(content)
     while view:
@@ -127,7 +53,7 @@ def become_input(content):
 
 
 def show_exception(error, frames):
-    """Print ``error`` as the interpreter does, without the outermost ``frames``, which are ours."""
+    """Print ``error`` as the interpreter does, without the outermost ``frames``, which belong to this program."""
     trace = error.__traceback__
     for _ in range(frames):
         trace = trace.tb_next if trace is not None else None
@@ -161,7 +87,7 @@ def exit_status(error):
 
 
 def finish():
-    """What programs rely on at an interpreter's end: wait for threads, run exit functions, flush."""
+    """Do what programs expect at the end of an interpreter: wait for threads, run exit functions, flush."""
     if "threading" in sys.modules:
         sys.modules["threading"]._shutdown()
     import atexit
@@ -190,7 +116,7 @@ def run_command(fields):
 
 
 def run_cell(source, namespace):
-    """Run ``source``; if it ends in an expression, show its value. True if nothing was raised."""
+    """Run ``source`` and print the value of a last expression. Return true if nothing was raised."""
     import _ast
 
     try:
@@ -233,7 +159,7 @@ def run_session(fields):
 
 
 def run_tests(fields, one_test):
-    """Answer each test frame with what a fresh fork of this process made of it."""
+    """Answer each test frame with the result of a fresh fork of this process."""
     source, entry = fields[0], fields[1].decode()
     try:
         program = compile(source, "<candidate>", "exec", 0, True)
@@ -259,20 +185,40 @@ def run_tests(fields, one_test):
 
 
 def call_function(program, entry, given, result):
-    """Write what ``entry`` returns. The arguments are evaluated first, before anything of the candidate's has run."""
-    arguments = eval(given, {"nan": float("nan"), "inf": float("inf")})
+    """Write the return value of ``entry``. The arguments are evaluated first, before any code of the candidate runs.
+
+    The candidate's module is not called ``__main__``, so its code for running as a program does not run. For tests in another
+    box (``relayed``) this also reports an exception, and the arguments after a call that returned nothing.
+    """
+    arguments, keywords, relayed = read_value(given)
     if isinstance(program, BaseException):
         raise program
-    namespace = fresh_main()
+    namespace = fresh_main("candidate")
     exec(program, namespace)
     name, _, method = entry.partition(".")
     function = getattr(namespace[name](), method) if method else namespace[name]
-    answer = b"V" + encode_value(function(*arguments)).encode()
+    try:
+        value = function(*arguments, **keywords)
+    except Exception as error:
+        if not relayed:
+            raise
+        known = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
+        answer = b"E" + ("%s:%s" % (known[0], error))[:500].encode("utf-8", "replace")
+    else:
+        answer = encode_changes(arguments, keywords) if relayed and value is None else b"V" + encode_value(value).encode()
     posix.write(result, answer)
 
 
+def encode_changes(arguments, keywords):
+    """Return the arguments after a call that returned nothing, if they are still plain values."""
+    try:
+        return b"M" + encode_value([arguments, keywords]).encode()
+    except TypeError:
+        return b"Vnull"
+
+
 def run_on_input(program, _entry, given, result):
-    """Run the candidate as a program: ``given`` on its standard input, its standard output into ``result``."""
+    """Run the candidate as a program: ``given`` is its standard input, ``result`` receives its standard output."""
     if isinstance(program, BaseException):
         raise program
     become_input(given)
@@ -285,18 +231,55 @@ def run_on_input(program, _entry, given, result):
     finish()
 
 
+def merged(old, new):
+    """Copy ``new`` into ``old`` if that is mutable: tests may check what a call did to its arguments."""
+    if isinstance(old, list) and isinstance(new, list):
+        old[:] = [merged(*pair) for pair in zip(old, new)] + new[len(old) :]
+    elif isinstance(old, dict) and isinstance(new, dict):
+        items = [(key, merged(old[key], item) if key in old else item) for key, item in new.items()]
+        old.clear()
+        old.update(items)
+    elif isinstance(old, set) and isinstance(new, set):
+        old.clear()
+        old.update(new)
+    elif isinstance(old, bytearray) and isinstance(new, bytearray):
+        old[:] = new
+    else:
+        return new
+    return old
+
+
+def exception_from(reply):
+    """Return the candidate's exception as a built-in one, or a ``RuntimeError`` for anything else."""
+    import builtins
+
+    message = reply[1:].decode("utf-8", "replace")
+    name, _, text = message.partition(":")
+    kind = getattr(builtins, name, None) if reply[:1] == b"E" else None
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        return RuntimeError(message)
+    error = kind.__new__(kind)
+    error.args = (text,)
+    return error
+
+
 def run_trusted_tests(fields):
-    """Run test code whose candidate is a voice from another box: arguments go out, plain values come back."""
+    """Run test code whose candidate lives in another box: arguments go out, plain values come back."""
     source, helpers, entry = fields
 
-    def candidate(*arguments):
-        send_frame(b"C" + encode_value(arguments).encode())
+    def candidate(*arguments, **keywords):
+        send_frame(b"C" + encode_value([arguments, keywords]).encode())
         reply = read_frame()
-        if reply[:1] != b"V":
-            raise RuntimeError(reply[1:].decode("utf-8", "replace"))
-        return eval(reply[1:], {"nan": float("nan"), "inf": float("inf")})
+        if reply[:1] == b"V":
+            return read_value(reply[1:])
+        if reply[:1] == b"M":
+            after = read_value(reply[1:])
+            merged(list(arguments), list(after[0]))
+            merged(keywords, after[1])
+            return None
+        raise exception_from(reply)
 
-    namespace = fresh_main()
+    namespace = fresh_main("tests")
     try:
         exec(compile(helpers, "<helpers>", "exec", 0, True), namespace)
         namespace[entry.decode()] = candidate
@@ -312,10 +295,10 @@ def run_trusted_tests(fields):
 
 
 def set_up():
-    """Limits that must be set inside the namespace, the search path, and the two folders whose filling the host watches."""
+    """Set the limits that belong inside the namespace, the search path, and the two folders whose size the host watches."""
     import resource
 
-    # Counted per user namespace, so it binds this box and not its owner's other processes.
+    # Counted per user namespace, so it limits this box and not its owner's other processes.
     resource.setrlimit(resource.RLIMIT_NPROC, (PROCESSES, PROCESSES))
     posix.set_inheritable(CONTROL, False)
     if not BOXED:
@@ -348,6 +331,7 @@ def main():
     announce()
     job = read_frame()
     kind, fields = job[:1], split_fields(job[1:])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (OPEN_FILES, OPEN_FILES))
     if kind != b"S":
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
     if kind == b"P":

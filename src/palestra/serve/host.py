@@ -1,54 +1,71 @@
-"""What a server offers: the ids it was told to serve, and no others, built where they cannot hurt each other.
+"""What a server offers: the ids that it was started with, and no others, each isolated as far as it needs.
 
-A plain environment that answers at once is played in place, on the server's event loop. One that blocks (``blocking = True``),
-or every plain one if the server was told to ``isolate``, runs in a worker process: if it hangs or dies, one session notices.
+The server plays a plain environment that answers at once on its event loop. One that blocks (``blocking = True``), or every
+plain one with ``isolate``, runs in a worker process: if it hangs or dies, only its session fails.
 """
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from palestra.core import AsyncEnv, Env
 from palestra.errors import UsageError
-from palestra.registry import EnvSpec, build, list_envs, spec
+from palestra.registry import EnvSpec, build, is_pattern, list_envs, spec
 from palestra.seeding import derive_seed
 from palestra.trajectory import Task
-from palestra.views import InWorker, WorkerPool
+from palestra.workers import WorkerPool
 
 __all__ = ["Host", "Offer"]
 
 _log = logging.getLogger("palestra.serve")
 
 PROBE_SECONDS = 10.0
-"""A probe that takes longer has failed."""
+"""Seconds after which a probe has failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One id a client may ask for."""
+    """One id that clients may play."""
 
     spec: EnvSpec
     in_place: bool
-    """Every verb returns without waiting: no task and no timer are needed around it."""
+    """Every verb returns without waiting, so it needs no task and no timer."""
     isolated: bool
-    """Each session of it holds a worker process."""
+    """Each of its sessions holds a worker process."""
     reusable: bool
-    """One object is reset for episode after episode."""
+    """One object is reset for every episode of a session."""
+    params: frozenset[str] | None = frozenset()
+    """Keys of a task's params that clients may set; ``None`` means all."""
+
+    def refused(self, params: Mapping[str, Any]) -> str:
+        """Return why clients may not set ``params``; empty if they may."""
+        if self.params is None or not (others := sorted(params.keys() - self.params)):
+            return ""
+        allowed = f"only {', '.join(sorted(self.params))}" if self.params else "none"
+        names = ", ".join(others)
+        return f"clients may not set {names} of {self.spec.id}: this server allows {allowed} (serve --any-params allows all)"
 
 
 class Host:
-    """Builds environments by id. Use as an async context manager: inside, worker processes are kept warm."""
+    """Builds environments by id. Use it as an async context manager: inside, it keeps worker processes warm."""
 
-    def __init__(self, ids: Iterable[str], *, isolate: bool = False) -> None:
-        self.offers = {known.id: _offer(known, isolate) for known in _named(ids)}
+    def __init__(self, ids: Iterable[str], *, isolate: bool = False, any_params: bool = False) -> None:
+        offers = (_offer(known, isolate) for known in _named(ids))
+        self.offers = {offer.spec.id: replace(offer, params=None) if any_params else offer for offer in offers}
         self.workers = 0
-        """Worker processes held by sessions now."""
+        """Worker processes that sessions hold now."""
         self._stack = AsyncExitStack()
 
+    @property
+    def isolates(self) -> bool:
+        """Whether any session of this host needs a worker process."""
+        return any(offer.isolated for offer in self.offers.values())
+
     async def __aenter__(self) -> "Host":
-        if any(offer.isolated for offer in self.offers.values()):
+        if self.isolates:
             await self._stack.enter_async_context(WorkerPool.held())
         return self
 
@@ -56,25 +73,18 @@ class Host:
         await self._stack.aclose()
 
     def build(self, offer: Offer) -> AsyncEnv:
-        """A new environment. Give it to ``close`` in the end, whatever happened to it."""
-        known = offer.spec
-        factory = known.factory()
-        if offer.isolated and isinstance(factory, type) and issubclass(factory, Env):
-            env: AsyncEnv = InWorker(known.reference(), dict(known.kwargs), factory)
-        else:
-            env = build(known, {})
-        for wrap in known.wrappers:
-            env = wrap(env)
+        """Return a new environment. Pass it to ``close`` in the end, even after an error."""
+        env = build(offer.spec, {}, isolate=offer.isolated)
         self.workers += offer.isolated
         return env
 
     async def close(self, offer: Offer, env: AsyncEnv) -> None:
-        """End ``env``, and its worker process if it has one that hangs."""
+        """Close ``env``, and kill its worker process if that hangs."""
         self.workers -= offer.isolated
         await env.close()
 
     async def probe(self) -> str:
-        """Play the first step of a real environment, in a real worker if there are any: empty if well, else what is wrong."""
+        """Play the first step of a real environment, in a worker if there are any. Return the problem, or an empty string."""
         kinds = {offer.isolated: offer for offer in reversed(self.offers.values())}
         for offer in kinds.values():
             try:
@@ -96,7 +106,7 @@ def _named(ids: Iterable[str]) -> list[EnvSpec]:
     wanted = [ids] if isinstance(ids, str) else list(ids)
     found: dict[str, EnvSpec] = {}
     for name in wanted:
-        matches = _matching(name) if any(mark in name for mark in "*?[") else [spec(name)]
+        matches = _matching(name) if is_pattern(name) else [spec(name)]
         found |= {known.id: known for known in matches}
     if not found:
         raise UsageError("name at least one environment to serve")
@@ -104,21 +114,21 @@ def _named(ids: Iterable[str]) -> list[EnvSpec]:
 
 
 def _matching(pattern: str) -> list[EnvSpec]:
-    """What ``pattern`` names and can be made here. One that was named in full is not left out, it is a mistake."""
+    """Return the environments that match ``pattern`` and can be made here. A full name that cannot be made is an error."""
     matches = list_envs(pattern)
     able = [known for known in matches if not known.missing()]
     if not able:
-        raise UsageError(f'nothing that matches "{pattern}" can be served here (palestra list, palestra doctor)')
+        raise UsageError(f'no environment that matches "{pattern}" can be served here (see palestra list, palestra doctor)')
     if lacking := sorted({known.family for known in matches} - {known.family for known in able}):
-        _log.warning("left out of %s for want of something: %s (palestra doctor)", pattern, ", ".join(lacking))
+        _log.warning("left out of %s because requirements are missing: %s (palestra doctor)", pattern, ", ".join(lacking))
     return able
 
 
 def _offer(known: EnvSpec, isolate: bool) -> Offer:
-    factory = known.factory()  # here and now, so that what is missing is known before anybody connects
+    factory = known.factory()  # loaded now, so that a missing requirement is known before a client connects
     if not (isinstance(factory, type) and issubclass(factory, Env | AsyncEnv)):
         return Offer(known, in_place=False, isolated=False, reusable=False)
     plain = issubclass(factory, Env)
     isolated = plain and (factory.blocking or isolate)
     in_place = plain and not isolated and not known.wrappers
-    return Offer(known, in_place=in_place, isolated=isolated, reusable=factory.reusable)
+    return Offer(known, in_place=in_place, isolated=isolated, reusable=factory.reusable, params=factory.client_params)

@@ -1,7 +1,7 @@
-"""The same protocol as plain HTTP and JSON, for `curl`, for probes and for languages without a client; and its OpenAPI page.
+"""The same protocol as plain HTTP and JSON, for `curl`, probes and languages without a client, with its OpenAPI page.
 
-Types, rules and codes are those of the WebSocket; a session opened here can be resumed there. It costs a request per call, so
-it is for looking and for trying, not for ten thousand episodes.
+Types, rules and codes are those of the WebSocket, and a session opened here can be resumed there. Each call costs a request,
+so this is meant for inspection and first tries, not for ten thousand episodes.
 """
 
 import asyncio
@@ -17,17 +17,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from palestra.errors import SchemaError
+from palestra.serve.faults import RETRY_AFTER
 from palestra.serve.openapi import document
-from palestra.serve.sessions import RETRY_AFTER, Sessions
-from palestra.serve.tokens import Tokens
+from palestra.serve.requests import SLOT
+from palestra.serve.sessions import Sessions
+from palestra.serve.slots import ConnectionSlot, Slots
+from palestra.serve.tokens import BearerTokens
 from palestra.serve.wire import (
     HTTP_STATUS,
-    Call,
+    CallFrame,
     Code,
     Fault,
     FromServer,
     Hello,
-    Reply,
+    ReplyFrame,
     Welcome,
     decode_frame,
     decode_json_frame,
@@ -39,16 +42,16 @@ __all__ = ["http_app"]
 _log = logging.getLogger("palestra.serve")
 
 PROBE_EVERY = 5.0
-"""Seconds for which the answer of the last probe is good."""
+"""Seconds for which the result of a probe is reused."""
 
 
-def http_app(sessions: Sessions, tokens: Tokens) -> Starlette:
-    """The application that answers plain HTTP requests."""
-    pages = _Pages(sessions, tokens)
+def http_app(sessions: Sessions, tokens: BearerTokens, slots: Slots) -> Starlette:
+    """Return the application that answers plain HTTP requests."""
+    pages = _Pages(sessions, tokens, slots)
     return Starlette(
         routes=[
             Route("/health", pages.health, methods=["GET"]),
-            Route("/openapi.json", pages.openapi, methods=["GET"]),
+            Route("/openapi.json", pages.guarded(pages.openapi), methods=["GET"]),
             Route("/metrics", pages.guarded(pages.metrics), methods=["GET"]),
             Route("/v1/envs", pages.guarded(pages.envs), methods=["GET"]),
             Route("/v1/sessions", pages.guarded(pages.open), methods=["POST"]),
@@ -63,15 +66,16 @@ Page = Callable[[Request, bytes], Awaitable[Response]]
 
 
 class _Pages:
-    def __init__(self, sessions: Sessions, tokens: Tokens) -> None:
+    def __init__(self, sessions: Sessions, tokens: BearerTokens, slots: Slots) -> None:
         self.sessions = sessions
+        self.slots = slots
         self.tokens = tokens
         self._probed = -PROBE_EVERY
         self._wrong = ""
         self._probing = asyncio.Lock()
 
     def guarded(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
-        """``page`` for those who have a token; what goes wrong in it is told as a fault."""
+        """Return ``page`` behind the token check; its exceptions become faults."""
 
         async def answer(request: Request) -> Response:
             response = await self._answer(page, request)
@@ -81,10 +85,13 @@ class _Pages:
         return answer
 
     async def _answer(self, page: Page, request: Request) -> Response:
-        owner = self.tokens.owner(request.headers.get("authorization"))
+        owner = self.tokens.owner(request.headers.getlist("authorization"))
         if owner is None:
             self.sessions.metrics.refused += 1
-            return _fault(Code.UNAUTHORIZED, "a bearer token is needed")
+            return _fault(Code.UNAUTHORIZED, "exactly one bearer token is required: Authorization: Bearer …")
+        slot: ConnectionSlot = request.scope["state"][SLOT]
+        if not slot.authenticate_for(owner, self.sessions.limits.max_deadline + self.sessions.limits.ttl):
+            return _fault(Code.BUSY, "this token has reached its limit of connections")
         try:
             return await page(request, owner)
         except SchemaError as error:
@@ -92,10 +99,10 @@ class _Pages:
         except Exception:
             _log.exception("%s %s failed", request.method, request.url.path)
             self.sessions.metrics.faults[Code.INTERNAL] += 1
-            return _fault(Code.INTERNAL, "the server failed; its log says why")
+            return _fault(Code.INTERNAL, "the server failed; the reason is in its log")
 
     async def health(self, request: Request) -> Response:
-        """Whether a real environment can be played here, now."""
+        """Report whether a real environment can be played here, now."""
         async with self._probing:
             if monotonic() - self._probed >= PROBE_EVERY:
                 self._wrong = await self.sessions.host.probe()
@@ -103,11 +110,13 @@ class _Pages:
         status = "failing" if self._wrong else "draining" if self.sessions.draining else "ok"
         return _json({"status": status}, 200 if status == "ok" else 503)
 
-    async def openapi(self, request: Request) -> Response:
+    async def openapi(self, request: Request, owner: bytes) -> Response:
         return _json(document(self.sessions.host.offers))
 
     async def metrics(self, request: Request, owner: bytes) -> Response:
-        text = self.sessions.metrics.text({"sessions": len(self.sessions), "workers": self.sessions.host.workers})
+        metrics, host = self.sessions.metrics, self.sessions.host
+        metrics.evicted = self.slots.evicted
+        text = metrics.text({"sessions": len(self.sessions), "workers": host.workers, "connections": len(self.slots)})
         return Response(text, media_type="text/plain; version=0.0.4")
 
     async def envs(self, request: Request, owner: bytes) -> Response:
@@ -115,7 +124,7 @@ class _Pages:
         return _json([{"id": offer.spec.id, "description": offer.spec.description} for offer in offers])
 
     async def open(self, request: Request, owner: bytes) -> Response:
-        body = await self._body(request)
+        body = await self._body(request, owner)
         if isinstance(body, Response):
             return body
         found = self.sessions.hello(owner, decode_json_frame(body, Hello))
@@ -136,22 +145,31 @@ class _Pages:
         return Response(status_code=204)
 
     async def call(self, request: Request, owner: bytes) -> Response:
-        body = await self._body(request)
+        body = await self._body(request, owner)
         if isinstance(body, Response):
             return body
-        call: Call = decode_json_frame(body, Call)
+        call: CallFrame = decode_json_frame(body, CallFrame)
         session = self.sessions.find(owner, request.path_params["session"])
         if session is None:
             return _fault(Code.NO_SESSION, "no such session")
-        return _answer(decode_frame(await self.sessions.answer(session, call), FromServer))
+        return _answer(decode_frame(await self.sessions.answer(session, call, len(body)), FromServer))
 
-    async def _body(self, request: Request) -> bytes | Response:
-        limit, parts, size = self.sessions.limits.max_message, [], 0
-        async for part in request.stream():
-            size += len(part)
-            if size > limit:
-                return _fault(Code.TOO_LARGE, f"a body of more than {limit} bytes")
-            parts.append(part)
+    async def _body(self, request: Request, owner: bytes) -> bytes | Response:
+        """Return the body of ``request``. While it arrives, its bytes count against ``owner``'s share."""
+        limit, unfinished = self.sessions.limits.max_message, self.sessions.unfinished
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for part in request.stream():
+                if size + len(part) > limit:
+                    return _fault(Code.TOO_LARGE, f"the body is larger than {limit} bytes")
+                if not unfinished.room(owner, len(part)):
+                    return _fault(Code.BUSY, "too many incomplete requests from this token")
+                unfinished.take(owner, len(part))
+                size += len(part)
+                parts.append(part)
+        finally:
+            unfinished.give_back(owner, size)
         return b"".join(parts)
 
 
@@ -159,7 +177,7 @@ def _fault(code: Code, message: str) -> Response:
     return _answer(Fault(code=code, message=message))
 
 
-def _answer(frame: Welcome | Reply | Fault, status: int = 200) -> Response:
+def _answer(frame: Welcome | ReplyFrame | Fault, status: int = 200) -> Response:
     if not isinstance(frame, Fault):
         return _json(frame, status)
     response = _json(frame, HTTP_STATUS[frame.code])

@@ -1,11 +1,12 @@
-"""The client's end of one WebSocket: a Hello that was welcomed, one call at a time, and an ear for silence.
+"""The client's end of one WebSocket: it says Hello, carries one call at a time, and detects a silent peer.
 
-A link is good until it breaks, and never mended: whoever holds it opens another and resumes the session there. Whatever a
-server sends is decoded into known types or refused; nothing in it names code.
+A link is never repaired: when it breaks, its owner opens another one and resumes the session there. Every frame of the server
+is decoded into known types or refused; no frame can name code.
 """
 
 import asyncio
 import contextlib
+import ssl
 from typing import Any
 
 import msgspec
@@ -17,11 +18,11 @@ from palestra.serve.wire import (
     PATH,
     PROTOCOL_VERSION,
     Beat,
-    Call,
+    CallFrame,
     Fault,
     FromServer,
     Hello,
-    Reply,
+    ReplyFrame,
     Welcome,
     decode_frame,
     encode_frame,
@@ -30,15 +31,15 @@ from palestra.serve.wire import (
 __all__ = ["SILENT_BEATS", "Broken", "Link", "Refused"]
 
 SILENT_BEATS = 2.5
-"""Heartbeats without a sound after which the other end is taken for dead."""
+"""Heartbeats without any frame after which the peer counts as dead."""
 
 
 FASTEST_BEAT, SLOWEST_BEAT = 0.05, 600.0
-"""Bounds of the heartbeat a server may ask for, in seconds."""
+"""Bounds of the heartbeat that a server may ask for, in seconds."""
 
 
 class Broken(Exception):
-    """The connection is of no use any more; another may be."""
+    """The connection is lost; a new one may work."""
 
 
 class Refused(Exception):
@@ -51,11 +52,11 @@ class Refused(Exception):
 
 class _Connect(connect):
     def process_redirect(self, exc: Exception) -> Exception | str:
-        return exc  # a token goes to the server it was meant for
+        return exc  # the token must reach only the server that it was meant for
 
 
 class Link:
-    """One connection that has been welcomed."""
+    """One connection on which the server has answered Hello with Welcome."""
 
     def __init__(self, socket: ClientConnection, welcome: Welcome) -> None:
         self._socket = socket
@@ -65,13 +66,15 @@ class Link:
         self._heard = self._loop.time()
         self._seq = 0
         self._requests: set[int] = set()
-        self._answer: asyncio.Future[Reply | Fault] | None = None
+        self._answer: asyncio.Future[ReplyFrame | Fault] | None = None
+        self.answer_size = 0
+        """Size of the last answer in bytes."""
         self.broken: Exception | None = None
         self._ear = asyncio.create_task(self._listen())
 
     @classmethod
     async def open(cls, url: str, token: str, hello: Hello, seconds: float) -> "Link":
-        """Connect and say hello. ``Broken`` if that may work later, ``Refused`` if the server said no."""
+        """Connect and say Hello. Raise ``Broken`` if a later attempt may work, ``Refused`` if the server declined."""
         try:
             async with asyncio.timeout(seconds):
                 socket = await _connected(url, token, hello.max_message)
@@ -81,14 +84,14 @@ class Link:
                     await _hang_up(socket)
                     raise
         except TimeoutError:
-            raise Broken(f"no welcome within {seconds:.1f} s") from None
+            raise Broken(f"no Welcome within {seconds:.1f} s") from None
         except (OSError, ConnectionClosed, InvalidMessage) as error:
             raise Broken(f"{type(error).__name__}: {error}") from None
         return cls(socket, welcome)
 
-    async def ask(self, call: Call, until: float) -> Reply | Fault:
-        """Send ``call`` until it is answered. ``Broken`` if the connection is lost or silent, or time is up."""
-        answer: asyncio.Future[Reply | Fault] = self._loop.create_future()
+    async def ask(self, call: CallFrame, until: float) -> ReplyFrame | Fault:
+        """Send ``call`` until it is answered. Raise ``Broken`` if the connection is lost or silent, or at time ``until``."""
+        answer: asyncio.Future[ReplyFrame | Fault] = self._loop.create_future()
         self._seq, self._requests, self._answer = call.seq, set(), answer
         try:
             while (left := until - self._loop.time()) > 0:
@@ -103,7 +106,7 @@ class Link:
             self._answer = None
         raise Broken("no answer in time")
 
-    async def send(self, frame: Call | Beat) -> None:
+    async def send(self, frame: CallFrame | Beat) -> None:
         """Send one frame."""
         if self.broken is not None:
             raise self.broken
@@ -114,37 +117,38 @@ class Link:
             raise Broken(f"{type(error).__name__}: {error}") from None
 
     async def beat(self) -> None:
-        """Keep the lease, and notice if the other end is gone."""
+        """Renew the lease, and detect a peer that is gone."""
         self._check_silence()
         await self.send(Beat())
 
     async def close(self) -> None:
-        """Hang up."""
-        self._fail(Broken("closed here"))
+        """Close the connection."""
+        self._fail(Broken("closed by this client"))
         self._ear.cancel()
         await _hang_up(self._socket)
 
     def _check_silence(self) -> None:
         silence = self._loop.time() - self._heard
         if silence > self.heartbeat * SILENT_BEATS:
-            raise Broken(f"nothing heard for {silence:.1f} s")
+            raise Broken(f"no frame arrived for {silence:.1f} s")
 
     async def _listen(self) -> None:
         try:
             async for message in self._socket:
                 self._heard = self._loop.time()
                 if isinstance(message, str):
-                    raise SchemaError("a text frame; frames are binary")
-                self._hear(decode_frame(message, FromServer))
-            self._fail(Broken("the server hung up"))
+                    raise SchemaError("the server sent a text frame; frames must be binary")
+                self._hear(decode_frame(message, FromServer), len(message))
+            self._fail(Broken("the server closed the connection"))
         except (SchemaError, WebSocketException, OSError) as error:
             self._fail(error if isinstance(error, SchemaError) else Broken(f"{type(error).__name__}: {error}"))
 
-    def _hear(self, frame: Any) -> None:
+    def _hear(self, frame: Any, size: int) -> None:
         if isinstance(frame, Beat | Welcome) or self._answer is None or self._answer.done():
             return
-        # Late, repeated and foreign answers are for nobody: both numbers must be those of the call that waits.
+        # Ignore late, repeated and foreign answers: both numbers must match the call that waits.
         if frame.seq == self._seq and frame.request in self._requests:
+            self.answer_size = size
             self._answer.set_result(frame)
 
     def _fail(self, error: Exception) -> None:
@@ -162,6 +166,7 @@ async def _connected(url: str, token: str, max_message: int) -> ClientConnection
             additional_headers={"Authorization": f"Bearer {token}"},
             compression=None,
             max_size=max_message,
+            max_queue=4,  # frames not yet taken; everything but an answer is discarded
             ping_interval=None,
             open_timeout=None,
             close_timeout=1,
@@ -169,26 +174,31 @@ async def _connected(url: str, token: str, max_message: int) -> ClientConnection
     except InvalidStatus as error:
         status = error.response.status_code
         if status == 401:
-            raise UsageError(f"{url} refused the token") from None
+            raise UsageError(f"{url} refused the token: check PALESTRA_TOKEN, or pass make(…, token=…)") from None
         if status >= 500 or status == 429:
             raise OSError(f"{url} answered {status}") from None
-        raise UsageError(f"{url} is no environment server: it answered {status}") from None
+        raise UsageError(f"{url} is not an environment server: it answered {status}") from None
+    except ssl.SSLCertVerificationError as error:
+        raise UsageError(
+            f"the certificate of {url} is not trusted here ({error.verify_message}). "
+            f"For a private authority set SSL_CERT_FILE to its certificate: SSL_CERT_FILE=ca.pem palestra …"
+        ) from None
     except InvalidMessage:
         raise
     except InvalidHandshake as error:
-        raise UsageError(f"{url} is no environment server: {error}") from None
+        raise UsageError(f"{url} is not an environment server: {error}") from None
 
 
 async def _welcomed(socket: ClientConnection, hello: Hello) -> Welcome:
     await socket.send(encode_frame(hello))
     message = await socket.recv()
     if isinstance(message, str):
-        raise SchemaError("a text frame; frames are binary")
+        raise SchemaError("the server sent a text frame; frames must be binary")
     frame = decode_frame(message, FromServer)
     if isinstance(frame, Fault):
         raise Refused(frame)
     if not isinstance(frame, Welcome) or frame.version != PROTOCOL_VERSION:
-        raise SchemaError(f"a {type(frame).__name__} where a Welcome of version {PROTOCOL_VERSION} was due")
+        raise SchemaError(f"the server sent {type(frame).__name__}; expected a Welcome of version {PROTOCOL_VERSION}")
     return frame
 
 

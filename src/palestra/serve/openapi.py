@@ -1,21 +1,21 @@
-"""The OpenAPI page of the HTTP side, made from the very types that travel."""
+"""The OpenAPI page of the HTTP side, generated from the types of the frames."""
 
 from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from palestra.serve.wire import HTTP_STATUS, PROTOCOL_VERSION, Call, Code, Fault, Hello, Reply, Welcome
+from palestra.serve.wire import HTTP_STATUS, PROTOCOL_VERSION, CallFrame, Code, Fault, Hello, ReplyFrame, Welcome
 
 __all__ = ["document"]
 
-_TYPES = (Hello, Call, Welcome, Reply, Fault)
+_TYPES = (Hello, CallFrame, Welcome, ReplyFrame, Fault)
 
 
 def document(ids: Iterable[str]) -> dict[str, Any]:
-    """The page of a server of ``ids``, as OpenAPI 3.1."""
+    """Return the page of a server of ``ids``, as OpenAPI 3.1."""
     _, schemas = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
-    # Narrower than the types are: what this very server speaks and serves.
+    # Narrower than the types: only the version and the ids of this server.
     hello = schemas["Hello"]["properties"]
     hello["env"] = {"type": "string", "enum": ["", *ids], "default": ""}
     hello["versions"]["items"] = {"type": "integer", "enum": [PROTOCOL_VERSION]}
@@ -62,8 +62,8 @@ def _playing() -> dict[str, Any]:
             "parameters": [session],
             "post": {
                 "operationId": "call",
-                "requestBody": _body("Call"),
-                "responses": _answers(_CALLED, "200", _typed("Reply")),
+                "requestBody": _body("CallFrame"),
+                "responses": _answers(_CALLED, "200", _typed("ReplyFrame")),
             },
         },
     }

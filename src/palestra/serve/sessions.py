@@ -1,49 +1,43 @@
-"""Sessions: each an environment, a number that only grows, the last answer, and a lease. No socket is seen from here.
+"""The rules of sessions. This module sees frames and environments, never a socket.
 
-The rules, which the protocol page tells in words and the state machine test holds against a model:
+The protocol page describes the same rules, and a state machine test compares them with a model:
 
 - A call with a new, larger ``seq`` runs once. The same ``seq`` with the same verb is answered from memory, or joins the call
-  that is still under way; with another verb it is a ``conflict``. A smaller one is ``stale``.
-- A call that is refused (``busy``, ``draining``) has not been accepted: it may be sent again under the same ``seq``.
-- One call runs at a time. ``Close`` alone may interrupt it.
-- A call that outlives its deadline is abandoned and takes the episode with it, because nobody knows how far it got.
-- A session nobody speaks for during the lease is closed. It belongs to the token that opened it.
+  that still runs; with another verb it is a ``conflict``. A smaller ``seq`` is ``stale``.
+- A refused call (``busy``, ``draining``) was not accepted: the client may send it again under the same ``seq``.
+- One call runs at a time. Only ``Close`` may interrupt it.
+- A call that exceeds its deadline is abandoned, and its episode with it: the state of the environment is unknown.
+- A session that its client does not renew during the lease is closed. It belongs to the token that opened it.
 """
 
 import asyncio
-import logging
-import math
-import secrets
 from collections.abc import Callable, Coroutine
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 import msgspec
 
-from palestra.core import AsyncEnv, Env
-from palestra.encoding import clean_text
-from palestra.errors import EnvError, EpisodeError, EpisodeOver, SchemaError, Unsupported, UsageError
-from palestra.serve.host import Host, Offer
+from palestra.errors import EnvError, SchemaError
+from palestra.serve.faults import RETRY_AFTER, fault_of
+from palestra.serve.host import Host
 from palestra.serve.metrics import Metrics
+from palestra.serve.session import ServerSession
+from palestra.serve.shares import Shares
+from palestra.serve.verbs import VerbRunner
 from palestra.serve.wire import (
     PROTOCOL_VERSION,
-    Ask,
     Beat,
-    Call,
+    CallFrame,
     Close,
     Code,
-    Done,
     Fault,
     FromServer,
     Hello,
-    Limits,
-    Reply,
-    Reset,
+    ReplyFrame,
+    ResetFrame,
     Result,
-    Said,
-    Shown,
-    Step,
-    Stepped,
+    ServerLimits,
+    StepFrame,
     Verb,
     Welcome,
     check_depth,
@@ -51,83 +45,43 @@ from palestra.serve.wire import (
     encode_frame,
 )
 
-__all__ = ["Deliver", "Session", "Sessions"]
+__all__ = ["Sessions"]
 
-_log = logging.getLogger("palestra.serve")
 _T = TypeVar("_T")
 
-LONGEST_MESSAGE = 2000
-"""Characters of an exception that are told to a client. Tracebacks stay on the server."""
-RETRY_AFTER = 0.5
-"""Seconds a refused client is asked to wait."""
-
-Deliver = Callable[[bytes], None]
-"""Where an answer that was not ready at once is sent."""
-
-
-class Session:
-    """One client's environment, and how far the conversation has got."""
-
-    __slots__ = (
-        "deliver",
-        "env",
-        "id",
-        "max_message",
-        "offer",
-        "owner",
-        "playing",
-        "reply",
-        "request",
-        "running",
-        "seen",
-        "seq",
-        "verb",
-    )
-
-    def __init__(self, offer: Offer, owner: bytes, max_message: int) -> None:
-        self.id = secrets.token_hex(16)
-        self.owner = owner
-        self.offer = offer
-        self.max_message = max_message
-        self.env: AsyncEnv | None = None
-        self.playing = False
-        """Between a reset and the end of its episode."""
-        self.seq = 0
-        self.verb: Verb | None = None
-        self.request = 0
-        self.reply = b""
-        """The answer to ``seq``; empty while it is under way."""
-        self.running: asyncio.Task[None] | None = None
-        self.deliver: Deliver | None = None
-        self.seen = 0.0
+LARGE = 2**16
+"""Bytes from which a call or an answer counts towards the memory that its owner uses."""
 
 
 class Sessions:
     """All sessions of one server."""
 
-    def __init__(self, host: Host, limits: Limits, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, host: Host, limits: ServerLimits, owners: int = 1, clock: Callable[[], float] = monotonic) -> None:
         self.host = host
         self.limits = limits
         self.metrics = Metrics()
         self.draining = False
         self._clock = clock
-        self._table: dict[str, Session] = {}
-        self._known_bounds: dict[str, tuple[float, float | None]] = {}
-        self._waiting = 0
-        self._cleaning: set[asyncio.Task[None]] = set()
+        self._table: dict[str, ServerSession] = {}
+        self._opened = Shares(limits.max_sessions, owners)
+        self._runner = VerbRunner(host, Shares(limits.max_workers, owners), close_seconds=limits.ttl)
+        self._waiting = Shares(limits.max_waiting, owners)
+        self._remembered = Shares(limits.max_remembered, owners, least=2 * limits.max_message)
+        self.unfinished = Shares(limits.max_unfinished, owners, least=limits.max_message)
+        """Bytes of frames and bodies that have arrived in part. The code that reads them keeps count."""
 
     def __len__(self) -> int:
         return len(self._table)
 
     @property
     def playing(self) -> int:
-        """Sessions in the middle of an episode."""
+        """Number of sessions in the middle of an episode."""
         return sum(session.playing for session in self._table.values())
 
     # ------------------------------------------------------------------------------------------------- opening and ending
 
-    def hello(self, owner: bytes, hello: Hello) -> tuple[Session, Welcome] | Fault:
-        """Open a session, or go on with one."""
+    def hello(self, owner: bytes, hello: Hello) -> tuple[ServerSession, Welcome] | Fault:
+        """Open a session, or resume one."""
         if PROTOCOL_VERSION not in hello.versions:
             return self._fault(Code.VERSION, f"this server speaks version {PROTOCOL_VERSION}, not {list(hello.versions)}")
         if hello.session:
@@ -142,30 +96,31 @@ class Sessions:
         offer = self.host.offers.get(hello.env)
         if offer is None:
             return self._fault(Code.UNKNOWN_ENV, f'this server does not serve "{hello.env}"')
-        if len(self._table) >= self.limits.max_sessions:
-            return self._fault(Code.BUSY, f"{self.limits.max_sessions} sessions are open", retry_after=RETRY_AFTER)
-        session = Session(offer, owner, min(hello.max_message, self.limits.max_message))
+        if not self._opened.room(owner):
+            return self._busy(f"this token has {self._opened.share} sessions open, which is its share")
+        session = ServerSession(offer, owner, min(hello.max_message, self.limits.max_message))
         self._table[session.id] = session
+        self._opened.take(owner)
         self.metrics.opened += 1
         return session, self._welcome(session)
 
-    def find(self, owner: bytes, id: str) -> Session | None:
-        """The session, if it is there and belongs to ``owner``."""
+    def find(self, owner: bytes, id: str) -> ServerSession | None:
+        """Return the session if it exists and belongs to ``owner``."""
         session = self._table.get(id)
         return session if session is not None and session.owner == owner else None
 
-    def renew(self, session: Session) -> None:
-        """Somebody still speaks for ``session``."""
+    def renew(self, session: ServerSession) -> None:
+        """Start the lease of ``session`` again."""
         session.seen = self._clock()
 
-    def end(self, session: Session) -> None:
-        """Forget ``session`` now; its environment is closed in the background."""
-        self._table.pop(session.id, None)
+    def end(self, session: ServerSession) -> None:
+        """Remove ``session`` now and close its environment in the background."""
+        self._remove(session)
         if session.running is not None:
             session.running.cancel()
-        self._let_go(session)
+        self._runner.abandon(session)
 
-    def expire(self) -> list[Session]:
+    def expire(self) -> list[ServerSession]:
         """End every session whose lease ran out."""
         before = self._clock() - self.limits.ttl
         gone = [session for session in self._table.values() if session.seen < before]
@@ -178,13 +133,12 @@ class Sessions:
         """End every session and wait until their environments are closed."""
         for session in list(self._table.values()):
             self.end(session)
-        while self._cleaning:
-            await asyncio.wait(self._cleaning)
+        await self._runner.all_closed()
 
     # ------------------------------------------------------------------------------------------------------------- calls
 
-    def take(self, session: Session, call: Call) -> bytes:
-        """The answer to ``call``; empty if there is none yet, and then ``session.deliver`` gets it."""
+    def take(self, session: ServerSession, call: CallFrame, size: int = 0) -> bytes:
+        """Return the answer to ``call``, a frame of ``size`` bytes; empty if ``session.deliver`` will receive it later."""
         session.seen = self._clock()
         if call.seq <= session.seq:
             return self._earlier(session, call)
@@ -192,29 +146,32 @@ class Sessions:
         if refusal is not None:
             return encode_frame(msgspec.structs.replace(refusal, seq=call.seq, request=call.request))
         session.seq, session.verb, session.request, session.reply = call.seq, call.verb, call.request, b""
+        if session.kept or size > LARGE:
+            self._keep(session, size if size > LARGE else 0)
         if session.offer.in_place:
             return self._run_in_place(session, call)
-        abandoned = session.running  # only Close gets here while there is one
+        abandoned = session.running  # not None only if this call is Close
         session.running = asyncio.create_task(self._run(session, call, abandoned))
-        session.running.add_done_callback(self._answered)  # also of one that was cancelled before it began
-        self._waiting += 1
+        # A callback, because it also runs for a task that was cancelled before it started.
+        session.running.add_done_callback(lambda _: self._waiting.give_back(session.owner))
+        self._waiting.take(session.owner)
         return b""
 
-    async def answer(self, session: Session, call: Call) -> bytes:
-        """The answer to ``call``, when it is there."""
-        frame = self.take(session, call)
+    async def answer(self, session: ServerSession, call: CallFrame, size: int = 0) -> bytes:
+        """Wait for the answer to ``call`` and return it."""
+        frame = self.take(session, call, size)
         if session.running is not None and (session.seq, session.verb) == (call.seq, call.verb):
             await asyncio.wait([session.running])
             frame = session.reply
         return frame or encode_frame(self._fault(Code.NO_SESSION, "the session ended", seq=call.seq, request=call.request))
 
-    def _earlier(self, session: Session, call: Call) -> bytes:
+    def _earlier(self, session: ServerSession, call: CallFrame) -> bytes:
         if call.seq < session.seq:
-            code, message = Code.STALE, f"call {call.seq} is over; the last was {session.seq}"
+            code, message = Code.STALE, f"call {call.seq} is over; the last call was {session.seq}"
         elif call.verb != session.verb:
-            code, message = Code.CONFLICT, f"call {call.seq} was something else"
+            code, message = Code.CONFLICT, f"call {call.seq} was sent before with another verb"
         elif not session.reply:
-            session.request = call.request  # the answer will carry the latest request
+            session.request = call.request  # the answer carries the latest request number
             return encode_frame(Beat(request=call.request))
         else:
             self.metrics.repeated += 1
@@ -222,38 +179,45 @@ class Sessions:
             return encode_frame(msgspec.structs.replace(reply, request=call.request))
         return encode_frame(self._fault(code, message, seq=call.seq, request=call.request))
 
-    def _refusal(self, session: Session, call: Call) -> Fault | None:
+    def _refusal(self, session: ServerSession, call: CallFrame) -> Fault | None:
         if session.id not in self._table:
             return self._fault(Code.NO_SESSION, "the session has ended")
         if isinstance(call.verb, Close):
             return None
         if session.running is not None:
-            return self._fault(Code.BUSY, f"call {session.seq} is under way", retry_after=RETRY_AFTER)
+            return self._busy(f"call {session.seq} is still running")
         if call.deadline > self.limits.max_deadline:
-            return self._fault(Code.USAGE, f"a deadline of {call.deadline:g} s; {self.limits.max_deadline:g} is the limit")
-        if self._waiting >= self.limits.max_waiting and not session.offer.in_place:
-            return self._fault(Code.BUSY, f"{self._waiting} calls are under way", retry_after=RETRY_AFTER)
-        if isinstance(call.verb, Reset):
+            return self._fault(
+                Code.USAGE, f"the deadline is {call.deadline:g} s; at most {self.limits.max_deadline:g} s are allowed"
+            )
+        if not session.offer.in_place and not self._waiting.room(session.owner):
+            return self._busy(f"{self._waiting.share} calls of this token are running, which is its share")
+        # A session with a large answer discards it now. The first test is cheap and rarely true.
+        if self._remembered.held and not session.kept and not self._remembered.room(session.owner):
+            return self._busy("the answers kept for this token's sessions take too much memory")
+        if isinstance(call.verb, ResetFrame):
             return self._no_reset(session, call.verb)
-        if not session.playing and isinstance(call.verb, Step):
-            return self._fault(Code.EPISODE_OVER, "this episode has ended or has not begun; reset first")
+        if not session.playing and isinstance(call.verb, StepFrame):
+            return self._fault(Code.EPISODE_OVER, "this episode has ended or has not begun; call reset first")
         if session.env is None:
-            return self._fault(Code.EPISODE_OVER, "there is no episode; reset first")
+            return self._fault(Code.EPISODE_OVER, "there is no episode; call reset first")
         return None
 
-    def _no_reset(self, session: Session, verb: Reset) -> Fault | None:
+    def _no_reset(self, session: ServerSession, verb: ResetFrame) -> Fault | None:
         if self.draining:
             return self._fault(Code.DRAINING, "this server is about to stop", retry_after=RETRY_AFTER)
         needs_worker = session.offer.isolated and session.env is None
-        if needs_worker and self.host.workers >= self.limits.max_workers:
-            return self._fault(Code.BUSY, f"{self.host.workers} worker processes are in use", retry_after=RETRY_AFTER)
+        if needs_worker and not self._runner.workers.room(session.owner):
+            return self._busy(f"{self._runner.workers.share} worker processes of this token are in use, which is its share")
+        if refused := session.offer.refused(verb.task.params):
+            return self._fault(Code.USAGE, refused)
         try:
             check_depth(verb.task.params)
         except SchemaError as error:
             return self._fault(Code.BAD_FRAME, f"the task's params are {error}")
         return None
 
-    def _run_in_place(self, session: Session, call: Call) -> bytes:
+    def _run_in_place(self, session: ServerSession, call: CallFrame) -> bytes:
         began = perf_counter()
         answer = _now(self._outcome(session, call.verb))
         seconds = perf_counter() - began
@@ -263,7 +227,7 @@ class Sessions:
         session.reply = self._encoded(session, answer)
         return session.reply
 
-    async def _run(self, session: Session, call: Call, abandoned: "asyncio.Task[None] | None") -> None:
+    async def _run(self, session: ServerSession, call: CallFrame, abandoned: "asyncio.Task[None] | None") -> None:
         began = perf_counter()
         try:
             async with asyncio.timeout(call.deadline):
@@ -281,85 +245,31 @@ class Sessions:
         if session.deliver is not None:
             session.deliver(session.reply)
 
-    def _answered(self, _: "asyncio.Task[None]") -> None:
-        self._waiting -= 1
-
-    def _overrun(self, session: Session, call: Call) -> Fault:
-        self._let_go(session)
+    def _overrun(self, session: ServerSession, call: CallFrame) -> Fault:
+        self._runner.abandon(session)
         return self._fault(Code.DEADLINE, f"the call's deadline of {call.deadline:.3g} s passed; the episode is lost")
 
-    async def _outcome(self, session: Session, verb: Verb) -> Result | Fault:
+    async def _outcome(self, session: ServerSession, verb: Verb) -> Result | Fault:
         try:
-            return await self._perform(session, verb)
+            if isinstance(verb, Close):
+                self._remove(session)
+            return await self._runner.perform(session, verb)
         except (Exception, SystemExit) as error:
-            return self._told(error)
+            return self._counted(fault_of(error))
 
-    async def _perform(self, session: Session, verb: Verb) -> Result:
-        if isinstance(verb, Step):
-            assert session.env is not None
-            stepped = _checked(await session.env.step(verb.action))
-            session.playing = not (stepped.terminated or stepped.truncated)
-            return stepped
-        if isinstance(verb, Reset):
-            return await self._reset(session, verb)
-        if isinstance(verb, Close):
-            self._table.pop(session.id, None)
-            await self._close(session)
-            return Done()
-        assert session.env is not None
-        if isinstance(verb, Ask):
-            ask = session.env.oracle if verb.verb == "oracle" else session.env.sample_random_action
-            return Said(action=clean_text(str(await ask())))
-        await session.env.seed_actions(verb.seed)
-        return Done()
+    def _remove(self, session: ServerSession) -> None:
+        if self._table.pop(session.id, None) is not None:
+            self._opened.give_back(session.owner)
+            self._keep(session, 0)
 
-    async def _reset(self, session: Session, verb: Reset) -> Shown:
-        session.playing = False
-        if session.env is not None and not session.offer.reusable:
-            try:
-                await self._close(session)
-            except Exception:  # the last episode's, and no business of the new one
-                _log.exception("%s failed to close", session.offer.spec.id)
-        if session.env is None:
-            session.env = self.host.build(session.offer)
-        task = msgspec.structs.replace(verb.task, env=session.offer.spec.id)
-        observation, info = await session.env.reset(task=task)
-        if not isinstance(info, dict):
-            raise EnvError(f"reset() must return a dict as info, got a {type(info).__name__}")
-        session.playing = True
-        floor, ceiling = self._bounds(session.offer.spec.id, session.env.unwrapped)
-        return Shown(observation=observation, info=info, floor=floor, ceiling=ceiling)
+    def _keep(self, session: ServerSession, size: int) -> None:
+        """Count ``size`` bytes for the last call and answer of ``session``."""
+        self._remembered.take(session.owner, size - session.kept)
+        session.kept = size
 
-    def _bounds(self, id: str, env: Env | AsyncEnv) -> tuple[float, float | None]:
-        """Floor and ceiling of an id. They are the same for all its tasks and may be costly to work out, so asked for once."""
-        if id not in self._known_bounds:
-            self._known_bounds[id] = (float(env.floor), env.ceiling)
-        return self._known_bounds[id]
+    # ----------------------------------------------------------------------------------------------------------- answers
 
-    async def _close(self, session: Session) -> None:
-        env, session.env, session.playing = session.env, None, False
-        if env is not None:
-            await self.host.close(session.offer, env)
-
-    def _let_go(self, session: Session) -> None:
-        """Close the environment behind the scenes: whoever asked does not wait for it."""
-        env, session.env, session.playing = session.env, None, False
-        if env is None:
-            return
-        task = asyncio.create_task(self._close_quietly(session.offer, env))
-        self._cleaning.add(task)
-        task.add_done_callback(self._cleaning.discard)
-
-    async def _close_quietly(self, offer: Offer, env: AsyncEnv) -> None:
-        try:
-            async with asyncio.timeout(self.limits.ttl):
-                await self.host.close(offer, env)
-        except Exception:
-            _log.exception("%s failed to close", offer.spec.id)
-
-    # ------------------------------------------------------------------------------------------------------------- words
-
-    def _welcome(self, session: Session) -> Welcome:
+    def _welcome(self, session: ServerSession) -> Welcome:
         session.seen = self._clock()
         limits = self.limits
         return Welcome(
@@ -373,63 +283,45 @@ class Sessions:
             max_deadline=limits.max_deadline,
         )
 
-    def _encoded(self, session: Session, answer: Result | Fault) -> bytes:
+    def _encoded(self, session: ServerSession, answer: Result | Fault) -> bytes:
         seq, request = session.seq, session.request
         if isinstance(answer, Fault):
             return encode_frame(msgspec.structs.replace(answer, seq=seq, request=request))
         try:
-            frame = encode_frame(Reply(seq=seq, request=request, result=answer))
+            frame = encode_frame(ReplyFrame(seq=seq, request=request, result=answer))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            return self._encoded(session, self._told(EnvError(f"what the environment returned cannot be sent: {error}")))
+            return self._unsendable(session, f"what the environment returned cannot be sent: {error}")
         if len(frame) > session.max_message:
-            said = f"what the environment returned takes {len(frame)} bytes; {session.max_message} were agreed"
-            return self._encoded(session, self._told(EnvError(said)))
+            problem = f"what the environment returned takes {len(frame)} bytes; at most {session.max_message} can be sent"
+            return self._unsendable(session, problem)
+        if len(frame) > LARGE and session.id in self._table:
+            self._keep(session, session.kept + len(frame))
         return frame
 
-    def _told(self, error: BaseException) -> Fault:
-        message = clean_text(str(error) or repr(error))[:LONGEST_MESSAGE]
-        if isinstance(error, UsageError):
-            return self._fault(_usage_code(error), message, kind=type(error).__qualname__)
-        told = error if isinstance(error, EpisodeError) else EnvError()
-        return self._fault(Code.FAILED, message, kind=told.kind or type(error).__qualname__, boundary=told.boundary)
+    def _unsendable(self, session: ServerSession, problem: str) -> bytes:
+        return self._encoded(session, self._counted(fault_of(EnvError(problem))))
 
     def _fault(self, code: Code, message: str, **details: Any) -> Fault:
-        self.metrics.faults[code] += 1
-        return Fault(code=code, message=message, **details)
+        return self._counted(Fault(code=code, message=message, **details))
+
+    def _busy(self, message: str) -> Fault:
+        return self._fault(Code.BUSY, message, retry_after=RETRY_AFTER)
+
+    def _counted(self, fault: Fault) -> Fault:
+        self.metrics.faults[fault.code] += 1
+        return fault
 
 
 def _now(work: Coroutine[Any, Any, _T]) -> _T:
-    """The result of a coroutine that does not wait."""
+    """Return the result of a coroutine that never suspends."""
     try:
         work.send(None)
     except StopIteration as done:
         result: _T = done.value
         return result
     work.close()
-    raise AssertionError("an environment that is played in place must not wait")
-
-
-def _checked(step: Any) -> Stepped:
-    try:
-        observation, reward, terminated, truncated, info = step
-    except (TypeError, ValueError):
-        raise EnvError(f"step() must return five values, got {step!r:.200}") from None
-    if not isinstance(info, dict):
-        raise EnvError(f"step() must return a dict as info, got a {type(info).__name__}")
-    try:
-        number = float(reward)
-    except (TypeError, ValueError):
-        raise EnvError(f"a reward must be a number, got {reward!r:.200}") from None
-    if not math.isfinite(number):
-        raise EnvError(f"a reward must be finite, got {number}")
-    return Stepped(observation=observation, reward=number, terminated=bool(terminated), truncated=bool(truncated), info=info)
-
-
-def _usage_code(error: UsageError) -> Code:
-    if isinstance(error, Unsupported):
-        return Code.UNSUPPORTED
-    return Code.EPISODE_OVER if isinstance(error, EpisodeOver) else Code.USAGE
+    raise AssertionError("an environment that is played in place must not await")
 
 
 def _name(verb: Verb) -> str:
-    return type(verb).__name__.lower()
+    return str(verb.__struct_config__.tag)

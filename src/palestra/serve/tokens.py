@@ -1,47 +1,79 @@
-"""Who may speak: bearer tokens of at least 128 bits, compared in constant time.
+"""Authentication: bearer tokens of at least 128 bits, compared in constant time.
 
-A server holds digests of its tokens, not the tokens. Which of them a client presented is its *owner*: a session belongs to the
-owner that opened it, and to nobody else.
+A server holds digests of its tokens, not the tokens. The digest of the token that a client presents is its *owner*: a session
+belongs only to the owner that opened it.
 """
 
 import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from palestra.errors import UsageError
 
-__all__ = ["TOKEN_VARIABLE", "Tokens", "new_token", "read_token_file"]
+__all__ = ["HOST_VARIABLE", "TOKEN_VARIABLE", "BearerTokens", "new_token", "read_token_file", "token_for"]
 
 TOKEN_VARIABLE = "PALESTRA_TOKEN"
-"""The environment variable a client reads where no token is given in code."""
+"""The environment variable that a client reads if the code passes no token."""
+HOST_VARIABLE = "PALESTRA_TOKEN_HOST"
+"""The servers that may receive this token: ``HOST:PORT``, or ``HOST`` for every port; separated by commas."""
+_PORTS = {"http": 80, "ws": 80, "https": 443, "wss": 443}
 
 _SHORTEST = 22
-"""Characters: 22 of base64 carry 132 bits, 32 of hexadecimal 128."""
+"""Fewest characters of a token: 22 of base64 carry 132 bits, 32 of hexadecimal 128."""
 _FEWEST_KINDS = 8
-"""A token with fewer different characters was not drawn at random."""
+"""Fewest different characters of a token; one with fewer is not random."""
 
 
 def new_token() -> str:
-    """256 random bits."""
+    """Return a new token of 256 random bits."""
     return secrets.token_urlsafe(32)
 
 
 def read_token_file(path: Path) -> list[str]:
-    """The tokens in ``path``, one a line; a missing file is created, readable by its owner only, with a new one."""
+    """Return the tokens in ``path``, one per line. If the file is missing, create it with a new token.
+
+    Raise ``UsageError`` if other users of this machine may read or write it: they could take a token or add their own.
+    """
     if not path.exists():
         with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(new_token() + "\n")
+    if path.is_file() and path.stat().st_mode & 0o077:
+        raise UsageError(f"other users can read or write {path}. Type: chmod 600 {path}")
     tokens = [line.strip() for line in path.read_text().splitlines() if line.strip()]
     if not tokens:
-        raise UsageError(f"{path} holds no token; delete it to have one made")
+        raise UsageError(f"{path} holds no token; delete the file, and the next start makes one")
     return tokens
 
 
-class Tokens:
-    """The tokens a server accepts."""
+def token_for(url: str) -> str:
+    """Return the token of the environment variables if it is meant for the server at ``url``.
+
+    A recipe by another author can name any address, so a token without a host is never sent.
+    """
+    token, hosts = os.environ.get(TOKEN_VARIABLE), os.environ.get(HOST_VARIABLE, "")
+    parts = urlsplit(url)
+    place = f"{_bracketed(parts.hostname or '')}:{parts.port or _PORTS.get(parts.scheme, 0)}"
+    if not token:
+        raise UsageError(
+            f"{url} needs a token: make(…, token=…), or export {TOKEN_VARIABLE}=$(cat token) {HOST_VARIABLE}={place}"
+        )
+    allowed = {host.strip().lower() for host in hosts.split(",")}
+    if place not in allowed and place.rpartition(":")[0] not in allowed:
+        why = f"{HOST_VARIABLE} is {hosts}" if hosts else f"{HOST_VARIABLE} is not set"
+        raise UsageError(f"{why}, so {TOKEN_VARIABLE} was not sent to {url}. To send it: export {HOST_VARIABLE}={place}")
+    return token
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+class BearerTokens:
+    """The tokens that a server accepts."""
 
     def __init__(self, tokens: Iterable[str]) -> None:
         given = [tokens] if isinstance(tokens, str) else list(tokens)
@@ -49,18 +81,21 @@ class Tokens:
             if len(token) < _SHORTEST or len(set(token)) < _FEWEST_KINDS or not token.isascii() or not token.isprintable():
                 raise UsageError(
                     f"a token must carry 128 bits: at least {_SHORTEST} random ASCII characters, got {len(token)} with "
-                    f"{len(set(token))} different ones. Leave it out to have one made."
+                    f"{len(set(token))} different ones. Leave the token out, and the server makes one."
                 )
         if not given:
             raise UsageError("a server needs at least one token")
-        self._digests = [hashlib.sha256(token.encode()).digest() for token in given]
+        self._digests = list(dict.fromkeys(hashlib.sha256(token.encode()).digest() for token in given))
 
-    def owner(self, authorization: str | None) -> bytes | None:
-        """Who presents this ``Authorization`` header; ``None`` if nobody we know.
+    def __len__(self) -> int:
+        return len(self._digests)
 
-        Every token is compared, whether or not one has matched, and each in constant time.
+    def owner(self, authorizations: Sequence[str]) -> bytes | None:
+        """Return the owner of the token in the ``Authorization`` headers; ``None`` unless there is exactly one known token.
+
+        Every token is compared in constant time, even after a match.
         """
-        scheme, _, token = (authorization or "").partition(" ")
+        scheme, _, token = (authorizations[0] if len(authorizations) == 1 else "").partition(" ")
         presented = hashlib.sha256(token.strip().encode("utf-8", "replace")).digest()
         found = None
         for digest in self._digests:

@@ -1,15 +1,15 @@
-"""What travels between a client and a server: one set of types, two encodings.
+"""The frames between client and server: one set of types, two encodings.
 
-A session speaks msgpack over one WebSocket; the same types travel as JSON over plain HTTP. Every frame is a typed struct with a
-``type`` tag; unknown fields are refused, nothing is ever unpickled or evaluated, and an error is one of a closed set of codes.
+A session sends msgpack over one WebSocket; the same types travel as JSON over plain HTTP. Every frame is a typed struct with a
+``type`` tag. Unknown fields are refused, nothing is ever unpickled or evaluated, and errors come from a closed set of codes.
 
 ::
 
-    client  Hello ─▶              ─▶ Call(seq, request, deadline, verb) ─▶        ─▶ Beat ─▶
-    server        ◀─ Welcome           ◀─ Reply(seq, request, result) | Fault       ◀─ Beat
+    client  Hello ─▶              ─▶ CallFrame(seq, request, deadline, verb) ─▶        ─▶ Beat ─▶
+    server        ◀─ Welcome           ◀─ ReplyFrame(seq, request, result) | Fault       ◀─ Beat
 
 ``seq`` makes a call idempotent: the server runs each number once, answers a repeated one from memory, and refuses an older one.
-``request`` names one sending of a call and is echoed, so that a reply is never taken for the answer to something else.
+``request`` numbers each sending of a call. The reply echoes it, so the client cannot match a reply to the wrong call.
 """
 
 from enum import StrEnum
@@ -28,7 +28,7 @@ __all__ = [
     "PROTOCOL_VERSION",
     "Ask",
     "Beat",
-    "Call",
+    "CallFrame",
     "Close",
     "Code",
     "Done",
@@ -36,15 +36,15 @@ __all__ = [
     "FromClient",
     "FromServer",
     "Hello",
-    "Limits",
-    "Reply",
-    "Reset",
+    "ReplyFrame",
+    "ResetFrame",
     "Result",
-    "Said",
     "SeedActions",
+    "ServerLimits",
     "Shown",
-    "Step",
+    "StepFrame",
     "Stepped",
+    "Suggested",
     "Verb",
     "Welcome",
     "check_depth",
@@ -55,13 +55,13 @@ __all__ = [
 ]
 
 PROTOCOL_VERSION = 1
-"""Raised when an old peer would misread a new one. Hello carries all that a client speaks."""
+"""Incremented when an old peer would misread a new one. Hello lists all versions that a client speaks."""
 
 PATH = "/v1/session"
-"""Where the WebSocket is."""
+"""The path of the WebSocket."""
 
 DEEPEST = 64
-"""How deep values may be nested, in either direction. Only a task's params and an info can be nested at all."""
+"""Deepest allowed nesting of values, in either direction. Only a task's params and an info can be nested."""
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Name = Annotated[str, msgspec.Meta(max_length=512)]
@@ -69,29 +69,37 @@ SessionId = Annotated[str, msgspec.Meta(max_length=64)]
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=86_400)]
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server allows. Told to every client in its Welcome, so that both sides keep the same rules."""
+class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """The limits of a server. Welcome carries them, so that client and server apply the same ones."""
 
     heartbeat: float = 10.0
-    """A client that has nothing to say sends a Beat after this many seconds."""
+    """Seconds of silence after which a client sends a Beat."""
     ttl: float = 60.0
-    """A session nobody spoke for during this many seconds is closed; until then it can be resumed."""
+    """Seconds without renewal after which a session is closed; until then it can be resumed."""
     max_message: int = 4 * 2**20
-    """Bytes of the largest frame in either direction."""
+    """Largest frame in either direction, in bytes."""
     max_deadline: float = 600.0
-    """The longest deadline a call may ask for, in seconds."""
+    """Longest deadline of a call, in seconds."""
     max_sessions: int = 20_000
-    """Beyond this a Hello is answered with ``busy``."""
+    """Most open sessions; then Hello is answered with ``busy``. Tokens share this limit and the next four equally."""
     max_workers: int = 64
-    """Worker processes for environments that block; beyond this a Reset is answered with ``busy``."""
+    """Most worker processes for blocking environments; then a reset is answered with ``busy``."""
+    max_unfinished: int = 64 * 2**20
+    """Most bytes of frames and bodies that have arrived in part; then the connection is closed."""
+    max_remembered: int = 2**30
+    """Most bytes of large calls and answers kept for repetition; then a call is answered with ``busy``."""
     max_waiting: int = 4096
-    """Calls under way at once, over all sessions; beyond this a Call is answered with ``busy``."""
+    """Most calls running at once, over all sessions; then a call is answered with ``busy``."""
+    max_unauthenticated: int = 1000
+    """Most connections without a token; then the oldest is closed. At most a quarter of all connections."""
+    head: float = 10.0
+    """Seconds that a connection may take to present a token."""
     drain: float = 30.0
-    """Seconds that open sessions have to finish after SIGTERM."""
+    """Seconds that running episodes have to finish after SIGTERM."""
 
 
 class Code(StrEnum):
-    """Everything that can be wrong. There are no others."""
+    """The closed set of error codes."""
 
     UNAUTHORIZED = "unauthorized"
     BAD_FRAME = "bad_frame"
@@ -129,18 +137,18 @@ HTTP_STATUS: dict[Code, int] = {
     Code.FAILED: 424,
     Code.INTERNAL: 500,
 }
-"""How a code is told over HTTP. ``failed`` is 424: the environment failed, the server did not."""
+"""The HTTP status of each code. ``failed`` is 424: the environment failed, not the server."""
 
 
-class _Frame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", forbid_unknown_fields=True):
-    """What all frames share."""
+class _TaggedFrame(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type", forbid_unknown_fields=True):
+    """The struct options that all frames share."""
 
 
 # ------------------------------------------------------------------------------------------------------------- from client
 
 
-class Hello(_Frame, frozen=True, tag="hello"):
-    """The first frame: which protocol, which environment, or which session to go on with."""
+class Hello(_TaggedFrame, frozen=True, tag="hello"):
+    """The first frame: the protocol versions, and the environment to play or the session to resume."""
 
     versions: Annotated[tuple[Natural, ...], msgspec.Meta(min_length=1, max_length=16)]
     env: Name = ""
@@ -148,92 +156,92 @@ class Hello(_Frame, frozen=True, tag="hello"):
     session: SessionId = ""
     """The session to resume after a lost connection."""
     max_message: Annotated[int, msgspec.Meta(ge=1024, le=2**31)] = 4 * 2**20
-    """The largest frame this client takes."""
+    """The largest frame that this client accepts, in bytes."""
 
 
-class Reset(_Frame, frozen=True, tag="reset"):
+class ResetFrame(_TaggedFrame, frozen=True, tag="reset"):
     """Begin an episode."""
 
     task: Task
 
 
-class Step(_Frame, frozen=True, tag="step"):
+class StepFrame(_TaggedFrame, frozen=True, tag="step"):
     """Take an action."""
 
     action: str
 
 
-class Ask(_Frame, frozen=True, tag="ask"):
-    """Ask for an action, where the environment offers one."""
+class Ask(_TaggedFrame, frozen=True, tag="ask"):
+    """Ask for an action, if the environment offers one."""
 
     verb: Literal["oracle", "sample_random_action"]
 
 
-class SeedActions(_Frame, frozen=True, tag="seed_actions"):
-    """Make the following random actions depend on a seed."""
+class SeedActions(_TaggedFrame, frozen=True, tag="seed_actions"):
+    """Seed the random actions that follow."""
 
     seed: int
 
 
-class Close(_Frame, frozen=True, tag="close"):
-    """End the session. Allowed while another call is under way, which is then abandoned."""
+class Close(_TaggedFrame, frozen=True, tag="close"):
+    """End the session. A client may send it while another call runs, which is then abandoned."""
 
 
-Verb = Reset | Step | Ask | SeedActions | Close
+Verb = ResetFrame | StepFrame | Ask | SeedActions | Close
 
 
-class Call(_Frame, frozen=True, tag="call"):
-    """Do something, once."""
+class CallFrame(_TaggedFrame, frozen=True, tag="call"):
+    """Run a verb exactly once."""
 
     seq: Natural
-    """Larger than that of every earlier call of the session. The same call sent again has the same number."""
+    """Larger than the number of every earlier call of the session. A call that is sent again keeps its number."""
     request: Natural
-    """Names this sending; echoed."""
+    """Number of this sending; the reply echoes it."""
     deadline: Seconds
-    """Seconds after which nobody waits for the answer any more."""
+    """Seconds after which the client stops waiting for the answer."""
     verb: Verb
 
 
-class Beat(_Frame, frozen=True, tag="beat"):
-    """I am still here. The other side says the same."""
+class Beat(_TaggedFrame, frozen=True, tag="beat"):
+    """Renew the lease. The server answers with a Beat."""
 
     request: Natural = 0
 
 
-FromClient = Hello | Call | Beat
+FromClient = Hello | CallFrame | Beat
 
 
 # ------------------------------------------------------------------------------------------------------------- from server
 
 
-class Welcome(_Frame, frozen=True, tag="welcome"):
-    """The session exists, under these rules."""
+class Welcome(_TaggedFrame, frozen=True, tag="welcome"):
+    """The session exists, under these limits."""
 
     version: Natural
     session: SessionId
     env: Name
     seq: Natural
-    """The last call this session accepted; 0 for a new one."""
+    """Number of the last call that this session accepted; 0 for a new one."""
     heartbeat: Seconds
     ttl: Seconds
     max_message: Natural
-    """The smaller of what the two sides take."""
+    """The smaller of the two sides' limits, in bytes."""
     max_deadline: Seconds
 
 
-class Shown(_Frame, frozen=True, tag="shown"):
-    """What ``reset`` returned."""
+class Shown(_TaggedFrame, frozen=True, tag="shown"):
+    """The result of ``reset``."""
 
     observation: Content
     info: dict[str, Any]
     floor: float = 0.0
-    """What a player who never looks can score."""
+    """The score of a policy that ignores observations."""
     ceiling: float | None = None
-    """What the best player can score where not every task can be solved."""
+    """The best possible mean score, if not every task can be solved."""
 
 
-class Stepped(_Frame, frozen=True, tag="stepped"):
-    """What ``step`` returned."""
+class Stepped(_TaggedFrame, frozen=True, tag="stepped"):
+    """The result of ``step``."""
 
     observation: Content
     reward: float
@@ -242,20 +250,20 @@ class Stepped(_Frame, frozen=True, tag="stepped"):
     info: dict[str, Any]
 
 
-class Said(_Frame, frozen=True, tag="said"):
-    """An action the environment was asked for."""
+class Suggested(_TaggedFrame, frozen=True, tag="suggested"):
+    """The action that an ``Ask`` requested."""
 
     action: str
 
 
-class Done(_Frame, frozen=True, tag="done"):
-    """It is done; there is nothing to tell."""
+class Done(_TaggedFrame, frozen=True, tag="done"):
+    """The verb ran and returns nothing."""
 
 
-Result = Shown | Stepped | Said | Done
+Result = Shown | Stepped | Suggested | Done
 
 
-class Reply(_Frame, frozen=True, tag="reply"):
+class ReplyFrame(_TaggedFrame, frozen=True, tag="reply"):
     """The answer to a call."""
 
     seq: Natural
@@ -263,25 +271,25 @@ class Reply(_Frame, frozen=True, tag="reply"):
     result: Result
 
 
-class Fault(_Frame, frozen=True, tag="fault"):
-    """The answer to a call, or to a frame, that did not work out."""
+class Fault(_TaggedFrame, frozen=True, tag="fault"):
+    """The answer to a call or frame that failed."""
 
     code: Code
     message: str
     seq: Natural = 0
     request: Natural = 0
     retry_after: float = 0.0
-    """Seconds after which it may work, for ``busy`` and ``draining``."""
+    """Seconds after which to try again, for ``busy`` and ``draining``."""
     kind: str = ""
-    """The class of the exception, for ``failed``: a name to show, never to look up."""
+    """The class name of the exception, for ``failed``. It is only shown, never looked up."""
     boundary: Boundary = Boundary.INFRASTRUCTURE
-    """Whose fault it is, for ``failed``."""
+    """The boundary that failed, for ``failed``."""
 
 
-FromServer = Welcome | Reply | Fault | Beat
+FromServer = Welcome | ReplyFrame | Fault | Beat
 
 
-# ------------------------------------------------------------------------------------------------------------ to and fro
+# ---------------------------------------------------------------------------------------------------- encoding and decoding
 
 _T = TypeVar("_T")
 
@@ -291,12 +299,12 @@ encode_json_frame = encode_json
 _from_client: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(FromClient)
 _from_server: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(FromServer)
 _json_decoders: dict[Any, msgspec.json.Decoder[Any]] = {
-    kind: msgspec.json.Decoder(kind) for kind in (FromClient, FromServer, Hello, Call, Reply | Fault, Welcome)
+    kind: msgspec.json.Decoder(kind) for kind in (FromClient, FromServer, Hello, CallFrame, ReplyFrame | Fault, Welcome)
 }
 
 
 def decode_frame(data: bytes, kind: Any) -> Any:
-    """A frame of ``FromClient`` or ``FromServer`` from msgpack; ``SchemaError`` for anything else whatever."""
+    """Decode a frame of ``FromClient`` or ``FromServer`` from msgpack. Raise ``SchemaError`` for anything else."""
     try:
         return (_from_client if kind is FromClient else _from_server).decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -304,7 +312,7 @@ def decode_frame(data: bytes, kind: Any) -> Any:
 
 
 def decode_json_frame(data: bytes, kind: Any) -> Any:
-    """The same from JSON, where NaN and infinities are no numbers."""
+    """Do the same from JSON, where NaN and infinities are not numbers."""
     try:
         return _json_decoders[kind].decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -312,7 +320,7 @@ def decode_json_frame(data: bytes, kind: Any) -> Any:
 
 
 def check_depth(value: Any) -> None:
-    """``SchemaError`` if ``value`` is nested deeper than ``DEEPEST``."""
+    """Raise ``SchemaError`` if ``value`` is nested deeper than ``DEEPEST``."""
     level, depth = [value], 0
     while level := [item for outer in level for item in _inside(outer)]:
         depth += 1

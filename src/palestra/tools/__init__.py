@@ -4,7 +4,7 @@
 load only what that tool needs: ``python`` (code in a box), ``search``, ``mcp``.
 """
 
-from palestra.tools.forms import CallForm, find_calls, format_result
+from palestra.tools.forms import CallForm, find_calls
 from palestra.tools.functions import BadArguments, FunctionTool, tool
 
 __all__ = [
@@ -12,6 +12,5 @@ __all__ = [
     "CallForm",
     "FunctionTool",
     "find_calls",
-    "format_result",
     "tool",
 ]

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from palestra.calls import CLOSE, OPEN, BadCall, read_arguments, read_call
-from palestra.trajectory import ToolCall, ToolResult
+from palestra.trajectory import ToolCall
 
-__all__ = ["CallForm", "find_calls", "format_result"]
+__all__ = ["CallForm", "find_calls"]
 
 
 class CallForm(StrEnum):
@@ -28,13 +28,6 @@ class CallForm(StrEnum):
     """``<python>code</python>``."""
     SEARCH_TAG = "search_tag"
     """``<search>query</search>``: a call of the tool ``search``."""
-
-
-def format_result(name: str, result: ToolResult) -> str:
-    """What the model is shown of ``result``. The text cannot close the tag it stands in."""
-    text = result.text.replace("</tool_response", "<\\/tool_response")
-    status = "" if result.ok else ' status="error"'
-    return f'<tool_response name="{_attribute(name)}"{status}>\n{text}\n</tool_response>'
 
 
 def find_calls(text: str, forms: Collection[CallForm] = (CallForm.TOOL_CALL,)) -> tuple[ToolCall | BadCall, ...]:
@@ -101,10 +94,6 @@ def _read_code(body: str) -> ToolCall | BadCall:
 def _read_query(body: str) -> ToolCall | BadCall:
     query = body.strip()
     return ToolCall("search", {"query": query}) if query else BadCall(body, "the <search> is empty.")
-
-
-def _attribute(name: str) -> str:
-    return "".join(mark if mark.isalnum() or mark in "_-.:/" else "_" for mark in name[:64])
 
 
 class _Markup(NamedTuple):

@@ -3,8 +3,8 @@
 ``@tool`` reads the signature once: names and types become the JSON schema, the docstring the description. Arguments are
 checked against the types before the function is called, so a wrong argument is the model's mistake, not a crash.
 
-A plain function runs in a thread of its own, because it may block. When its deadline passes the model is told so, but a
-thread cannot be killed: write ``async def``, or use the box, for what may hang.
+A plain function runs in a thread of its own, because it may block. When its deadline passes, the model sees a timeout, but the
+thread cannot be killed: if a function may hang, write ``async def`` or use the box.
 """
 
 import asyncio
@@ -59,7 +59,23 @@ def tool(*, name: str = "", description: str = "") -> Callable[[Callable[..., An
 def tool(
     function: Callable[..., Any] | None = None, /, *, name: str = "", description: str = ""
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a tool of a typed function. It may return text, a ``ToolResult``, or anything that JSON can hold."""
+    """Make a tool from a typed function.
+
+    Args:
+        function: The function, plain or async. It returns text, a ``ToolResult``, or a value that JSON can represent.
+        name: The name of the tool; that of the function by default.
+        description: What the model reads about it; the docstring by default.
+
+    Raises:
+        UsageError: A parameter has no type, or is not a named one.
+
+    Example::
+
+        @palestra.tool
+        async def halve(low: int, high: int) -> int:
+            \"\"\"Return the number in the middle of a range.\"\"\"
+            return (low + high) // 2
+    """
     if function is not None:
         return FunctionTool(function)
     return lambda function: FunctionTool(function, name=name, description=description)

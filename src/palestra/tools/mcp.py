@@ -1,12 +1,11 @@
 """Tools of an MCP server, over its standard streams or streamable HTTP, on the official SDK.
 
-An ``McpServer`` is named once and lent to many episodes. Each episode gets a session of its own, opened by its first call and
-closed with it, so nothing one episode does is seen by another; a bounded number is open at a time. With ``shared=True``
-sessions are kept and passed on instead, for servers without state.
+One ``McpServer`` serves many episodes. Each episode has its own session, which its first call opens and which closes with the
+episode, so episodes cannot see each other. The number of open sessions is limited. With ``shared=True``, for servers without
+state, sessions are kept and used for the next episode.
 
-A server is not trusted with its word: only allowed tools exist, and each is pinned by a hash of its name, description and
-schema. If a later session shows another hash, the tool has been changed under us, and the episode fails rather than obey the
-new text.
+The server is not trusted: only allowed tools can be called, and each tool is pinned by a hash of its name, description and
+schema. If a later session shows another hash, the server has changed the tool, and the episode fails.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palestra.encoding import encode_json
-from palestra.errors import InfrastructureError, MissingExtra, SchemaError, UsageError
+from palestra.errors import InfrastructureError, MissingExtra, SchemaError, ToolError, UsageError
 from palestra.trajectory import ToolResult
 
 __all__ = ["McpServer", "McpTool"]
@@ -45,7 +44,7 @@ class McpServer:
 
     command: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Of the command, beside the few variables every program needs. Ours is not passed on."""
+    """Environment variables of the command, besides common ones such as ``PATH``. It gets no other variable of this process."""
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     allow: Collection[str] | None = None
@@ -106,7 +105,7 @@ class McpServer:
             self._open.add(session)
             try:
                 await session.start()
-                self._check(await session.describe())
+                self._check(await session.described())
             except BaseException:
                 await self._end(session)
                 raise
@@ -201,13 +200,22 @@ class _Session:
                 if not ready.done():
                     ready.set_result(client)
                 await self._stop.wait()
+        except MissingExtra as error:
+            ready.set_exception(error)
         except Exception as error:
             self.broken = True
             if not ready.done():
                 # Only the kind: the message may hold an address or a header.
                 ready.set_exception(InfrastructureError(f"the MCP server could not be reached: {_kind(error)}"))
 
-    async def describe(self) -> list[_Described]:
+    async def described(self) -> list[_Described]:
+        """The server's tools. A server that does not list them is out of order."""
+        try:
+            return await self._describe()
+        except Exception as error:
+            raise InfrastructureError(f"the MCP server did not list its tools: {_kind(error)}") from None
+
+    async def _describe(self) -> list[_Described]:
         found: list[_Described] = []
         cursor: str | None = None
         while True:
@@ -270,13 +278,24 @@ class _EpisodeSession:
         self._sessions: list[_Session] = []
         """The last is in use. Those before it broke, but other calls may still wait for their answers."""
         self._opening = asyncio.Lock()
+        self.waiting_since: float | None = None
+        """The loop's time since when the episode has waited for this one session: for its turn, or for the server to start."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
         async with self._opening:
             if not self._sessions or not self._sessions[-1].usable:
-                self._sessions.append(await self._server.take())
+                self._sessions.append(await self._taken())
             session = self._sessions[-1]
         return await session.call(name, arguments)
+
+    async def _taken(self) -> _Session:
+        self.waiting_since = asyncio.get_running_loop().time()
+        try:
+            return await self._server.take()
+        except SchemaError as error:
+            raise ToolError(str(error)) from None  # not for the agent: the episode must not obey the new text
+        finally:
+            self.waiting_since = None
 
     async def close(self) -> None:
         sessions, self._sessions = self._sessions, []
@@ -290,6 +309,11 @@ class _EpisodeTool:
     def __init__(self, tool: McpTool, session: _EpisodeSession) -> None:
         self.name, self.description, self.parameters, self.secrets = tool.name, tool.description, tool.parameters, tool.secrets
         self._session = session
+
+    @property
+    def waiting_since(self) -> float | None:
+        """Since when the episode has waited for the server's session."""
+        return self._session.waiting_since
 
     async def __call__(self, /, **arguments: Any) -> ToolResult:
         return await self._session.call(self.name, arguments)

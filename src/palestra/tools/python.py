@@ -1,7 +1,7 @@
 """The Python tool: model-written code in a box.
 
-One-shot, every call is a fresh interpreter; stateful, one interpreter lives through the episode. A call that breaks a limit
-ends the interpreter; the model is told, and the next call starts a new one.
+Stateless, every call gets a new interpreter; stateful, one interpreter lives as long as the episode. A call that exceeds a
+limit ends the interpreter; the model sees why, and the next call starts a new one.
 """
 
 import asyncio
@@ -9,7 +9,8 @@ import contextlib
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
-from palestra.sandbox import KilledBy, Limits, Outcome, Program, Sandbox, Session
+from palestra.sandbox import KilledBy, Limits, Outcome, Program, Sandbox, SandboxSession
+from palestra.sandbox.profile import require_boxes
 from palestra.sandbox.shared import shared_sandbox
 from palestra.trajectory import ToolResult
 
@@ -26,7 +27,11 @@ _WHY = {
 
 
 class PythonTool:
-    """Runs Python. Lent to many episodes at once; ``for_episode`` gives each its own interpreter."""
+    """Runs Python. Lent to many episodes at once; ``for_episode`` gives each its own interpreter.
+
+    Without a ``sandbox`` it uses bubblewrap, and starts an empty box at once: a machine that cannot run boxes raises
+    ``MissingExtra`` here, with the remedy, before any episode has begun.
+    """
 
     name = "python"
     parameters: Mapping[str, Any] = {
@@ -39,6 +44,8 @@ class PythonTool:
     def __init__(self, sandbox: Sandbox | None = None, *, stateful: bool = True, limits: Limits | None = None) -> None:
         self._sandbox = sandbox
         self._limits = limits or (sandbox.limits if sandbox is not None else Limits())
+        if sandbox is None:
+            require_boxes(self._limits)
         self.stateful = stateful
         state = "Variables and files stay from call to call." if stateful else "Every call starts a fresh interpreter."
         self.description = (
@@ -65,39 +72,47 @@ class EpisodePython:
         self._stateful = tool.stateful
         self._sandbox = sandbox
         self._limits = limits
-        self._session: Session | None = None
-        self._lost = False
+        self._session: SandboxSession | None = None
+        self.waiting_since: float | None = None
+        """The loop's time since when the current call has waited for the machine: for a box, or for its place to run."""
         self._held = contextlib.AsyncExitStack()
         self._turn = asyncio.Lock()
 
     async def __call__(self, /, **arguments: Any) -> ToolResult:
         async with self._turn:  # one interpreter runs one cell at a time, in the order they were written
-            return await self._run(**arguments)
+            self.waiting_since = asyncio.get_running_loop().time()
+            try:
+                return await self._run(**arguments)
+            finally:
+                self._begun()
+
+    def _begun(self) -> None:
+        self.waiting_since = None
 
     async def _run(self, code: str) -> ToolResult:
         if self._sandbox is None:
             self._sandbox = await self._held.enter_async_context(shared_sandbox(self._limits))
         if not self._stateful:
-            return _told(await self._sandbox.run(Program(code=code, wall_seconds=self._limits.wall_seconds)), "")
+            program = Program(code=code, wall_seconds=self._limits.wall_seconds)
+            return _told(await self._sandbox.run(program, begun=self._begun), "")
         note = ""
         if self._session is None or not self._session.alive:
-            note = "(The interpreter was started anew; earlier variables are lost.)\n" if self._lost else ""
-            await self._end_session()
-            self._session = await self._sandbox.open_session()
-        outcome = await self._session.run(code, wall_seconds=self._limits.wall_seconds)
-        self._lost = not self._session.alive
-        return _told(outcome, note)
+            note = "" if self._session is None else "(The interpreter was restarted; earlier variables are lost.)\n"
+            self._session = await self._reopened(self._sandbox)
+        return _told(await self._session.run(code, wall_seconds=self._limits.wall_seconds, begun=self._begun), note)
+
+    async def _reopened(self, sandbox: Sandbox) -> SandboxSession:
+        if self._session is not None:
+            await self._session.close()
+        return await sandbox.open_session()
 
     async def close(self) -> None:
         """End the interpreter."""
-        await self._end_session()
-        self._sandbox = None
-        await self._held.aclose()
-
-    async def _end_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+        self._sandbox = None
+        await self._held.aclose()
 
 
 def _told(outcome: Outcome, note: str) -> ToolResult:

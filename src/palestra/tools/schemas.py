@@ -1,4 +1,4 @@
-"""A first look at arguments: enough of JSON schema to tell a model what it forgot. The tool itself has the last word."""
+"""A first check of arguments against the JSON schema, with a message for the model. The tool itself checks the rest."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ _TYPES: Mapping[str, tuple[type, ...]] = {
 
 
 def argument_problem(schema: Mapping[str, Any], arguments: Mapping[str, Any]) -> str:
-    """What is wrong with ``arguments`` at the first level; empty if nothing is."""
+    """Return what is wrong with ``arguments`` at the first level, or an empty string."""
     properties = schema.get("properties")
     known: Mapping[str, Any] = properties if isinstance(properties, Mapping) else {}
     required = schema.get("required")

@@ -1,21 +1,30 @@
-"""Trajectories to weights. Read in the order of the flow: ``groups``, ``advantage``, ``batch``, ``loss``, ``learner``.
+"""Trajectories to weights: a run, above a learner, above pure algorithms.
 
-``groups``, ``advantage``, ``horizon`` and ``ledger`` are NumPy and the standard library only; torch is imported by the modules
-that need it and by nothing here, so that the mathematics can be read, tested and used without it.
+``algorithms``  pure functions: groups, advantages, losses, horizons, valid samples. Only losses need torch.
+``learner``     the model, its batches, its optimizer and its ranks.
+
+The modules of this folder are the run. Read them in this order: ``config`` (what a recipe holds), ``parts`` (what it names),
+``run`` (``train()``), ``assembly`` (builds a trainer), ``trainer`` (one step after the other), ``experience`` (groups to a
+batch).
+
+Importing this package does not import torch, so the mathematics can be read, tested and used without it.
 """
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from palestra.training.assembly import train
-    from palestra.training.config import TrainConfig
-    from palestra.training.recipe import load_recipe
+from palestra.references import hook
 
-__all__ = ["TrainConfig", "load_recipe", "train"]
+if TYPE_CHECKING:
+    from palestra.training.config import TrainConfig
+    from palestra.training.export import export_model
+    from palestra.training.recipe import load_recipe
+    from palestra.training.run import train
+
+__all__ = ["TrainConfig", "export_model", "hook", "load_recipe", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    homes = {"TrainConfig": "config", "load_recipe": "recipe", "train": "assembly"}
+    homes = {"TrainConfig": "config", "export_model": "export", "load_recipe": "recipe", "train": "run"}
     if name in homes:
         from importlib import import_module
 

@@ -1,22 +1,40 @@
-"""What a training run is made of: one TOML file (a recipe), resolved into frozen structs.
+"""The configuration of a training run: frozen structs, read from one TOML file (a recipe).
 
-Each part's configuration stands beside its owner; here they are put together. ``recipe`` reads the file and puts overrides
-such as ``learner.learning_rate=1e-5`` over it. The resolved configuration is saved beside the run, so that what was run can be
-read back. Every field has a default that is sound, or none at all; every bound is checked when the recipe is read.
+Each part's configuration is defined beside its owner; this module puts them together. ``recipe`` reads the file and applies
+overrides such as ``learner.learning_rate=1e-5``. The run folder keeps the resolved configuration in ``config.json``, and a
+resumed run reads it back. Every bound is checked when the recipe is read.
+
+A field of type ``Hook`` names a part that a user may replace. It holds the short name of a built-in, ``module:name``, or a
+table ``{use = "module:name", any_keyword = 1}``. Reading a configuration imports nothing; ``palestra.training.parts`` does.
 """
 
+import math
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from palestra.errors import UsageError
-from palestra.training.advantage import AdvantageConfig
-from palestra.training.groups import PartialGroups
-from palestra.training.horizon import HorizonConfig
-from palestra.training.learner import LearnerConfig
-from palestra.training.model import ModelConfig
+from palestra.references import Hook, Role, parse_hook
+from palestra.training.algorithms.advantage import AdvantageConfig
+from palestra.training.algorithms.groups import PartialGroups
+from palestra.training.algorithms.horizon import HorizonConfig
+from palestra.training.algorithms.shaping import Cut, Overlong, Shaping, overlong_penalty
+from palestra.training.learner.learner import LearnerConfig
+from palestra.training.learner.model import ModelConfig
+from palestra.wrappers import lending
 
 __all__ = [
+    "ENGINE",
+    "GRADER",
+    "GROUP_REWARD",
+    "HISTORY",
+    "POLICY",
+    "SERVERS",
+    "TOOL",
+    "WRAPPER",
+    "WRITER",
     "Anneal",
     "EngineSettings",
     "EvaluationSettings",
@@ -30,9 +48,41 @@ __all__ = [
 _COMPARING = ("grpo", "dr_grpo", "rloo", "reinforce_pp_group", "gigpo")
 _Positive = Annotated[int, msgspec.Meta(ge=1)]
 
+# The roles that a hook may fill, beside those of ``advantage``, ``loss`` and ``horizon``. The built-ins are references, so that
+# reading a configuration imports none of them.
+ENGINE = Role(
+    "engine.kind",
+    ("setup",),
+    {name: f"palestra.training.engines:{name}_engine" for name in ("local", "vllm", "sglang")},
+    factory=True,
+)
+HISTORY = Role(
+    "prompt.history",
+    (),
+    {
+        "full": "palestra.policies.history:FullHistory",
+        "window": "palestra.policies.history:Window",
+        "last": "palestra.policies.history:LastObservation",
+        "summary": "palestra.policies.history:Summary",
+    },
+    factory=True,
+)
+POLICY = Role("policy", ("sampled",), {"sampled": "palestra.training.parts:sampled"}, factory=True)
+WRAPPER = replace(lending.WRAPPER, key="variants.ID.wrappers")
+TOOL = replace(lending.TOOL, key="variants.ID.tools")
+GRADER = Role("play.grader", ("trajectory",))
+GROUP_REWARD = Role("play.group_reward", ("group",))
+WRITER = Role(
+    "writers",
+    ("folder", "config"),
+    {"tensorboard": "palestra.training.writers:TensorBoardWriter", "wandb": "palestra.training.writers:WandbWriter"},
+    factory=True,
+)
+SERVERS = ("vllm", "sglang")
+
 
 class Anneal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A coefficient that goes linearly from ``start`` to ``stop`` over ``steps`` steps, and stays there."""
+    """A coefficient that goes linearly from ``start`` to ``stop`` over ``steps`` steps, and stays at ``stop``."""
 
     start: float
     stop: float = 0.0
@@ -44,138 +94,213 @@ class Anneal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How a step's episodes are played."""
+    """How the episodes of a step are played and rewarded."""
 
     tasks: _Positive = 32
-    """Tasks of a step; each is played by one group."""
+    """Tasks per step, over all environments. One group plays each task."""
     group_size: _Positive = 8
+    """Episodes per task."""
     concurrency: _Positive = 256
+    """Episodes at the same time."""
     deadline: Annotated[float, msgspec.Meta(gt=0.0)] = 600.0
-    """Seconds for one episode."""
+    """Seconds per episode."""
     retries: Annotated[int, msgspec.Meta(ge=0)] = 2
-    """How often an episode is tried again after a failure of infrastructure."""
+    """How often an episode is repeated after an infrastructure failure."""
     max_tokens: _Positive = 512
-    """The most tokens of one turn."""
+    """The most tokens per turn."""
+    cut: Cut = "as_invalid"
+    """The reward of a turn that ``max_tokens`` or the context cut. ``as_invalid``: what the environment pays for an empty
+    action. ``mask``: none, and the turn is left out of training. Or a number."""
+    overlong: Overlong | None = None
+    """DAPO's soft penalty on turns that come close to ``max_tokens``."""
+    grader: Hook | None = None
+    """Scores every finished episode again: ``module:name``, called with the trajectory. Its score replaces the rewards."""
+    group_reward: Hook | None = None
+    """Compares the episodes of a group, for example with a judge: ``module:name``, called with the ``TrajectoryGroup``. It
+    returns one number per member, which is added to the reward of the member's last turn."""
+
+    def __post_init__(self) -> None:
+        if self.overlong is not None:
+            overlong_penalty(0, self.max_tokens, self.overlong.buffer)  # raises if the buffer is longer than a turn
+        for role, value in ((GRADER, self.grader), (GROUP_REWARD, self.group_reward)):
+            if value is not None:
+                role.check(value)
+
+    @property
+    def shaping(self) -> Shaping:
+        """How rewards are shaped before advantages are computed."""
+        return Shaping(self.cut, self.overlong, self.max_tokens)
 
 
 class PromptSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the model is shown."""
+    """What the model sees."""
 
     shots: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Episodes of the environment's oracle, on other tasks, shown as chat turns before the model's own."""
-    history: Literal["full", "window", "last", "summary"] = "full"
-    """Everything; the task and the last ``window`` exchanges; the task and the latest observation; or a summary of the past."""
-    window: _Positive = 4
-    """Exchanges that ``window`` shows, or after which ``summary`` sums up."""
+    """Number of shots: episodes of the oracle on other tasks, which the prompt shows as chat turns before the model's own
+    episode."""
+    history: Hook = "full"
+    """``full``: every message. ``{use = "window", turns = 4}``: the task and the last 4 exchanges. ``last``: the task and the
+    latest observation. ``{use = "summary", turns = 4}``: the model summarizes the past after every 4 exchanges. Or your own as
+    ``module:name``."""
     family: str | None = None
-    """Whose renderer: a family of the ``renderers`` package, or ``template`` for the chat template itself. By default the
-    model's name decides."""
+    """The renderer: a family of the ``renderers`` package, or ``template`` for the chat template itself. By default the model's
+    name decides."""
     append_only: bool = False
-    """Keep thinking in the history even where the template drops it: one segment an episode instead of one a turn."""
+    """Keep reasoning in the history even where the template drops it. With the full history, an episode is then one
+    segment."""
+
+    def __post_init__(self) -> None:
+        HISTORY.check(self.history)
 
 
 class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A registered environment with other options, under an id of its own."""
+    """An environment with keyword arguments, wrappers or tools, under an id of its own."""
 
-    base: str
-    options: dict[str, Any] = {}
-    """Keywords of the environment's class, over those of ``base``."""
-    move: str = ""
-    """How a move is written instead of in a box, such as ``Guess: {}``; see ``wrappers.Reword``."""
-    observations: dict[str, str] = {}
-    """Regular expressions and what is said instead of an observation that one of them matches."""
+    env: Hook
+    """The environment: an id, ``module:Class``, or a table ``{use = "module:Class", any_keyword = 1}``."""
+    wrappers: tuple[Hook, ...] = ()
+    """Wrappers, innermost first: ``Reword``, ``TurnLimit``, ``TokenLimit``, ``KeepHistory``, or your own as ``module:name``."""
+    tools: tuple[Hook, ...] = ()
+    """Tools that the agent may call: ``python``, ``search``, or your own as ``module:name``. They are added last,
+    around the wrappers."""
+
+    def __post_init__(self) -> None:
+        parse_hook("variants.ID.env", self.env)
+        for role, values in ((WRAPPER, self.wrappers), (TOOL, self.tools)):
+            for value in values:
+                role.check(value)
 
 
 class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Who samples: a copy of the model in this process, or servers."""
+    """The engine that samples tokens."""
 
-    kind: Literal["local", "vllm", "sglang"] = "local"
+    kind: Hook = "local"
+    """``local``: a copy of the model in this process. ``vllm`` or ``sglang``: servers. Or your own engine as
+    ``module:name``."""
     urls: tuple[str, ...] = ()
-    """Addresses of the servers. They must be able to read the run's folder: new weights reach them through it."""
+    """Addresses of the servers. The servers must be able to read the run folder: new weights reach them through it."""
     batch: _Positive = 64
     """Local: requests that are computed together."""
     rows: _Positive = 128
-    """Local: contexts whose keys and values are kept."""
+    """Local: contexts whose keys and values are cached."""
     dtype: Literal["float32", "bfloat16"] = "float32"
-    """Local: the type of the engine's copy of the weights. For servers: of the weights that are handed to them."""
-    device: str = "cpu"
-    """Local: where it computes."""
+    """The data type of the engine's weights."""
+    device: str | None = None
+    """Local: the device of the engine. By default that of the learner (``model.device``)."""
+
+    def __post_init__(self) -> None:
+        ENGINE.check(self.kind)
+        if self.name in SERVERS and not self.urls:
+            raise UsageError(f'engine.kind = "{self.name}" needs the addresses of the servers: engine.urls = ["http://…"]')
+        if self.name == "local" and self.urls:
+            raise UsageError('engine.urls is for servers: set engine.kind = "vllm" or "sglang" as well')
+
+    @property
+    def name(self) -> str:
+        """What ``kind`` uses: ``local``, ``vllm``, ``sglang`` or ``module:name``."""
+        return parse_hook("engine.kind", self.kind)[0]
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Held-out tasks, played while the run goes on."""
+    """Evaluation on held-out tasks during the run."""
 
     every: _Positive
-    """Steps between two evaluations; there is one after the last step too."""
+    """Steps between two evaluations. There is always one after the last step."""
     envs: tuple[str, ...] = ()
-    """Ids or patterns; by default the environments of the run."""
-    tasks: _Positive = 100
-    """Of each environment: the same ones every time, drawn apart from those that are trained on."""
+    """Ids or patterns. By default the environments of the run."""
+    n: _Positive = 100
+    """Tasks per environment. They are the same in every evaluation. Training steps and the warm start never draw
+    them. If the tasks are rows of a data file or data set, the evaluated rows are left out of training."""
     temperature: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """0 takes the likeliest token."""
+    """The sampling temperature; 0 takes the likeliest token."""
 
 
 class WarmStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Supervised learning before the first step. Its result is kept in the run's folder as a model of its own."""
+    """Supervised learning before the first step. The run folder keeps the result as a model folder."""
 
     teacher: Literal["oracle", "random", "varied"] = "oracle"
-    """Who is imitated: the environment's perfect player, a legal random one, or one that also seldom repeats a move."""
+    """The policy to imitate: the environment's oracle, legal random moves, or random moves that are seldom repeated."""
     episodes: _Positive = 512
+    """Episodes that the teacher plays."""
     epochs: _Positive = 4
+    """Passes over these episodes."""
     minibatches: _Positive = 8
-    """Updates an epoch."""
+    """Updates per epoch."""
     learning_rate: Annotated[float, msgspec.Meta(gt=0.0)] = 1e-3
 
 
 class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole run."""
+    """The keys of a run."""
 
     model: ModelConfig
     envs: dict[str, Annotated[float, msgspec.Meta(gt=0.0)]]
-    """Environment ids, and how often each is played in proportion to the others."""
+    """Environment ids and their weights: how often a step draws each, relative to the others."""
     steps: _Positive
+    """Steps of the run. Each makes one version of the weights."""
     variants: dict[str, Variant] = {}
-    """Environments with other options, by the id under which ``envs`` names them."""
+    """Environments with keyword arguments, wrappers or tools. The key of each table is a new id, which ``envs`` can use."""
     seed: int = 0
-    """From which every random choice of the run is derived."""
+    """The seed of every random choice of the run."""
     play: PlaySettings = PlaySettings()
     prompt: PromptSettings = PromptSettings()
+    policy: Hook = "sampled"
+    """``sampled``: the model answers each turn with one sample. Or your own policy as ``module:name``: a
+    function or class that gets the sampled policy and returns a policy."""
     engine: EngineSettings = EngineSettings()
     horizon: HorizonConfig | None = None
-    """Turns an episode may have. Without it, what the environments allow."""
+    """Largest number of turns per episode; by default the limits of the environments."""
     warm_start: WarmStart | None = None
     advantage: AdvantageConfig = AdvantageConfig()
     partial: PartialGroups = PartialGroups()
     learner: LearnerConfig = LearnerConfig()
     epochs: _Positive = 1
-    """How often a step's batch is gone through."""
+    """Passes over the batch of a step."""
     minibatches: _Positive = 1
-    """Updates an epoch."""
+    """Updates per epoch."""
     staleness: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """How many versions the oldest token of an episode may lag behind the weights that learn from it. 0 is synchronous."""
+    """The largest number of weight versions between sampling a token and learning from it. 0 is synchronous training."""
     entropy: Anneal | None = None
-    """Replaces ``learner.loss.entropy_coefficient``, step by step."""
+    """A schedule of the entropy coefficient. It replaces ``learner.loss.entropy_coefficient``."""
     checkpoint_every: _Positive = 20
+    """Steps between two checkpoints. The last step always writes one."""
     keep: Annotated[int, msgspec.Meta(ge=2)] = 2
-    """How many checkpoints are kept."""
+    """How many checkpoints the folder keeps."""
     evaluation: EvaluationSettings | None = None
-    """Without it nothing is evaluated."""
+    """Without this table nothing is evaluated."""
     samples: Annotated[int, msgspec.Meta(ge=0)] = 2
-    """Groups of every step whose trajectories are written to disk."""
+    """Groups per step whose trajectories are written to the folder."""
+    writers: tuple[Hook, ...] = ()
+    """Where else metrics go: ``tensorboard``, ``{use = "wandb", project = "mine"}``, or your own as ``module:name``."""
 
     def __post_init__(self) -> None:
+        for key in _unwritable(msgspec.to_builtins(self)):
+            raise UsageError(f"{key} must be a finite number: config.json cannot hold inf or nan")
+        POLICY.check(self.policy)
+        for writer in self.writers:
+            WRITER.check(writer)
+        method = parse_hook("advantage.method", self.advantage.method)[0]
         if not self.envs:
             raise UsageError("there is no environment to play: name at least one in [envs]")
-        if self.engine.kind != "local" and not self.engine.urls:
-            raise UsageError(f'engine.kind = "{self.engine.kind}" needs the servers\' addresses: engine.urls = ["http://…"]')
-        if self.engine.kind == "local" and self.engine.urls:
-            raise UsageError('engine.urls are for servers: say engine.kind = "vllm" or "sglang" as well')
-        if self.advantage.method.startswith("ppo") and not self.model.critic:
-            raise UsageError(f'advantage.method = "{self.advantage.method}" needs a critic: model.critic = true')
-        if self.advantage.method in _COMPARING and self.play.group_size < 2:
-            raise UsageError(f'advantage.method = "{self.advantage.method}" compares members of a group: play.group_size >= 2')
+        if method.startswith("ppo_") and not self.model.critic:
+            raise UsageError(f'advantage.method = "{method}" needs a critic: model.critic = true')
+        if method in _COMPARING and self.play.group_size < 2:
+            raise UsageError(f'advantage.method = "{method}" compares the members of a group: play.group_size >= 2')
+
+    @property
+    def engine_device(self) -> str:
+        """The device of a local engine."""
+        return self.engine.device or self.model.device
 
     @property
     def needs_reference(self) -> bool:
-        """Whether there is a KL anywhere."""
+        """Whether the run computes a KL to the initial policy."""
         return bool(self.advantage.kl_in_reward or self.learner.loss.kl_coefficient)
+
+
+def _unwritable(value: Any, key: str = "") -> Iterator[str]:
+    """Yield the dotted keys of the numbers in ``value`` that JSON cannot hold."""
+    if isinstance(value, float) and not math.isfinite(value):
+        yield key
+    parts = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for name, part in parts:
+        yield from _unwritable(part, f"{key}.{name}" if key else str(name))

@@ -1,27 +1,35 @@
-"""From a step's groups to a batch that can be learned from, with the fate of every member.
+"""From the groups of a step to the batch that it learns from, with the outcome of every member.
 
-The order matters: poisoned members go first, so that they are in no statistic; then the trainer's own measurements, which may
-name a few more; then the rule for partial groups; and advantages last, over everything that is left.
+The order matters. Invalid members go first, so that they are in no statistic. Then rewards are shaped. Then the learner
+measures the batch, which may reveal a few more invalid members. Then the rule for partial groups applies. Advantages come last,
+over what is left. One table of rows, aligned with the groups, follows every member on this way.
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
 
-from palestra.training.advantage import AdvantageConfig, advantages
-from palestra.training.batch import Batch
-from palestra.training.groups import Array, Episode, GroupCounts, PartialGroups, episode_of, select
-from palestra.training.learner import Learner, Measured
-from palestra.training.loss import kl_estimate
-from palestra.training.quarantine import Limits, inspect_measured, quarantine
+from palestra.training.algorithms.advantage import AdvantageConfig, Credit, advantages
+from palestra.training.algorithms.groups import Array, GroupCounts, GroupMember, PartialGroups, episode_of, select
+from palestra.training.algorithms.loss import kl_estimate
+from palestra.training.algorithms.shaping import CUTS, Shaping, shaped
+from palestra.training.algorithms.validity import InvalidSample, SampleLimits, inspect_measured, quarantine
+from palestra.training.learner.batch import Batch
+from palestra.training.learner.learner import Learner, Measured
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
-__all__ = ["USED", "Experience", "prepare"]
+__all__ = ["MASKED", "USED", "Experience", "prepare"]
 
 USED = "used"
+FAILED = "failed"
+MASKED = "masked"
+DROPPED = "dropped"
+_OUTCOMES = (USED, FAILED, MASKED, DROPPED)
+_AS_PLAYED = Shaping()
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,62 +37,111 @@ class Experience:
     """What a step learns from."""
 
     batch: Batch
-    fates: list[list[str]]
-    """Of every member: ``used``, ``failed``, the poison's name, ``held`` or ``dropped`` with its group."""
+    outcomes: list[list[str]]
+    """Of every member: ``used``, ``failed``, ``masked``, ``dropped`` with its group, or the name of what is invalid."""
     counts: GroupCounts
-    poisons: dict[str, int]
+    invalid: dict[str, int]
+    """Invalid members by what is wrong with them."""
     staleness: int = 0
-    """How many versions the oldest token lags behind."""
+    """How many versions the oldest token is behind."""
+    measured: dict[str, float] = field(default_factory=dict)
+    """Metrics of the whole step from the learner's measurements."""
+
+
+@dataclass(eq=False)
+class _Row:
+    """A member of a group on its way into the batch."""
+
+    outcome: str
+    trajectory: Trajectory | None = None
+    """With shaped rewards; ``None`` if nothing of it can be learned from."""
+    member: GroupMember | None = None
+    """What advantages are computed from; ``None`` if the learner's measurements reject it."""
+    credit: Credit | None = None
 
 
 def prepare(
-    groups: Sequence[TrajectoryGroup], learner: Learner, advantage: AdvantageConfig, partial: PartialGroups, limits: Limits
+    groups: Sequence[TrajectoryGroup],
+    learner: Learner,
+    advantage: AdvantageConfig,
+    partial: PartialGroups,
+    limits: SampleLimits,
+    shaping: Shaping = _AS_PLAYED,
 ) -> Experience:
-    """Sort, measure and value a step's groups."""
-    sorted_out = quarantine(groups, limits)
-    fates = [["failed" if member is None else USED for member in group] for group in sorted_out.groups]
-    for finding in sorted_out.findings:
-        fates[finding.group][finding.member] = finding.kind
-    places = [(g, m) for g, group in enumerate(sorted_out.groups) for m, member in enumerate(group) if member is not None]
-    kept = [member for group in sorted_out.groups for member in group if member is not None]
-    batch = Batch.of(kept)
-    batch, measured = _measure(batch, learner, advantage)
-    episodes: list[list[Episode | None]] = [[None] * len(group) for group in sorted_out.groups]
-    for e, (g, m) in enumerate(places):
-        tokens = batch.tokens_of(e)
-        poison = inspect_measured(batch.sampled[tokens], measured.logprobs[tokens], limits)
-        if poison is not None:
-            fates[g][m] = poison
+    """Sort, shape, measure and value a step's groups."""
+    reasons = quarantine(groups, limits)
+    table = [[_row(*pair, shaping) for pair in zip(g.members, r, strict=True)] for g, r in zip(groups, reasons, strict=True)]
+    entering = [row for rows in table for row in rows if row.trajectory is not None]
+    kept = [row.trajectory for row in entering if row.trajectory is not None]
+    every, measured = _measure(Batch.of(kept), learner, advantage)
+    for e, (row, trajectory) in enumerate(zip(entering, kept, strict=True)):
+        tokens = every.tokens_of(e)
+        reason = inspect_measured(every.sampled[tokens], measured.logprobs[tokens], limits)
+        if reason is None:
+            row.member = _member(trajectory, e, every, measured, advantage, shaping)
         else:
-            episodes[g][m] = _episode(kept[e], e, batch, measured, advantage)
-    selection = select(episodes, partial)
-    for g in (*selection.held, *selection.dropped):
-        fate = "held" if g in selection.held else "dropped"
-        fates[g] = [fate if was == USED else was for was in fates[g]]
-    credits = dict(zip(selection.used, advantages([episodes[g] for g in selection.used], advantage), strict=True))
-    chosen = [e for e, (g, m) in enumerate(places) if fates[g][m] == USED]
-    valued = [credits[g][m] for g, m in (places[e] for e in chosen)]
-    batch = batch.take(chosen)
-    flat = [credit.per_token() for credit in valued if credit is not None]
-    targets = [credit.targets for credit in valued if credit is not None and credit.targets is not None]
+            row.outcome = str(reason)
+    counts = _value(table, advantage, partial)
+    chosen = [e for e, row in enumerate(entering) if row.outcome == USED]
+    credits = [credit for e in chosen if (credit := entering[e].credit) is not None]
+    targets = [credit.targets for credit in credits if credit.targets is not None]
+    outcomes = [[row.outcome for row in rows] for rows in table]
     return Experience(
         batch=replace(
-            batch,
-            advantages=np.concatenate([np.zeros(0), *flat]),
+            every.take(chosen),
+            advantages=np.concatenate([np.zeros(0), *(credit.per_token() for credit in credits)]),
             targets=np.concatenate(targets) if targets else None,
         ),
-        fates=fates,
-        counts=selection.counts,
-        poisons={str(kind): count for kind, count in Counter(f for row in fates for f in row).items() if kind not in _FATES},
+        outcomes=outcomes,
+        counts=counts,
+        invalid={name: n for name, n in Counter(itertools.chain(*outcomes)).items() if name not in _OUTCOMES},
         staleness=max((limits.version - span.version for one in kept for s in one.segments for span in s.spans), default=0),
+        measured={**_agreement(every, measured), **_entropies(kept, every, measured)},
     )
 
 
-_FATES = (USED, "failed", "held", "dropped")
+def _row(trajectory: Trajectory, reason: InvalidSample | None, shaping: Shaping) -> _Row:
+    if reason is not None:
+        return _Row(str(reason))
+    if trajectory.stop.failed:
+        return _Row(FAILED)
+    left = shaped(trajectory, shaping)
+    return _Row(MASKED) if left is None else _Row(USED, left)
+
+
+def _value(table: Sequence[Sequence[_Row]], advantage: AdvantageConfig, partial: PartialGroups) -> GroupCounts:
+    """Drop groups by the rule ``partial`` and give every row that is left its credit."""
+    members = [[row.member for row in rows] for rows in table]
+    selection = select(members, partial)
+    for row in (row for g in selection.dropped for row in table[g] if row.outcome == USED):
+        row.outcome = DROPPED
+    valued = advantages([members[g] for g in selection.used], advantage)
+    for g, credits in zip(selection.used, valued, strict=True):
+        for row, credit in zip(table[g], credits, strict=True):
+            row.credit = credit
+    return selection.counts
+
+
+def _agreement(batch: Batch, measured: Measured) -> dict[str, float]:
+    """How far the trainer's policy is from the one that sampled: KL(μ‖π_old) by its k3 estimator, and the worst token."""
+    if not len(batch.sampled):
+        return {}
+    difference = measured.logprobs - batch.sampled
+    bounded = np.clip(difference, -20.0, 20.0)
+    return {
+        "sampler/kl": float((np.expm1(bounded) - bounded).mean()),
+        "sampler/worst_token": float(np.abs(difference).max()),
+    }
+
+
+def _entropies(kept: Sequence[Trajectory], batch: Batch, measured: Measured) -> dict[str, float]:
+    """The mean entropy of the policy per environment, in nats per token."""
+    envs = np.array([one.task.env for one in kept])[batch.episodes] if len(batch.positions) else np.zeros(0)
+    return {f"env/{env}/entropy": float(measured.entropies[envs == env].mean()) for env in np.unique(envs)}
 
 
 def _measure(batch: Batch, learner: Learner, advantage: AdvantageConfig) -> tuple[Batch, Measured]:
-    """The batch with what the present policy, the critic and the reference say of its tokens."""
+    """Add what the current policy, the critic and the reference say about the tokens of ``batch``."""
     measured = learner.measure(batch)
     reference = None
     if advantage.kl_in_reward or learner.config.loss.kl_coefficient:
@@ -92,12 +149,18 @@ def _measure(batch: Batch, learner: Learner, advantage: AdvantageConfig) -> tupl
     return replace(batch, old=measured.logprobs, values=measured.values, reference=reference), measured
 
 
-def _episode(trajectory: Trajectory, e: int, batch: Batch, measured: Measured, config: AdvantageConfig) -> Episode:
-    episode = episode_of(trajectory)
-    assert episode is not None
+def _member(
+    trajectory: Trajectory, e: int, batch: Batch, measured: Measured, config: AdvantageConfig, shaping: Shaping
+) -> GroupMember:
+    """What the advantage of ``trajectory``, which is episode ``e`` of ``batch``, is computed from."""
+    member = episode_of(trajectory)
+    assert member is not None
     tokens = batch.tokens_of(e)
+    # ``shaping`` has decided the reward of a cut turn, and nothing after that turn has a value.
+    ended = trajectory.stop in CUTS and shaping.cut != "mask"
     return replace(
-        episode,
+        member,
+        terminated=member.terminated or ended,
         kl=None if batch.reference is None else _kl(measured.logprobs[tokens], batch.reference[tokens], config),
         values=None if measured.values is None else measured.values[tokens],
         final_value=0.0 if measured.final_values is None else float(measured.final_values[e]),

@@ -1,9 +1,8 @@
-"""Warm start: learn to write what a teacher wrote, with the batches and the learner of reinforcement learning.
+"""Imitation: learn to write what a teacher wrote, with the batches and the learner of reinforcement learning.
 
-A teacher is any policy that answers in text: the environment's oracle, a legal random player, the best of n tries. What it says
-is put into tokens once, as if the model had sampled it, so its trajectories have the segments that the model's own will have:
-the same prompts, the same spans, the same stop token. From there on supervised learning is the plain policy gradient with an
-advantage of one.
+A teacher is any policy that answers in text: the environment's oracle, a legal random player, the best of n attempts. Its text
+is encoded once, as if the model had sampled it. So its trajectories have the segments that the model's own will have: the same
+prompts, spans and stop token. Supervised learning is then the plain policy gradient with an advantage of 1.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -13,33 +12,35 @@ from typing import Any
 
 import numpy as np
 
-from palestra.core import Conversation, Generation, Policy, Renderer, Sampling, Session
+from palestra.core import Conversation, EngineSession, Generation, Policy, Renderer, Sampling
 from palestra.encoding import Ints, floats, ints
+from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.policies.sampled import SampledPolicy
 from palestra.seeding import derive
-from palestra.training.batch import Batch
-from palestra.training.learner import Learner
-from palestra.training.loss import LossConfig
+from palestra.training.algorithms.loss import LossConfig
+from palestra.training.learner.batch import Batch
+from palestra.training.learner.learner import Learner
 from palestra.trajectory import Completion, Finish, Tokens, Trajectory
 
 __all__ = ["TaughtPolicy", "VariedPolicy", "imitate"]
 
 _REPEATS = 0.1
-"""How often a varied player does not mind repeating itself, so that what the environment says to that is seen too."""
+"""How often the varied player accepts a repeated move, so that the model also sees how the environment answers one."""
 _TRIES = 16
-"""Moves drawn in search of a new one."""
+"""How many moves the varied player draws to find a new one."""
 
 _SUPERVISED = LossConfig("plain", importance="none")
 _said: ContextVar[str] = ContextVar("said")
 
 
 class VariedPolicy:
-    """Makes random well-formed moves and seldom one that it has made before.
+    """Makes random well-formed moves, and seldom repeats one.
 
-    Imitating it teaches the form of a move and to look at the history, and nothing of what a good move is.
+    A model that imitates it learns the form of a move and to look at the history, but not what a good move is.
     """
 
     name = "varied"
+    privileged = True
 
     async def act(self, conversation: Conversation) -> Completion:
         memory = conversation.memory
@@ -58,7 +59,7 @@ class VariedPolicy:
 
 
 class TaughtPolicy:
-    """Says what a teacher says, and records it as tokens of the model that shall learn it."""
+    """Acts as a teacher does, and records the actions as tokens of the model that imitates it."""
 
     def __init__(
         self,
@@ -68,26 +69,27 @@ class TaughtPolicy:
         context_length: int,
         **options: Any,
     ) -> None:
-        """``encode`` is the tokenizer's, without special tokens; ``options`` are those of ``SampledPolicy``."""
-        self.name = f"taught by {getattr(teacher, 'name', type(teacher).__name__)}"
+        """``encode`` is the tokenizer's, without special tokens; ``options`` are keywords of ``SampledPolicy``."""
+        self.name = f"taught by {policy_name(teacher)}"
+        self.privileged = is_privileged(teacher)
         self._teacher = teacher
         self._writer = SampledPolicy(renderer, _Dictation(encode, renderer.stop_ids[0], context_length), **options)
 
     async def act(self, conversation: Conversation) -> Completion:
-        # Each episode is an asyncio task with a context of its own, so nobody else reads what is said here.
-        _said.set((await self._teacher.act(conversation)).text)
+        # Each episode is an asyncio task with its own context, so no other episode reads this text.
+        _said.set((await next_completion(self._teacher, conversation)).text)
         return await self._writer.act(conversation)
 
 
 class _Dictation:
-    """An engine that writes down what was said."""
+    """An engine that returns the tokens of the teacher's text."""
 
     def __init__(self, encode: Callable[[str], Sequence[int]], stop: int, context_length: int) -> None:
         self.context_length = context_length
         self._encode = encode
         self._stop = stop
 
-    async def generate(self, prompt: Ints, sampling: Sampling, session: Session | None = None) -> Generation:
+    async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
         ids = [*self._encode(_said.get()), self._stop]
         finish = Finish.STOP if len(ids) <= sampling.max_tokens else Finish.LENGTH
         ids = ids[: sampling.max_tokens]
@@ -105,8 +107,8 @@ class _Dictation:
 def imitate(
     learner: Learner, trajectories: Iterable[Trajectory], *, epochs: int, minibatches: int, rng: np.random.Generator
 ) -> list[dict[str, float]]:
-    """Learn from ``trajectories``, all of them ``epochs`` times. Returns the metrics of every update."""
-    batch = Batch.of([one for one in trajectories if not one.stop.failed and one.segments])
+    """Learn from ``trajectories`` in ``epochs`` passes, and return the metrics of every update."""
+    batch = Batch.of(list(trajectories))
     ones = np.ones(len(batch.positions))
     batch = replace(batch, old=np.zeros(len(ones)), advantages=ones)
     return [learner.update(part, _SUPERVISED) for _ in range(epochs) for part in batch.split(minibatches, rng)]

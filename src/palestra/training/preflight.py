@@ -1,10 +1,10 @@
-"""Before the first step: can this model, through this template, play these environments and be graded?
+"""Checks before the first step: can this model, with this chat template, play these environments and be graded?
 
-Nothing here is guessed from names. The environment's oracle plays two tasks in plain text, and then the same two through the
-model's tokens: what it says is encoded, closed with the stop token, read back by the renderer and acted upon, in the prompts
-of the run, under its limits. What the oracle can win one way and not the other, the model could never have been taught. Every
-tool that is lent is called once through the same tokens. Then the model itself plays, and the learner computes the
-log-probabilities of what was sampled: if the two do not agree, it is not the same policy that samples and learns.
+The environment's oracle plays two tasks in plain text, and then the same two through the model's tokens: its text is encoded,
+ended with the stop token, read back by the renderer and played, in the prompts and limits of the run. If the oracle wins in
+text but not in tokens, the model could never learn to win. Every tool of the environment is called once in the same way. Then
+the model itself plays, and the learner computes the log-probabilities of the sampled tokens. If they differ from the engine's,
+the policy that samples is not the policy that learns.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,24 +20,24 @@ from palestra.errors import UsageError
 from palestra.policies import as_policy
 from palestra.registry import spec
 from palestra.rollout import rollout
+from palestra.rollout.supply import row_count
 from palestra.seeding import derive_seed
-from palestra.training.assembly import prompt_options
-from palestra.training.batch import Batch
-from palestra.training.horizon import Fixed, Linear
+from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.imitation import TaughtPolicy
-from palestra.training.quarantine import Limits
+from palestra.training.learner.batch import Batch
+from palestra.training.prompts import prompt_options
 from palestra.training.trainer import Trainer
-from palestra.trajectory import Completion, Finish, StopReason, Task, ToolCall, Trajectory
+from palestra.trajectory import Completion, Finish, StopReason, Task, ToolCall, Trajectory, TrajectoryGroup
 
-__all__ = ["Finding", "examine", "preflight"]
+__all__ = ["PreflightFinding", "examine", "preflight"]
 
 _TASKS = 2
 _SHOWN = 200
 """Characters of a text that a finding quotes."""
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """Something that stands in the way of training, or that one should know before."""
+class PreflightFinding(msgspec.Struct, frozen=True):
+    """A problem that makes the run useless (``fatal``), or a smaller one that the user should know."""
 
     fatal: bool
     where: str
@@ -48,26 +48,37 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 async def examine(trainer: Trainer, say: Callable[[str], None]) -> None:
-    """Raise if a run of ``trainer`` could teach nothing; ``say`` what else one should know before it begins."""
+    """Raise if a run of ``trainer`` would learn nothing; pass smaller problems to ``say``."""
     findings = await preflight(trainer)
     for finding in findings:
         if not finding.fatal:
             say(str(finding))
     fatal = [str(finding) for finding in findings if finding.fatal]
     if fatal:
-        raise UsageError("this run cannot teach anything as it is:\n  " + "\n  ".join(fatal))
+        raise UsageError(
+            "the preflight failed. Correct the recipe, or skip the preflight with --no-check:\n  " + "\n  ".join(fatal)
+        )
 
 
-async def preflight(trainer: Trainer) -> list[Finding]:
-    """Everything that is wrong, fatal things first. Takes about as long as a few episodes."""
+async def preflight(trainer: Trainer) -> list[PreflightFinding]:
+    """Return all problems, fatal ones first. Takes about as long as a few episodes."""
     await trainer.engine.update_weights(dict(trainer.learner.weights()), 0)
-    findings: list[Finding] = []
+    findings: list[PreflightFinding] = []
     for env in trainer.config.envs:
-        spec(env).factory()  # an unknown id or a missing package has a message of its own
-        findings += await _Examination(trainer, env).findings()
+        spec(env).factory()  # raises for an unknown id or a missing package
+        findings += [*_few_rows(trainer, env), *await _Examination(trainer, env).findings()]
     if not any(finding.fatal for finding in findings):
         findings += await _sampling(trainer)
     return sorted(findings, key=lambda finding: not finding.fatal)
+
+
+def _few_rows(trainer: Trainer, env: str) -> list[PreflightFinding]:
+    """Note that more rows are held out than are left to train on."""
+    rows, count = trainer.drawing.rows[env], row_count(spec(env))
+    if rows is None or count is None or 2 * len(rows) >= count:
+        return []
+    what = f"{count - len(rows)} of its {count} rows are held out, so training draws only {len(rows)}: lower evaluation.n?"
+    return [PreflightFinding(False, env, what)]
 
 
 class _Examination:
@@ -81,7 +92,7 @@ class _Examination:
         self.encode: Callable[[str], list[int]] = lambda text: list(tokenizer.encode(text, add_special_tokens=False))
         self.tasks = [Task(env, derive_seed(self.config.seed, "preflight", env, n)) for n in range(_TASKS)]
 
-    async def findings(self) -> list[Finding]:
+    async def findings(self) -> list[PreflightFinding]:
         plain = await _play(self.tasks, as_policy("oracle"), self.config.play.deadline)
         broken = [one for one in plain if one.stop.failed]
         if any(one.failures[-1].kind == "Unsupported" for one in broken):
@@ -97,13 +108,13 @@ class _Examination:
         return list(dict.fromkeys(found))
 
     async def _say(self, teacher: Any) -> list[Trajectory]:
-        """The tasks, played by ``teacher`` through the model's tokens."""
-        policy = self.trainer.policy
+        """Let ``teacher`` play the tasks through the model's tokens."""
+        policy = self.trainer.sampled
         context, options = self.trainer.engine.context_length, prompt_options(self.config.prompt)
         taught = TaughtPolicy(teacher, policy.renderer, self.encode, context, sampling=policy.sampling, **options)
         return await _play(self.tasks, taught, self.config.play.deadline)
 
-    def _compare(self, plain: Trajectory, spoken: Trajectory) -> list[Finding]:
+    def _compare(self, plain: Trajectory, spoken: Trajectory) -> list[PreflightFinding]:
         said = [turn.action for turn in plain.turns]
         match spoken.stop:
             case StopReason.ERROR | StopReason.DEADLINE:
@@ -121,21 +132,16 @@ class _Examination:
                 return [self._fatal(f"{what}, and scores {spoken.reward:g} instead of {plain.reward:g}")]
         return self._horizon(len(said))
 
-    def _horizon(self, turns: int) -> list[Finding]:
+    def _horizon(self, turns: int) -> list[PreflightFinding]:
         if self.config.horizon is None:
             return []
-        schedule = self.config.horizon.environments.get(self.env, self.config.horizon.default)
-        match schedule:
-            case Fixed(turns=most) | Linear(stop=most):
-                pass
-            case _:
-                most = schedule.turns[-1]
-        if turns <= most:
+        most = getattr(self.config.horizon.schedule(self.env), "longest", None)
+        if most is None or turns <= most:
             return []
-        return [self._warn(f"its oracle needs {turns} turns here, and the horizon never exceeds {most}")]
+        return [self._warn(f"its oracle needs {turns} turns, but the horizon never exceeds {most}")]
 
-    async def _call(self, schema: dict[str, Any]) -> list[Finding]:
-        """Call a lent tool as the model would."""
+    async def _call(self, schema: dict[str, Any]) -> list[PreflightFinding]:
+        """Call a tool as the model would."""
         function = schema.get("function", schema)
         call = ToolCall(function["name"], _arguments(function.get("parameters", {})))
         played = (await self._say(_Caller(format_call(call))))[0]
@@ -147,23 +153,23 @@ class _Examination:
             (turn.info["tools"].get("totals", {}) for turn in played.turns if "tools" in turn.info), {}
         )
         if not totals:
-            return [self._fatal(f"a call of the tool {call.name} is not recognised: {_quoted(played.turns[0].action)}")]
+            return [self._fatal(f"a call of the tool {call.name} is not recognized: {_quoted(played.turns[0].action)}")]
         faults = {name: count for name, count in totals.items() if name not in ("ok", "failed")}
         return [self._fatal(f"a call of the tool {call.name} ends as {', '.join(faults)}")] if faults else []
 
-    def _too_long(self, what: str, texts: Sequence[str]) -> Finding:
+    def _too_long(self, what: str, texts: Sequence[str]) -> PreflightFinding:
         longest = max(len(self.encode(text)) + 1 for text in texts)  # and the stop token
         return self._fatal(f"{what} takes {longest} tokens, and play.max_tokens is {self.config.play.max_tokens}")
 
-    def _fatal(self, what: str) -> Finding:
-        return Finding(True, self.env, what)
+    def _fatal(self, what: str) -> PreflightFinding:
+        return PreflightFinding(True, self.env, what)
 
-    def _warn(self, what: str) -> Finding:
-        return Finding(False, self.env, what)
+    def _warn(self, what: str) -> PreflightFinding:
+        return PreflightFinding(False, self.env, what)
 
 
 class _Caller:
-    """Calls a tool, then says nothing of use."""
+    """Calls a tool, then answers ``done``."""
 
     name = "caller"
 
@@ -175,38 +181,54 @@ class _Caller:
 
 
 def _arguments(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The least that a tool's schema asks for."""
+    """Minimal arguments that fit a tool's schema."""
     plain: dict[str, Any] = {"string": "1", "integer": 1, "number": 1.0, "boolean": True, "array": [], "object": {}}
     properties = parameters.get("properties", {})
     return {name: plain.get(properties.get(name, {}).get("type"), "1") for name in parameters.get("required", ())}
 
 
-async def _sampling(trainer: Trainer) -> list[Finding]:
-    """Let the model play, and compare what it says of its tokens with what the learner says of them."""
+async def _sampling(trainer: Trainer) -> list[PreflightFinding]:
+    """Let the model play, and compare the engine's log-probabilities with the learner's."""
     seed = derive_seed(trainer.config.seed, "preflight")
     tasks = [Task(env, derive_seed(seed, env, n)) for env in trainer.config.envs for n in range(_TASKS)]
     played = await _play(tasks, trainer.policy, trainer.config.play.deadline)
-    found = [Finding(True, one.task.env, f"the model cannot play it: {_failure(one)}") for one in played if one.stop.failed]
+    found = [
+        PreflightFinding(True, one.task.env, f"the model cannot play it: {_failure(one)}") for one in played if one.stop.failed
+    ]
     sound = [one for one in played if not one.stop.failed and one.segments]
     if found or not sound:
-        return list(dict.fromkeys(found)) or [Finding(True, "model", "nothing was sampled in any probe episode")]
+        return list(dict.fromkeys(found)) or [PreflightFinding(True, "model", "nothing was sampled in any probe episode")]
     for env in trainer.config.envs:
         stops = [one.stop for one in sound if one.task.env == env]
         if stops and all(stop is StopReason.LENGTH_CUT for stop in stops):
             most = trainer.config.play.max_tokens
-            found.append(Finding(False, env, f"every probe reply ran into play.max_tokens = {most} without a stop token"))
+            found.append(
+                PreflightFinding(False, env, f"every probe reply ran into play.max_tokens = {most} without a stop token")
+            )
+    found += await _rescoring(trainer, sound[0])
     batch = Batch.of(sound)
     apart = float(np.abs(trainer.learner.measure(batch).logprobs - batch.sampled).mean())
-    limit = Limits(vocabulary=1, context=1).mismatch
+    limit = SampleLimits(vocabulary=1, context=1).mismatch
     if apart > limit:
-        found.append(Finding(True, "model", f"engine and learner differ by {apart:.3g} nats a token, more than {limit:g}"))
+        found.append(
+            PreflightFinding(True, "model", f"engine and learner differ by {apart:.3g} nats a token, more than {limit:g}")
+        )
     elif apart > 0.05:
-        found.append(Finding(False, "model", f"engine and learner differ by {apart:.3g} nats a token"))
+        found.append(PreflightFinding(False, "model", f"engine and learner differ by {apart:.3g} nats a token"))
     return found
 
 
+async def _rescoring(trainer: Trainer, probe: Trajectory) -> list[PreflightFinding]:
+    """Call ``play.grader`` and ``play.group_reward`` once, with a group of copies of ``probe``."""
+    try:
+        await trainer.rescored([TrajectoryGroup(probe.task, (probe,) * trainer.config.play.group_size)])
+    except UsageError as error:
+        return [PreflightFinding(True, "play", str(error))]
+    return []
+
+
 async def _play(tasks: Sequence[Task], policy: Any, deadline: float) -> list[Trajectory]:
-    """One trajectory a task, in their order; of several players the first."""
+    """Play one episode per task, and return the trajectories in the order of the tasks; of several players the first."""
     played: dict[int, Trajectory] = {}
     async for one in rollout(tasks, policy, deadline=deadline, retries=0):
         played.setdefault(one.group, one)

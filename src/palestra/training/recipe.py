@@ -1,36 +1,54 @@
-"""Recipes: TOML files that become a ``TrainConfig``, with overrides by dotted names, and mistakes told in the user's words.
+"""Read recipes: TOML files that become a ``TrainConfig``, with overrides by dotted name.
 
     palestra train recipe.toml learner.learning_rate=1e-5 advantage.method=grpo warm_start=none
+    palestra train recipe.toml advantage.method=my_package:scaled advantage.method.scale=2
 
-What stands right of ``=`` is read as TOML; a bare word is a string, and ``none`` takes an entry out. A name that does not exist
-is answered with the nearest that does.
+The value of an override is read as TOML; a bare word is a string, and ``none`` removes the key. To override a keyword of a part
+that the recipe names by a string makes a table of it. An unknown key is an error that names the nearest known one.
 """
 
 import difflib
+import re
 import tomllib
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from palestra.confidential import mask_url
+from palestra.durable.guard import CONFIG
 from palestra.errors import UsageError
 from palestra.training.config import TrainConfig
 
-__all__ = ["FREE", "differences", "load_recipe", "names"]
+__all__ = ["FREE", "find_recipe", "kept", "load_recipe", "names", "recorded", "saved_config"]
 
-FREE = ("steps", "checkpoint_every", "keep", "samples")
-"""What may change when a run is taken up again: none of these changes a step that was made."""
+_SHIPPED = Path(__file__).parents[1] / "recipes"
+
+FREE = ("steps", "checkpoint_every", "keep", "samples", "writers")
+"""Keys that may change when a run is resumed: none of them changes the result of a finished step."""
 
 
-def load_recipe(path: Path, overrides: Sequence[str] = ()) -> TrainConfig:
-    """The configuration in ``path`` with ``overrides`` put over it."""
+def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
+    """Read the configuration in ``path`` and apply ``overrides``.
+
+    Args:
+        path: A TOML file, or the name of a shipped recipe such as ``cpu/guess``.
+        overrides: Texts such as ``"learner.learning_rate=1e-5"``, applied in this order.
+
+    Raises:
+        UsageError: The file is not a recipe, or a key or value in it is wrong. The message names the key.
+
+    """
+    path = find_recipe(Path(path))
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} is not a recipe: {error}") from None
+    except OSError as error:
+        raise UsageError(f"cannot read the recipe {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path} is not a recipe: it is not valid TOML: {error}") from None
     for override in overrides:
         _override(data, override)
     _check_names(data, TrainConfig, "")
@@ -40,56 +58,111 @@ def load_recipe(path: Path, overrides: Sequence[str] = ()) -> TrainConfig:
         raise UsageError(f"{path}: {_in_words(str(error))}") from None
 
 
+def find_recipe(path: Path) -> Path:
+    """Return ``path`` if it exists, otherwise the shipped recipe of that name, with or without ``.toml``."""
+    if path.exists():
+        return path
+    shipped = {file.relative_to(_SHIPPED).with_suffix(""): file for file in sorted(_SHIPPED.rglob("*.toml"))}
+    found = shipped.get(path.with_suffix("") if path.suffix == ".toml" else path)
+    if found is None:
+        raise UsageError(f"there is no recipe {path}: name a TOML file, or one of {', '.join(map(str, shipped))}")
+    return found
+
+
 def names(kind: type[msgspec.Struct] = TrainConfig, prefix: str = "") -> Iterator[tuple[str, msgspec.structs.FieldInfo]]:
-    """Every dotted name of a recipe and its field. Where one of several tables may stand, all of their names."""
+    """Yield every dotted key of a recipe with its field."""
     for field in msgspec.structs.fields(kind):
         yield f"{prefix}{field.encode_name}", field
         for inner in _structs(field.type):
             yield from names(inner, f"{prefix}{field.encode_name}.")
 
 
-def differences(before: TrainConfig, now: TrainConfig) -> list[str]:
-    """The dotted names, except those that are free to change, under which two configurations differ."""
-    first, second = _flat(msgspec.to_builtins(before)), _flat(msgspec.to_builtins(now))
-    return [name for name in sorted({*first, *second}) if first.get(name) != second.get(name) and name not in FREE]
+def recorded(config: TrainConfig) -> TrainConfig:
+    """Return ``config`` as the run folder keeps it: addresses without user, password and query values."""
+    return msgspec.convert(_masked(msgspec.to_builtins(config)), TrainConfig)
 
 
-def _flat(data: Any, prefix: str = "") -> dict[str, Any]:
-    if not isinstance(data, dict) or not data:
-        return {prefix.removesuffix("."): data}
-    return {name: value for key, inner in data.items() for name, value in _flat(inner, f"{prefix}{key}.").items()}
+def kept(config: TrainConfig, data: Mapping[str, str]) -> dict[str, Any]:
+    """Return what ``config.json`` of a run holds: the configuration, and in ``data`` the hash of each environment's rows."""
+    return {**msgspec.to_builtins(recorded(config)), "data": _masked(dict(data))}
+
+
+def saved_config(folder: str | Path) -> TrainConfig:
+    """Read the configuration of the training run in ``folder``. Nothing that it names is imported.
+
+    Raises:
+        UsageError: ``folder`` does not hold a training run.
+
+    """
+    path = Path(folder) / CONFIG
+    try:
+        data = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
+        if data.pop("run", None) != "training":
+            raise UsageError(f"{folder} does not hold a training run: name the folder that palestra train wrote")
+        data.pop("data", None)
+        return msgspec.convert(data, TrainConfig)
+    except OSError as error:
+        raise UsageError(f"{folder} does not hold a training run: cannot read {path}: {error.strerror}") from None
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is not the configuration of a training run: {error}") from None
+
+
+def _masked(value: Any) -> Any:
+    if isinstance(value, str):
+        return mask_url(value) if "://" in value else value
+    if isinstance(value, dict):
+        return {_masked(key): _masked(part) for key, part in value.items()}
+    return [_masked(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def _in_words(problem: str) -> str:
-    """What msgspec says, with the place first, by its dotted name."""
+    """Rewrite an error of msgspec so that it begins with the dotted key."""
     what, _, where = problem.partition(" - at ")
     place = where.strip("`").removeprefix("$").removeprefix(".")
-    choices = next((typing.get_args(field.type) for name, field in names() if name == place), ())
+    choices = next((_choices(field.type) for name, field in names() if name == place), [])
     if what.startswith("Invalid enum value") and choices:
-        what += f", expected one of {', '.join(map(str, choices))}"
-    return f"{place}: {what[:1].lower()}{what[1:]}" if place else what
+        what += f", expected one of {', '.join(choices)}"
+    # An error that a part raised itself names its key already.
+    return f"{place}: {what[:1].lower()}{what[1:]}" if place and not what.startswith(place) else what
 
 
 # --------------------------------------------------------------------------------------------------------------- overrides
 
 
 def _override(data: dict[str, Any], override: str) -> None:
-    name, equals, text = override.partition("=")
-    if not equals or not name:
+    found = re.fullmatch(r'((?:"[^"]*"|[^=])+)=(.*)', override, re.DOTALL)  # a name in quotes may contain "="
+    if found is None:
         raise UsageError(f'an override looks like learner.learning_rate=1e-5, got "{override}"')
-    *parents, last = _keys(name)
+    name, text = found.groups()
+    *parents, last = keys = _keys(name)
+    if text == "none":
+        _remove(data, keys)
+        return
     for parent in parents:
+        if isinstance(data.get(parent), str):  # a part that is named without keywords
+            data[parent] = {"use": data[parent]}
         data = data.setdefault(parent, {})
         if not isinstance(data, dict):
             raise UsageError(f'"{override}": {parent} is a value, not a table')
-    if text == "none":
-        data.pop(last, None)
-    else:
-        data[last] = _value(text)
+    data[last] = _value(text)
+
+
+def _remove(data: dict[str, Any], keys: Sequence[str]) -> None:
+    """Remove a key. If it is not there, nothing changes: an empty table would turn its part of the run on."""
+    asked: Any = None
+    for key in reversed(keys):
+        asked = {key: asked}
+    _check_names(asked, TrainConfig, "")
+    inner: Any = data
+    for key in keys[:-1]:
+        inner = inner.get(key)
+        if not isinstance(inner, dict):
+            return
+    inner.pop(keys[-1], None)
 
 
 def _keys(name: str) -> list[str]:
-    """The parts of a dotted name; a part with dots of its own stands in quotes, as in TOML."""
+    """Split a dotted name. A part that contains dots is in quotes, as in TOML."""
     if '"' not in name:
         return name.split(".")
     try:
@@ -104,7 +177,7 @@ def _keys(name: str) -> list[str]:
 
 
 def _value(text: str) -> Any:
-    """``text`` as TOML reads it; a bare word is a string."""
+    """Read ``text`` as TOML; a bare word is a string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -115,18 +188,13 @@ def _value(text: str) -> Any:
 
 
 def _check_names(data: Mapping[str, Any], kind: type[msgspec.Struct], prefix: str) -> None:
-    """Raise for the first name in ``data`` that ``kind`` does not have, with the nearest one of the whole recipe."""
+    """Raise for the first key in ``data`` that ``kind`` does not have, and name the nearest key of the whole recipe."""
     fields = {field.encode_name: field for field in msgspec.structs.fields(kind)}
     for key, value in data.items():
         if key not in fields:
             _raise_unknown(f"{prefix}{key}", [f"{prefix}{name}" for name in fields])
-        candidates = _structs(fields[key].type)
-        if isinstance(value, dict) and candidates:
-            chosen = [one for one in candidates if one.__struct_config__.tag == value.get("kind")]
-            # Several tables may stand here, and none was named: what then is missing, msgspec says.
-            if len(chosen or candidates) == 1:
-                inner = {k: v for k, v in value.items() if not (chosen and chosen[0].__struct_config__.tag and k == "kind")}
-                _check_names(inner, (chosen or candidates)[0], f"{prefix}{key}.")
+        for inner in _structs(fields[key].type) if isinstance(value, dict) else ():
+            _check_names(value, inner, f"{prefix}{key}.")
 
 
 def _raise_unknown(name: str, siblings: Sequence[str]) -> None:
@@ -137,8 +205,17 @@ def _raise_unknown(name: str, siblings: Sequence[str]) -> None:
     raise UsageError(f'a recipe has no "{name}". {hint}')
 
 
+def _choices(kind: Any) -> list[str]:
+    """Return the words and the kinds of numbers that a field of type ``kind`` accepts."""
+    if typing.get_origin(kind) is Literal:
+        return [str(word) for word in typing.get_args(kind)]
+    if typing.get_origin(kind) in (types.UnionType, typing.Union):
+        return [choice for option in typing.get_args(kind) for choice in _choices(option)]
+    return {int: ["a whole number"], float: ["a number"]}.get(kind, [])
+
+
 def _structs(kind: Any) -> list[type[msgspec.Struct]]:
-    """The tables that may stand where ``kind`` is asked for."""
+    """Return the tables that a field of type ``kind`` accepts."""
     if typing.get_origin(kind) is Annotated:
         return _structs(typing.get_args(kind)[0])
     if typing.get_origin(kind) in (types.UnionType, typing.Union):

@@ -1,26 +1,27 @@
-"""What a run leaves to look at: a line of numbers for every step, and some of its episodes.
+"""The record of a run: a line of metrics per step, and a sample of its episodes.
 
 ::
 
-    metrics.jsonl        one line a step
+    metrics.jsonl        one line per step
     trajectories.jsonl   sampled groups of every step, for ``palestra view``: with the step, and each turn's advantage
     vocabulary.json      the text of every token id
 
-All are in the order of the steps, so a run that goes on after a crash cuts off what the checkpoint does not know of.
+All are in the order of the steps, so a resumed run removes what came after its checkpoint.
 """
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from palestra.durable import LineWriter, keep_lines, read_lines
 from palestra.rollout import TrajectoryWriter
-from palestra.training.checkpoint import sync_file
+from palestra.training.algorithms.groups import Array
 from palestra.training.experience import USED, Experience
-from palestra.training.groups import Array
+from palestra.training.heldout import EVALUATIONS
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
 __all__ = ["RunRecord", "read_metrics"]
@@ -32,72 +33,54 @@ class RunRecord:
     def __init__(self, folder: Path) -> None:
         self._metrics = folder / "metrics.jsonl"
         self._trajectories = folder / "trajectories.jsonl"
-        self._vocabulary = folder / "vocabulary.json"
+        self._evaluations = folder / EVALUATIONS
 
     def add(self, step: int, metrics: Mapping[str, Any]) -> None:
-        """Append a step's numbers; on return they are on the disk."""
-        with self._metrics.open("ab") as file:
-            file.write(msgspec.json.encode({"step": step, **metrics}) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        """Append a step's metrics. On return they are on the disk."""
+        with LineWriter(self._metrics) as writer:
+            writer.write(msgspec.json.encode({"step": step, **metrics}))
 
     def sample(self, step: int, groups: Sequence[TrajectoryGroup], experience: Experience) -> None:
-        """Append the members of ``groups``, which are the first of those that ``experience`` came from."""
+        """Append the members of ``groups``: the first groups of those that ``experience`` was prepared from."""
         advantages = _advantages(groups, experience)
         with TrajectoryWriter(self._trajectories) as writer:
             for group, row in zip(groups, advantages, strict=True):
                 for member, values in zip(group.members, row, strict=True):
                     writer.write(_noted(member, step, values))
 
-    def name_tokens(self, decode: Callable[[list[int]], str], count: int) -> None:
-        """Write down what every token id says, once."""
-        if not self._vocabulary.exists():
-            self._vocabulary.write_bytes(msgspec.json.encode([decode([token]) for token in range(count)]))
-
     def trim(self, step: int) -> None:
-        """Leave out everything after ``step``."""
-        _cut(self._metrics, lambda line: msgspec.json.decode(line, type=_Metrics).step > step)
-        _cut(self._trajectories, lambda line: msgspec.json.decode(line, type=_Kept).info.step > step)
+        """Remove everything after ``step``; 0 removes all."""
+        keep_lines(self._metrics, lambda line: msgspec.json.decode(line, type=_StepMetrics).step <= step)
+        keep_lines(self._trajectories, lambda line: msgspec.json.decode(line, type=_Kept).info.step <= step)
+        # These steps will be repeated, and their old evaluations would be taken for those of the new weights.
+        for path in self._evaluations.glob("step-*"):
+            if path.name > f"step-{step:08d}":
+                shutil.rmtree(path)
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
-    """The numbers of every step in a run's folder. A torn last line is left out."""
-    lines = (Path(folder) / "metrics.jsonl").read_bytes().splitlines(keepends=True)
-    return [msgspec.json.decode(line) for line in lines if line.endswith(b"\n")]
+    """Return the metrics of every step in a run folder, without a torn last line."""
+    return [msgspec.json.decode(line) for line in read_lines(Path(folder) / "metrics.jsonl")]
 
 
-class _Metrics(msgspec.Struct):
+class _StepMetrics(msgspec.Struct):
     step: int
 
 
 class _Kept(msgspec.Struct):
-    info: _Metrics
-
-
-def _cut(path: Path, is_later: Callable[[bytes], bool]) -> None:
-    """Drop the lines from the first that is torn or later. The file is replaced, so no crash can lose the rest."""
-    if not path.exists():
-        return
-    trimmed = path.with_suffix(".new")
-    with path.open("rb") as old, trimmed.open("wb") as new:
-        for line in old:
-            if not line.endswith(b"\n") or is_later(line):
-                break
-            new.write(line)
-    sync_file(trimmed)
-    os.replace(trimmed, path)
+    info: _StepMetrics
 
 
 def _advantages(groups: Sequence[TrajectoryGroup], experience: Experience) -> list[list[Array | None]]:
-    """The advantages of every member's tokens; ``None`` where it was not used."""
+    """The advantages of every member's tokens; ``None`` if the member was not used."""
     batch, used = experience.batch, 0
     rows: list[list[Array | None]] = []
-    for _, fates in zip(groups, experience.fates, strict=False):
+    for _, outcomes in zip(groups, experience.outcomes, strict=False):
         row: list[Array | None] = []
-        for fate in fates:
-            known = fate == USED and batch.advantages is not None
+        for outcome in outcomes:
+            known = outcome == USED and batch.advantages is not None
             row.append(batch.advantages[batch.tokens_of(used)] if known and batch.advantages is not None else None)
-            used += fate == USED
+            used += outcome == USED
         rows.append(row)
     return rows
 
@@ -109,7 +92,7 @@ def _noted(member: Trajectory, step: int, advantages: Array | None) -> Trajector
     turns = np.repeat(
         [span.turn for segment in member.segments for span in segment.spans],
         [span.stop - span.start for segment in member.segments for span in segment.spans],
-    )
+    )[: len(advantages)]  # a cut turn that is not learned from comes last
     means = {int(turn): float(advantages[turns == turn].mean()) for turn in np.unique(turns)}
     noted = tuple(
         msgspec.structs.replace(turn, info={**turn.info, "advantage": means[k]}) if k in means else turn

@@ -1,12 +1,13 @@
-"""Other people's dashboards. ``metrics.jsonl`` is always written; these get the same numbers under the same names.
+"""Metrics for other programs. ``metrics.jsonl`` is always written; a writer gets the same numbers under the same names.
 
-A writer is called with a step's metrics, and closed at the end. After a crash a run goes on at an earlier step than it had
-shown: TensorBoard is told to forget what came later, W&B keeps what it was told first.
+A writer is called with the metrics of every step. If it has a ``close`` method, that is called at the end of the run. After a
+crash a run resumes at an earlier step than the last one it reported: TensorBoard discards the later steps, W&B keeps their
+first values.
 """
 
 import hashlib
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,50 +15,79 @@ from typing import Any
 import msgspec
 
 from palestra.errors import MissingExtra
-from palestra.training.config import TrainConfig
+from palestra.training.config import WRITER, TrainConfig
+from palestra.training.recipe import recorded
 
-__all__ = ["tensorboard_writer", "wandb_writer"]
+__all__ = ["TensorBoardWriter", "WandbWriter", "Write", "writing"]
 
 Write = Callable[[Mapping[str, Any]], None]
 
 
-def tensorboard_writer(folder: Path, config: TrainConfig, closing: ExitStack) -> Write:
-    """Write event files into ``folder/tensorboard`` until ``closing`` closes."""
-    _need("tensorboard")
-    from torch.utils.tensorboard import SummaryWriter
+@contextmanager
+def writing(config: TrainConfig, folder: Path, show: Write) -> Iterator[Write]:
+    """Open the writers of ``config`` and yield a function that passes metrics to ``show`` and to all of them.
 
-    writers: list[Any] = []
+    ``folder`` is created first: on a cluster the process that claims it starts later.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as closing:
+        writers: list[Write] = []
+        for value in config.writers:
+            writer = WRITER.load(value)(folder, config)
+            writers.append(writer)
+            closing.callback(getattr(writer, "close", lambda: None))
 
-    def write(metrics: Mapping[str, Any]) -> None:
-        if not writers:  # made at the first step: only now is it known what was forgotten
-            writers.append(SummaryWriter(str(folder / "tensorboard"), purge_step=metrics["step"]))
-            closing.callback(writers[0].close)
-            writers[0].add_text("config", f"```json\n{msgspec.json.format(msgspec.json.encode(config)).decode()}\n```")
+        def write(metrics: Mapping[str, Any]) -> None:
+            for one in (show, *writers):
+                one(metrics)
+
+        yield write
+
+
+class TensorBoardWriter:
+    """Writes event files into ``folder/tensorboard``."""
+
+    def __init__(self, folder: Path, config: TrainConfig) -> None:
+        _need("tensorboard")
+        self._folder = folder
+        self._config = msgspec.json.format(msgspec.json.encode(recorded(config))).decode()
+        self._events: Any = None
+
+    def __call__(self, metrics: Mapping[str, Any]) -> None:
+        if self._events is None:  # the first step of this process decides which events of an earlier one are discarded
+            from torch.utils.tensorboard import SummaryWriter
+
+            self._events = SummaryWriter(str(self._folder / "tensorboard"), purge_step=metrics["step"])
+            self._events.add_text("config", f"```json\n{self._config}\n```")
         for name, value in _numbers(metrics).items():
-            writers[0].add_scalar(name, value, metrics["step"])
-        writers[0].flush()
+            self._events.add_scalar(name, value, metrics["step"])
+        self._events.flush()
 
-    return write
+    def close(self) -> None:
+        """Close the event file."""
+        if self._events is not None:
+            self._events.close()
 
 
-def wandb_writer(folder: Path, config: TrainConfig, closing: ExitStack, project: str) -> Write:
-    """Log to W&B, or into ``folder/wandb`` with ``WANDB_MODE=offline``. The same folder is the same run."""
-    wandb = _need("wandb")
-    name = str(folder.resolve())
-    run = wandb.init(
-        project=project,
-        dir=str(folder),
-        name=folder.name,
-        id=hashlib.blake2b(name.encode(), digest_size=8).hexdigest(),
-        resume="allow",
-        config=msgspec.to_builtins(config),
-    )
-    closing.callback(run.finish)
+class WandbWriter:
+    """Logs to the W&B project ``project``, or into ``folder/wandb`` with ``WANDB_MODE=offline``. A folder is one W&B run."""
 
-    def write(metrics: Mapping[str, Any]) -> None:
-        run.log(_numbers(metrics), step=metrics["step"])
+    def __init__(self, folder: Path, config: TrainConfig, project: str) -> None:
+        self._run: Any = _need("wandb").init(
+            project=project,
+            dir=str(folder),
+            name=folder.name,
+            id=hashlib.blake2b(str(folder.resolve()).encode(), digest_size=8).hexdigest(),
+            resume="allow",
+            config=msgspec.to_builtins(recorded(config)),
+        )
 
-    return write
+    def __call__(self, metrics: Mapping[str, Any]) -> None:
+        self._run.log(_numbers(metrics), step=metrics["step"])
+
+    def close(self) -> None:
+        """Finish the W&B run."""
+        self._run.finish()
 
 
 def _numbers(metrics: Mapping[str, Any]) -> dict[str, float]:

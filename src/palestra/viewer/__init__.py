@@ -1,4 +1,4 @@
-"""Trajectories → something to look at: one page, served on this machine or written to a file."""
+"""Shows trajectories on one page, served on this machine or written to a file."""
 
 from palestra.viewer.index import RunIndex, open_runs
 from palestra.viewer.page import export_page

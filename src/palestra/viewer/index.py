@@ -1,11 +1,12 @@
-"""A run folder's episodes: where each one's line lies in ``trajectories.jsonl``, and what the lists show of it.
+"""The index of a run: where each episode's line is in ``trajectories.jsonl``, and the summary that the lists show.
 
-The JSONL file is the truth and stays plain. Beside it lies ``trajectories.index``: byte offsets and summary columns, so that a
-large run opens without being read. The index says how many bytes it covers and carries a fingerprint of both ends of them; one
-that does not fit is made anew, one that is merely behind is extended. A run folder that cannot be written to is indexed in
-memory.
+With the index, a large run opens without being read again. The index records how many bytes it covers and a fingerprint of the
+first and the last of them. If the fingerprint differs, the index is built again; if the file has grown, it is extended. The
+index is stored in the user's cache folder and not in the run folder: a run folder from a stranger could contain an index that
+hides episodes or shows wrong scores. If the cache folder is not writable, the index stays in memory.
 """
 
+import contextlib
 import hashlib
 import math
 import os
@@ -17,17 +18,26 @@ from typing import Any
 
 import msgspec
 
-from palestra.encoding import encode_json
+from palestra.durable import read_lines
+from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
+from palestra.models.home import home_folder
+from palestra.rendering.vocabulary import VOCABULARY
+from palestra.trajectory import Trajectory
+from palestra.viewer.about import RunScores, read_about, scores_of
 from palestra.viewer.page import RunPage
 from palestra.viewer.summary import Columns, Summariser
 
 __all__ = ["RunIndex", "open_runs"]
 
-_VERSION = 2
+_VERSION = 3
+TRAJECTORIES = "trajectories.jsonl"
 METRICS = "metrics.jsonl"
+REPORT = "report.html"
 _FINGERPRINT_BYTES = 1 << 16
-# Reading less than this again costs a fraction of a second: no need to write to the folder.
+_DEEPEST = 3
+"""Levels of folders below a given folder in which runs are searched."""
+# Fewer bytes than this are read again in a fraction of a second, so their index is not written to disk.
 _WORTH_KEEPING = 1 << 24
 
 
@@ -40,7 +50,7 @@ class _Stored(msgspec.Struct):
 
 
 class RunIndex:
-    """One run. What is not in the side file yet is read by ``refresh``."""
+    """One run. ``refresh`` reads the lines that the stored index does not cover yet."""
 
     def __init__(self, file: Path, name: str) -> None:
         self.file = file
@@ -48,6 +58,7 @@ class RunIndex:
         self.columns = Columns()
         self._ends = array("q")
         self._read_all = False
+        self._scored: RunScores | None = None
         self._load()
 
     def __len__(self) -> int:
@@ -55,12 +66,21 @@ class RunIndex:
 
     @property
     def page(self) -> RunPage:
-        """What the page is told of this run."""
+        """What the page knows about this run before it opens an episode."""
         read = 1.0 if self._read_all else self._covered / max(self._size, 1)
-        return RunPage(self.name, self.columns, read, trained=self._beside(METRICS).exists())
+        metrics = self._beside(METRICS)
+        results = self.file if self.file.is_file() else metrics
+        about = read_about(self._beside("config.json"), results, report=self._beside(REPORT) is not None)
+        columns = msgspec.structs.replace(self.columns, success=self.columns.judged())
+        return RunPage(self.name, columns, read, metrics is not None, about, self._scores() if metrics is None else None)
+
+    def _scores(self) -> RunScores | None:
+        if self._scored is None and self._read_all:
+            self._scored = scores_of(self.columns)
+        return self._scored
 
     def line(self, number: int) -> bytes:
-        """The JSON of one episode."""
+        """Return the JSON of one episode."""
         if not 0 <= number < len(self._ends):
             raise IndexError(number)
         start = self._ends[number - 1] if number else 0
@@ -69,11 +89,11 @@ class RunIndex:
             return file.read(self._ends[number] - start).rstrip(b"\n")
 
     def lines(self) -> Iterator[bytes]:
-        """The JSON of every episode."""
+        """Return the JSON of every episode."""
         return (self.line(number) for number in range(len(self._ends)))
 
     def search(self, text: str) -> list[int]:
-        """The numbers of the episodes whose JSON holds ``text``, to the letter."""
+        """Return the numbers of the episodes whose JSON contains exactly ``text``."""
         needle = encode_json(text)[1:-1]
         found = []
         with open(self.file, "rb") as file:
@@ -83,39 +103,48 @@ class RunIndex:
         return found
 
     def vocabulary(self) -> bytes:
-        """JSON of the text of every token id, or ``null`` where the folder has no ``vocabulary.json``."""
-        file = self._beside("vocabulary.json")
-        return file.read_bytes() if file.exists() else b"null"
+        """Return the text of every token id as JSON; ``null`` if the folder has no ``vocabulary.json``."""
+        file = self._beside(VOCABULARY)
+        return b"null" if file is None else file.read_bytes()
 
     def metrics(self) -> bytes:
-        """JSON of the numbers of every training step; ``null`` where the folder has no ``metrics.jsonl``."""
+        """Return the metrics of every training step as JSON; ``null`` if the folder has no ``metrics.jsonl``."""
         file = self._beside(METRICS)
-        if not file.exists():
+        if file is None:
             return b"null"
-        with open(file, "rb") as lines:
-            # A torn last line is one that is being written.
-            return encode_json([_numbers(line, file) for line in lines if line.endswith(b"\n")])
+        return encode_json([_numbers(line, file) for line in read_lines(file)])
 
-    def _beside(self, name: str) -> Path:
-        return self.file.with_name(name)
+    def report(self) -> bytes:
+        """Return the HTML of the run's report; ``LookupError`` if it has none."""
+        file = self._beside(REPORT)
+        if file is None:
+            raise LookupError(REPORT)
+        return file.read_bytes()
+
+    def _beside(self, name: str) -> Path | None:
+        """Return a file of the run, or ``None``. A symbolic link could lead anywhere on this machine, so none is followed."""
+        file = self.file.with_name(name)
+        return file if file.is_file() and not file.is_symlink() else None
 
     @property
     def _size(self) -> int:
-        # A training run need not have kept an episode.
+        # A training run may keep no episodes.
         return self.file.stat().st_size if self.file.exists() else 0
 
     # the index
 
     def refresh(self, seconds: float = math.inf) -> None:
-        """Take in what the index does not cover yet, for about ``seconds``; ``page.read`` says how far that was.
+        """Read lines that the index does not cover yet, for about ``seconds``; ``page.read`` is the share covered so far.
 
-        A torn last line (the writer is still at it) waits for the next time.
+        An incomplete last line, which a writer may be about to finish, is left for the next call.
         """
         if self._size < self._covered:
-            self.columns, self._ends = Columns(), array("q")
+            self.columns, self._ends, self._scored = Columns(), array("q"), None
         if not self._size:
             self._read_all = True
             return
+        if self._size > self._covered:
+            self._scored = None
         start, until = self._covered, monotonic() + seconds
         summariser = Summariser(self.columns)
         self._read_all = True
@@ -144,30 +173,34 @@ class RunIndex:
 
     @property
     def _side_file(self) -> Path:
-        return self.file.with_suffix(".index")
+        name = hashlib.blake2b(os.fsencode(self.file.resolve()), digest_size=16).hexdigest()
+        return home_folder("views") / f"{name}.index"
 
     def _load(self) -> None:
         try:
             stored = msgspec.msgpack.decode(self._side_file.read_bytes(), type=_Stored)
-        except (OSError, msgspec.MsgspecError):
-            return  # there is none, or it is torn: it will be made anew
-        if stored.version == _VERSION and stored.fingerprint == _fingerprint(self.file, stored.covered):
-            self.columns = stored.columns
-            self._ends = array("q", stored.ends)
+            ends = array("q", stored.ends)
+        except (OSError, ValueError, msgspec.MsgspecError):
+            return  # no index, or a damaged one: refresh() builds it
+        fits = stored.version == _VERSION and bool(ends) and ends[-1] == stored.covered
+        if fits and len(ends) == len(stored.columns) and stored.fingerprint == _fingerprint(self.file, stored.covered):
+            self.columns, self._ends = stored.columns, ends
 
     def _keep(self) -> None:
         fingerprint = _fingerprint(self.file, self._covered)
         stored = _Stored(_VERSION, self._covered, fingerprint, self._ends.tobytes(), self.columns)
         draft = self._side_file.with_suffix(f".index-{os.getpid()}")
         try:
+            draft.parent.mkdir(parents=True, exist_ok=True)
             draft.write_bytes(msgspec.msgpack.encode(stored))
             draft.replace(self._side_file)
         except OSError:
-            draft.unlink(missing_ok=True)  # a folder that cannot be written to is only slower to open
+            with contextlib.suppress(OSError):
+                draft.unlink(missing_ok=True)  # without an index the run only opens more slowly
 
 
 def _fingerprint(path: Path, covered: int) -> bytes:
-    """Of both ends of the first ``covered`` bytes; empty if the file is shorter."""
+    """Hash the start and the end of the first ``covered`` bytes; empty if the file is shorter."""
     if not path.exists() or path.stat().st_size < covered:
         return b""
     hasher = hashlib.blake2b(str(covered).encode(), digest_size=16)
@@ -182,18 +215,54 @@ def _numbers(line: bytes, file: Path) -> dict[str, float]:
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise SchemaError(f"{file}: not the numbers of a step: {error}") from None
+        raise SchemaError(f"{file}: not the metrics of a training step: {error}") from None
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 
+def _check_first_line(file: Path) -> None:
+    """Refuse a file that holds no trajectories. A run that has just started may be empty or end in half a line."""
+    if not file.is_file():
+        return
+    with open(file, "rb") as lines:
+        first = lines.readline()
+    try:
+        if first.endswith(b"\n"):
+            decode_json(first, Trajectory)
+    except SchemaError as error:
+        raise SchemaError(f"{file}, line 1: {error}. Give a run folder, or the trajectories.jsonl of one") from None
+
+
 def open_runs(paths: Sequence[Path]) -> list[RunIndex]:
-    """The runs in ``paths``: folders that hold a ``trajectories.jsonl``, or such files themselves; and training runs."""
-    files = [path / "trajectories.jsonl" if path.is_dir() else path for path in paths]
-    for path, file in zip(paths, files, strict=True):
-        if not file.is_file() and not file.with_name(METRICS).is_file():
-            raise UsageError(f"{path} is not a run: there is no {file}. Give a folder with a trajectories.jsonl")
+    """Open the runs in ``paths``: run folders, folders that contain run folders, or files of trajectories.
+
+    A run folder contains a ``trajectories.jsonl`` or, after training, a ``metrics.jsonl``.
+    """
+    files = [file for path in paths for file in _run_files(path)]
+    for file in files:
+        _check_first_line(file)
     names = [file.resolve().parent.name for file in files]
     return [
-        RunIndex(file, name if names.count(name) == 1 else str(path))
-        for path, file, name in zip(paths, files, names, strict=True)
+        RunIndex(file, name if names.count(name) == 1 else str(file.parent)) for file, name in zip(files, names, strict=True)
     ]
+
+
+def _run_files(path: Path) -> list[Path]:
+    """Return the trajectory file of the run at ``path``, or those of the runs below it; a training run may lack the file."""
+    if path.is_file():
+        return [path]
+    found = _folders_below(path, _DEEPEST) if path.is_dir() else []
+    if not found:
+        raise UsageError(
+            f"{path} is not a run: there is no {path / TRAJECTORIES}. "
+            "Give a run folder, a folder that contains run folders, or a file of trajectories"
+        )
+    return [folder / TRAJECTORIES for folder in found]
+
+
+def _folders_below(folder: Path, depth: int) -> list[Path]:
+    if (folder / TRAJECTORIES).is_file() or (folder / METRICS).is_file():
+        return [folder]
+    if not depth:
+        return []
+    inside = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink() and path.name[0] != ".")
+    return [found for path in inside for found in _folders_below(path, depth - 1)]

@@ -1,11 +1,11 @@
-"""The page: hand-written HTML, CSS and JavaScript, put together without a build step.
+"""The page: hand-written HTML, CSS and JavaScript, joined without a build step.
 
-One page serves both ways of looking. Served, it fetches a catalog and single episodes from the process that serves it.
-Exported, everything it would fetch is inside the file, one data block per episode, parsed when it is opened.
+A served page and an exported page are the same. A served page fetches a catalog and single episodes from its server. An
+exported page contains all of this data, one block per episode, and parses a block when the reader opens the episode.
 
-What an episode holds was written by a model or by a stranger's environment. Three walls keep it text: data blocks are JSON in
-which no ``<`` is left, the scripts only ever set ``textContent``, and the page's Content-Security-Policy runs nothing but the
-scripts whose hashes it names and loads nothing from anywhere.
+A model or a stranger's environment wrote the text of an episode. Three measures keep it text. The data blocks are JSON without
+any ``<``. The scripts create text nodes only, also where they render Markdown. The page's Content-Security-Policy names the
+hash of the one script that may run, and forbids every request to another host.
 """
 
 import base64
@@ -20,45 +20,62 @@ import msgspec
 
 from palestra.encoding import encode_json
 from palestra.trajectory import Trajectory, writable
+from palestra.viewer.about import RunAbout, RunScores, scores_of
 from palestra.viewer.summary import Columns, summarise
 
 __all__ = ["Page", "RunPage", "catalog", "export_page", "page", "static_page"]
 
-_SCRIPTS = ("data.js", "text.js", "chat.js", "tokens.js", "browse.js", "training.js", "group.js", "main.js")
+_SCRIPTS = (
+    "data.js",
+    "text.js",
+    "markdown.js",
+    "chat.js",
+    "tokens.js",
+    "tables.js",
+    "browse.js",
+    "training.js",
+    "group.js",
+    "episode.js",
+    "main.js",
+)
 _STYLES = ("page.css",)
 _DATA = "<!-- data -->\n"
 
 
 class RunPage(msgspec.Struct, frozen=True):
-    """What the page is told of a run before any episode is opened."""
+    """What the page knows about a run before it opens an episode."""
 
     name: str
     columns: Columns
     read: float = 1.0
-    """Share of the file that the columns cover: a large run is read while its first episodes are shown."""
+    """Share of the file that the columns cover: the server reads a large run while the page shows its first episodes."""
     trained: bool = False
     """Whether it has the curves of a training run."""
+    about: RunAbout = RunAbout()
+    scores: RunScores | None = None
+    """``None`` while the run is being read, and for training runs, whose episodes come from many versions of the weights."""
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page and the policy that the browser must hold it to."""
+    """A page and its Content-Security-Policy."""
 
     html: str
     security_policy: str
 
 
 def export_page(trajectories: Iterable[Trajectory], title: str) -> str:
-    """One self-contained HTML file in which every one of ``trajectories`` can be read, turn by turn and token by token."""
+    """Return one self-contained HTML file that shows ``trajectories`` turn by turn and token by token."""
     lines = [encode_json(writable(trajectory)) for trajectory in trajectories]
-    return "".join(static_page([RunPage(title, summarise(lines))], [lines], title=title))
+    columns = summarise(lines)
+    return "".join(static_page([RunPage(title, columns, scores=scores_of(columns))], [lines], title=title))
 
 
 def static_page(
     runs: Sequence[RunPage], episodes: Sequence[Iterable[bytes]], *, title: str, beside: Mapping[str, bytes] | None = None
 ) -> Iterator[str]:
-    """The pieces of a page with ``runs`` and, for each, all of its ``episodes`` (JSON lines) inside.
+    """Yield the pieces of a page that contains ``runs`` and, for each run, all of its ``episodes`` (JSON lines).
 
-    ``beside`` is what else the page may ask for: ``metrics-0`` and ``vocabulary-0`` for the first run, as JSON.
+    ``beside`` holds what else the page can show: ``metrics-0`` and ``vocabulary-0`` for the first run, as JSON.
     """
     before, _, after = page(title, served=False).html.partition(_DATA)
     yield before
@@ -72,7 +89,7 @@ def static_page(
 
 
 def page(title: str, *, served: bool) -> Page:
-    """The page without data. If ``served``, it asks whoever sent it."""
+    """Return the page without data. If ``served``, it fetches its data from the server that sent it."""
     style, script = _joined(_STYLES), _joined(_SCRIPTS)
     policy = "; ".join(
         [
@@ -86,13 +103,13 @@ def page(title: str, *, served: bool) -> Page:
         ]
     )
     filling = {"policy": escape(policy), "title": escape(title), "style": style, "script": script}
-    # One pass, so that a title which looks like a mark stays a title.
+    # One pass, so that a title such as "{{script}}" stays a title.
     html = re.sub(r"\{\{(\w+)\}\}", lambda mark: filling[mark[1]], _text("page.html"))
     return Page(html, policy)
 
 
 def _data_block(id: str, json: bytes) -> str:
-    # In JSON a "<" can only stand inside a string, where its escape means the same. Without it no tag or comment can begin.
+    # In JSON a "<" occurs only inside strings, where its escape means the same. Without it no tag or comment can begin.
     inert = json.decode().replace("<", "\\u003c")
     return f'<script type="application/json" id="{id}">{inert}</script>\n'
 
@@ -112,5 +129,5 @@ def _text(name: str) -> str:
 
 
 def catalog(title: str, runs: Sequence[RunPage]) -> bytes:
-    """What the page reads first."""
+    """Return the JSON that the page reads first."""
     return encode_json({"title": title, "runs": runs})

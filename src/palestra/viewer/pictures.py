@@ -1,10 +1,10 @@
-"""Boards as their environment draws them: the recorded actions are played again and ``render()`` is asked after each.
+"""Boards as their environment draws them: the recorded actions are replayed, and ``render()`` is called before each.
 
-Only registered, plain environments that do not block and are not wrapped are asked; a name in a stranger's file never makes
-anything be imported. A picture is shown only while the environment shows what it showed then.
+Only registered, plain environments that neither block nor have wrappers are replayed; a name in a stranger's file never leads
+to an import. Pictures stop where the observations differ from the recorded ones.
 
-What ``render`` returns is HTML, and is not trusted. It is taken apart here: a few tags, a few properties of style whose values
-are plain words and numbers, and text. The page builds elements from that and never sees the HTML.
+The HTML that ``render`` returns is not trusted. This module reduces it to text, a few tags, and a few style properties whose
+values are plain words and numbers. The page builds elements from these and never receives the HTML.
 """
 
 import re
@@ -35,7 +35,7 @@ _VALUE = re.compile(r"[#\w.,%/ ()-]{1,80}")
 
 
 def pictures_of(line: bytes) -> list[list[Node]] | None:
-    """The pictures before each turn of an episode and after the last, as far as they can be had; ``None`` if not at all."""
+    """Return the pictures before each turn and after the last, as far as the replay succeeds; ``None`` without any."""
     trajectory = decode_json(line, Trajectory)
     known = next((spec for spec in list_envs(trajectory.task.env) if spec.id == trajectory.task.env), None)
     if known is None or trajectory.player or not trajectory.turns:
@@ -45,14 +45,14 @@ def pictures_of(line: bytes) -> list[list[Node]] | None:
         return None
     try:
         return _replayed(env, trajectory)
-    except Exception:  # whatever an author's code does, the episode must be shown: without pictures, then
+    except Exception:  # the author's code failed: the episode is shown without pictures
         return None
     finally:
         env.close()
 
 
 def _drawing(known: EnvSpec) -> Env | None:
-    """An environment that draws itself, or ``None``."""
+    """Return an environment with a ``render()``, or ``None``."""
     if known.wrappers or known.missing():
         return None
     factory = known.factory()
@@ -61,7 +61,7 @@ def _drawing(known: EnvSpec) -> Env | None:
     try:
         env = factory(**known.kwargs)
     except PalestraError:
-        return None  # its data is not here
+        return None  # its data is not on this machine
     assert isinstance(env, Env)
     return env
 
@@ -82,7 +82,7 @@ def _replayed(env: Any, trajectory: Trajectory) -> list[list[Node]]:
 
 
 def safe_nodes(html: str) -> list[Node]:
-    """What of ``html`` may be shown."""
+    """Return the parts of ``html`` that the page may show."""
     parser = _Parser()
     parser.feed(html)
     parser.close()

@@ -1,7 +1,10 @@
-"""The page over HTTP, for this machine only: standard library, read-only, bound to loopback.
+"""Serves the page over HTTP, read-only and on the loopback address, with the standard library.
 
-Pages of other sites can make a browser send requests to loopback. They get nothing: a request must name this server as its host
-(which a rebound DNS name does not), may not come from another site, and no answer may be read or framed by one.
+Any web site can make a browser send requests to loopback addresses. The server refuses them: a request must name this server as
+its host, which excludes rebound DNS names, and must not come from another site. No other site can read or frame a response.
+
+A run's ``report.html`` may come from a stranger. It is served in a sandbox without scripts and with an origin of its own, so it
+can neither run code nor read the other runs.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,18 +22,25 @@ from palestra.viewer.pictures import pictures_of
 __all__ = ["ViewerServer"]
 
 _HOST = "127.0.0.1"
-# How long a catalog may be waited for. A page that is told of part of a run asks again.
+# Seconds that one request for the catalog may spend reading. The page asks again until it has the whole run.
 _SLICE = 0.7
 
 
-class _Answer(NamedTuple):
+# The report has inline styles and drawings, and nothing else.
+_REPORT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+_HTML = "text/html; charset=utf-8"
+
+
+class _HttpAnswer(NamedTuple):
     body: bytes
     media_type: str = "application/json"
     status: HTTPStatus = HTTPStatus.OK
+    policy: str = ""
+    """A Content-Security-Policy instead of the page's."""
 
 
 class ViewerServer(ThreadingHTTPServer):
-    """Serves ``runs`` on loopback. ``port`` 0 takes any free one; ``url`` says which."""
+    """Serves ``runs`` on the loopback address. ``port`` 0 takes any free port; ``url`` names it."""
 
     daemon_threads = True
 
@@ -43,17 +53,17 @@ class ViewerServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the page is."""
+        """The address of the page."""
         return f"http://{_HOST}:{self.server_port}/"
 
-    def answer(self, target: str) -> _Answer:
-        """What a request for ``target`` is told."""
+    def answer(self, target: str) -> _HttpAnswer:
+        """Return the answer to a request for ``target``."""
         parts = urlsplit(target)
         match parts.path.strip("/").split("/"):
             case [""]:
-                return _Answer(self.page.html.encode(), "text/html; charset=utf-8")
+                return _HttpAnswer(self.page.html.encode(), _HTML)
             case ["catalog.json"]:
-                return _Answer(self._catalog())
+                return _HttpAnswer(self._catalog())
             case ["runs", run, "episodes", episode]:
                 return self._of_run(run, lambda found: found.line(int(episode.removesuffix(".json"))))
             case ["runs", run, "episodes", episode, "pictures.json"]:
@@ -65,25 +75,28 @@ class ViewerServer(ThreadingHTTPServer):
                 return self._of_run(run, RunIndex.metrics)
             case ["runs", run, "vocabulary.json"]:
                 return self._of_run(run, RunIndex.vocabulary)
+            case ["runs", run, "report.html"]:
+                found = self._of_run(run, RunIndex.report)
+                return found if found.status != HTTPStatus.OK else _HttpAnswer(found.body, _HTML, policy=_REPORT_POLICY)
         return _not_found(f"nothing at {parts.path}")
 
     def _catalog(self) -> bytes:
-        # The only place where columns change, and the only one where they are read: one thread at a time.
+        # Columns change and are read only here, by one thread at a time.
         with self._reading:
             for run in self.runs:
                 run.refresh(_SLICE / len(self.runs))
             return catalog(self.title, [run.page for run in self.runs])
 
-    def _of_run(self, number: str, read: Callable[[RunIndex], bytes]) -> _Answer:
+    def _of_run(self, number: str, read: Callable[[RunIndex], bytes]) -> _HttpAnswer:
         try:
             chosen = dict(enumerate(self.runs))[int(number)]
-            return _Answer(read(chosen))
+            return _HttpAnswer(read(chosen))
         except (LookupError, ValueError):
-            return _not_found("there is no such run or episode")
+            return _not_found("no such run, episode or file")
 
 
-def _not_found(message: str) -> _Answer:
-    return _Answer(message.encode("utf-8", "replace"), "text/plain; charset=utf-8", HTTPStatus.NOT_FOUND)
+def _not_found(message: str) -> _HttpAnswer:
+    return _HttpAnswer(message.encode("utf-8", "replace"), "text/plain; charset=utf-8", HTTPStatus.NOT_FOUND)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -94,12 +107,12 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
-        answer = self.server.answer(self.path) if self._from_here() else _Answer(b"", "text/plain", HTTPStatus.FORBIDDEN)
+        answer = self.server.answer(self.path) if self._from_here() else _HttpAnswer(b"", "text/plain", HTTPStatus.FORBIDDEN)
         self.send_response(answer.status)
         for name, value in {
             "Content-Type": answer.media_type,
             "Content-Length": str(len(answer.body)),
-            "Content-Security-Policy": self.server.page.security_policy + "; frame-ancestors 'none'",
+            "Content-Security-Policy": (answer.policy or self.server.page.security_policy) + "; frame-ancestors 'none'",
             "X-Content-Type-Options": "nosniff",
             "Cross-Origin-Resource-Policy": "same-origin",
             "Cross-Origin-Opener-Policy": "same-origin",
@@ -119,4 +132,4 @@ class _Handler(BaseHTTPRequestHandler):
         return known_host and self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing: request lines are not news, and a terminal is not the place for what a browser sends."""
+        """Log nothing: request lines are of no interest, and what a browser sends should not reach the terminal."""

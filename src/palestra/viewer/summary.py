@@ -1,8 +1,8 @@
-"""What the lists of the viewer show of an episode, read out of its JSON line without decoding the rest.
+"""The summary of an episode that the lists of the viewer show, read from its JSON line without decoding the rest.
 
-A run of 10,000 episodes is half a gigabyte, most of it token ids. The shapes below name only what a list needs; everything else
-is skipped while parsing, and the ids stay raw bytes of which only the length is taken. Columns instead of rows, and strings by
-number, keep a hundred thousand episodes small in memory and on the way to the page.
+A run of 10,000 episodes takes half a gigabyte, most of it token ids. The structs below name only the fields that a list needs.
+The parser skips everything else, and it keeps token ids as raw bytes, of which only the length is used. The summaries are
+stored as columns, and repeated strings once, so that 100,000 episodes stay small in memory and in the response to the page.
 """
 
 from typing import Any
@@ -11,16 +11,17 @@ import msgspec
 
 from palestra.encoding import encode_json
 from palestra.errors import Boundary, SchemaError
-from palestra.trajectory import Span, StopReason, Usage
+from palestra.trajectory import Span, StopReason, Usage, verdicts
 
-__all__ = ["Columns", "Names", "Summariser", "summarise"]
+__all__ = ["Columns", "NameTable", "Summariser", "summarise"]
 
 # An id is four bytes, and base64 writes three bytes as four letters.
 _LETTERS_PER_ID = 16 / 3
+_LONGEST_CAUSE = 200
 
 
-class Names(msgspec.Struct):
-    """A column of strings that repeat: each kept once, and its number for every row."""
+class NameTable(msgspec.Struct):
+    """A column of repeated strings: each distinct string once, and its number for every row."""
 
     values: list[str] = []
     codes: list[int] = []
@@ -36,33 +37,39 @@ class Names(msgspec.Struct):
 class Columns(msgspec.Struct):
     """One entry per episode in every list."""
 
-    env: Names = msgspec.field(default_factory=Names)
-    task: Names = msgspec.field(default_factory=Names)
-    """What names the task inside its environment: ``seed 3``."""
-    policy: Names = msgspec.field(default_factory=Names)
-    player: Names = msgspec.field(default_factory=Names)
-    stop: Names = msgspec.field(default_factory=Names)
-    boundary: Names = msgspec.field(default_factory=Names)
-    """Whose fault it was, for failed episodes; empty for the others."""
+    env: NameTable = msgspec.field(default_factory=NameTable)
+    task: NameTable = msgspec.field(default_factory=NameTable)
+    """The name of the task inside its environment, such as ``seed 3``."""
+    policy: NameTable = msgspec.field(default_factory=NameTable)
+    player: NameTable = msgspec.field(default_factory=NameTable)
+    stop: NameTable = msgspec.field(default_factory=NameTable)
+    boundary: NameTable = msgspec.field(default_factory=NameTable)
+    """The boundary that a failure is attributed to; empty for episodes that did not fail."""
+    cause: NameTable = msgspec.field(default_factory=NameTable)
+    """The kind and the first line of the message of that failure."""
     reward: list[float | None] = []
     success: list[bool | None] = []
     turns: list[int] = []
     sampled: list[int] = []
-    """Tokens the policy wrote."""
+    """Tokens that the policy sampled."""
     context: list[int] = []
-    """Tokens recorded in all segments, the sampled ones included."""
+    """Tokens recorded in all segments, including the sampled ones."""
     dollars: list[float] = []
     seconds: list[float] = []
     group: list[int] = []
     member: list[int] = []
     attempt: list[int] = []
     version: list[int] = []
-    """The newest weights that sampled a token of it; -1 if none did."""
+    """The newest version of the weights that sampled one of its tokens; -1 if none is recorded."""
     step: list[int] = []
-    """The training step that learned from it; -1 outside training."""
+    """The training step that used the episode; -1 outside training."""
 
     def __len__(self) -> int:
         return len(self.reward)
+
+    def judged(self) -> list[bool | None]:
+        """Return ``success`` with ``False`` for episodes that were cut before their environment judged them."""
+        return verdicts(self.env.codes, [self.stop.values[code] for code in self.stop.codes], self.success)
 
 
 class _Task(msgspec.Struct):
@@ -109,10 +116,17 @@ class _Segment(msgspec.Struct):
 
 class _Failure(msgspec.Struct):
     boundary: Boundary
+    kind: str = ""
+    message: str = ""
     attempt: int = 0
 
+    @property
+    def cause(self) -> str:
+        line = self.message.strip().partition("\n")[0]
+        return f"{self.kind}: {line}"[:_LONGEST_CAUSE]
 
-class _Episode(msgspec.Struct):
+
+class _SummarizedEpisode(msgspec.Struct):
     task: _Task
     stop: StopReason
     turns: list[_Turn] = []
@@ -127,7 +141,14 @@ class _Episode(msgspec.Struct):
     seconds: float = 0.0
 
 
-_decoder = msgspec.json.Decoder(_Episode)
+_decoder = msgspec.json.Decoder(_SummarizedEpisode)
+
+
+def _ending_failure(episode: _SummarizedEpisode) -> _Failure | None:
+    """Return the first failure of the last attempt: earlier attempts were retried, later failures follow from the first."""
+    if not episode.stop.failed:
+        return None
+    return next((failure for failure in episode.failures if failure.attempt == episode.attempt), None)
 
 
 class Summariser:
@@ -135,26 +156,39 @@ class Summariser:
 
     def __init__(self, columns: Columns) -> None:
         self.columns = columns
-        names = (columns.env, columns.task, columns.policy, columns.player, columns.stop, columns.boundary)
+        names = (
+            columns.env,
+            columns.task,
+            columns.policy,
+            columns.player,
+            columns.stop,
+            columns.boundary,
+            columns.cause,
+        )
         self._numbers = [(column, {name: number for number, name in enumerate(column.values)}) for column in names]
 
     def add(self, line: bytes | memoryview) -> None:
-        """Append the episode in ``line``, or ``SchemaError``."""
+        """Append the episode in ``line``; raise ``SchemaError`` if it is not a trajectory."""
         try:
             episode = _decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise SchemaError(f"not a Trajectory: {error}") from None
-        failed = episode.stop.failed
-        # The first failure of the last attempt: earlier ones were retried, later ones came of it.
-        last = [failure.boundary for failure in episode.failures if failure.attempt == episode.attempt]
-        boundary = last[0] if failed and last else ""
-        names = (episode.task.env, episode.task.label, episode.policy, episode.player, episode.stop, boundary)
+        failure = _ending_failure(episode)
+        names = (
+            episode.task.env,
+            episode.task.label,
+            episode.policy,
+            episode.player,
+            episode.stop,
+            failure.boundary if failure else "",
+            failure.cause if failure else "",
+        )
         for name, (column, numbers) in zip(names, self._numbers, strict=True):
             column.add(name, numbers)
-        self._add_outcome(episode, failed)
+        self._add_outcome(episode, episode.stop.failed)
         self._add_amounts(episode)
 
-    def _add_outcome(self, episode: _Episode, failed: bool) -> None:
+    def _add_outcome(self, episode: _SummarizedEpisode, failed: bool) -> None:
         columns = self.columns
         said = None if failed or not episode.turns else episode.turns[-1].info.success
         columns.reward.append(None if failed else sum(turn.reward for turn in episode.turns))
@@ -163,7 +197,7 @@ class Summariser:
         columns.member.append(episode.member)
         columns.attempt.append(episode.attempt)
 
-    def _add_amounts(self, episode: _Episode) -> None:
+    def _add_amounts(self, episode: _SummarizedEpisode) -> None:
         columns = self.columns
         spans = [span for segment in episode.segments for span in segment.spans]
         usages = [turn.completion.usage for turn in episode.turns if turn.completion.usage is not None]
@@ -178,7 +212,7 @@ class Summariser:
 
 
 def summarise(lines: list[bytes]) -> Columns:
-    """The columns of all episodes in ``lines``."""
+    """Return the columns of all episodes in ``lines``."""
     columns = Columns()
     summariser = Summariser(columns)
     for line in lines:

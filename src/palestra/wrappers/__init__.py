@@ -1,13 +1,17 @@
-"""Wrappers bend an environment, named by their effect. They exist once, on the async side."""
+"""Wrappers modify an environment, and are named by their effect. They are written once, on the async side.
 
+A wrapper is imported when it is first used: every ``import palestra`` passes here, and few programs need all of them.
+"""
+
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from palestra.wrappers.history import KeepHistory
-from palestra.wrappers.limits import TokenLimit, TurnLimit, approximate_tokens
-from palestra.wrappers.recording import RecordTrajectory
-from palestra.wrappers.rewording import Reword
-
 if TYPE_CHECKING:
+    from palestra.wrappers.history import KeepHistory
+    from palestra.wrappers.lending import lend, named_tool, named_wrapper
+    from palestra.wrappers.limits import TokenLimit, TurnLimit, approximate_tokens
+    from palestra.wrappers.recording import RecordTrajectory
+    from palestra.wrappers.rewording import Reword
     from palestra.wrappers.use_tools import ToolFault, ToolRules, UseTools
 
 __all__ = [
@@ -20,13 +24,28 @@ __all__ = [
     "TurnLimit",
     "UseTools",
     "approximate_tokens",
+    "lend",
+    "named_tool",
+    "named_wrapper",
 ]
+
+_HOMES = {
+    "KeepHistory": "history",
+    "RecordTrajectory": "recording",
+    "Reword": "rewording",
+    "TokenLimit": "limits",
+    "ToolFault": "use_tools",
+    "ToolRules": "use_tools",
+    "TurnLimit": "limits",
+    "UseTools": "use_tools",
+    "approximate_tokens": "limits",
+    "lend": "lending",
+    "named_tool": "lending",
+    "named_wrapper": "lending",
+}
 
 
 def __getattr__(name: str) -> Any:
-    # Tools come with parsers and schemas; every import of palestra passes here, and few need them.
-    if name in ("ToolFault", "ToolRules", "UseTools"):
-        from palestra.wrappers import use_tools
-
-        return getattr(use_tools, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

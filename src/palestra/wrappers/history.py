@@ -3,7 +3,8 @@
 from collections import deque
 from typing import Any
 
-from palestra.core import AsyncEnv, Step, Wrapper
+from palestra.adapters import Wrapper
+from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.trajectory import Content, Part, Task, Text
 
@@ -11,10 +12,13 @@ __all__ = ["KeepHistory"]
 
 
 class KeepHistory(Wrapper):
-    """Shows the task statement, the last ``turns`` exchanges, and then the present observation.
+    """Shows the task statement, the last ``turns`` exchanges, and then the current observation.
 
-    The first observation states the task, so the window never drops it; what falls out of the window is said to be missing.
-    ``turns=None`` keeps everything. Images stay where they were.
+    The first observation states the task, so it is always shown. A note replaces the turns outside the window.
+
+    Args:
+        env: The environment.
+        turns: The number of exchanges to show; ``None`` shows all.
     """
 
     def __init__(self, env: AsyncEnv, turns: int | None = None) -> None:
@@ -39,7 +43,9 @@ class KeepHistory(Wrapper):
         while self.turns is not None and len(self._exchanges) > self.turns + 1:
             self._exchanges.popleft()
             self._dropped += 1
-        return step._replace(observation=self._shown())
+        # The whole conversation in one text is no tool's result, even if a result is the latest part of it.
+        info = {key: value for key, value in step.info.items() if key != "role"}
+        return step._replace(observation=self._shown(), info=info)
 
     def _shown(self) -> Content:
         parts: list[Part] = list(_parts(self._task))

@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from palestra.core import AsyncEnv, Step, Wrapper
+from palestra.adapters import Wrapper
+from palestra.adapters.limited import TurnLimit, cut
+from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.trajectory import Content, StopReason, Task, text_of
 
@@ -15,35 +17,10 @@ def approximate_tokens(text: str) -> int:
     return -(-len(text.encode("utf-8", "replace")) // 4)
 
 
-def _cut(step: Step, reason: StopReason) -> Step:
-    """``step`` as the last one, unless the environment ended the episode itself."""
-    if step.terminated or step.truncated:
-        return step
-    return step._replace(truncated=True, info={**step.info, "stop_reason": reason})
-
-
-class TurnLimit(Wrapper):
-    """Truncates after ``turns`` actions. This is the horizon that training schedules."""
-
-    def __init__(self, env: AsyncEnv, turns: int) -> None:
-        super().__init__(env)
-        if turns < 1:
-            raise UsageError(f"turns must be at least 1, got {turns}")
-        self.turns = turns
-        self._taken = 0
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        self._taken = 0
-        return await self.env.reset(seed=seed, task=task)
-
-    async def step(self, action: str) -> Step:
-        self._taken += 1
-        step = Step(*await self.env.step(action))
-        return _cut(step, StopReason.TURN_LIMIT) if self._taken >= self.turns else step
-
-
 class TokenLimit(Wrapper):
     """Truncates once observations and actions together hold more than ``tokens`` tokens, as ``count`` counts them."""
+
+    shared = ("_count",)
 
     def __init__(self, env: AsyncEnv, tokens: int, count: Callable[[str], int] = approximate_tokens) -> None:
         super().__init__(env)
@@ -61,4 +38,4 @@ class TokenLimit(Wrapper):
     async def step(self, action: str) -> Step:
         step = Step(*await self.env.step(action))
         self._used += self._count(action) + self._count(text_of(step.observation))
-        return _cut(step, StopReason.TOKEN_LIMIT) if self._used > self.tokens else step
+        return cut(step, StopReason.TOKEN_LIMIT) if self._used > self.tokens else step

@@ -1,19 +1,22 @@
-"""Trajectories out of any loop, ours or somebody else's."""
+"""Record trajectories from any loop, Palestra's or your own."""
 
 from collections.abc import Callable
 from typing import Any
 
-from palestra.core import AsyncEnv, Step, Wrapper
+from palestra.adapters import Wrapper
+from palestra.core import AsyncEnv, Step
 from palestra.trajectory import Completion, Content, Failure, Phase, StopReason, Task, Trajectory, Turn
 
 __all__ = ["RecordTrajectory"]
 
 
 class RecordTrajectory(Wrapper):
-    """Hands a ``Trajectory`` to ``sink`` when an episode ends; one abandoned by ``reset`` or ``close`` counts as truncated.
+    """Passes a ``Trajectory`` to ``sink`` when an episode ends. An episode that ``reset`` or ``close`` ends is truncated.
 
-    ``rollout`` records by itself, with tokens and timings. This is for episodes that a foreign loop drives.
+    ``rollout`` records trajectories itself, with tokens and timings. Use this wrapper if your own loop plays the episodes.
     """
+
+    shared = ("_sink",)
 
     def __init__(self, env: AsyncEnv, sink: Callable[[Trajectory], object]) -> None:
         super().__init__(env)

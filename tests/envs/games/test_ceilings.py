@@ -1,4 +1,4 @@
-"""Ceilings hold: worked out another way, or measured again on other tasks."""
+"""Ceilings are correct: computed in another way, or measured again on other tasks."""
 
 from math import sqrt
 from statistics import fmean, stdev

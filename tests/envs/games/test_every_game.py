@@ -1,4 +1,4 @@
-"""What every game promises, whatever its rules: checked on every registered id and level."""
+"""What every game promises, checked on every registered id and level."""
 
 import hashlib
 import os
@@ -246,6 +246,7 @@ def digest(id: str) -> str:
 
 
 @pytest.mark.parametrize("hash_seed", ["1", "4242"])
+@pytest.mark.slow
 def test_another_process_with_another_hash_seed_plays_the_same_episodes(hash_seed: str) -> None:
     environment = os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     run = subprocess.run([sys.executable, "-c", DIGEST], env=environment, capture_output=True, text=True, check=True)

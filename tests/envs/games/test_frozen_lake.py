@@ -85,7 +85,7 @@ def test_the_oracle_on_slippery_ice_is_the_best_player(seed: int) -> None:
     assert chance_of((0, 0), action, turns) == pytest.approx(chance((0, 0), turns), abs=1e-6)
 
 
-def test_steps_slip_as_often_as_said() -> None:
+def test_steps_slip_as_often_as_the_rules_say() -> None:
     game, slipped, steps = FrozenLake(8, 48, slip=0.3, holes=0.0), 0, 0
     for seed in range(60):
         game.reset(seed=seed)

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.bitsets import bits
-from palestra.envs.games.minefield import conclude, neighbours, opening, solvable
+from palestra.envs.games.minefield import conclude, neighbors, opening, solvable
 from palestra.envs.games.minesweeper import Minesweeper
 from palestra.errors import UsageError
 
@@ -74,7 +74,7 @@ def test_moves_follow_the_rules(seed: int, moves: list[tuple[str, int, int]], gu
 @given(st.data())
 def test_conclusions_hold_in_every_field_that_looks_the_same(data: st.DataObject) -> None:
     rows, columns, count = 4, 4, 3
-    near = neighbours(rows, columns)
+    near = neighbors(rows, columns)
     cells = range(rows * columns)
     mines = sum(1 << cell for cell in data.draw(st.sets(st.sampled_from(cells), min_size=count, max_size=count)))
     opened = 0
@@ -122,7 +122,7 @@ def test_where_luck_is_needed_the_oracle_takes_the_smaller_risk() -> None:
         game = Minesweeper(8, 8, 12, 64, guess_free=False)
         game.reset(seed=seed)
         step = game.step(game.oracle())
-        guess_free = solvable(neighbours(8, 8), game.mines, 36)
+        guess_free = solvable(neighbors(8, 8), game.mines, 36)
         while not (step.terminated or step.truncated):
             step = game.step(game.oracle())
         wins += step.info["success"]
@@ -143,7 +143,7 @@ def test_the_field_shown_hides_the_mines() -> None:
     for row, line in enumerate(field):
         for column, mark in enumerate(line.split()[1:]):
             cell = row * 5 + column
-            number = (neighbours(5, 5)[cell] & game.mines).bit_count()
+            number = (neighbors(5, 5)[cell] & game.mines).bit_count()
             assert mark == (str(number) if game.opened >> cell & 1 else ".")
 
 

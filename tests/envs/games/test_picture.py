@@ -1,4 +1,4 @@
-"""Pictures of boards: safe whatever a game says, and showing what the player sees."""
+"""Pictures of boards: safe for any text of a game, and equal to what the player sees."""
 
 import json
 from html.parser import HTMLParser

@@ -107,7 +107,7 @@ def test_links_are_cleaned(tmp_path: Path) -> None:
     graph = read_link_graph(str(file))
     assert graph.titles == ("A", "B", "c d")
     assert graph.links == ((1, 2), (), ())
-    with pytest.raises(UsageError, match="no two articles"):
+    with pytest.raises(UsageError, match="too few pairs of articles"):
         WikiGame(str(file), 15, 3, 5).reset(seed=0)
     with pytest.raises(SchemaError, match="cannot be read"):
         WikiGame(str(tmp_path / "absent.jsonl"))

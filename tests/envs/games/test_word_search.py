@@ -3,6 +3,7 @@ from time import process_time
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.pace import slowness
 
 from palestra.envs.games.word_search import WordSearch
 from palestra.errors import UsageError
@@ -81,7 +82,7 @@ def test_resets_are_quick() -> None:
         start = process_time()
         game.reset(seed=seed)
         times.append(process_time() - start)
-    assert sorted(times)[50] <= 0.0039  # GEM takes 78 ms on the machine this was written on
+    assert sorted(times)[50] <= 0.0039 * slowness()  # GEM takes 78 ms on the machine this was written on
 
 
 def test_found_words_are_bracketed() -> None:

@@ -76,7 +76,7 @@ def test_the_floor_is_what_the_best_constant_word_scores() -> None:
     assert Wordle(None, None).floor < floor
 
 
-def test_the_secret_is_never_told() -> None:
+def test_the_secret_is_never_shown() -> None:
     game = Wordle(5, 3)
     for seed in range(20):
         observation, _ = game.reset(seed=seed)

@@ -1,4 +1,4 @@
-"""The environment on quick generators; ``test_every_id`` goes through all of them."""
+"""The environment on fast generators; ``test_every_id`` covers all of them."""
 
 import random
 import time
@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
+
+from tests.pace import slowness
 
 import palestra
 from palestra.envs.reasoning import library
@@ -84,7 +86,7 @@ def test_the_curriculum_is_shown() -> None:
 
 
 @pytest.mark.parametrize("options", [{"level": 99}, {"no_such_knob": 1}, {"min_terms": 5, "max_terms": 2}])
-def test_wrong_parameters_are_told_at_once(options: dict[str, Any]) -> None:
+def test_wrong_parameters_are_reported_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="rg:chain_sum"):
         palestra.make("rg:chain_sum", **options)
 
@@ -129,7 +131,7 @@ def test_an_answer_cannot_keep_the_scorer_busy(name: str, answer: str) -> None:
     env.reset(seed=0)
     began = time.process_time()
     assert env.step(f"\\boxed{{{answer}}}").reward <= 0.1
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 2 * slowness()
 
 
 def test_a_fork_is_independent() -> None:

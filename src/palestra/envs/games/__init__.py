@@ -1,1 +1,1 @@
-"""Language games: rules, a hidden state, moves in text. One file a game, ``game.py`` for what they share."""
+"""Language games: rules, a hidden state, moves in text. One file per game; ``game.py`` holds what they share."""

@@ -1,4 +1,4 @@
-"""Sets of cells as integers, one bit a cell: union, difference and count are single operations."""
+"""Sets of cells as integers, one bit per cell: union, difference and count are single operations."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ __all__ = ["bits"]
 
 
 def bits(cells: int) -> Iterator[int]:
-    """The cells of a set, in ascending order."""
+    """Yield the cells of a set, in ascending order."""
     while cells:
         lowest = cells & -cells
         yield lowest.bit_length() - 1

@@ -2,27 +2,27 @@
 
 from functools import cache
 
-from palestra.envs.games.game import Game, Outcome, boxed
+from palestra.envs.games.game import Game, MoveOutcome, boxed
 
 __all__ = ["Blackjack", "best_score", "worth"]
 
 _NAMES = ("A", "2", "3", "4", "5", "6", "7", "8", "9", "10", "J", "Q", "K")
 
 _CHANCES = {value: 4 / 13 if value == 10 else 1 / 13 for value in range(1, 11)}
-"""How likely the next card is worth so much; an ace counts 1 here."""
+"""The probability of each value of the next card; an ace counts 1 here."""
 
 _MOST_CARDS = 21
-"""No hand grows larger: twenty-one aces."""
+"""Most cards of a hand: twenty-one aces."""
 
 Hand = tuple[int, bool]
 """The best total of a hand, and whether an ace in it counts 11."""
 
 
 class Blackjack(Game[str]):
-    """Hit or stand against a dealer who draws to 17. Cards come from so many decks that none runs out.
+    """Hit or stand against a dealer who draws to 17. Every card is drawn from a full deck.
 
-    A win pays 1, a draw 0.5, a loss nothing; only a win is a success. With ``open_dealer`` both cards of the dealer are shown,
-    else one. The oracle plays best: its score is 0.477 on average with one card shown and 0.517 with two.
+    A win pays 1, a draw 0.5 and a loss 0; only a win is a success. With ``open_dealer`` both cards of the dealer are visible,
+    otherwise one. The oracle plays optimally: its mean score is 0.477 with one visible card and 0.517 with two.
     """
 
     def __init__(self, open_dealer: bool = False) -> None:
@@ -30,7 +30,7 @@ class Blackjack(Game[str]):
 
     @property
     def ceiling(self) -> float:
-        # Exact: the best play's score, averaged over all deals.
+        # Exact: the score of optimal play, averaged over all deals.
         return _score_of_best_play(self._open_dealer)
 
     def begin(self) -> None:
@@ -56,28 +56,28 @@ class Blackjack(Game[str]):
     def view(self) -> str:
         dealer = self.dealer if self._open_dealer or self.finished else self.dealer[:1]
         hidden = "" if len(dealer) > 1 else " ?"
-        return f"You: {_told(self.hand)} (total {worth(self.hand)[0]})\nDealer: {_told(dealer)}{hidden}"
+        return f"You: {_names_of(self.hand)} (total {worth(self.hand)[0]})\nDealer: {_names_of(dealer)}{hidden}"
 
     def read(self, answer: str) -> str | None:
         word = answer.lower()
         return word if word in ("hit", "stand") else None
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         if move == "hit":
             self.hand.append(self._card())
             total = worth(self.hand)[0]
             said = f"At turn {self.turn}, you took {_NAMES[self.hand[-1]]}."
-            return Outcome(f"{said} That is too much: you lose.", over=True) if total > 21 else Outcome(said)
+            return MoveOutcome(f"{said} That is too much: you lose.", over=True) if total > 21 else MoveOutcome(said)
         self.finished = True
         while worth(self.dealer)[0] < 17:
             self.dealer.append(self._card())
         mine, theirs = worth(self.hand)[0], worth(self.dealer)[0]
         said = f"At turn {self.turn}, you stood at {mine}, and the dealer came to {theirs}."
         if theirs > 21 or mine > theirs:
-            return Outcome(f"{said} You win!", 1.0, solved=True)
+            return MoveOutcome(f"{said} You win!", 1.0, solved=True)
         if mine == theirs:
-            return Outcome(f"{said} A draw.", 0.5, over=True)
-        return Outcome(f"{said} You lose.", over=True)
+            return MoveOutcome(f"{said} A draw.", 0.5, over=True)
+        return MoveOutcome(f"{said} You lose.", over=True)
 
     def oracle(self) -> str:
         hand, dealer = worth(self.hand), worth(self.dealer if self._open_dealer else self.dealer[:1])
@@ -91,7 +91,7 @@ class Blackjack(Game[str]):
 
 
 def worth(cards: list[int]) -> Hand:
-    """What ``cards`` (0 for an ace to 12 for a king) are worth together."""
+    """Return the value of ``cards`` (0 for an ace to 12 for a king)."""
     hand: Hand = (0, False)
     for card in cards:
         hand = _with(hand, min(card + 1, 10))
@@ -99,7 +99,7 @@ def worth(cards: list[int]) -> Hand:
 
 
 def best_score(hand: Hand, dealer: Hand) -> float:
-    """What the best play scores from here on average. ``dealer`` is what the player sees of the dealer's cards."""
+    """Return the mean score of optimal play from here. ``dealer`` is what the player sees of the dealer's cards."""
     if hand[0] > 21:
         return 0.0
     return max(_hitting(hand, dealer), _standing(hand, dealer))
@@ -122,12 +122,12 @@ def _score_of_best_play(open_dealer: bool) -> float:
     return sum(mine * theirs * best_score(hand, dealer) for hand, mine in dealt(2).items() for dealer, theirs in seen.items())
 
 
-def _told(cards: list[int]) -> str:
+def _names_of(cards: list[int]) -> str:
     return " ".join(_NAMES[card] for card in cards)
 
 
 def _with(hand: Hand, value: int) -> Hand:
-    """``hand`` and one more card, an ace being ``value`` 1."""
+    """Return ``hand`` with one more card; an ace has ``value`` 1."""
     total, soft = hand
     total += value
     if value == 1 and not soft and total + 10 <= 21:
@@ -152,7 +152,7 @@ def _standing(hand: Hand, dealer: Hand) -> float:
 
 @cache
 def _ends(dealer: Hand) -> dict[int, float]:
-    """How likely the dealer, seen at ``dealer``, ends at each total; all above 21 are 22."""
+    """Return the probability of each final total of the dealer, seen at ``dealer``; all above 21 count as 22."""
     if dealer[0] >= 17:
         return {min(dealer[0], 22): 1.0}
     ends: dict[int, float] = {}

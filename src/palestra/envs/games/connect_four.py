@@ -1,4 +1,4 @@
-"""Connect four against an opponent who looks ahead as far as it is told to."""
+"""Connect four against an opponent that looks a given number of moves ahead."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ __all__ = ["ConnectFour", "searched"]
 
 COLUMNS, ROWS = 7, 6
 
-# A column has one bit more than cells: the spare one on top keeps lines from running on into the next column. Cell
+# A column has one more bit than cells: the spare bit on top keeps lines from continuing in the next column. Cell
 # 7 * column + row, rows from the bottom.
 _STRIDE = ROWS + 1
 _CELLS = sum(1 << _STRIDE * column + row for column in range(COLUMNS) for row in range(ROWS))
@@ -18,29 +18,29 @@ _COLUMN_CELLS = tuple(((1 << ROWS) - 1) << _STRIDE * column for column in range(
 _MIDDLE_FIRST = sorted(range(COLUMNS), key=lambda column: abs(column - COLUMNS // 2))
 
 _STEPS = (1, _STRIDE, _STRIDE - 1, _STRIDE + 1)
-"""From a cell to the next one upwards, to the right, and along both diagonals."""
+"""Distance from a cell to the next one upwards, to the right, and along both diagonals."""
 
 _WIN = 1000
 _ORACLE_DEPTH = 6
 
 _STRENGTH = {((0.5,), 1): 0.998, ((1.0,), 3): 0.909, (SKILLS, 3): 0.981}
-"""What the oracle scores, by skills and depth: over 200, 500 and 500 tasks, standard errors 0.003 to 0.009."""
+"""Score of the oracle by skills and depth, over 200, 500 and 500 tasks (standard errors 0.003 to 0.009)."""
 
 
 class ConnectFour(Duel):
     """Four in a row, column or diagonal; discs fall to the lowest free cell of a column, numbered from 1 to 7.
 
-    The opponent looks ``depth`` moves ahead with the chance ``skill`` and drops its disc anywhere otherwise. ``skill`` of
-    ``None`` draws it for each task. The oracle looks six moves ahead: it won 99.5 % of 200 tasks on easy (skill 0.5, depth 1)
-    and, of 500 tasks each, 82 % on hard (skill 1, depth 3), drawing or losing the others, and 97 % on random. The best play
-    against such opponents is not known: the ceiling is what this oracle scores.
+    With probability ``skill`` the opponent looks ``depth`` moves ahead; otherwise it plays a random column. If ``skill`` is
+    ``None``, each task draws it. The oracle looks six moves ahead: it won 99.5 % of 200 tasks on easy (skill 0.5, depth 1)
+    and, of 500 tasks each, 82 % on hard (skill 1, depth 3), drawing or losing the others, and 97 % on random. The best
+    strategy against such opponents is not known: the ceiling is the score of this oracle.
     """
 
     most_turns = COLUMNS * ROWS
 
     def __init__(self, skill: float | None = 1.0, depth: int = 3) -> None:
         super().__init__(skill)
-        require(1 <= depth <= 6, f"depth is 1 to 6, got {depth}")
+        require(1 <= depth <= 6, f"depth must be 1 to 6, got {depth}")
         self._depth = depth
 
     @property
@@ -78,7 +78,7 @@ class ConnectFour(Duel):
     def oracle(self) -> str:
         best, chosen = -_WIN * 2, 0
         for column, disc in _drops(self.mine | self.theirs):
-            # Columns that cannot beat the best so far need not be known exactly.
+            # A column that cannot beat the best so far needs no exact score.
             score = -_negamax(self.theirs, self.mine | disc, _ORACLE_DEPTH - 1, -_WIN * 2, -best)
             if score > best:
                 best, chosen = score, column
@@ -89,12 +89,12 @@ class ConnectFour(Duel):
 
 
 def searched(mover: int, other: int, depth: int) -> dict[int, int]:
-    """How good each column is for the one to move, looking ``depth`` moves ahead; the middle columns first."""
+    """Return the score of each column for the player to move, looking ``depth`` moves ahead; middle columns first."""
     return {column: -_negamax(other, mover | disc, depth - 1, -_WIN * 2, _WIN * 2) for column, disc in _drops(mover | other)}
 
 
 def _drops(taken: int) -> Iterator[tuple[int, int]]:
-    """Every column that is not full, with the cell (as a bit) that a disc would take."""
+    """Yield every column that is not full, with the cell (as a bit) that a disc would take."""
     landing = (taken + _BOTTOM) & _CELLS
     for column in _MIDDLE_FIRST:
         if disc := landing & _COLUMN_CELLS[column]:
@@ -102,7 +102,7 @@ def _drops(taken: int) -> Iterator[tuple[int, int]]:
 
 
 def _negamax(mover: int, other: int, depth: int, worst: int, best: int) -> int:
-    """The score for the one to move; sooner wins and later losses are better."""
+    """Return the score for the player to move; earlier wins and later losses are better."""
     if _won(other):
         return -_WIN - depth
     if not depth:
@@ -126,7 +126,7 @@ def _won(cells: int) -> bool:
 
 
 def _weights() -> tuple[tuple[int, int], ...]:
-    """Cells grouped by how many lines of four run through them."""
+    """Group the cells by the number of lines of four through them."""
     through = dict.fromkeys((cell for cell in range(_STRIDE * COLUMNS) if _CELLS >> cell & 1), 0)
     for cell in through:
         for step in _STEPS:
@@ -144,5 +144,5 @@ _WEIGHTS = _weights()
 
 
 def _balance(mover: int, other: int) -> int:
-    """How many lines of four run through the cells of the one to move, less those of the other: the middle is worth most."""
+    """Return the lines of four through the mover's cells minus those through the other's: the middle is worth most."""
     return sum(weight * ((mover & group).bit_count() - (other & group).bit_count()) for weight, group in _WEIGHTS)

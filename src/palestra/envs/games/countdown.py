@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_number
 from palestra.envs.games.picture import Row, Tile
 
 __all__ = ["Calculation", "Countdown", "calculated"]
@@ -14,37 +14,38 @@ _SMALL = range(1, 11)
 _LARGE = (25, 50, 75, 100)
 
 _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((3, 5), (4, 6), (5, 8), (6, 10))
-"""How many numbers, turns."""
+"""Number of numbers, turns."""
 
 _LONGEST = 120
-"""No useful expression has more characters; brackets cannot nest deep enough to matter."""
+"""Most characters of an expression, so that brackets cannot nest too deeply."""
 
 _WRITTEN = {"×": "*", "·": "*", "÷": "/", "−": "-", "\\times": "*", "\\cdot": "*", "\\div": "/"}
 _TOKEN = re.compile(r"\s*(\d+|[-+*/()])", re.ASCII)
 
 
 class Calculation(NamedTuple):
-    """An expression that was understood."""
+    """A parsed expression."""
 
     numbers: tuple[int, ...]
-    """The numbers it uses, in order."""
+    """The numbers that it uses, in order."""
     value: int | None
-    """What it comes to; ``None`` if a division does not come out even."""
+    """Its value; ``None`` if a division has a remainder."""
 
 
 class Countdown(Game[Calculation]):
-    """Write an expression of the given numbers, each used at most once, that comes to the target.
+    """Write an expression with the given numbers, each used at most once, whose value is the target.
 
-    Worth 1 when it does; every other try costs a turn and is answered with its value. Divisions must come out even. The easy
-    game has three small numbers, larger ones up to two large numbers. The target is calculated from the numbers, so it can be
-    reached; the oracle knows how. ``num_numbers`` or ``max_turns`` of ``None`` draws both for each task.
+    The right expression pays 1. Any other expression uses up a turn and gets its value as the answer. Divisions must leave no
+    remainder. The easy game has three small numbers; larger games have up to two large ones. The target is computed from the
+    numbers, so it can be reached, and the oracle knows how. If ``num_numbers`` or ``max_turns`` is ``None``, each task draws
+    both.
     """
 
     def __init__(self, num_numbers: int | None = 6, max_turns: int | None = 10) -> None:
         if num_numbers is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(3 <= num_numbers <= 6 and max_turns >= 1, "num_numbers is 3 to 6 and max_turns at least 1")
+            require(3 <= num_numbers <= 6 and max_turns >= 1, "num_numbers must be 3 to 6 and max_turns at least 1")
             self._levels = ((num_numbers, max_turns),)
 
     def begin(self) -> None:
@@ -58,7 +59,7 @@ class Countdown(Game[Calculation]):
             self.target, self.solution = self._combine()
 
     def _combine(self) -> tuple[int, str]:
-        """All numbers put together at random: what they come to, and how."""
+        """Combine all numbers at random; return the value and the expression."""
         pool = [(number, str(number)) for number in self.numbers]
         while len(pool) > 1:
             first = pool.pop(int(self.rng.integers(len(pool))))
@@ -72,8 +73,8 @@ class Countdown(Game[Calculation]):
             if b > 1 and a % b == 0:
                 ways.append((a // b, f"({left} / {right})"))
             pool.append(self.draw(ways))
-        value, told = pool[0]
-        return value, told[1:-1]
+        value, formula = pool[0]
+        return value, formula[1:-1]
 
     def rules(self) -> str:
         return (
@@ -90,15 +91,15 @@ class Countdown(Game[Calculation]):
             answer = answer.replace(written, sign)
         return calculated(answer)
 
-    def play(self, move: Calculation) -> Outcome:
+    def play(self, move: Calculation) -> MoveOutcome:
         said = f"At turn {self.turn}, your expression "
         if Counter(move.numbers) - Counter(self.numbers):
-            return Outcome(f"{said}uses a number that is not given, or one too often.")
+            return MoveOutcome(f"{said}uses a number that is not given, or one too often.")
         if move.value is None:
-            return Outcome(f"{said}has a division that does not come out even.")
+            return MoveOutcome(f"{said}has a division that does not come out even.")
         if move.value == self.target:
-            return Outcome(f"{said}comes to {self.target}. Well done!", 1.0, solved=True)
-        return Outcome(f"{said}comes to {move.value}, not to {self.target}.")
+            return MoveOutcome(f"{said}comes to {self.target}. Well done!", 1.0, solved=True)
+        return MoveOutcome(f"{said}comes to {move.value}, not to {self.target}.")
 
     def picture(self) -> Sequence[Row]:
         return [[Tile(str(number), "1") for number in self.numbers], [Tile("target", "label"), Tile(str(self.target), "good")]]
@@ -115,7 +116,7 @@ class Countdown(Game[Calculation]):
 
 
 def calculated(text: str) -> Calculation | None:
-    """What the expression ``text`` comes to; ``None`` if it is none. Nothing of it is ever run as code."""
+    """Return the value of the expression ``text``; ``None`` if it is not one. No part of it is run as code."""
     tokens: list[str] = []
     place = 0
     text = text.strip()
@@ -136,11 +137,11 @@ def calculated(text: str) -> Calculation | None:
 
 
 class _NotAnExpression(Exception):
-    """The tokens do not make an expression."""
+    """The tokens do not form an expression."""
 
 
 class _Reader:
-    """Reads tokens from left to right: sums of products of numbers and brackets."""
+    """Parses tokens from left to right: sums of products of numbers and brackets."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens

@@ -6,10 +6,10 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_number
 from palestra.envs.games.grids import numbered_grid
 
-__all__ = ["Crosswords", "Entry", "Letter"]
+__all__ = ["CrosswordEntry", "Crosswords", "Letter"]
 
 _RANDOM_LEVELS: tuple[tuple[bool, int, int], ...] = ((False, 3, 20), (True, 3, 20))
 """Hard words, number of words, turns."""
@@ -29,7 +29,7 @@ class Letter(NamedTuple):
     letter: str
 
 
-class Entry(NamedTuple):
+class CrosswordEntry(NamedTuple):
     """A word in the grid."""
 
     word: str
@@ -38,29 +38,29 @@ class Entry(NamedTuple):
     across: bool
 
     def cells(self) -> list[Cell]:
-        """The cells of its letters, in order."""
+        """Return the cells of its letters, in order."""
         length = range(len(self.word))
         return [(self.row, self.column + step) if self.across else (self.row + step, self.column) for step in length]
 
 
 class Crosswords(Game[Letter]):
-    """Fill in the letters. Every word crosses another one, and clues tell where each begins.
+    """Fill in the letters. Every word crosses another one, and the clues say where each word begins.
 
-    A right letter pays 1/(cells), so a full grid is worth 1; a wrong one costs its turn. There are never more cells than turns.
-    ``hardcore`` takes rarer words. Parameters of ``None`` draw the level for each task.
+    A right letter pays 1/(cells), so a full grid pays 1 in total; a wrong letter uses up its turn. There are never more cells
+    than turns. ``hardcore`` uses rarer words. If a parameter is ``None``, each task draws its own level.
     """
 
     def __init__(self, hardcore: bool | None = True, num_words: int | None = 3, max_turns: int | None = 40) -> None:
         if hardcore is None or num_words is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(1 <= num_words <= 12, f"num_words is 1 to 12, got {num_words}")
+            require(1 <= num_words <= 12, f"num_words must be 1 to 12, got {num_words}")
             require(max_turns >= 6 * num_words, f"{num_words} words need at least {6 * num_words} turns, got {max_turns}")
             self._levels = ((hardcore, num_words, max_turns),)
 
     @property
     def floor(self) -> float:
-        # One cell and letter, always the same: tallied over some grids for all of them at once.
+        # The same cell and letter at every turn: counted over some grids for all of them at once.
         earned: dict[tuple[Cell, str], float] = {}
         twin = copy.copy(self)
         for seed in range(_FLOOR_GRIDS):
@@ -80,27 +80,27 @@ class Crosswords(Game[Letter]):
         self.columns = max([column for _, column in self.solution]) + 1
         rows = max([row for row, _ in self.solution]) + 1
         self.marks = ["."] * (rows * self.columns)
-        """What is shown of every cell, row by row."""
+        """The mark of every cell, row by row."""
         for row, column in self.solution:
             self.marks[row * self.columns + column] = "_"
 
-    def _draw_entries(self, words: Sequence[str], num_words: int) -> list[Entry]:
-        """Words that cross each other, in a grid of no more cells than turns."""
+    def _draw_entries(self, words: Sequence[str], num_words: int) -> list[CrosswordEntry]:
+        """Draw words that cross each other, in a grid of no more cells than turns."""
         while True:
             layout = _Layout()
             for _ in range(len(words)):
                 word = self.draw(words)
-                # Words still to come need room as well: about five cells each.
+                # The remaining words need room as well: about five cells each.
                 room = self.max_turns - 5 * (num_words - len(layout.slots) - 1)
                 self._place(layout, word, room)
                 if len(layout.slots) == num_words:
                     return layout.entries()
 
     def _place(self, layout: "_Layout", word: str, room: int) -> None:
-        """Lay ``word`` some way that fits a grid of at most ``room`` cells, if there is one."""
+        """Place ``word`` in a way that fits a grid of at most ``room`` cells, if there is one."""
         ways = layout.ways(word)
         while ways:
-            slot = _Slot(word, *ways.pop(int(self.rng.random() * len(ways))))
+            slot = _PlacedWord(word, *ways.pop(int(self.rng.random() * len(ways))))
             if layout.fits(slot, room):
                 layout.add(slot)
                 return
@@ -129,21 +129,21 @@ class Crosswords(Game[Letter]):
         row, column, letter = whole_number(parts[0]), whole_number(parts[1]), parts[2].upper()
         return Letter(row, column, letter) if row is not None and column is not None and letter in _ALPHABET else None
 
-    def play(self, move: Letter) -> Outcome:
+    def play(self, move: Letter) -> MoveOutcome:
         said = f"At turn {self.turn}, you wrote {move.letter} into row {move.row}, column {move.column}, "
         cell = (move.row, move.column)
         if cell not in self.solution:
-            return Outcome(f"{said}which is not part of a word.")
+            return MoveOutcome(f"{said}which is not part of a word.")
         if cell in self.filled:
-            return Outcome(f"{said}which is filled already.")
+            return MoveOutcome(f"{said}which is filled already.")
         if self.solution[cell] != move.letter:
-            return Outcome(f"{said}which is wrong.")
+            return MoveOutcome(f"{said}which is wrong.")
         self.filled[cell] = move.letter
         self.marks[move.row * self.columns + move.column] = move.letter
         reward = 1 / len(self.solution)
         if len(self.filled) == len(self.solution):
-            return Outcome(f"{said}and the grid is complete. Well done!", reward, solved=True)
-        return Outcome(f"{said}which is right.", reward)
+            return MoveOutcome(f"{said}and the grid is complete. Well done!", reward, solved=True)
+        return MoveOutcome(f"{said}which is right.", reward)
 
     def oracle(self) -> str:
         cell = next(cell for cell in self.solution if cell not in self.filled)
@@ -173,11 +173,11 @@ def _clue_of(hardcore: bool) -> dict[str, str]:
 
 
 _STRIDE = 1024
-"""From a cell to the one below it. Wider than any grid can grow, so that lines never run on into the next row."""
+"""Distance from a cell to the one below it. Wider than any grid, so that lines never continue in the next row."""
 _MIDDLE = _STRIDE * (_STRIDE // 2) + _STRIDE // 2
 
 
-class _Slot(NamedTuple):
+class _PlacedWord(NamedTuple):
     """A word, the number of its first cell, and the step from cell to cell."""
 
     word: str
@@ -189,14 +189,14 @@ class _Slot(NamedTuple):
 
 
 class _Layout:
-    """A crossword in the making. A cell is one number, ``_STRIDE`` times its row and its column."""
+    """A crossword under construction. A cell is one number, ``_STRIDE`` times its row plus its column."""
 
     def __init__(self) -> None:
-        self.slots: list[_Slot] = []
+        self.slots: list[_PlacedWord] = []
         self._letters: dict[int, str] = {}
 
     def ways(self, word: str) -> list[tuple[int, int]]:
-        """Every way to lay ``word`` across one that is there, fitting or not; none for a word that is there itself.
+        """Return every way to place ``word`` across a placed one, fitting or not; none for a word that is placed already.
 
         A way is the first cell and the step from cell to cell.
         """
@@ -214,8 +214,8 @@ class _Layout:
                     place = word.find(letter, place + 1)
         return list(found)
 
-    def fits(self, slot: _Slot, room: int) -> bool:
-        """Whether no letters touch that do not belong together, and the grid keeps within ``room`` cells."""
+    def fits(self, slot: _PlacedWord, room: int) -> bool:
+        """Return whether only letters of the same word touch, and the grid stays within ``room`` cells."""
         letters, (word, start, step) = self._letters, slot
         aside = _STRIDE if step == 1 else 1
         if start - step in letters or start + len(word) * step in letters:
@@ -231,13 +231,15 @@ class _Layout:
                 return False
         return size <= room
 
-    def add(self, slot: _Slot) -> None:
-        """Lay a word that fits."""
+    def add(self, slot: _PlacedWord) -> None:
+        """Place a word that fits."""
         self.slots.append(slot)
         self._letters.update(zip(slot.cells(), slot.word, strict=True))
 
-    def entries(self) -> list[Entry]:
-        """The words with the first row and the first column numbered 0."""
+    def entries(self) -> list[CrosswordEntry]:
+        """Return the words, with rows and columns counted from 0."""
         top = min(self._letters) // _STRIDE
         left = min([slot.start % _STRIDE for slot in self.slots])
-        return [Entry(word, start // _STRIDE - top, start % _STRIDE - left, step == 1) for word, start, step in self.slots]
+        return [
+            CrosswordEntry(word, start // _STRIDE - top, start % _STRIDE - left, step == 1) for word, start, step in self.slots
+        ]

@@ -10,7 +10,7 @@ OPPOSITE = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 
 class DirectionGame(Game[str]):
-    """Reads one of the four directions, in any case."""
+    """Accepts one of the four directions, in upper or lower case."""
 
     how_to_move = "Think as long as you like, then give up, down, left or right inside \\boxed{}, for example \\boxed{left}."
     """The last line of the rules."""

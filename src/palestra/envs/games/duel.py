@@ -1,48 +1,48 @@
 """Board games against a scripted opponent.
 
-The opponent answers within the player's turn. It plays well with the chance ``skill`` and at random otherwise, from the task's
-own generator. Who begins is drawn for each task. A win pays 1, a draw 0.5, a loss nothing; only a win is a success.
+The opponent moves within the player's turn. With probability ``skill`` it plays well, otherwise at random, from the generator
+of the task. Each task draws which side begins. A win pays 1, a draw 0.5 and a loss 0; only a win is a success.
 """
 
 from abc import abstractmethod
 from typing import ClassVar
 
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_number
 
 __all__ = ["SKILLS", "Duel"]
 
 SKILLS = (0.0, 0.25, 0.5, 0.75, 1.0)
-"""The random level draws one of these."""
+"""The skills from which the random level draws one."""
 
 
 class Duel(Game[int]):
-    """A move is one number. ``mine`` and ``theirs`` are the cells of the player (X) and the opponent (O), a bit each."""
+    """A move is one number. ``mine`` and ``theirs`` are the cells of the player (X) and the opponent (O), one bit per cell."""
 
     most_turns: ClassVar[int]
-    """The turn limit; only moves that are not possible can use it up."""
+    """The turn limit; only impossible moves can use it up."""
 
     mine: int
     theirs: int
 
     def __init__(self, skill: float | None) -> None:
-        require(skill is None or 0.0 <= skill <= 1.0, f"skill is 0 to 1, got {skill}")
+        require(skill is None or 0.0 <= skill <= 1.0, f"skill must be 0 to 1, got {skill}")
         self._skills = SKILLS if skill is None else (skill,)
 
     @abstractmethod
     def legal(self) -> list[int]:
-        """The moves that can be made now, as the player writes them."""
+        """Return the moves that can be made now, as the player writes them."""
 
     @abstractmethod
     def cell(self, move: int) -> int:
-        """The cell that a legal ``move`` takes."""
+        """Return the cell that a legal ``move`` takes."""
 
     @abstractmethod
     def won(self, cells: int) -> bool:
-        """Whether ``cells`` hold a winning line."""
+        """Return whether ``cells`` contain a winning line."""
 
     @abstractmethod
     def good_replies(self) -> list[int]:
-        """The moves that the opponent may choose from when it plays well."""
+        """Return the moves that the opponent chooses from when it plays well."""
 
     def begin(self) -> None:
         self.skill = self.draw(self._skills)
@@ -55,20 +55,20 @@ class Duel(Game[int]):
     def read(self, answer: str) -> int | None:
         return whole_number(answer)
 
-    def play(self, move: int) -> Outcome:
+    def play(self, move: int) -> MoveOutcome:
         if move not in self.legal():
-            return Outcome(f"At turn {self.turn}, you chose {move}, which is not possible.")
+            return MoveOutcome(f"At turn {self.turn}, you chose {move}, which is not possible.")
         self.mine |= 1 << self.cell(move)
         said = f"At turn {self.turn}, you chose {move}"
         if self.won(self.mine):
-            return Outcome(f"{said} and have won. Well done!", 1.0, solved=True)
+            return MoveOutcome(f"{said} and have won. Well done!", 1.0, solved=True)
         if self.legal():
             said += f", and the opponent answered {self._reply()}"
         if self.won(self.theirs):
-            return Outcome(f"{said} and has won.", over=True)
+            return MoveOutcome(f"{said} and has won.", over=True)
         if not self.legal():
-            return Outcome(f"{said}. The board is full: a draw.", 0.5, over=True)
-        return Outcome(f"{said}.")
+            return MoveOutcome(f"{said}. The board is full: a draw.", 0.5, over=True)
+        return MoveOutcome(f"{said}.")
 
     def _reply(self) -> int:
         clever = self.rng.random() < self.skill
@@ -77,7 +77,7 @@ class Duel(Game[int]):
         return move
 
     def mark(self, cell: int, empty: str) -> str:
-        """How ``cell`` is drawn."""
+        """Return the mark of ``cell``."""
         return "X" if self.mine >> cell & 1 else "O" if self.theirs >> cell & 1 else empty
 
     def sample_random_action(self) -> str:

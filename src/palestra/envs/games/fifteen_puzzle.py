@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import cache
 
 from palestra.envs.games.directions import OPPOSITE, DirectionGame
-from palestra.envs.games.game import Outcome, boxed, require
+from palestra.envs.games.game import MoveOutcome, boxed, require
 from palestra.envs.games.grids import grid
 
 __all__ = ["FifteenPuzzle"]
@@ -13,23 +13,23 @@ _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((2, 10), (3, 20), (4, 50))
 """Side, turns."""
 
 _SHARES = 12
-"""Chances are counted in twelfths: two, three or four ways have equal shares of them."""
+"""Probabilities are counted in twelfths, so that two, three or four moves have equal shares."""
 
 
 class FifteenPuzzle(DirectionGame):
     """Slide tiles into the gap until they stand in order with the gap last.
 
-    The start is a walk of at most 4/5 of the turn limit away from the goal (no step undoes the one before), where a random
-    board would have no solution half of the time, and seldom one within the limit. Worth 1 when solved; when the turns run out,
-    the share of the places that are right. ``num_rows`` or ``max_turns`` of ``None`` draws both for each task. The oracle goes
-    back the way that led here, which is not always the shortest.
+    The start is made by random moves away from the goal, at most 4/5 of the turn limit, none of which undoes the one before.
+    (Half of all random boards have no solution.) A solved board pays 1. When the turns run out, the reward is the share of
+    tiles in the right place. If ``num_rows`` or ``max_turns`` is ``None``, each task draws both. The oracle goes back the way
+    that led to the position, which is not always the shortest.
     """
 
     def __init__(self, num_rows: int | None = 4, max_turns: int | None = 50) -> None:
         if num_rows is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(num_rows >= 2 and max_turns >= 1, "num_rows is at least 2 and max_turns at least 1")
+            require(num_rows >= 2 and max_turns >= 1, "num_rows must be at least 2 and max_turns at least 1")
             self._levels = ((num_rows, max_turns),)
 
     def begin(self) -> None:
@@ -40,7 +40,7 @@ class FifteenPuzzle(DirectionGame):
             self._walk((most + 1) // 2, most)
 
     def _walk(self, least: int, most: int) -> None:
-        """Go ``least`` to ``most`` steps away from the goal, never back at once."""
+        """Walk ``least`` to ``most`` steps away from the goal, without undoing a step."""
         board, way_home = self._goal(), list[str]()
         onward, gap = _onward(self.side), len(board) - 1
         state = len(onward) - 1
@@ -68,11 +68,11 @@ class FifteenPuzzle(DirectionGame):
         marks, frame = _writing(self.side)
         return frame % tuple([marks[tile] for tile in self.board])
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         gap = self.board.index(0)
         place = _tiles(self.side)[gap].get(move)
         if place is None:
-            return Outcome(f"At turn {self.turn}, you chose {move}, but there is no tile on that side of the gap.")
+            return MoveOutcome(f"At turn {self.turn}, you chose {move}, but there is no tile on that side of the gap.")
         tile = self.board[place]
         self.board[gap], self.board[place] = tile, 0
         if self.way_home and self.way_home[-1] == move:
@@ -81,10 +81,10 @@ class FifteenPuzzle(DirectionGame):
             self.way_home.append(OPPOSITE[move])
         said = f"At turn {self.turn}, you slid tile {tile} {move}."
         if self.board == self._goal():
-            return Outcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
-        return Outcome(said)
+            return MoveOutcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
+        return MoveOutcome(said)
 
-    def consolation(self, move: str, outcome: Outcome) -> float:
+    def consolation(self, move: str, outcome: MoveOutcome) -> float:
         return sum(mine == theirs for mine, theirs in zip(self.board, self._goal(), strict=True)) / self.side**2
 
     def oracle(self) -> str:
@@ -101,14 +101,14 @@ def _goal(side: int) -> tuple[int, ...]:
 
 @cache
 def _writing(side: int) -> tuple[tuple[str, ...], str]:
-    """How the gap and every tile are written, and a board with a %s for each."""
+    """Return the marks of the gap and of every tile, and a board with a %s for each."""
     marks = ("__", *(f"{tile:2}" for tile in range(1, side**2)))
     return marks, "The board:\n" + grid(["%s"] * side**2, side)
 
 
 @cache
 def _tiles(side: int) -> tuple[Mapping[str, int], ...]:
-    """For every place of the gap, which moves there are and where the tile stands that each slides."""
+    """Return, for every place of the gap, the possible moves and the place of the tile that each slides."""
     places: list[Mapping[str, int]] = []
     for gap in range(side**2):
         row, column = divmod(gap, side)
@@ -124,10 +124,10 @@ def _tiles(side: int) -> tuple[Mapping[str, int], ...]:
 
 @cache
 def _onward(side: int) -> tuple[tuple[tuple[int, str, int], ...], ...]:
-    """A walk as a table: for every state, ``_SHARES`` equally likely ways on.
+    """Return a random walk as a table: for every state, ``_SHARES`` equally likely steps.
 
-    A way says where the gap goes, which move undoes that, and the next state. A state is a place of the gap and the move that
-    would undo the last one. The last state is the start: the gap at home, no move made.
+    A step holds the new place of the gap, the move that undoes the step, and the next state. A state is a place of the gap and
+    the move that would undo the last step. The last state is the start: the gap at home, no step made.
     """
     states = [(gap, undo) for gap in range(side**2) for undo in (*OPPOSITE, "")]
     number = {state: place for place, state in enumerate(states)}

@@ -4,7 +4,7 @@ import heapq
 from functools import cache
 
 from palestra.envs.games.directions import DIRECTIONS, DirectionGame
-from palestra.envs.games.game import Outcome, boxed, require
+from palestra.envs.games.game import MoveOutcome, boxed, require
 
 __all__ = ["FrozenLake"]
 
@@ -12,36 +12,36 @@ _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((4, 24), (6, 36), (8, 48))
 """Side, turns."""
 
 _MEAN_CHANCES: dict[tuple[tuple[tuple[int, int], ...], float, float], float] = {(((8, 96),), 0.2, 0.25): 0.778}
-"""The best chance to arrive, averaged over 1000 lakes (standard error 0.0045), by level, slip and holes."""
+"""Best probability to arrive, averaged over 1000 lakes (standard error 0.0045), by level, slip and holes."""
 
 _CEILING_LAKES = 20
-"""Lakes over which it is averaged for other parameters: about a second."""
+"""Number of lakes in the average for other parameters: about a second."""
 
 _OFFSETS = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 _ASIDE = {"up": ("left", "right"), "down": ("left", "right"), "left": ("up", "down"), "right": ("up", "down")}
 
 
 class FrozenLake(DirectionGame):
-    """Walk from the top left to the bottom right corner of a lake whose holes can be seen.
+    """Walk from the top left to the bottom right corner of a lake with visible holes.
 
-    Worth 1 at the goal; a hole ends the game. A winding safe way is drawn first and holes come beside it, so every lake can be
-    crossed in time. ``slip`` is the chance that a step slides to one of the two sides instead. ``size`` or ``max_turns`` of
-    ``None`` draws both for each task. The oracle makes the step that is best for the turns left: it always arrives where
-    nothing slips.
+    The goal pays 1; a hole ends the game. A winding safe path is drawn first and the holes are placed beside it, so every lake
+    can be crossed within the turn limit. ``slip`` is the probability that a step goes to one of the two sides instead. If
+    ``size`` or ``max_turns`` is ``None``, each task draws both. The oracle makes the best step for the remaining turns. If
+    ``slip`` is 0, it always reaches the goal.
     """
 
     def __init__(self, size: int | None = 8, max_turns: int | None = 48, slip: float = 0.0, holes: float = 0.25) -> None:
         if size is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(size >= 2 and max_turns >= 6 * size, "size is at least 2 and max_turns at least six times the size")
+            require(size >= 2 and max_turns >= 6 * size, "size must be at least 2 and max_turns at least six times the size")
             self._levels = ((size, max_turns),)
-        require(0.0 <= slip < 1.0 and 0.0 <= holes <= 1.0, "slip is in [0, 1) and holes in [0, 1]")
+        require(0.0 <= slip < 1.0 and 0.0 <= holes <= 1.0, "slip must be in [0, 1) and holes in [0, 1]")
         self._slip, self._holes = slip, holes
 
     @property
     def ceiling(self) -> float | None:
-        # The best chance to arrive is exact for each lake; its mean over lakes is not known but measured.
+        # The best probability to arrive is exact for each lake; its mean over lakes is measured.
         return _mean_chance(self._levels, self._slip, self._holes) if self._slip else None
 
     def begin(self) -> None:
@@ -55,9 +55,9 @@ class FrozenLake(DirectionGame):
         self._values: list[list[float]] | None = None
 
     def _draw_way(self) -> set[int]:
-        """The cells of the cheapest way from corner to corner, cells costing at random 0.5 to 1.5.
+        """Return the cells of the cheapest path from corner to corner; each cell costs 0.5 to 1.5 at random.
 
-        A straight way costs at most 1.5 a step, so the cheapest has at most three times its steps.
+        A straight path costs at most 1.5 per step, so the cheapest path has at most three times its steps.
         """
         costs = (self.rng.random(self.size**2) + 0.5).tolist()
         goal = self.size**2 - 1
@@ -99,17 +99,17 @@ class FrozenLake(DirectionGame):
         rows = (" ".join(marks[start : start + self.size]) for start in range(0, len(marks), self.size))
         return "The lake:\n" + "\n".join(rows)
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         way = move
         if self._slip and self.rng.random() < self._slip:
             way = self.draw(_ASIDE[move])
         before, self.player = self.player, self._there(self.player, way)
         said = f"At turn {self.turn}, you went {move}" + (f" but slipped {way}" if way != move else "")
         if self.player in self.holes:
-            return Outcome(f"{said} and fell into a hole. The game is over.", over=True)
+            return MoveOutcome(f"{said} and fell into a hole. The game is over.", over=True)
         if self.player == self.size**2 - 1:
-            return Outcome(f"{said} and reached the goal. Well done!", 1.0, solved=True)
-        return Outcome(f"{said}, which leads off the lake." if self.player == before else f"{said}.")
+            return MoveOutcome(f"{said} and reached the goal. Well done!", 1.0, solved=True)
+        return MoveOutcome(f"{said}, which leads off the lake." if self.player == before else f"{said}.")
 
     def _there(self, cell: int, way: str) -> int:
         row, column = cell // self.size + _OFFSETS[way][0], cell % self.size + _OFFSETS[way][1]
@@ -122,7 +122,7 @@ class FrozenLake(DirectionGame):
         return boxed(max(DIRECTIONS, key=lambda move: self._chance(self.player, move, after)))
 
     def _chance(self, cell: int, move: str, after: list[float]) -> float:
-        """The chance to arrive when ``move`` is made, ``after`` being the chances from the cells it may lead to."""
+        """Return the probability to arrive after ``move``; ``after`` holds the probabilities of the next cells."""
         straight = after[self._there(cell, move)]
         if not self._slip:
             return straight
@@ -130,8 +130,8 @@ class FrozenLake(DirectionGame):
         return (1 - self._slip) * straight + self._slip * aside / 2
 
     def _chances(self) -> list[list[float]]:
-        """For each number of turns left, from none on, the chance to arrive from every cell."""
-        # Sooner is a little better, so that the oracle does not dawdle where it will arrive anyway.
+        """Return, for each number of remaining turns from 0, the probability to arrive from every cell."""
+        # Arriving earlier is slightly better, so that the oracle takes no detours.
         patience = 1.0 - 1e-9
         goal = self.size**2 - 1
         tables = [[float(cell == goal) for cell in range(goal + 1)]]
@@ -146,7 +146,7 @@ class FrozenLake(DirectionGame):
 
 @cache
 def _mean_chance(levels: tuple[tuple[int, int], ...], slip: float, holes: float) -> float:
-    """The chance that the best player arrives, averaged over lakes."""
+    """Return the probability that optimal play arrives, averaged over lakes."""
     if (levels, slip, holes) in _MEAN_CHANCES:
         return _MEAN_CHANCES[levels, slip, holes]
     total = 0.0

@@ -1,16 +1,16 @@
 r"""What all language games share: the protocol around a move.
 
-The last ``\boxed{…}`` of the model's text is its move. A text without a readable move ends the episode at ``FORMAT_ERROR``;
-a readable but illegal move costs a turn and nothing else; solving the game is worth 1, unless the game pays in parts along the
-way. Running out of turns truncates the episode (never terminates it) and may pay a consolation.
+The last ``\boxed{…}`` of the model's text is its move. A text without a readable move ends the episode with ``FORMAT_ERROR``.
+A readable but illegal move only costs a turn. Solving the game pays 1, unless the game pays in parts along the way. Running out
+of turns truncates the episode (never terminates it) and may pay a consolation.
 
-A game says four things: how it begins (``begin``), what the rules are (``rules``), how to read a move (``read``) and what
-a move does (``play``). One with a board also draws it (``view``): the board stands below the rules and below the answer to
-every move. Everything about one episode lives in plain attributes set by ``begin``, so ``fork`` is a deep copy; tables that
-never change live in modules.
+A game defines four methods: how it starts (``begin``), its rules (``rules``), how to parse a move (``read``) and what a move
+does (``play``). A game with a board also draws it (``view``): the board follows the rules and the answer to every move. The
+whole state of an episode is in plain attributes set by ``begin``, so ``fork`` is a deep copy; constant tables belong to the
+module.
 
-A game's ``floor`` is what the best constant answer scores: the same text at every turn, averaged over the tasks of the level.
-Games that cannot say it exactly name ``constant_answers`` worth trying and have it measured.
+A game's ``floor`` is the score of the best constant answer: the same text at every turn, averaged over the tasks of the level.
+Games without an exact value name ``constant_answers`` to try, and the floor is measured.
 """
 
 import copy
@@ -26,36 +26,36 @@ from palestra.errors import UsageError
 from palestra.grading import last_boxed
 from palestra.trajectory import StopReason, Task
 
-__all__ = ["FORMAT_ERROR", "Game", "Outcome", "boxed", "require", "whole_number", "whole_numbers"]
+__all__ = ["FORMAT_ERROR", "Game", "MoveOutcome", "boxed", "require", "whole_number", "whole_numbers"]
 
 FORMAT_ERROR = -0.1
-"""The reward of a text that holds no readable move."""
+"""The reward of a text without a readable move."""
 
 _FLOOR_TASKS = 100
-"""How many tasks a measured floor is averaged over."""
+"""Number of tasks over which a measured floor is averaged."""
 
 _MOST_DIGITS = 18
-"""Longer numbers mean nothing in any game, and some would cost much to read."""
+"""Most digits of a number: longer ones have no meaning in any game, and some would take long to parse."""
 
 _new = tuple.__new__
-"""Half of what calling a named tuple costs; nearly every step comes this way."""
+"""Creates a ``Step`` in half the time of calling the named tuple; nearly every step uses it."""
 
 Move = TypeVar("Move")
 Item = TypeVar("Item")
 
 
 def boxed(*parts: object) -> str:
-    r"""``parts``, separated by spaces, as a move: ``\boxed{1 2 3}``."""
+    r"""Return ``parts``, separated by spaces, as a move: ``\boxed{1 2 3}``."""
     return f"\\boxed{{{' '.join(map(str, parts))}}}"
 
 
 def whole_number(text: str) -> int | None:
-    """The number that ``text`` spells in plain digits, or ``None``: no sign, no other alphabet, at most 18 digits."""
+    """Return the number that ``text`` spells in plain digits, or ``None``: no sign, only ASCII digits, at most 18."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS else None
 
 
 def whole_numbers(text: str) -> tuple[int, ...] | None:
-    """The numbers in ``text``, separated by spaces or commas; ``None`` if there are none or anything else stands there."""
+    """Return the numbers in ``text``, separated by spaces or commas; ``None`` if there are none or there is other text."""
     parts = text.replace(",", " ").split()
     digits = "".join(parts)
     if not (digits.isascii() and digits.isdecimal()) or (len(digits) > _MOST_DIGITS < max(map(len, parts))):
@@ -64,31 +64,32 @@ def whole_numbers(text: str) -> tuple[int, ...] | None:
 
 
 def require(condition: bool, message: str) -> None:
-    """Refuse parameters of a game that make no game."""
+    """Raise ``UsageError`` with ``message`` unless ``condition`` holds for the parameters of a game."""
     if not condition:
         raise UsageError(message)
 
 
-class Outcome(msgspec.Struct, frozen=True):
-    """What a move did."""
+class MoveOutcome(msgspec.Struct, frozen=True):
+    """The result of a move."""
 
     text: str
-    """What to tell the player."""
+    """What the player reads."""
     reward: float = 0.0
     solved: bool = False
     over: bool = False
-    """The game ended by its own rules and is not solved: a mine, a lost or drawn duel."""
+    """The game ended by its rules without being solved: a mine, a lost or drawn duel."""
 
 
 class Game(Env, Generic[Move]):
     r"""A game played by ``\boxed{…}`` moves under a turn limit."""
 
     reward_range = (FORMAT_ERROR, 1.0)
+    counts_turns = True
 
     max_turns: int
-    """The turn limit of the present episode."""
+    """The turn limit of the current episode."""
     turn: int
-    """How many moves were made."""
+    """Number of moves made."""
 
     @abstractmethod
     def begin(self) -> None:
@@ -96,30 +97,30 @@ class Game(Env, Generic[Move]):
 
     @abstractmethod
     def rules(self) -> str:
-        """The first observation: the rules, the start state, and how to write a move."""
+        """Return the first observation: the rules, the start state, and how to write a move."""
 
     @abstractmethod
     def read(self, answer: str) -> Move | None:
-        r"""The move that the content of ``\boxed{…}`` means, or ``None`` if it means none."""
+        r"""Return the move that the content of ``\boxed{…}`` means, or ``None`` if it is not a move."""
 
     @abstractmethod
-    def play(self, move: Move) -> Outcome:
+    def play(self, move: Move) -> MoveOutcome:
         """Make ``move``, legal or not."""
 
     def view(self) -> str:
-        """The board as the player may see it; empty for a game without one."""
+        """Return the board as the player may see it; empty for a game without one."""
         return ""
 
     def picture(self) -> Sequence[Row]:
-        """The board in rows of tiles, as the player may see it; read off ``view`` unless the game says otherwise."""
+        """Return the board in rows of tiles, as the player may see it; by default it is derived from ``view``."""
         return rows_of(self.view())
 
     def render(self) -> str:
-        """The present state as a piece of HTML, for people: everything escaped, nothing that runs or loads."""
+        """Return the current state as HTML for people: everything is escaped, and nothing in it runs or loads."""
         return drawn_html(self.picture())
 
     def constant_answers(self) -> Sequence[str]:
-        """Moves that may be worth something when made blindly at every turn."""
+        """Return moves that may score something if made blindly at every turn."""
         return ()
 
     @property
@@ -130,8 +131,8 @@ class Game(Env, Generic[Move]):
             totals.append(sum(_score_of(twin, answer, seed) for seed in range(_FLOOR_TASKS)) / _FLOOR_TASKS)
         return max(totals)
 
-    def consolation(self, move: Move, outcome: Outcome) -> float:
-        """The reward of the move that used up the last turn; that of the move itself unless the game says otherwise."""
+    def consolation(self, move: Move, outcome: MoveOutcome) -> float:
+        """Return the reward of the move that used up the last turn; by default that of the move itself."""
         return outcome.reward
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
@@ -145,29 +146,29 @@ class Game(Env, Generic[Move]):
         answer = last_boxed(action)
         move = None if answer is None else self.read(answer)
         if move is None:
-            told = f"At turn {self.turn}, you did not give a valid move in \\boxed{{}}. The game is over."
-            return Step(told, FORMAT_ERROR, True, False, {"success": False, "format_error": True})
+            text = f"At turn {self.turn}, you did not give a valid move in \\boxed{{}}. The game is over."
+            return Step(text, FORMAT_ERROR, True, False, {"success": False, "format_error": True})
         outcome = self.play(move)
         if outcome.solved or outcome.over:
             return Step(self._with_view(outcome.text), outcome.reward, True, False, {"success": outcome.solved})
         if self.turn >= self.max_turns:
-            told = self._with_view(f"{outcome.text}\nYou have used all {self.max_turns} turns. The game is over.")
+            text = self._with_view(f"{outcome.text}\nYou have used all {self.max_turns} turns. The game is over.")
             info = {"success": False, "stop_reason": StopReason.TURN_LIMIT}
-            return Step(told, self.consolation(move, outcome), False, True, info)
+            return Step(text, self.consolation(move, outcome), False, True, info)
         return _new(Step, (self._with_view(outcome.text), outcome.reward, False, False, {}))
 
     def fork(self) -> "Game[Move]":
         return copy.deepcopy(self)
 
     def draw(self, items: Sequence[Item]) -> Item:
-        """One of ``items``, drawn for this task."""
+        """Draw one of ``items`` for this task."""
         if len(items) == 1:
             return items[0]
-        # A third of the cost of integers(); the chances differ by less than 1 in 2**40.
+        # A third of the cost of integers(); the probabilities differ by less than 1 in 2**40.
         return items[int(self.rng.random() * len(items))]
 
     def draw_action(self, items: Sequence[Item]) -> Item:
-        """One of ``items``, drawn for a random action."""
+        """Draw one of ``items`` for a random action."""
         return items[int(self.action_rng.random() * len(items))]
 
     def _with_view(self, text: str) -> str:
@@ -176,7 +177,7 @@ class Game(Env, Generic[Move]):
 
 
 def _score_of(game: Game[Any], answer: str, seed: int) -> float:
-    """What ``answer`` earns in the task of ``seed`` when it is given at every turn."""
+    """Return the score of ``answer``, given at every turn, in the task of ``seed``."""
     game.reset(seed=seed)
     total = 0.0
     while True:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from math import log2
 
 from palestra.envs.games.directions import DIRECTIONS, DirectionGame
-from palestra.envs.games.game import Outcome, boxed, require
+from palestra.envs.games.game import MoveOutcome, boxed, require
 from palestra.envs.games.grids import grid
 
 __all__ = ["Game2048"]
@@ -16,15 +16,15 @@ _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((16, 20), (32, 30), (64, 50))
 SIDE = 4
 
 _STRENGTH: dict[tuple[tuple[int, int], ...], float] = {((512, 50),): 0.616, ((2048, 100),): 0.593}
-"""What the oracle scores where the target is out of reach: over 1000 and 500 tasks, standard error 0.0007."""
+"""Score of the oracle where the target is out of reach, over 1000 and 500 tasks (standard error 0.0007)."""
 
 _TRIED_CELLS = 4
-"""About so many empty cells are tried for the next tile when looking ahead."""
+"""Approximate number of empty cells that the look-ahead tries for the next tile."""
 
 Board = tuple[int, ...]
 """Tiles row by row; 0 is an empty cell."""
 
-# For each direction the cells of each line, from the side that the tiles slide to.
+# For each direction the cells of each line, starting at the side to which the tiles slide.
 _ROWS = tuple(tuple(range(start, start + SIDE)) for start in range(0, SIDE * SIDE, SIDE))
 _COLUMNS = tuple(tuple(range(start, SIDE * SIDE, SIDE)) for start in range(SIDE))
 _LINES = {
@@ -36,22 +36,21 @@ _LINES = {
 
 
 _MARKS = {0: "   .", **{1 << power: f"{1 << power:>4}" for power in range(1, 2 * SIDE * SIDE)}}
-"""How tiles are written; none can grow larger."""
+"""The mark of each tile; no tile can grow larger."""
 
 _FRAME = "The board:\n" + grid(["%s"] * SIDE * SIDE, SIDE)
 
 
 class Game2048(DirectionGame):
-    """Slide all tiles to one side; equal ones that meet merge. After each move a 2 (or, one time in ten, a 4) appears.
+    """Slide all tiles to one side; equal tiles that meet merge. After each move a 2 (or, one time in ten, a 4) appears.
 
-    Each doubling of the largest tile pays its share of the way, on a log scale, from the largest tile at the start to
-    ``target_tile``: 1 in total. A full board without a move ends the game. ``target_tile`` or ``max_turns`` of ``None`` draws
-    both for each task.
+    Each doubling of the largest tile pays the same share, so that reaching ``target_tile`` pays 1 in total. A full board
+    without a legal move ends the game. If ``target_tile`` or ``max_turns`` is ``None``, each task draws both.
 
     A move adds 2.2 on average, so after 50 moves the tiles sum to about 115: the targets of the hard levels (512 in 50 turns,
-    2048 in 100) cannot be reached, as in GEM, and their scores are shares of the way. The oracle looks two moves ahead; it
-    reached 64 within 50 turns in each of 100 tasks, after 36 on average. The best play of the hard levels is not known: their
-    ceiling is what this oracle scores.
+    2048 in 100) cannot be reached, as in GEM, and scores stay below 1. The oracle looks two moves ahead; it reached 64 within
+    50 turns in each of 100 tasks, after 36 on average. The best strategy for the hard levels is not known: their ceiling is
+    the score of this oracle.
     """
 
     def __init__(self, target_tile: int | None = 512, max_turns: int | None = 50) -> None:
@@ -59,8 +58,8 @@ class Game2048(DirectionGame):
             self._levels = _RANDOM_LEVELS
         else:
             power = target_tile >= 8 and target_tile & (target_tile - 1) == 0
-            require(power, f"target_tile is a power of two from 8 on, got {target_tile}")
-            require(max_turns >= 1, "max_turns is at least 1")
+            require(power, f"target_tile must be a power of two from 8 on, got {target_tile}")
+            require(max_turns >= 1, "max_turns must be at least 1")
             self._levels = ((target_tile, max_turns),)
 
     @property
@@ -86,19 +85,19 @@ class Game2048(DirectionGame):
     def view(self) -> str:
         return _FRAME % tuple([_MARKS[tile] for tile in self.board])
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         after = slid(self.board, move)
         if after == self.board:
-            return Outcome(f"At turn {self.turn}, you chose {move}, which changes nothing.")
+            return MoveOutcome(f"At turn {self.turn}, you chose {move}, which changes nothing.")
         self.board = after
         reward = self._progress()
         self._add_tile()
         said = f"At turn {self.turn}, you slid the tiles {move}."
         if self.best >= self.target:
-            return Outcome(f"{said} You reached {self.target}. Well done!", reward, solved=True)
+            return MoveOutcome(f"{said} You reached {self.target}. Well done!", reward, solved=True)
         if 0 not in self.board and all(slid(self.board, direction) == self.board for direction in DIRECTIONS):
-            return Outcome(f"{said} No move is left. The game is over.", reward, over=True)
-        return Outcome(said, reward)
+            return MoveOutcome(f"{said} No move is left. The game is over.", reward, over=True)
+        return MoveOutcome(said, reward)
 
     def _progress(self) -> float:
         largest = min(max(self.board), self.target)
@@ -119,7 +118,7 @@ class Game2048(DirectionGame):
 
 
 def slid(board: Board, direction: str) -> Board:
-    """The board after all tiles slid, without a new tile."""
+    """Return the board after all tiles slid, without a new tile."""
     after = [0] * len(board)
     for a, b, c, d in _LINES[direction]:
         after[a], after[b], after[c], after[d] = _merged((board[a], board[b], board[c], board[d]))
@@ -128,7 +127,7 @@ def slid(board: Board, direction: str) -> Board:
 
 @lru_cache(maxsize=1 << 16)
 def _merged(line: Board) -> Board:
-    """A line after its tiles slid to the front."""
+    """Return a line after its tiles slid to the front."""
     tiles = [tile for tile in line if tile]
     merged: list[int] = []
     while tiles:
@@ -140,7 +139,7 @@ def _merged(line: Board) -> Board:
 
 
 def _expected(board: Board) -> float:
-    """How good a board is before its new tile appears: the best reply to a 2, averaged over some of the empty cells."""
+    """Return the value of a board before its new tile: the best reply to a 2, averaged over some of the empty cells."""
     empty = [cell for cell, tile in enumerate(board) if not tile]
     empty = empty[:: len(empty) // _TRIED_CELLS or 1]
     total = 0.0
@@ -151,7 +150,7 @@ def _expected(board: Board) -> float:
 
 
 def _worth(board: Board) -> float:
-    """Few and large tiles are good, and so are neighbours that can merge soon."""
+    """Return the value of a board: few and large tiles are good, and so are neighbors that can merge soon."""
     return sum(map(_worth_of_line, (board[0:4], board[4:8], board[8:12], board[12:16]))) + sum(
         map(_worth_of_line, (board[0::4], board[1::4], board[2::4], board[3::4]))
     )

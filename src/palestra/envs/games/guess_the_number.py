@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_number
 from palestra.envs.games.picture import Row, Tile
 
 __all__ = ["GuessTheNumber"]
@@ -13,21 +13,23 @@ _LEAST_SPAN, _MOST_SPAN = 5, 50
 
 
 class GuessTheNumber(Game[int]):
-    """Find a number between two bounds; each wrong guess is answered by "higher" or "lower".
+    """Find a number between two bounds; the answer to a wrong guess is "higher" or "lower".
 
-    Worth 1 when found. When the turns run out the last guess pays 1 - distance/range. ``low`` and ``high`` of ``None`` draw the
-    bounds and the turn limit anew for each task.
+    The right number pays 1. When the turns run out, the last guess pays 1 - distance/range. If ``low`` and ``high`` are
+    ``None``, each task draws the bounds and the turn limit.
     """
 
     def __init__(self, low: int | None = 1, high: int | None = 50, max_turns: int | None = 7) -> None:
         self._bounds = None if low is None or high is None else (low, high)
         self._turns = max_turns
-        require(self._bounds is None or 0 <= self._bounds[0] < self._bounds[1], f"0 <= low < high, got {low} and {high}")
-        require(max_turns is None or max_turns >= 1, f"max_turns is at least 1, got {max_turns}")
+        require(
+            self._bounds is None or 0 <= self._bounds[0] < self._bounds[1], f"0 <= low < high must hold, got {low} and {high}"
+        )
+        require(max_turns is None or max_turns >= 1, f"max_turns must be at least 1, got {max_turns}")
 
     @property
     def floor(self) -> float:
-        # The best constant guess is the middle: it pays by its distance when the turns run out.
+        # The best constant guess is the middle: it pays for its distance when the turns run out.
         spans = range(_LEAST_SPAN, _MOST_SPAN + 1) if self._bounds is None else [self._bounds[1] - self._bounds[0]]
         return sum(map(_score_of_the_middle, spans)) / len(spans)
 
@@ -40,7 +42,7 @@ class GuessTheNumber(Game[int]):
         self.max_turns = self._turns or math.ceil(math.sqrt(self.high - self.low)) + 1
         self.target = self.draw(range(self.low, self.high + 1))
         self.guesses: set[int] = set()
-        # What a player who draws the right conclusions knows: the oracle halves it.
+        # The range that the answers leave: the oracle halves it.
         self.least, self.most = self.low, self.high
 
     def rules(self) -> str:
@@ -54,28 +56,28 @@ class GuessTheNumber(Game[int]):
     def read(self, answer: str) -> int | None:
         return whole_number(answer)
 
-    def play(self, move: int) -> Outcome:
+    def play(self, move: int) -> MoveOutcome:
         said = f"At turn {self.turn}, you guessed {move}, "
         if not self.low <= move <= self.high:
-            return Outcome(f"{said}which is outside {self.low} to {self.high}.")
+            return MoveOutcome(f"{said}which is outside {self.low} to {self.high}.")
         if move in self.guesses:
-            return Outcome(said + "which you had guessed before.")
+            return MoveOutcome(said + "which you had guessed before.")
         self.guesses.add(move)
         if move == self.target:
-            return Outcome(said + "and that is the number. Well done!", 1.0, solved=True)
+            return MoveOutcome(said + "and that is the number. Well done!", 1.0, solved=True)
         if move < self.target:
             if move >= self.least:
                 self.least = move + 1
-            return Outcome(f"{said}and the number is higher than {move}.")
+            return MoveOutcome(f"{said}and the number is higher than {move}.")
         if move <= self.most:
             self.most = move - 1
-        return Outcome(f"{said}and the number is lower than {move}.")
+        return MoveOutcome(f"{said}and the number is lower than {move}.")
 
     def picture(self) -> Sequence[Row]:
         guesses = [Tile(str(guess), "good" if guess == self.target else "bad") for guess in sorted(self.guesses)]
         return [f"Between {self.low} and {self.high}, turn {self.turn} of {self.max_turns}", guesses]
 
-    def consolation(self, move: int, outcome: Outcome) -> float:
+    def consolation(self, move: int, outcome: MoveOutcome) -> float:
         if not self.low <= move <= self.high:
             return 0.0
         return 1.0 - abs(move - self.target) / (self.high - self.low)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from functools import cache
 
-from palestra.envs.games.game import Game, Outcome, boxed, require
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require
 from palestra.envs.games.words import common_words, letters_only, rare_words
 
 __all__ = ["Hangman"]
@@ -14,25 +14,25 @@ _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((3, 10), (5, 15), (7, 20))
 """Letters, turns."""
 
 _STRENGTH = {(3, 10): 0.8869}
-"""What the oracle scores where it cannot find every word, averaged over all 274 words."""
+"""Score of the oracle where it cannot find every word, averaged over all 274 words."""
 
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class Hangman(Game[str]):
-    """Guess letters of a word, or the word itself. Only turns are limited: nobody is hanged before they run out.
+    """Guess letters of a word, or the word itself. Only the number of turns is limited; wrong letters have no other cost.
 
-    Each revealed place pays 0.5/letters and completing the word 0.5 more, 1 in total. ``hardcore`` adds the rare words.
-    ``word_length`` or ``max_turns`` of ``None`` draws both for each task. The oracle knows the list of words and asks for the
-    letter that tells the fitting ones apart best. It finds every word of 5 and 7 letters, but only 84 % of those of 3:
-    ten turns are few for so many alike.
+    Each revealed letter pays 0.5/letters, and the complete word pays 0.5 more: 1 in total. ``hardcore`` adds rare words. If
+    ``word_length`` or ``max_turns`` is ``None``, each task draws both. The oracle knows the list of words and guesses the
+    letter that separates the remaining ones best. It finds every word of 5 and 7 letters, but only 84 % of the words of 3
+    letters, because many of them are alike.
     """
 
     def __init__(self, word_length: int | None = 7, max_turns: int | None = 20, hardcore: bool = False) -> None:
         if word_length is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(3 <= word_length <= 10 and max_turns >= 1, "word_length is 3 to 10 and max_turns at least 1")
+            require(3 <= word_length <= 10 and max_turns >= 1, "word_length must be 3 to 10 and max_turns at least 1")
             self._levels = ((word_length, max_turns),)
         self.hardcore = hardcore
 
@@ -44,7 +44,7 @@ class Hangman(Game[str]):
 
     @property
     def floor(self) -> float:
-        # The same letter at every turn is looked up once and then refused.
+        # The same letter at every turn counts once and is then refused.
         def score(letter: str) -> float:
             return sum(0.5 * _share(letter, length, self.hardcore) for length, _ in self._levels) / len(self._levels)
 
@@ -55,7 +55,7 @@ class Hangman(Game[str]):
         self.secret = self.draw(_words(self.length, self.hardcore))
         self.board = ["_"] * self.length
         self.tried: list[str] = []
-        """Letters and words that were guessed, in order."""
+        """The guessed letters and words, in order."""
 
     def rules(self) -> str:
         return (
@@ -73,25 +73,25 @@ class Hangman(Game[str]):
     def read(self, answer: str) -> str | None:
         return letters_only(answer)
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         if len(move) not in (1, self.length):
-            return Outcome(f"At turn {self.turn}, you guessed {len(move)} letters, but the word has {self.length}.")
+            return MoveOutcome(f"At turn {self.turn}, you guessed {len(move)} letters, but the word has {self.length}.")
         said = f"At turn {self.turn}, you guessed {move}, "
         if move in self.tried:
-            return Outcome(f"{said}which you had guessed before.")
+            return MoveOutcome(f"{said}which you had guessed before.")
         self.tried.append(move)
         if len(move) > 1 and move != self.secret:
-            return Outcome(f"{said}which is not the word.")
+            return MoveOutcome(f"{said}which is not the word.")
         fresh = [place for place, letter in enumerate(self.secret) if letter in move and self.board[place] == "_"]
         for place in fresh:
             self.board[place] = self.secret[place]
         reward = 0.5 * len(fresh) / self.length
         if "_" not in self.board:
-            return Outcome(f"{said}and the word is complete. Well done!", reward + 0.5, solved=True)
-        return Outcome(f"{said}which stands in the word {len(fresh)} time(s).", reward)
+            return MoveOutcome(f"{said}and the word is complete. Well done!", reward + 0.5, solved=True)
+        return MoveOutcome(f"{said}which stands in the word {len(fresh)} time(s).", reward)
 
     def oracle(self) -> str:
-        # Where nothing is shown, none of the letters tried can stand.
+        # In a place that is still hidden, none of the tried letters can stand.
         gone = "".join(guess for guess in self.tried if len(guess) == 1)
         pattern = "".join(self.board).replace("_", f"[^{gone}]" if gone else ".")
         fits = re.compile(pattern).fullmatch
@@ -113,13 +113,13 @@ def _words(length: int, hardcore: bool) -> tuple[str, ...]:
 
 @cache
 def _share(letter: str, length: int, hardcore: bool) -> float:
-    """How much of an average word is ``letter``."""
+    """Return the average share of ``letter`` in a word."""
     words = _words(length, hardcore)
     return sum(word.count(letter) for word in words) / (length * len(words))
 
 
 def _telling(fitting: Sequence[str], tried: Collection[str]) -> str:
-    """The letter that leaves the fewest words to choose from, on average over the words that fit."""
+    """Return the letter that leaves the fewest words to choose from, on average over the words that fit."""
     shown = {letter: Counter[int]() for letter in _ALPHABET if letter not in tried}
     for word in fitting:
         places: dict[str, int] = {}
@@ -130,7 +130,7 @@ def _telling(fitting: Sequence[str], tried: Collection[str]) -> str:
                 shown[letter][where] += 1
 
     def left(letter: str) -> int:
-        # Words that show the letter at the same places, or nowhere, remain together.
+        # Words that show the letter in the same places, or nowhere, stay together.
         together = shown[letter].values()
         return sum(count * count for count in together) + (len(fitting) - sum(together)) ** 2
 

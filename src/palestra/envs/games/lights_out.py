@@ -1,11 +1,11 @@
-"""Lights out: pressing a light toggles it and its neighbours; turn all of them off."""
+"""Lights out: pressing a light toggles it and its neighbors; turn all of them off."""
 
 from functools import cache, reduce
 from itertools import combinations
 from operator import xor
 
 from palestra.envs.games.bitsets import bits
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_numbers
 
 __all__ = ["LightsOut"]
 
@@ -18,15 +18,16 @@ Press = tuple[int, int]
 class LightsOut(Game[Press]):
     """Turn all lights off. A press toggles a light and those above, below, left and right of it.
 
-    Worth 1 when all are off. The start is reached from darkness by random presses, so it can be solved, and every such start is
-    as likely as any other. ``size`` or ``max_turns`` of ``None`` draws both for each task. The oracle needs the fewest presses.
+    The reward is 1 when all lights are off. The start is made by random presses from the solved board, so it can be solved;
+    all such boards are equally likely. If ``size`` or ``max_turns`` is ``None``, each task draws both. The oracle needs the
+    fewest presses.
     """
 
     def __init__(self, size: int | None = 5, max_turns: int | None = 30) -> None:
         if size is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(2 <= size <= 8, f"size is 2 to 8, got {size}")
+            require(2 <= size <= 8, f"size must be 2 to 8, got {size}")
             require(max_turns >= size**2, f"up to {size**2} presses are needed, got max_turns={max_turns}")
             self._levels = ((size, max_turns),)
 
@@ -54,20 +55,20 @@ class LightsOut(Game[Press]):
         numbers = whole_numbers(answer)
         return (numbers[0], numbers[1]) if numbers is not None and len(numbers) == 2 else None
 
-    def play(self, move: Press) -> Outcome:
+    def play(self, move: Press) -> MoveOutcome:
         row, column = move
         said = f"At turn {self.turn}, you pressed row {row}, column {column}"
         if max(move) >= self.size:
-            return Outcome(f"{said}, which is outside the board.")
+            return MoveOutcome(f"{said}, which is outside the board.")
         cell = row * self.size + column
         self.lights ^= _toggled(self.size)[cell]
         self.to_press ^= 1 << cell
         if not self.lights:
-            return Outcome(f"{said}. All lights are off. Well done!", 1.0, solved=True)
-        return Outcome(f"{said}.")
+            return MoveOutcome(f"{said}. All lights are off. Well done!", 1.0, solved=True)
+        return MoveOutcome(f"{said}.")
 
     def oracle(self) -> str:
-        # What is still to press solves the board; adding presses that together change nothing gives all other solutions.
+        # The remaining presses solve the board; adding presses that together change nothing gives all other solutions.
         solutions = (self.to_press ^ nothing for nothing in _idle(self.size))
         cell = next(bits(min(solutions, key=int.bit_count)))
         return boxed(*divmod(cell, self.size))
@@ -81,7 +82,7 @@ class LightsOut(Game[Press]):
 
 @cache
 def _toggled(size: int) -> tuple[int, ...]:
-    """For each light the set that a press on it toggles."""
+    """Return, for each light, the set that a press on it toggles."""
     masks = []
     for cell in range(size**2):
         row, column = divmod(cell, size)
@@ -92,8 +93,8 @@ def _toggled(size: int) -> tuple[int, ...]:
 
 @cache
 def _idle(size: int) -> tuple[int, ...]:
-    """Every set of presses that changes nothing, the empty one included."""
-    # Gaussian elimination over bits: each row is what some set of presses toggles; a row that becomes empty is idle.
+    """Return every set of presses that changes nothing, the empty one included."""
+    # Gaussian elimination over bits: each row is the toggle of a set of presses; a set whose row becomes empty is idle.
     basis: dict[int, tuple[int, int]] = {}
     idle: list[int] = []
     for cell, toggled in enumerate(_toggled(size)):

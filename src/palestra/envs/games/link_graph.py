@@ -1,8 +1,8 @@
 r"""Articles and the links between them, read from a JSONL file of ``{"title", "text", "links"}``.
 
-A graph is read once per process and never changes, so all episodes share it. Links that name no article of the file, or the
-article itself, are left out; titles are told apart without regard to case. Articles whose title cannot be written into a
-``\boxed{}`` (braces, more than 300 characters) are left out too.
+A graph is read once per process and never changes, so all episodes share it. Links to the article itself or to titles that the
+file does not contain are dropped; titles are compared without case. Articles whose title does not fit into a ``\boxed{}``
+(braces, more than 300 characters) are dropped too.
 """
 
 from collections import deque
@@ -45,15 +45,15 @@ class LinkGraph:
         self.came_from = tuple(map(tuple, came_from))
 
     def find(self, title: str) -> int | None:
-        """The article of this title, if there is one."""
+        """Return the article with this title, if there is one."""
         return self.numbers.get(" ".join(title.split()).casefold())
 
     def distances_from(self, start: int, most: int) -> dict[int, int]:
-        """How many links away every article is that can be reached over ``most`` links."""
+        """Return the distance in links of every article that can be reached over at most ``most`` links."""
         return _distances(self.links, start, most)
 
     def distances_to(self, target: int) -> Mapping[int, int]:
-        """How many links away ``target`` is from every article that leads to it."""
+        """Return the distance in links to ``target`` from every article that leads to it."""
         return _distances_to(self, target)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "LinkGraph":
@@ -79,7 +79,7 @@ def _distances(links: tuple[tuple[int, ...], ...], start: int, most: int) -> dic
 
 
 def read_link_graph(path: str) -> LinkGraph:
-    """The graph in the file at ``path``. Read anew only if the file has changed."""
+    """Return the graph in the file at ``path``. It is read again only if the file has changed."""
     file = Path(path).expanduser().resolve()
     try:
         changed = file.stat().st_mtime_ns

@@ -7,7 +7,7 @@ from operator import eq
 
 from numpy.random import Generator
 
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_numbers
 from palestra.envs.games.picture import Row, Tile
 
 __all__ = ["Mastermind"]
@@ -15,15 +15,15 @@ __all__ = ["Mastermind"]
 Code = tuple[int, ...]
 
 _RANDOM_LEVELS: tuple[tuple[int, int, int], ...] = ((2, 4, 10), (4, 6, 20), (4, 8, 30))
-"""Length of the code, how many numbers there are, turns."""
+"""Length of the code, number of different numbers, turns."""
 
 
 class Mastermind(Game[Code]):
     """Guess a code of numbers. A black peg is a right number in its place, a white peg a right number elsewhere.
 
-    Every black peg more than the best guess so far pays 1/length, so finding the code is worth 1 in total. Parameters of
-    ``None`` draw the level anew for each task. The oracle guesses the first code that fits all answers so far: over
-    all codes 3.4 guesses on easy (at most 5) and 4.9 on hard (at most 7).
+    Every black peg beyond the best guess so far pays 1/length, so the code pays 1 in total. If a parameter is ``None``, each
+    task draws its own level. The oracle guesses the first code that fits all answers so far: it needs 3.4 guesses on average
+    on easy (at most 5) and 4.9 on hard (at most 7).
     """
 
     def __init__(
@@ -36,15 +36,15 @@ class Mastermind(Game[Code]):
         if code_length is None or num_numbers is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(code_length >= 1 and max_turns >= 1, "code_length and max_turns are at least 1")
+            require(code_length >= 1 and max_turns >= 1, "code_length and max_turns must be at least 1")
             enough = 1 if duplicate_numbers else code_length
-            require(num_numbers >= enough, f"num_numbers is at least {enough}, got {num_numbers}")
+            require(num_numbers >= enough, f"num_numbers must be at least {enough}, got {num_numbers}")
             self._levels = ((code_length, num_numbers, max_turns),)
         self.duplicates = duplicate_numbers
 
     @property
     def floor(self) -> float:
-        # A constant guess has each place right once in num_numbers tasks.
+        # A constant guess has each place right in one of num_numbers tasks.
         return sum(1 / level[1] for level in self._levels) / len(self._levels)
 
     def begin(self) -> None:
@@ -59,26 +59,26 @@ class Mastermind(Game[Code]):
     def read(self, answer: str) -> Code | None:
         return whole_numbers(answer)
 
-    def play(self, move: Code) -> Outcome:
+    def play(self, move: Code) -> MoveOutcome:
         if len(move) != self.length:
-            return Outcome(f"At turn {self.turn}, you guessed {len(move)} number(s), but the code has {self.length}.")
+            return MoveOutcome(f"At turn {self.turn}, you guessed {len(move)} number(s), but the code has {self.length}.")
         said = f"At turn {self.turn}, you guessed {' '.join(map(str, move))}, "
         if min(move) < 1 or max(move) > self.numbers:
-            return Outcome(f"{said}which has numbers outside 1 to {self.numbers}.")
+            return MoveOutcome(f"{said}which has numbers outside 1 to {self.numbers}.")
         if move in self.answers:
-            return Outcome(f"{said}which you had guessed before.")
+            return MoveOutcome(f"{said}which you had guessed before.")
         black, white = self.answers[move] = pegs(move, self.code)
         reward = max(0, black - self.best) / self.length
         self.best = max(self.best, black)
         if black == self.length:
-            return Outcome(f"{said}and that is the code. Well done!", reward, solved=True)
-        return Outcome(f"{said}which earns {black} black and {white} white peg(s).", reward)
+            return MoveOutcome(f"{said}and that is the code. Well done!", reward, solved=True)
+        return MoveOutcome(f"{said}which earns {black} black and {white} white peg(s).", reward)
 
     def picture(self) -> Sequence[Row]:
         rows: list[Row] = [f"{self.length} of the numbers 1 to {self.numbers}, turn {self.turn} of {self.max_turns}"]
         for guess, (black, white) in self.answers.items():
-            told = Tile(f"{black} black, {white} white", "label")
-            rows.append([*(Tile(str(number)) for number in guess), told])
+            pegs_tile = Tile(f"{black} black, {white} white", "label")
+            rows.append([*(Tile(str(number)) for number in guess), pegs_tile])
         return rows
 
     def oracle(self) -> str:
@@ -112,7 +112,7 @@ def _rules(length: int, numbers: int, turns: int, duplicates: bool) -> str:
 
 
 def pegs(guess: Code, code: Code) -> tuple[int, int]:
-    """How many black and white pegs ``guess`` earns against ``code``."""
+    """Return the black and white pegs that ``guess`` earns against ``code``."""
     black = sum(map(eq, guess, code))
     left = list(code)
     for number in guess:

@@ -1,9 +1,9 @@
-"""A maze to be walked without a map: you see where you are and which ways are open."""
+"""A maze without a map: the player sees the position and the open directions."""
 
 from collections import deque
 
 from palestra.envs.games.directions import OPPOSITE, DirectionGame
-from palestra.envs.games.game import Outcome, boxed, require
+from palestra.envs.games.game import MoveOutcome, boxed, require
 
 __all__ = ["Maze"]
 
@@ -15,21 +15,21 @@ Cell = tuple[int, int]
 
 
 class Maze(DirectionGame):
-    """Find the exit of a maze with exactly one way between any two cells.
+    """Find the exit of a maze with exactly one path between any two cells.
 
-    Worth 1 at the exit. ``size`` of ``None`` draws it for each task. ``max_turns`` is by default the number of steps that an
-    explorer who keeps track of where he was needs at most. The oracle knows the maze and takes the shortest way.
+    The exit pays 1. If ``size`` is ``None``, each task draws it. By default, ``max_turns`` is the largest number of steps that
+    a depth-first search needs. The oracle knows the maze and takes the shortest way.
     """
 
     def __init__(self, size: int | None = 8, max_turns: int | None = None) -> None:
-        require(size is None or size >= 2, f"size is at least 2, got {size}")
-        require(max_turns is None or max_turns >= 1, f"max_turns is at least 1, got {max_turns}")
+        require(size is None or size >= 2, f"size must be at least 2, got {size}")
+        require(max_turns is None or max_turns >= 1, f"max_turns must be at least 1, got {max_turns}")
         self._sizes = _RANDOM_SIZES if size is None else (size,)
         self._turns = max_turns
 
     def begin(self) -> None:
         self.size = self.draw(self._sizes)
-        # There and back over every passage.
+        # Every passage, there and back.
         self.max_turns = self._turns or 2 * (self.size**2 - 1)
         self.ways = self._dig()
         cells = sorted(self.ways)
@@ -37,7 +37,7 @@ class Maze(DirectionGame):
         self.exit = self.draw([cell for cell in cells if cell != self.player])
 
     def _dig(self) -> dict[Cell, list[str]]:
-        """The open ways from each cell: a random walk that digs on from the last cell with an undug neighbour."""
+        """Return the open ways from each cell: a random walk that continues from the last cell with an undug neighbor."""
         ways: dict[Cell, list[str]] = {(0, 0): []}
         trail = [(0, 0)]
         while trail:
@@ -68,16 +68,16 @@ class Maze(DirectionGame):
         ways = [way for way in _OFFSETS if way in self.ways[self.player]]
         return f"You are in row {self.player[0]}, column {self.player[1]}. Open ways: {', '.join(ways)}."
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         if move not in self.ways[self.player]:
-            return Outcome(f"At turn {self.turn}, you went {move} into a wall.")
+            return MoveOutcome(f"At turn {self.turn}, you went {move} into a wall.")
         self.player = (self.player[0] + _OFFSETS[move][0], self.player[1] + _OFFSETS[move][1])
         if self.player == self.exit:
-            return Outcome(f"At turn {self.turn}, you went {move} and found the exit. Well done!", 1.0, solved=True)
-        return Outcome(f"At turn {self.turn}, you went {move}.")
+            return MoveOutcome(f"At turn {self.turn}, you went {move} and found the exit. Well done!", 1.0, solved=True)
+        return MoveOutcome(f"At turn {self.turn}, you went {move}.")
 
     def oracle(self) -> str:
-        # Searching from the exit, the way by which the player's cell is first reached leads back to it.
+        # In a search from the exit, the step that first reaches the player's cell is the way back, reversed.
         towards: dict[Cell, str] = {self.exit: ""}
         queue = deque([self.exit])
         while self.player not in towards:

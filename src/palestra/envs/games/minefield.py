@@ -1,6 +1,6 @@
-"""The mathematics of Minesweeper: fields, openings, and what can be concluded without guessing.
+"""The mathematics of Minesweeper: fields, openings, and what follows without guessing.
 
-A set of cells is an integer, one bit a cell, and so a field of 8×8 is solved in a fraction of a millisecond.
+A set of cells is an integer, one bit per cell, so a field of 8×8 is solved in a fraction of a millisecond.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from palestra.envs.games.bitsets import bits
 
-__all__ = ["Conclusion", "conclude", "least_risky", "neighbours", "opening", "solvable"]
+__all__ = ["Conclusion", "conclude", "least_risky", "neighbors", "opening", "solvable"]
 
 
 class Conclusion(NamedTuple):
@@ -20,8 +20,8 @@ class Conclusion(NamedTuple):
 
 
 @cache
-def neighbours(rows: int, columns: int) -> tuple[int, ...]:
-    """For every cell the set of the cells around it."""
+def neighbors(rows: int, columns: int) -> tuple[int, ...]:
+    """Return, for every cell, the set of the cells around it."""
     return tuple(
         sum(
             1 << (r * columns + c)
@@ -35,7 +35,7 @@ def neighbours(rows: int, columns: int) -> tuple[int, ...]:
 
 
 def opening(near: tuple[int, ...], mines: int, cell: int, closed: int) -> int:
-    """The cells that a reveal of ``cell`` opens: itself, and all around a cell that touches no mine."""
+    """Return the cells that a reveal of ``cell`` opens: itself, and all around a cell that touches no mine."""
     opened, queue = 1 << cell, [cell]
     while queue:
         around = near[queue.pop()]
@@ -47,9 +47,9 @@ def opening(near: tuple[int, ...], mines: int, cell: int, closed: int) -> int:
 
 
 def conclude(near: tuple[int, ...], mines: int, opened: int, closed: int) -> Conclusion:
-    """Which closed cells are safe or mined for sure, as far as any two numbers on the field (or their total) tell together.
+    """Return the closed cells that are certainly safe or mined, as far as any two numbers (or the total) determine it.
 
-    ``mines`` is only asked for the numbers that the open cells show and for the number of mines, never for where they are.
+    ``mines`` is used only for the numbers on open cells and for the total, never for the positions of mines.
     """
     safe = known = 0
     while True:
@@ -65,7 +65,7 @@ def conclude(near: tuple[int, ...], mines: int, opened: int, closed: int) -> Con
 
 
 def _rules(near: tuple[int, ...], mines: int, opened: int, unknown: int, known: int) -> list[tuple[int, int]]:
-    """Sets of unknown cells and how many mines are in each: one for every open number, one for the whole field."""
+    """Return sets of unknown cells with their number of mines: one per open number, and one for the whole field."""
     rules = {unknown: mines.bit_count() - known.bit_count()} if unknown else {}
     for cell in bits(opened):
         around = near[cell] & unknown
@@ -85,8 +85,8 @@ def _single(rules: Iterable[tuple[int, int]]) -> Conclusion:
 
 
 def _pairs(rules: list[tuple[int, int]]) -> Conclusion:
-    # If one rule has so many mines more than another that they fill all it has alone, these are mines, and what the
-    # other has alone is safe.
+    # If the difference in mines between two rules equals the number of cells that only the first has, all of these are
+    # mines, and the cells that only the other has are safe.
     safe = mines = 0
     for cells, count in rules:
         for others, others_count in rules:
@@ -98,7 +98,7 @@ def _pairs(rules: list[tuple[int, int]]) -> Conclusion:
 
 
 def least_risky(near: tuple[int, ...], mines: int, opened: int, closed: int) -> int:
-    """The closed cell to try where nothing is certain: the one whose worst rule gives it the smallest share of a mine."""
+    """Return the closed cell to try when nothing is certain: the one whose worst rule gives it the smallest risk."""
     known = conclude(near, mines, opened, closed).mines
     unknown = closed & ~known
     rules = _rules(near, mines, opened, unknown, known)
@@ -106,7 +106,7 @@ def least_risky(near: tuple[int, ...], mines: int, opened: int, closed: int) -> 
 
 
 def solvable(near: tuple[int, ...], mines: int, first: int) -> bool:
-    """Whether a player who opens ``first`` can open every safe cell by conclusions alone."""
+    """Return whether a player who opens ``first`` can open every safe cell without guessing."""
     everything = (1 << len(near)) - 1
     opened = opening(near, mines, first, everything)
     while opened | mines != everything:

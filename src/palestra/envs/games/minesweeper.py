@@ -4,16 +4,16 @@ import re
 from typing import NamedTuple
 
 from palestra.envs.games.bitsets import bits
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_number
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_number
 from palestra.envs.games.grids import numbered_grid
-from palestra.envs.games.minefield import conclude, least_risky, neighbours, opening, solvable
+from palestra.envs.games.minefield import conclude, least_risky, neighbors, opening, solvable
 
 __all__ = ["Minesweeper", "Touch"]
 
 _RANDOM_SIDES = (5, 6, 7, 8)
 
 _MOST_FIELDS = 500
-"""How many fields to draw in search of one that needs no guess. One in two or three does at the registered levels."""
+"""Most fields drawn to find one that needs no guess. At the registered levels one in two or three does."""
 
 _TOUCH = re.compile(r"(reveal|flag)[\s,]+(\d+)[\s,]+(\d+)", re.IGNORECASE | re.ASCII)
 
@@ -27,12 +27,13 @@ class Touch(NamedTuple):
 
 
 class Minesweeper(Game[Touch]):
-    """Reveal all cells that hold no mine; a revealed cell tells how many of its eight neighbours do.
+    """Reveal all cells that hold no mine; a revealed cell shows how many of its eight neighbors do.
 
-    The mines are laid at the first reveal, away from that cell and its neighbours. Each newly opened cell pays 1/(safe cells),
-    so a cleared field is worth 1; a mine ends the game. With ``guess_free`` fields are drawn until one can be cleared by logic
-    alone, that is by comparing any two numbers; parameters so dense that none turns up get the last one drawn. The oracle
-    reasons like that and so wins every guess-free field. ``rows`` and the rest of ``None`` draw the level for each task.
+    The mines are laid at the first reveal, away from that cell and its neighbors. Each newly opened cell pays 1/(safe cells),
+    so a cleared field is worth 1; a mine ends the game. With ``guess_free``, fields are drawn until one can be cleared by
+    logic alone, that is by comparing two numbers at a time; if there are too many mines to find one, the last field is used.
+    The oracle uses the same logic and wins every guess-free field. If ``rows`` and the other parameters are ``None``, each
+    task draws its own level.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Minesweeper(Game[Touch]):
         if rows is None or cols is None or num_mines is None or max_turns is None:
             self._level = None
         else:
-            require(rows >= 1 and cols >= 1 and max_turns >= 1, "rows, cols and max_turns are at least 1")
+            require(rows >= 1 and cols >= 1 and max_turns >= 1, "rows, cols and max_turns must be at least 1")
             room = rows * cols - min(rows, 3) * min(cols, 3)
             require(1 <= num_mines <= room, f"a {rows}x{cols} field holds 1 to {room} mines, got {num_mines}")
             self._level = (rows, cols, num_mines, max_turns)
@@ -59,11 +60,11 @@ class Minesweeper(Game[Touch]):
         else:
             self.rows, self.columns, self.num_mines, self.max_turns = self._level
         self.everything = (1 << self.rows * self.columns) - 1
-        self.mines = 0  # not laid before the first reveal
+        self.mines = 0  # placed at the first reveal
         self.opened = 0
         self.flags = 0
         self.marks = ["."] * (self.rows * self.columns)
-        """What is shown of every cell."""
+        """The mark of every cell."""
 
     def rules(self) -> str:
         return (
@@ -86,40 +87,40 @@ class Minesweeper(Game[Touch]):
         row, column = whole_number(found[2]), whole_number(found[3])
         return None if row is None or column is None else Touch(found[1].lower(), row, column)
 
-    def play(self, move: Touch) -> Outcome:
+    def play(self, move: Touch) -> MoveOutcome:
         said = f"At turn {self.turn}, you chose to {move.verb} the cell in row {move.row}, column {move.column}, "
         if move.row >= self.rows or move.column >= self.columns:
-            return Outcome(f"{said}which is outside the field.")
+            return MoveOutcome(f"{said}which is outside the field.")
         cell = move.row * self.columns + move.column
         bit = 1 << cell
         if self.opened & bit:
-            return Outcome(f"{said}which is open already.")
+            return MoveOutcome(f"{said}which is open already.")
         if move.verb == "flag":
             self.flags ^= bit
             self.marks[cell] = "F" if self.flags & bit else "."
-            return Outcome(f"{said}and {'put a flag there' if self.flags & bit else 'took the flag away'}.")
+            return MoveOutcome(f"{said}and {'put a flag there' if self.flags & bit else 'took the flag away'}.")
         if self.flags & bit:
-            return Outcome(f"{said}which has a flag on it.")
+            return MoveOutcome(f"{said}which has a flag on it.")
         return self._reveal(cell, said)
 
-    def _reveal(self, cell: int, said: str) -> Outcome:
-        near = neighbours(self.rows, self.columns)
+    def _reveal(self, cell: int, said: str) -> MoveOutcome:
+        near = neighbors(self.rows, self.columns)
         if not self.mines:
             self.mines = self._lay(cell)
         if self.mines >> cell & 1:
-            return Outcome(f"{said}and hit a mine. The game is over.", over=True)
+            return MoveOutcome(f"{said}and hit a mine. The game is over.", over=True)
         fresh = opening(near, self.mines, cell, self.everything & ~self.opened & ~self.flags)
         self.opened |= fresh
         for opened in bits(fresh):
             self.marks[opened] = str((near[opened] & self.mines).bit_count())
         reward = fresh.bit_count() / (self.rows * self.columns - self.num_mines)
         if self.opened | self.mines == self.everything:
-            return Outcome(f"{said}and the field is cleared. Well done!", reward, solved=True)
-        return Outcome(f"{said}which opened {fresh.bit_count()} cell(s).", reward)
+            return MoveOutcome(f"{said}and the field is cleared. Well done!", reward, solved=True)
+        return MoveOutcome(f"{said}which opened {fresh.bit_count()} cell(s).", reward)
 
     def _lay(self, first: int) -> int:
-        """Mines for a player who starts at ``first``."""
-        near = neighbours(self.rows, self.columns)
+        """Place the mines for a player who starts at ``first``."""
+        near = neighbors(self.rows, self.columns)
         room = list(bits(self.everything & ~near[first] & ~(1 << first)))
         mines = 0
         for _ in range(_MOST_FIELDS):
@@ -129,7 +130,7 @@ class Minesweeper(Game[Touch]):
         return mines
 
     def oracle(self) -> str:
-        near = neighbours(self.rows, self.columns)
+        near = neighbors(self.rows, self.columns)
         closed = self.everything & ~self.opened
         if not self.mines:
             cell = self.rows // 2 * self.columns + self.columns // 2
@@ -145,6 +146,6 @@ class Minesweeper(Game[Touch]):
         return boxed(verb, *divmod(cell, self.columns))
 
     def constant_answers(self) -> list[str]:
-        # The first reveal opens its whole neighbourhood, the more so in the middle; after that it is refused.
+        # The first reveal opens its neighborhood, which is larger in the middle; later ones are refused.
         size = self._level or (8, 8)
         return [boxed("reveal", size[0] // 2, size[1] // 2), boxed("reveal", 2, 2)]

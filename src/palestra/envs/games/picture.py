@@ -1,8 +1,8 @@
 """Boards as pictures for people: rows of tiles, drawn as HTML for a page or as SVG for a document.
 
-A game's ``picture`` says what stands where; by default that is read off its ``view``, so a picture never shows more than the
-player sees. What a game says is text to be shown and nothing else: it is escaped, and there are no scripts, links or images.
-Every tile brings its own colours, so that it can be read on a light page and on a dark one.
+A game's ``picture`` returns the tiles; by default they are derived from its ``view``, so a picture never shows more than the
+player sees. The text of a game is only shown: it is escaped, and there are no scripts, links or images. Every tile has its own
+colors, so that it is readable on a light page and on a dark one.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import NamedTuple
 __all__ = ["Row", "Tile", "drawn_html", "drawn_svg", "rows_of"]
 
 _LONGEST_MARK = 5
-"""Characters of a word that can be a tile."""
+"""Most characters of a word that can be a tile."""
 
 _FEWEST_COLUMNS = 5
 _EMPTY = (".", "_", "__", "-", "?")
@@ -34,7 +34,7 @@ _COLOURS = {
     "6": "#0e7490",
     "7": "#8f5b0c",
 }
-"""The ground of a kind of tile; the ink on it is white."""
+"""The background of each kind of tile; its text is white."""
 
 
 class Tile(NamedTuple):
@@ -42,18 +42,18 @@ class Tile(NamedTuple):
 
     text: str
     kind: str = ""
-    """A key of the colours; ``quiet`` for what is empty, ``label`` for what only names; by its text if nothing is said."""
+    """A key of the colors, ``quiet`` for an empty tile, or ``label`` for a name; by default the text decides."""
 
     @property
-    def colour(self) -> str:
-        """The ground, empty for tiles without one."""
+    def color(self) -> str:
+        """The background; empty for tiles without one."""
         if self.kind in ("quiet", "label"):
             return ""
         return _COLOURS[self.kind or _kind_of(self.text)]
 
 
 Row = str | Sequence[Tile]
-"""A line of a picture: words, or tiles."""
+"""A line of a picture: text, or tiles."""
 
 
 def _kind_of(text: str) -> str:
@@ -66,10 +66,10 @@ def _kind_of(text: str) -> str:
 
 
 def rows_of(view: str) -> list[Row]:
-    """What a board written as text shows: lines of short words are rows of tiles, all others are words."""
+    """Return the rows of a board written as text: lines of short words become tiles, all others stay text."""
     rows = [_row(line) for line in view.splitlines() if not _RULED.fullmatch(line)]
     for place, row in enumerate(rows):
-        if _is_count(row, 0):  # the columns of a grid whose rows are numbered as well
+        if _is_count(row, 0):  # column numbers of a grid whose rows are numbered as well
             rows[place] = [Tile("", "label"), *_labels(row)]
             rows[place + 1 :] = [[*_labels(below[:1]), *below[1:]] for below in rows[place + 1 :] if not isinstance(below, str)]
             break
@@ -106,7 +106,7 @@ def _labels(row: Row) -> list[Tile]:
 
 
 def drawn_html(rows: Sequence[Row]) -> str:
-    """The picture as one ``<div>`` that needs nothing beside it."""
+    """Return the picture as one self-contained ``<div>``."""
     return f'<div style="font:600 14px/27px ui-monospace,monospace">{"".join(map(_html_row, rows))}</div>'
 
 
@@ -117,18 +117,18 @@ def _html_row(row: Row) -> str:
 
 
 def _html_tile(tile: Tile) -> str:
-    look = f"background:{tile.colour};color:{_INK}" if tile.colour else f"color:{_QUIET}"
+    look = f"background:{tile.color};color:{_INK}" if tile.color else f"color:{_QUIET}"
     if tile.kind == "quiet":
         look += f";box-shadow:inset 0 0 0 1px {_QUIET}66"
     return f'<span style="min-width:27px;padding:0 4px;text-align:center;border-radius:5px;{look}">{escape(tile.text)}</span>'
 
 
 _STEP, _WIDE = 31, 9
-"""Pixels from tile to tile, and of a letter."""
+"""Pixels from tile to tile, and per letter."""
 
 
 def drawn_svg(rows: Sequence[Row]) -> str:
-    """The picture as an SVG image."""
+    """Return the picture as an SVG image."""
     parts = []
     width = 0
     for number, row in enumerate(rows):
@@ -148,7 +148,7 @@ def drawn_svg(rows: Sequence[Row]) -> str:
 
 
 def _svg_tile(tile: Tile, left: int, top: int, size: int) -> str:
-    ground = f'fill="{tile.colour}"' if tile.colour else f'fill="none" stroke="{_QUIET}" stroke-opacity="0.4"'
+    ground = f'fill="{tile.color}"' if tile.color else f'fill="none" stroke="{_QUIET}" stroke-opacity="0.4"'
     box = f'<rect x="{left + 1}" y="{top + 1}" width="{size - 3}" height="{_STEP - 3}" rx="5" {ground}/>'
-    word = f'<text x="{left + size // 2}" y="{top + 20}" fill="{_INK if tile.colour else _QUIET}">{escape(tile.text)}</text>'
+    word = f'<text x="{left + size // 2}" y="{top + 20}" fill="{_INK if tile.color else _QUIET}">{escape(tile.text)}</text>'
     return word if tile.kind == "label" else box + word

@@ -1,7 +1,7 @@
 """Sokoban: push all boxes onto goals. Every warehouse can be solved within the turn limit."""
 
 from palestra.envs.games.directions import OPPOSITE, DirectionGame
-from palestra.envs.games.game import Outcome, boxed, require
+from palestra.envs.games.game import MoveOutcome, boxed, require
 from palestra.envs.games.warehouse import Position, draw_warehouse, offsets, solve
 
 __all__ = ["Sokoban"]
@@ -11,11 +11,12 @@ _RANDOM_LEVELS: tuple[tuple[tuple[int, int], int, int], ...] = (((6, 6), 2, 20),
 
 
 class Sokoban(DirectionGame):
-    """Push boxes, one at a time and never pull them, until all stand on goals.
+    """Push boxes, one at a time, until all are on goals. Boxes cannot be pulled.
 
-    Worth 1 when solved; when the turns run out, the share of the boxes that stand on goals. A known solution takes at most 4/5
-    of the turns. Parameters of ``None`` draw the level for each task. The oracle follows that solution; once the player has
-    pushed a box another way it searches for a new one, and where it finds none in some tens of milliseconds it just moves.
+    A solved warehouse pays 1. When the turns run out, the reward is the share of boxes on goals. A known solution takes at
+    most 4/5 of the turns. If a parameter is ``None``, each task draws its own level. The oracle follows that solution; if the
+    player has left it, the oracle searches for a new one for some tens of milliseconds, and makes any legal move if it finds
+    none.
     """
 
     def __init__(
@@ -25,7 +26,7 @@ class Sokoban(DirectionGame):
             self._levels = _RANDOM_LEVELS
         else:
             rows, columns = dim_room
-            require(min(rows, columns) >= 5, f"a room has at least 5 rows and columns, got {rows} and {columns}")
+            require(min(rows, columns) >= 5, f"a room must have at least 5 rows and columns, got {rows} and {columns}")
             inside = (rows - 2) * (columns - 2)
             require(1 <= num_boxes <= inside // 6, f"this room has space for 1 to {inside // 6} boxes, got {num_boxes}")
             require(max_turns >= 5 * num_boxes, f"{num_boxes} boxes need at least {5 * num_boxes} turns, got {max_turns}")
@@ -52,27 +53,27 @@ class Sokoban(DirectionGame):
         marks = [self._mark(cell) for cell in range(rows * columns)]
         return "The board:\n" + "\n".join(" ".join(marks[start : start + columns]) for start in range(0, len(marks), columns))
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         offset = offsets(self.size[1])[move]
         there = self.player + offset
         pushed = self.boxes >> there & 1
         free = self.floor_cells & ~self.boxes
         if not free >> (there + offset if pushed else there) & 1:
-            return Outcome(f"At turn {self.turn}, you cannot move {move}: a wall or a box is in the way.")
+            return MoveOutcome(f"At turn {self.turn}, you cannot move {move}: a wall or a box is in the way.")
         if pushed:
             self.boxes ^= 1 << there | 1 << there + offset
         self.player = there
         self._keep_way(move, bool(pushed))
         said = f"At turn {self.turn}, you moved {move}{' and pushed a box' if pushed else ''}."
         if self.boxes == self.goals:
-            return Outcome(f"{said} All boxes are on goals. Well done!", 1.0, solved=True)
-        return Outcome(said)
+            return MoveOutcome(f"{said} All boxes are on goals. Well done!", 1.0, solved=True)
+        return MoveOutcome(said)
 
-    def consolation(self, move: str, outcome: Outcome) -> float:
+    def consolation(self, move: str, outcome: MoveOutcome) -> float:
         return (self.boxes & self.goals).bit_count() / self.num_boxes
 
     def _keep_way(self, move: str, pushed: bool) -> None:
-        """Follow the known way, step back onto it after a walk, or forget it after a push."""
+        """Follow the known solution, step back onto it after a walk, or forget it after a push."""
         if self.way and self.way[-1] == move:
             self.way.pop()
         elif self.way and not pushed:
@@ -91,7 +92,7 @@ class Sokoban(DirectionGame):
 
     def oracle(self) -> str:
         if self.way is None:
-            # An empty way is a search that failed; it is tried again after the next move.
+            # An empty list means that the search failed; it is tried again after the next move.
             self.way = solve(self.size[1], self.floor_cells, self.goals, Position(self.boxes, self.player)) or []
         if self.way:
             return boxed(self.way[-1])

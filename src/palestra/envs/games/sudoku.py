@@ -1,19 +1,19 @@
-"""Sudoku, 4×4 and 9×9, with boards dug so that the solution is unique by construction.
+"""Sudoku, 4×4 and 9×9, with boards whose solution is unique by construction.
 
-A full grid is drawn cell by cell, always the cell with the fewest digits left. Then cells are visited in random order and one
-is emptied only if the digits still standing force it: no other digit fits the cell, or the digit fits nowhere else in its
-row, column or box. Putting such digits back one after another solves the board, so there is exactly one solution, no search
-is needed to know it, and every board can be solved without guessing.
+A full grid is drawn cell by cell, always the cell with the fewest possible digits. Then cells are visited in random order, and
+one is emptied only if the remaining digits force it: no other digit fits the cell, or the digit fits nowhere else in its
+row, column or box. Putting such digits back one after another solves the board. So there is exactly one solution, no search
+is needed to find it, and every board can be solved without guessing.
 
-GEM calls the most cells it empties ``clues``; here ``clues`` are the fewest digits given, so its 50
-is our 31 and its 10 our 6.
+In GEM ``clues`` is the largest number of emptied cells; here it is the smallest number of given digits, so GEM's 50 is our 31
+and its 10 our 6.
 """
 
 from functools import cache
 from math import isqrt
 from typing import NamedTuple
 
-from palestra.envs.games.game import Game, Outcome, boxed, require, whole_numbers
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require, whole_numbers
 
 __all__ = ["Fill", "Sudoku", "units"]
 
@@ -30,23 +30,23 @@ class Fill(NamedTuple):
 
 
 class Sudoku(Game[Fill]):
-    """Fill the empty cells, one a turn.
+    """Fill the empty cells, one per turn.
 
-    Each right digit pays 1/(empty cells at the start), so a solved board is worth 1; a wrong one costs its turn. Parameters of
-    ``None`` draw the level anew for each task.
+    Each right digit pays 1/(empty cells at the start), so a solved board pays 1 in total; a wrong digit uses up its turn. If a
+    parameter is ``None``, each task draws its own level.
     """
 
     def __init__(self, scale: int | None = 9, clues: int | None = 31, max_turns: int | None = 50) -> None:
         if scale is None or clues is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(scale in (4, 9), f"scale is 4 or 9, got {scale}")
-            require(0 <= clues < scale**2 and max_turns >= 1, f"0 <= clues < {scale**2} and max_turns >= 1")
+            require(scale in (4, 9), f"scale must be 4 or 9, got {scale}")
+            require(0 <= clues < scale**2 and max_turns >= 1, f"0 <= clues < {scale**2} and max_turns >= 1 must hold")
             self._levels = ((scale, clues, max_turns),)
 
     @property
     def floor(self) -> float:
-        # A constant answer is right once in scale**3 tasks, cell by cell and digit by digit, weighted by what a cell pays.
+        # A constant answer (cell and digit) is right in one of scale**3 tasks, weighted by what a cell pays.
         return sum(level[0] ** -3 for level in self._levels) / len(self._levels)
 
     def begin(self) -> None:
@@ -72,20 +72,20 @@ class Sudoku(Game[Fill]):
         numbers = whole_numbers(answer)
         return Fill(*numbers) if numbers is not None and len(numbers) == 3 else None
 
-    def play(self, move: Fill) -> Outcome:
+    def play(self, move: Fill) -> MoveOutcome:
         said = f"At turn {self.turn}, you wrote {move.digit} into row {move.row}, column {move.column}, "
         if min(move) < 1 or max(move) > self.scale:
-            return Outcome(f"{said}but rows, columns and digits go from 1 to {self.scale}.")
+            return MoveOutcome(f"{said}but rows, columns and digits go from 1 to {self.scale}.")
         cell = (move.row - 1) * self.scale + move.column - 1
         if self.board[cell]:
-            return Outcome(f"{said}which is filled already.")
+            return MoveOutcome(f"{said}which is filled already.")
         if self.solution[cell] != move.digit:
-            return Outcome(f"{said}which is wrong.")
+            return MoveOutcome(f"{said}which is wrong.")
         self.board[cell] = move.digit
         reward = 1 / self.empty_at_start
         if 0 not in self.board:
-            return Outcome(f"{said}and the board is complete. Well done!", reward, solved=True)
-        return Outcome(f"{said}which is right.", reward)
+            return MoveOutcome(f"{said}and the board is complete. Well done!", reward, solved=True)
+        return MoveOutcome(f"{said}which is right.", reward)
 
     def oracle(self) -> str:
         cell = self.board.index(0)
@@ -98,7 +98,7 @@ class Sudoku(Game[Fill]):
 
 @cache
 def _frame(side: int) -> str:
-    """An empty board with a %s for every cell."""
+    """Return an empty board with a %s for every cell."""
     box = isqrt(side)
     row = " | ".join([" ".join(["%s"] * box)] * box)
     rule = "-+-".join(["-" * (2 * box - 1)] * box)
@@ -107,7 +107,7 @@ def _frame(side: int) -> str:
 
 @cache
 def units(side: int) -> tuple[tuple[int, ...], ...]:
-    """The cells (row by row, from 0) of every row, column and box."""
+    """Return the cells (row by row, from 0) of every row, column and box."""
     box = isqrt(side)
     cells = [divmod(cell, side) for cell in range(side * side)]
     groups: list[tuple[int, ...]] = []
@@ -121,7 +121,7 @@ def units(side: int) -> tuple[tuple[int, ...], ...]:
 
 @cache
 def _units_of(side: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """For every cell the other cells of its row, of its column and of its box."""
+    """Return, for every cell, the other cells of its row, of its column and of its box."""
     return tuple(
         tuple(tuple(other for other in unit if other != cell) for unit in units(side) if cell in unit)
         for cell in range(side * side)
@@ -130,16 +130,16 @@ def _units_of(side: int) -> tuple[tuple[tuple[int, ...], ...], ...]:
 
 @cache
 def _peers(side: int) -> tuple[tuple[int, ...], ...]:
-    """For every cell the others that share a row, column or box with it."""
+    """Return, for every cell, the others that share a row, column or box with it."""
     return tuple(tuple(sorted({other for unit in groups for other in unit})) for groups in _units_of(side))
 
 
 def _full_grid(side: int, noise: list[float]) -> list[int]:
-    """A complete grid. ``noise`` holds a number for each cell (which of equals goes first) and for each digit of each cell."""
+    """Return a complete grid. ``noise`` holds a number per cell (to break ties) and per digit of each cell."""
     cells = side * side
     peers = _peers(side)
     grid = [0] * cells
-    left = [(1 << side) - 1] * cells  # a bit for every digit that still fits
+    left = [(1 << side) - 1] * cells  # one bit per digit that still fits
 
     def fill(open_cells: list[int]) -> bool:
         if not open_cells:
@@ -160,12 +160,12 @@ def _full_grid(side: int, noise: list[float]) -> list[int]:
                 left[other] |= bit
         return False
 
-    assert fill(sorted(range(cells), key=noise.__getitem__)), "every Sudoku search ends in a full grid"
+    assert fill(sorted(range(cells), key=noise.__getitem__)), "every Sudoku search must end in a full grid"
     return grid
 
 
 def _dug(side: int, solution: list[int], order: list[int], clues: int) -> list[int]:
-    """``solution`` with cells emptied in ``order`` as long as each is forced by what still stands."""
+    """Return ``solution`` with cells emptied in ``order`` as long as the remaining digits force each of them."""
     board = list(solution)
     given = len(board)
     for cell in order:
@@ -180,7 +180,7 @@ def _dug(side: int, solution: list[int], order: list[int], clues: int) -> list[i
 
 
 def _forced(side: int, board: list[int], cell: int, digit: int) -> bool:
-    """Whether ``digit`` is all that fits the empty ``cell``, or fits nowhere else in one of its units."""
+    """Whether ``digit`` is the only one that fits the empty ``cell``, or fits nowhere else in one of its units."""
     peers = _peers(side)
     if len({board[other] for other in peers[cell]} - {0, digit}) == side - 1:
         return True

@@ -1,4 +1,4 @@
-"""Tic-tac-toe against an opponent of adjustable skill, with the best play known exactly."""
+"""Tic-tac-toe against an opponent of adjustable skill; optimal play is known exactly."""
 
 from functools import cache
 
@@ -18,8 +18,9 @@ _FULL = 0b111111111
 class TicTacToe(Duel):
     """Three in a row. The cells are numbered from 1 to 9, row by row.
 
-    ``skill`` is the chance that the opponent makes a perfect move; ``None`` draws it for each task. The oracle knows the skill
-    and maximises its expected score, so against a perfect opponent it draws; of 100 tasks it won 94 at skill 0 and 33 at 0.8.
+    ``skill`` is the probability that the opponent makes a perfect move; if it is ``None``, each task draws it. The oracle
+    knows the skill and maximizes its expected score. Against a perfect opponent it draws. Of 100 tasks it won 94 at skill 0
+    and 33 at skill 0.8.
     """
 
     most_turns = 9
@@ -29,7 +30,7 @@ class TicTacToe(Duel):
 
     @property
     def ceiling(self) -> float:
-        # Exact: the best score against each skill, the one and the other beginning.
+        # Exact: the best score against each skill, averaged over the two possible first players.
         scores = [(_best_score(0, 0, skill) + _score_after(0, 0, skill)) / 2 for skill in self._skills]
         return sum(scores) / len(scores)
 
@@ -71,7 +72,7 @@ def _won(cells: int) -> bool:
 
 @cache
 def _outcome(mover: int, other: int) -> int:
-    """What the one to move gets against perfect play: 1 a win, 0 a draw, -1 a loss."""
+    """Return the outcome for the player to move against perfect play: 1 a win, 0 a draw, -1 a loss."""
     if _won(other):
         return -1
     free = _FULL & ~mover & ~other
@@ -80,7 +81,7 @@ def _outcome(mover: int, other: int) -> int:
 
 @cache
 def _perfect(mover: int, other: int) -> tuple[int, ...]:
-    """All moves that get the best outcome."""
+    """Return all moves with the best outcome."""
     free = list(bits(_FULL & ~mover & ~other))
     best = _outcome(mover, other)
     return tuple(cell for cell in free if -_outcome(other, mover | 1 << cell) == best)
@@ -88,7 +89,7 @@ def _perfect(mover: int, other: int) -> tuple[int, ...]:
 
 @cache
 def _score_after(mine: int, theirs: int, skill: float) -> float:
-    """What the player scores on average with the opponent to move, when he plays best."""
+    """Return the mean score of optimal play, with the opponent to move."""
     if _won(mine):
         return 1.0
     free = list(bits(_FULL & ~mine & ~theirs))

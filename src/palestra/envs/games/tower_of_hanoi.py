@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from palestra.envs.games.game import Game, Outcome, boxed, require
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require
 
 __all__ = ["Shift", "TowerOfHanoi"]
 
@@ -17,7 +17,7 @@ _SHIFT = re.compile(r"([ABC])(?: *(?:,|->|→|TO) *| *)([ABC])", re.IGNORECASE)
 
 
 class Shift(NamedTuple):
-    """Take the top disk of one tower to another."""
+    """Move the top disk of one tower to another."""
 
     source: str
     target: str
@@ -29,36 +29,36 @@ Tower = tuple[int, ...]
 
 @lru_cache(maxsize=1024)
 def _drawn(a: Tower, b: Tower, c: Tower) -> str:
-    """The towers as they are shown; few positions, seen again and again."""
+    """Return the text of the towers. It is cached, because there are few positions."""
     shown = [f"{name}: {' '.join(map(str, disks)) or '-'}" for name, disks in zip(TOWERS, (a, b, c), strict=True)]
     return "The towers, from bottom to top:\n" + "\n".join(shown)
 
 
 _SHIFTS = {f"{source} {target}": Shift(source, target) for source in TOWERS for target in TOWERS}
-"""The usual way to write a move."""
+"""The usual notation of a move."""
 
 
 class TowerOfHanoi(Game[Shift]):
     """Move all disks from ``start`` to ``goal``.
 
-    Worth 1 when solved; when the turns run out, the share of the disks that stand on the goal. ``num_disks`` or
-    ``max_turns`` of ``None`` draws both anew for each task. The oracle is optimal from every position: 2**num_disks - 1 turns
-    from the start.
+    A solved tower pays 1. When the turns run out, the reward is the share of disks on the goal. If ``num_disks`` or
+    ``max_turns`` is ``None``, each task draws both. The oracle is optimal from every position: 2**num_disks - 1 turns from the
+    start.
     """
 
     def __init__(self, num_disks: int | None = 5, max_turns: int | None = 35, start: str = "A", goal: str = "C") -> None:
         towers = set(TOWERS)
-        require({start, goal} <= towers and start != goal, f"start and goal are two of A, B, C, got {start!r} and {goal!r}")
+        require({start, goal} <= towers and start != goal, f"start and goal must be two of A, B, C, got {start!r} and {goal!r}")
         if num_disks is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(num_disks >= 1 and max_turns >= 1, "num_disks and max_turns are at least 1")
+            require(num_disks >= 1 and max_turns >= 1, "num_disks and max_turns must be at least 1")
             self._levels = ((num_disks, max_turns),)
         self.start, self.goal = start, goal
 
     @property
     def floor(self) -> float:
-        # The constant answer "start goal" carries the smallest disk there and then changes nothing.
+        # The constant answer "start goal" moves the smallest disk there and then changes nothing.
         return sum(1 / level[0] for level in self._levels) / len(self._levels)
 
     def begin(self) -> None:
@@ -84,28 +84,28 @@ class TowerOfHanoi(Game[Shift]):
         found = _SHIFT.fullmatch(answer)
         return Shift(found[1].upper(), found[2].upper()) if found else None
 
-    def play(self, move: Shift) -> Outcome:
+    def play(self, move: Shift) -> MoveOutcome:
         start, end = move
         source, target = self.towers[start], self.towers[end]
         if not source or start == end or (target and target[-1] < source[-1]):
             said = f"At turn {self.turn}, you tried to move from tower {start} to tower {end}, but "
             if start == end:
-                return Outcome(f"{said}these are the same.")
+                return MoveOutcome(f"{said}these are the same.")
             if not source:
-                return Outcome(f"{said}tower {start} is empty.")
-            return Outcome(f"{said}disk {source[-1]} is larger than disk {target[-1]}.")
+                return MoveOutcome(f"{said}tower {start} is empty.")
+            return MoveOutcome(f"{said}disk {source[-1]} is larger than disk {target[-1]}.")
         self.towers[start], self.towers[end] = source[:-1], (*target, source[-1])
         said = f"At turn {self.turn}, you moved disk {source[-1]} from tower {start} to tower {end}."
         if len(self.towers[self.goal]) == self.disks:
-            return Outcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
-        return Outcome(said)
+            return MoveOutcome(f"{said} The puzzle is solved. Well done!", 1.0, solved=True)
+        return MoveOutcome(said)
 
-    def consolation(self, move: Shift, outcome: Outcome) -> float:
+    def consolation(self, move: Shift, outcome: MoveOutcome) -> float:
         return len(self.towers[self.goal]) / self.disks
 
     def oracle(self) -> str:
-        # From the largest disk down: a disk that stands where it should is done; else it must move, so all smaller ones
-        # belong on the third tower first. The last such disk is free to move now.
+        # From the largest disk down: a disk on its goal is done. Any other must move, so all smaller ones belong on the third
+        # tower first. The last such disk can move now.
         where = {disk: tower for tower, disks in self.towers.items() for disk in disks}
         wanted, move = self.goal, Shift(self.start, self.goal)
         for disk in range(self.disks, 0, -1):

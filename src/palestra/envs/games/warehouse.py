@@ -1,7 +1,7 @@
 """Warehouses for Sokoban: drawn by playing backwards, solved by searching forwards.
 
-A cell is ``row * columns + column``; a set of cells is an integer, one bit a cell. A drawn warehouse starts solved, with every
-box on a goal, and is then played in reverse: the player walks and pulls. Read backwards, that is a solution of known length, so
+A cell is ``row * columns + column``; a set of cells is an integer, one bit per cell. A warehouse starts solved, with every
+box on a goal, and is then played in reverse: the player walks and pulls. Reversed, that is a solution of known length, so
 every warehouse can be solved within its turn limit.
 """
 
@@ -19,17 +19,17 @@ from palestra.envs.games.directions import OPPOSITE
 __all__ = ["Position", "Warehouse", "draw_warehouse", "offsets", "solve"]
 
 _WALL_SHARE = 0.2
-"""How much of the inside becomes wall, about."""
+"""Approximate share of the inside that becomes wall."""
 
 _MOST_DRAWS = 200
-"""How many warehouses to draw in search of one with all boxes off the goals and a way of some length; a few are enough."""
+"""Most warehouses drawn to find one with all boxes off the goals and a solution of some length; a few are enough."""
 
 _MOST_POSITIONS = 2000
-"""How many positions the solver looks at before it gives up, some tens of milliseconds."""
+"""Most positions that the solver visits before it gives up: some tens of milliseconds."""
 
 
 class Warehouse(NamedTuple):
-    """A start position and a way to solve it, its first move last."""
+    """A start position and the moves of a solution, the first move last."""
 
     floor: int
     goals: int
@@ -39,12 +39,12 @@ class Warehouse(NamedTuple):
 
 
 def offsets(columns: int) -> dict[str, int]:
-    """How a move changes the number of a cell."""
+    """Return how each move changes the number of a cell."""
     return {"up": -columns, "down": columns, "left": -1, "right": 1}
 
 
 def draw_warehouse(rng: np.random.Generator, size: tuple[int, int], num_boxes: int, most_moves: int) -> Warehouse:
-    """A warehouse of ``size`` with all boxes off the goals, solvable in ``most_moves`` moves."""
+    """Draw a warehouse of ``size`` with all boxes off the goals, solvable in ``most_moves`` moves."""
     drawn: list[Warehouse] = []
     for _ in range(_MOST_DRAWS):
         floor = _draw_floor(rng, *size)
@@ -56,7 +56,7 @@ def draw_warehouse(rng: np.random.Generator, size: tuple[int, int], num_boxes: i
 
 
 def _draw_floor(rng: np.random.Generator, rows: int, columns: int) -> int:
-    """A connected floor inside a wall all around, with some walls in it."""
+    """Draw a connected floor, surrounded by walls and with some walls in it."""
     inside = [row * columns + column for row in range(1, rows - 1) for column in range(1, columns - 1)]
     floor = sum(1 << cell for cell in inside)
     for cell in rng.permutation(inside)[: round(len(inside) * _WALL_SHARE)].tolist():
@@ -68,7 +68,7 @@ def _draw_floor(rng: np.random.Generator, rows: int, columns: int) -> int:
 
 
 def _walks(columns: int, free: int, start: int) -> dict[int, tuple[int, str]]:
-    """For every cell that can be walked to: how many steps away it is, and the last step."""
+    """Return, for every cell that can be walked to, its distance in steps and the last step."""
     found = {start: (0, "")}
     queue = deque([start])
     while queue:
@@ -82,7 +82,7 @@ def _walks(columns: int, free: int, start: int) -> dict[int, tuple[int, str]]:
 
 
 def _walk_to(columns: int, walks: dict[int, tuple[int, str]], there: int) -> list[str]:
-    """The steps of the shortest walk to ``there``."""
+    """Return the steps of the shortest walk to ``there``."""
     steps: list[str] = []
     while walks[there][1]:
         steps.append(walks[there][1])
@@ -97,7 +97,7 @@ def _play_backwards(rng: np.random.Generator, columns: int, floor: int, chosen: 
     moves: list[str] = []
     while True:
         walks = _walks(columns, floor & ~boxes, player)
-        if not moves:  # the last steps of a solution would be idle ones: begin next to a box
+        if not moves:  # a solution must not end with walking: start next to a box
             walks = dict.fromkeys(walks, (0, ""))
         pulls = _pulls(columns, floor, boxes, walks, most_moves - len(moves))
         if not pulls:
@@ -111,7 +111,7 @@ def _play_backwards(rng: np.random.Generator, columns: int, floor: int, chosen: 
 
 
 def _pulls(columns: int, floor: int, boxes: int, walks: dict[int, tuple[int, str]], most: int) -> list[tuple[int, int, str]]:
-    """Every pull that the player can still make: the box, where the player stands (and the box comes to), the direction."""
+    """Return every pull that the player can still make: the box, the player's cell (where the box goes), the direction."""
     free = floor & ~boxes
     found = []
     for stand, (steps, _) in walks.items():
@@ -124,22 +124,22 @@ def _pulls(columns: int, floor: int, boxes: int, walks: dict[int, tuple[int, str
 
 
 class Position(NamedTuple):
-    """Where the boxes are, and the player."""
+    """The cells of the boxes and of the player."""
 
     boxes: int
     player: int
 
 
 def solve(columns: int, floor: int, goals: int, start: Position) -> list[str] | None:
-    """Moves that bring all boxes to goals, the first one last; ``None`` if none were found in reasonable time.
+    """Return moves that bring all boxes to goals, the first one last; ``None`` if the search gave up.
 
-    A best-first search over pushes, guided by how far each box is from its nearest goal. Not the shortest solution.
+    A best-first search over pushes, guided by the distance of each box to its nearest goal. Not the shortest solution.
     """
     far = _pushes_to_a_goal(columns, floor, goals)
     alive = sum(1 << cell for cell in far)
     if start.boxes & ~alive:
         return None
-    numbers = count()  # equals are taken in the order they came
+    numbers = count()  # ties are broken by order of arrival
     before: dict[Position, tuple[Position, str]] = {}
     queue = [(0, next(numbers), start)]
     seen = {(start.boxes, _reach(columns, floor & ~start.boxes, start.player))}
@@ -152,7 +152,7 @@ def solve(columns: int, floor: int, goals: int, start: Position) -> list[str] | 
             seen.add(key)
             before[after] = (position, move)
             if after.boxes == goals:
-                return _told_backwards(columns, floor, before, after)
+                return _retraced(columns, floor, before, after)
             heapq.heappush(queue, (sum(far[cell] for cell in bits(after.boxes)), next(numbers), after))
     return None
 
@@ -162,7 +162,7 @@ def _shifted(cells: int, offset: int) -> int:
 
 
 def _reach(columns: int, free: int, player: int) -> int:
-    """All cells that the player can walk to."""
+    """Return all cells that the player can walk to."""
     reached, fresh = 0, 1 << player
     while fresh != reached:
         reached = fresh
@@ -172,7 +172,7 @@ def _reach(columns: int, free: int, player: int) -> int:
 
 
 def _pushes(columns: int, floor: int, alive: int, position: Position) -> Iterator[tuple[Position, str]]:
-    """Every push from here that leaves its box where a goal can still be reached."""
+    """Yield every push from here after which the box can still reach a goal."""
     boxes, player = position
     reached = _reach(columns, floor & ~boxes, player)
     for move, offset in offsets(columns).items():
@@ -182,7 +182,7 @@ def _pushes(columns: int, floor: int, alive: int, position: Position) -> Iterato
 
 
 def _pushes_to_a_goal(columns: int, floor: int, goals: int) -> dict[int, int]:
-    """How many pushes bring a box from a cell to its nearest goal, were it alone; cells from where it cannot are left out."""
+    """Return the pushes that bring a lone box from each cell to its nearest goal, where that is possible."""
     found = dict.fromkeys(bits(goals), 0)
     queue = deque(found)
     while queue:
@@ -195,8 +195,8 @@ def _pushes_to_a_goal(columns: int, floor: int, goals: int) -> dict[int, int]:
     return found
 
 
-def _told_backwards(columns: int, floor: int, before: dict[Position, tuple[Position, str]], position: Position) -> list[str]:
-    """The pushes that led to ``position`` with the walks between them, the last move first."""
+def _retraced(columns: int, floor: int, before: dict[Position, tuple[Position, str]], position: Position) -> list[str]:
+    """Return the pushes that led to ``position`` with the walks between them, the last move first."""
     moves: list[str] = []
     while position in before:
         earlier, push = before[position]

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 
-from palestra.envs.games.game import Game, Outcome, boxed, require
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require
 from palestra.envs.games.link_graph import LONGEST_TITLE, LinkGraph, read_link_graph
 from palestra.envs.games.picture import Row
 from palestra.errors import MissingExtra, UsageError
@@ -11,7 +11,7 @@ from palestra.errors import MissingExtra, UsageError
 __all__ = ["CORPUS_VARIABLE", "WikiGame"]
 
 CORPUS_VARIABLE = "PALESTRA_WIKI_CORPUS"
-"""The environment variable that names the corpus where ``corpus`` is not given."""
+"""The environment variable that names the corpus if ``corpus`` is not passed."""
 
 _RANDOM_LEVELS: tuple[tuple[int, int, int], ...] = ((30, 2, 3), (15, 3, 5))
 """Turns, and the fewest and most links between start and target."""
@@ -24,10 +24,10 @@ _MOST_DRAWS = 1000
 class WikiGame(Game[str]):
     """Follow links from article to article until you reach the target; "back" undoes the last one.
 
-    Worth 1 when the target is reached. ``corpus`` is the path of a JSONL file, one article a line, with ``title``, ``text`` and
-    ``links`` (a list of titles). Start and target are at least ``nearest`` and at most ``farthest`` links apart; ``summary`` is
-    how many characters of an article are shown. ``max_turns`` of ``None`` draws the level for each task. The oracle takes a
-    shortest way.
+    The target pays 1. ``corpus`` is the path of a JSONL file, one article per line, with ``title``, ``text`` and ``links`` (a
+    list of titles). Start and target are at least ``nearest`` and at most ``farthest`` links apart; ``summary`` is the number
+    of characters of an article that the player sees. If ``max_turns`` is ``None``, each task draws its own level. The oracle
+    takes a shortest way.
     """
 
     def __init__(
@@ -42,10 +42,10 @@ class WikiGame(Game[str]):
         if not path:
             raise MissingExtra(
                 f'the wiki game needs a corpus: pass corpus="articles.jsonl" or set {CORPUS_VARIABLE}. '
-                'It holds one article a line: {"title": …, "text": …, "links": [title, …]}'
+                'It holds one article per line: {"title": …, "text": …, "links": [title, …]}'
             )
-        require(1 <= nearest <= farthest, f"1 <= nearest <= farthest, got {nearest} and {farthest}")
-        require(max_turns is None or max_turns >= farthest, f"max_turns is at least farthest, got {max_turns} and {farthest}")
+        require(1 <= nearest <= farthest, f"1 <= nearest <= farthest must hold, got {nearest} and {farthest}")
+        require(max_turns is None or max_turns >= farthest, f"max_turns must be at least farthest: {max_turns} < {farthest}")
         self.graph: LinkGraph = read_link_graph(path)
         self._levels = _RANDOM_LEVELS if max_turns is None else ((max_turns, nearest, farthest),)
         self._summary = summary
@@ -59,7 +59,7 @@ class WikiGame(Game[str]):
             if targets:
                 self.trail, self.target = [start], self.draw(targets)
                 return
-        raise UsageError(f"the corpus has no two articles {nearest} to {farthest} links apart, or very few")
+        raise UsageError(f"the corpus has too few pairs of articles that are {nearest} to {farthest} links apart")
 
     def rules(self) -> str:
         return (
@@ -94,20 +94,20 @@ class WikiGame(Game[str]):
         title = " ".join(answer.split())
         return title if 0 < len(title) <= LONGEST_TITLE else None
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         there = self.graph.find(move)
         if there in self._links:
             self.trail.append(there)
             said = f'At turn {self.turn}, you followed the link to "{self._title}".'
             if there == self.target:
-                return Outcome(f"{said} You are there. Well done!", 1.0, solved=True)
-            return Outcome(said)
+                return MoveOutcome(f"{said} You are there. Well done!", 1.0, solved=True)
+            return MoveOutcome(said)
         if move.casefold() != _BACK:
-            return Outcome(f"At turn {self.turn}, you named an article that this one has no link to.")
+            return MoveOutcome(f"At turn {self.turn}, you named an article that this one has no link to.")
         if len(self.trail) == 1:
-            return Outcome(f"At turn {self.turn}, you wanted to go back, but this is where you began.")
+            return MoveOutcome(f"At turn {self.turn}, you wanted to go back, but this is where you began.")
         self.trail.pop()
-        return Outcome(f'At turn {self.turn}, you went back to "{self._title}".')
+        return MoveOutcome(f'At turn {self.turn}, you went back to "{self._title}".')
 
     def oracle(self) -> str:
         away = self.graph.distances_to(self.target)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
-from palestra.envs.games.game import Game, Outcome, boxed, require
+from palestra.envs.games.game import Game, MoveOutcome, boxed, require
 from palestra.envs.games.picture import Row, Tile
 from palestra.envs.games.words import common_words, letters_only
 
@@ -14,22 +14,22 @@ _RANDOM_LEVELS: tuple[tuple[int, int], ...] = ((3, 15), (4, 20), (5, 25))
 """Letters, turns."""
 
 _FEW = 60
-"""So many candidates can be compared with each other in a few milliseconds."""
+"""Number of candidates that can be compared with each other in a few milliseconds."""
 
 
 class Wordle(Game[str]):
     """Guess a common English word. Every guess is marked letter by letter: G right place, Y elsewhere in the word, X not in it.
 
-    Any letters of the right number make a guess. A place turned green for the first time pays 0.5/letters and finding the word
-    0.5 more, 1 in total. ``word_length`` or ``max_turns`` of ``None`` draws both for each task. The oracle knows the list of
-    words and guesses among those that fit all marks so far.
+    A guess may be any letters of the right number. A place that turns green for the first time pays 0.5/letters, and the word
+    pays 0.5 more: 1 in total. If ``word_length`` or ``max_turns`` is ``None``, each task draws both. The oracle knows the list
+    of words and guesses among those that fit all marks so far.
     """
 
     def __init__(self, word_length: int | None = 5, max_turns: int | None = 25) -> None:
         if word_length is None or max_turns is None:
             self._levels = _RANDOM_LEVELS
         else:
-            require(3 <= word_length <= 10 and max_turns >= 1, "word_length is 3 to 10 and max_turns at least 1")
+            require(3 <= word_length <= 10 and max_turns >= 1, "word_length must be 3 to 10 and max_turns at least 1")
             self._levels = ((word_length, max_turns),)
 
     @property
@@ -56,20 +56,20 @@ class Wordle(Game[str]):
     def read(self, answer: str) -> str | None:
         return letters_only(answer)
 
-    def play(self, move: str) -> Outcome:
+    def play(self, move: str) -> MoveOutcome:
         if len(move) != self.length:
-            return Outcome(f"At turn {self.turn}, you guessed {len(move)} letter(s), but the word has {self.length}.")
+            return MoveOutcome(f"At turn {self.turn}, you guessed {len(move)} letter(s), but the word has {self.length}.")
         said = f"At turn {self.turn}, you guessed {move}"
         if move in self.answers:
-            return Outcome(f"{said}, which you had guessed before.")
+            return MoveOutcome(f"{said}, which you had guessed before.")
         marked = self.answers[move] = marks(move, self.secret)
         reward = self._newly_green(marked) if "G" in marked else 0.0
         if move == self.secret:
-            return Outcome(f"{said}, and that is the word. Well done!", reward + 0.5, solved=True)
-        return Outcome(f"{said}:\n{' '.join(move)}\n{' '.join(marked)}", reward)
+            return MoveOutcome(f"{said}, and that is the word. Well done!", reward + 0.5, solved=True)
+        return MoveOutcome(f"{said}:\n{' '.join(move)}\n{' '.join(marked)}", reward)
 
     def _newly_green(self, marked: str) -> float:
-        """The reward of places that were not green before."""
+        """Return the reward of places that were not green before."""
         fresh = [place for place, mark in enumerate(marked) if mark == "G" and not self.green[place]]
         for place in fresh:
             self.green[place] = True
@@ -96,7 +96,7 @@ class Wordle(Game[str]):
 
 
 def marks(guess: str, secret: str) -> str:
-    """G, Y or X for every letter of ``guess``; a letter is marked Y as often as the secret still has it elsewhere."""
+    """Return G, Y or X for every letter of ``guess``; a letter is marked Y as often as the secret still has it elsewhere."""
     left = [theirs for mine, theirs in zip(guess, secret, strict=True) if mine != theirs]
     marked = ""
     for mine, theirs in zip(guess, secret, strict=True):
@@ -111,7 +111,7 @@ def marks(guess: str, secret: str) -> str:
 
 
 def _telling(fitting: Sequence[str]) -> str:
-    """The word whose marks will tell the others apart best; among many, one of frequent letters."""
+    """Return the word whose marks best separate the others; with many words, one of frequent letters."""
     if len(fitting) <= _FEW:
         return max(fitting, key=lambda guess: len({marks(guess, word) for word in fitting}))
     frequency = Counter(letter for word in fitting for letter in set(word))
@@ -120,7 +120,7 @@ def _telling(fitting: Sequence[str]) -> str:
 
 @cache
 def _best_blind_score(length: int) -> float:
-    """What the best first guess earns on average, a word or not."""
+    """Return the mean score of the best first guess, a word or not."""
     words = common_words(length)
     places = [Counter(word[place] for word in words) for place in range(length)]
 

@@ -9,18 +9,18 @@ __all__ = ["common_words", "letters_only", "rare_words"]
 
 @cache
 def common_words(length: int) -> tuple[str, ...]:
-    """Everyday words of ``length`` letters (3 to 10), in lower case and alphabetical order."""
+    """Return everyday words of ``length`` letters (3 to 10), in lower case and alphabetical order."""
     return tuple(word for word in _listed("common") if len(word) == length)
 
 
 @cache
 def rare_words(length: int) -> tuple[str, ...]:
-    """Less usual words of ``length`` letters (3 to 10), none of them common."""
+    """Return less usual words of ``length`` letters (3 to 10), none of them common."""
     return tuple(word for word in _listed("rare") if len(word) == length)
 
 
 def letters_only(answer: str) -> str | None:
-    """``answer`` in capitals and without spaces, if it holds nothing but English letters; else ``None``."""
+    """Return ``answer`` in capitals and without spaces if it holds only English letters, else ``None``."""
     word = "".join(answer.split())
     return word.upper() if word.isascii() and word.isalpha() else None
 

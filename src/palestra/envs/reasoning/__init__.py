@@ -1,5 +1,5 @@
-r"""Reasoning: every generator of reasoning-gym as ``rg:name``, one question and one answer an episode.
+r"""Reasoning: every generator of reasoning-gym as ``rg:name``, one question and one answer per episode.
 
-``ids`` lists the names without importing the library, which takes seconds. ``library`` is where it is imported, made
-deterministic and made safe to score with. ``oracles`` finds the answers that it leaves out. ``question`` is the environment.
+``ids`` lists the names without importing the library, which takes seconds. ``library`` imports it, makes it deterministic and
+makes scoring safe. ``oracles`` finds answers that the library leaves out. ``question`` is the environment.
 """

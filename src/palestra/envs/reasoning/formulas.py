@@ -1,7 +1,7 @@
-"""Which texts are formulas that sympy may be given.
+"""Decide which texts are formulas that sympy may parse.
 
-Sympy reads a text by evaluating it as Python, so that nothing but numbers, letters, the four operations, powers and a few
-functions may reach it. Powers are bounded, or ``9**9**9**9`` would be computed.
+Sympy parses a text by evaluating it as Python, so only numbers, letters, the four operations, powers and a few functions may
+reach it. Powers are bounded, because sympy would compute ``9**9**9**9``.
 """
 
 import ast
@@ -12,16 +12,16 @@ __all__ = ["is_formula"]
 LONGEST = 2_000
 """Characters."""
 LARGEST_POWER = 200
-"""Of a number or a sum that could be multiplied out."""
+"""Largest power of a number or of a sum that could be expanded."""
 LARGEST_TOWER = 1_000
-"""Of powers of powers, multiplied."""
+"""Largest product of nested powers."""
 FUNCTIONS = frozenset({"sin", "cos", "tan", "exp", "log", "ln", "sqrt", "asin", "acos", "atan", "sinh", "cosh", "tanh", "Abs"})
 
 _OPERATIONS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.Pow)
 
 
 def is_formula(text: str) -> bool:
-    """Whether ``text`` is a formula and nothing else."""
+    """Return whether ``text`` is a formula and nothing else."""
     if len(text) > LONGEST or "_" in text:
         return False
     try:
@@ -54,14 +54,14 @@ def _power_allowed(node: ast.BinOp) -> bool:
     if _holds(node.right, ast.Pow):
         return False
     if _has_letter(node.right):
-        return True  # 2**x stays as it is
+        return True  # sympy leaves 2**x as it is
     if _holds(node.right, ast.Call):
-        return False  # 2**exp(50) would be computed
+        return False  # sympy would compute 2**exp(50)
     return abs(_value(node.right)) <= LARGEST_POWER and _height(node) <= LARGEST_TOWER
 
 
 def _height(node: ast.expr) -> Fraction:
-    """The product of the powers that stand upon each other: 6 for ``(x**2 + 1)**3``."""
+    """Return the product of nested powers: 6 for ``(x**2 + 1)**3``."""
     below = max((_height(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)), default=Fraction(1))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow) and not _has_letter(node.right):
         return below * max(Fraction(1), abs(_value(node.right)))
@@ -77,7 +77,7 @@ def _has_letter(node: ast.expr) -> bool:
 
 
 def _value(node: ast.expr) -> Fraction:
-    """The value of an allowed formula without letters, functions and powers."""
+    """Return the value of an allowed formula without letters, functions and powers."""
     match node:
         case ast.Constant(value=int() | float() as number):
             return Fraction(number)

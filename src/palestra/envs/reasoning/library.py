@@ -1,15 +1,17 @@
-"""reasoning-gym, behind one door: a question for a seed, and a score for an answer.
+"""The only access to reasoning-gym: a question for a seed, and a score for an answer.
 
-Three things are put right here. *Seeds*: the library's item *i* under seed *s* is item *i - 1* under seed *s + 1*, so drawing
-by index repeats questions from seed to seed; here every task has a seed of its own and takes item 0. *Determinism*: some
-generators draw from sets of texts, whose order changes from process to process, or from the global generators; the sets are
-put in order and the generators are seeded and given back. *Safety*: some scorers call ``eval`` on the model's answer, others
-hand it to sympy, which does; the first get ``literal_eval`` under that name, the second see nothing but formulas. An answer
-that is too long, or asks a scorer to count to a billion, scores nothing.
+This module repairs four things. *Seeds*: the library's item *i* under seed *s* is item *i - 1* under seed *s + 1*, so drawing
+by index repeats questions from seed to seed; here every task has its own seed and takes item 0. *Determinism*: some
+generators draw from sets of texts, whose order changes from process to process, or from the global generators; here the sets
+are sorted, and the global generators are seeded and restored. *Safety*: some scorers call ``eval`` on the model's answer, or
+pass it to sympy, which does; here the first get ``literal_eval`` under that name, and the second see only formulas. An answer
+that is too long, or makes a scorer count to a billion, scores nothing. *Scores*: if the library's scorer rewards answers that
+solve nothing, ``scorers`` replaces it.
 """
 
 import ast
 import copy
+import math
 import random
 import re
 import sys
@@ -25,6 +27,7 @@ import msgspec
 import numpy as np
 
 from palestra.envs.reasoning.formulas import is_formula
+from palestra.envs.reasoning.scorers import SCORERS, is_finite
 from palestra.errors import UsageError
 
 with warnings.catch_warnings():
@@ -33,25 +36,25 @@ with warnings.catch_warnings():
     from reasoning_gym import factory
     from reasoning_gym.composite import DatasetSpec
 
-__all__ = ["SEEDS", "Entry", "curriculum", "draw", "generator_names", "score", "settings", "worth_asking"]
+__all__ = ["SEEDS", "Entry", "curriculum", "draw", "generator_names", "generator_of", "score", "settings", "worth_asking"]
 
 SEEDS = 2**32 - 1
-"""Seeds run from 0 to this: NumPy's old generator, which one of the library's uses, knows no more."""
+"""Seeds run from 0 to this: NumPy's old generator, which one generator uses, accepts no more."""
 
 LONGEST_ANSWER = 50_000
-"""Characters of an answer that are scored. The longest right one seen has under 11,000."""
+"""Most characters of an answer that is scored. The longest right one seen has under 11,000."""
 
 Entry = dict[str, Any]
-"""A question, its answer (``None`` where there are many) and what the scorer needs to know."""
+"""A question, its answer (``None`` if there are many) and what the scorer needs."""
 
 _BORN_WITH_QUESTIONS = frozenset({"acre", "composite", "gsm_symbolic", "list_functions"})
-"""Generators that draw when they are built. All others are built once and given a new seed for each task."""
+"""Generators that draw when they are built. All others are built once and get a new seed per task."""
 
 _FORMULAS = frozenset({"countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration"})
-"""Generators whose scorer hands the answer to sympy, which evaluates it."""
+"""Generators whose scorer passes the answer to sympy, which evaluates it."""
 
 _COUNTS = frozenset({"rubiks_cube", "rush_hour"})
-"""Generators whose scorer does as often as the answer says."""
+"""Generators whose scorer loops as often as the answer asks."""
 
 _REMEMBERED = 256
 """Questions."""
@@ -64,17 +67,17 @@ _drawn: dict[tuple[str, str, int], Entry] = {}
 
 
 def _silent(*_: object, **__: object) -> None:
-    """Takes the place of ``print`` in the library's modules: standard output is not theirs."""
+    """Replace ``print`` in the library's modules, which must not write to standard output."""
 
 
 def _repair() -> None:
-    """Shadow builtins in the library's own modules, where it uses them in ways that we cannot have."""
+    """Replace builtins in the library's own modules, where it uses them in unsafe or random ways."""
     for name, module in list(sys.modules.items()):
         if name.startswith("reasoning_gym.") and module is not None:
             module.__dict__["print"] = _silent
     for name in ("algorithmic.string_insertion", "algorithmic.spiral_matrix", "algorithmic.binary_matrix", "games.n_queens"):
         sys.modules[f"reasoning_gym.{name}"].__dict__["eval"] = ast.literal_eval
-    # Sets of squares that are walked through: as tuples in order they compare and hash as well.
+    # Sets of squares that are iterated over: sorted tuples compare and hash as well.
     sys.modules["reasoning_gym.games.knight_swap"].__dict__["frozenset"] = lambda items: tuple(sorted(items))
     monomials = sys.modules["reasoning_gym.algebra.polynomial_multiplication"].__dict__
     unordered = monomials["itermonomials"]
@@ -85,7 +88,7 @@ _repair()
 
 
 class _Letters(tuple[str, ...]):
-    """An alphabet in order, from which letters can be taken away as from a set."""
+    """A sorted alphabet from which letters can be removed as from a set."""
 
     __slots__ = ()
 
@@ -94,7 +97,7 @@ class _Letters(tuple[str, ...]):
 
 
 def _in_order(dataset: Any) -> Any:
-    """Put what the data set will draw from into an order of its own."""
+    """Sort what the data set will draw from."""
     if isinstance(getattr(dataset, "letters", None), set):
         dataset.letters = _Letters(sorted(dataset.letters))
     if hasattr(dataset, "_task_ids"):
@@ -106,7 +109,7 @@ def _in_order(dataset: Any) -> Any:
 
 @contextmanager
 def _generators_seeded(seed: int) -> Iterator[None]:
-    """The global generators, seeded for the length of the block and then given back as they were."""
+    """Seed the global generators for the length of the block, and then restore them."""
     python, numpy = random.getstate(), np.random.get_state()
     random.seed(seed)
     np.random.seed(seed % (SEEDS + 1))
@@ -121,19 +124,19 @@ def _generators_seeded(seed: int) -> Iterator[None]:
 
 
 def generator_names() -> list[str]:
-    """What the installed library has."""
+    """Return the generators of the installed library."""
     return sorted(factory.DATASETS)
 
 
 def curriculum(name: str) -> dict[str, list[Any]]:
-    """The knobs of ``name`` and their values from easy to hard; empty where the library has none."""
+    """Return the parameters of ``name`` and their values from easy to hard; empty if the library has none."""
     if not factory.has_curriculum(name):
         return {}
     return {knob: list(attribute.levels) for knob, attribute in factory.create_curriculum(name).attributes.items()}
 
 
 def settings(name: str, level: int | None, config: Mapping[str, Any]) -> dict[str, Any]:
-    """The generator's own settings: those of ``level`` of its curriculum, and over them ``config``."""
+    """Return the generator's settings: those of ``level`` of its curriculum, overridden by ``config``."""
     if level is None:
         return dict(config)
     if not factory.has_curriculum(name):
@@ -149,15 +152,15 @@ def settings(name: str, level: int | None, config: Mapping[str, Any]) -> dict[st
 
 @dataclass(frozen=True)
 class _Recipe:
-    """Which data set to build."""
+    """The name and settings of a data set."""
 
     name: str
     config: bytes
-    """JSON of the settings that JSON knows."""
+    """The settings as JSON, as far as JSON can hold them."""
 
 
 def draw(name: str, config: Mapping[str, Any], seed: int) -> Entry:
-    """The question that belongs to ``seed``. The last ones are remembered: a group of episodes shares a task."""
+    """Return the question of ``seed``. Recent ones are cached: a group of episodes shares a task."""
     key = (name, repr(sorted(config.items())), seed)
     with _lock:
         if key not in _drawn:
@@ -176,24 +179,31 @@ def _draw(name: str, config: Mapping[str, Any], seed: int) -> Entry:
 
 
 def score(name: str, config: Mapping[str, Any], entry: Entry, answer: str) -> float:
-    """What the generator's own scorer gives for ``answer``, between 0 and 1. Whatever it stumbles over is worth nothing."""
-    if not _worth_scoring(name, answer, entry):
+    """Return the score of ``answer``, between 0 and 1. An answer on which the scorer fails scores 0."""
+    drawn_by = generator_of(name, entry)
+    if not _worth_scoring(drawn_by, answer, entry):
         return 0.0
     with _lock, _generators_seeded(0):
         try:
-            given = float(_dataset(name, config, 0).score_answer(answer, entry))
-        except Exception:  # an answer that the scorer cannot read; its exceptions are many
+            own = SCORERS.get(drawn_by)
+            given = own(answer, entry) if own else float(_dataset(name, config, 0).score_answer(answer, entry))
+        except Exception:  # the scorer cannot read the answer; it may raise anything
             return 0.0
-    return min(max(given, 0.0), 1.0) if given == given else 0.0
+    return min(max(given, 0.0), 1.0) if math.isfinite(given) else 0.0
+
+
+def generator_of(name: str, entry: Entry) -> str:
+    """Return the generator that drew ``entry``: ``name``, or one of those that ``composite`` mixes."""
+    return str(entry["metadata"]["source_dataset"]) if name == "composite" else name
 
 
 def worth_asking(name: str, entry: Entry, answer: str) -> bool:
-    """Whether ``answer``, the library's own, can be right and is not given away.
+    """Return whether ``answer``, the library's own, can be right and is not given away by the question.
 
-    It may leave an integral unsolved, or give only tautologies; and where nothing is to be inserted into a string, which is 19
-    times out of 20, the answer is the string in the question, so that whoever copies it wins.
+    The library may leave an integral unsolved, or give only tautologies. If nothing is to be inserted into a string, which
+    happens 19 times out of 20, or no rule changes it, the answer is the string in the question, so copying it would win.
     """
-    if name == "string_insertion":
+    if name in ("string_insertion", "string_manipulation"):
         return bool(answer != entry["metadata"]["string"])
     if name == "propositional_logic":
         return score(name, {}, entry, answer) == 1.0
@@ -201,14 +211,14 @@ def worth_asking(name: str, entry: Entry, answer: str) -> bool:
 
 
 def _worth_scoring(name: str, answer: str, entry: Entry) -> bool:
-    if len(answer) > LONGEST_ANSWER:
+    if len(answer) > LONGEST_ANSWER or not is_finite(answer, str(entry["answer"])):
         return False
     if name == "puzzle24" and sorted(re.findall(r"\d+", answer)) != sorted(map(str, entry["metadata"]["numbers"])):
-        return False  # the library takes any four numbers that make 24, and so one answer for every task
+        return False  # the library accepts any four numbers that make 24, so one answer would win every task
     if name in _FORMULAS:
         return is_formula(answer)
     if name == "propositional_logic":
-        return len(answer) < 1_000  # its reader looks at a formula once for every bracket
+        return len(answer) < 1_000  # its parser reads the formula once per bracket
     if name in _COUNTS:
         return re.search(r"\d{3}", answer) is None
     return True
@@ -218,7 +228,7 @@ def _dataset(name: str, config: Mapping[str, Any], seed: int) -> Any:
     if name in _BORN_WITH_QUESTIONS:
         return _built(name, config, seed)
     recipe = _Recipe(name, msgspec.json.encode(config, order="sorted"))
-    if msgspec.json.decode(recipe.config) != config:  # objects that JSON does not know: good for one use
+    if msgspec.json.decode(recipe.config) != config:  # it holds objects that JSON cannot: use the data set once
         return _built(name, config, seed)
     return _kept(recipe)
 
@@ -235,7 +245,7 @@ def _built(name: str, config: Mapping[str, Any], seed: int) -> Any:
         config["datasets"] = [DatasetSpec(**part) if isinstance(part, Mapping) else part for part in parts]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # files that a dependency leaves to the garbage collector
+            warnings.simplefilter("ignore")  # a dependency leaves files to the garbage collector
             return _in_order(reasoning_gym.create_dataset(name, **{"size": 1, **config, "seed": seed}))
     except (TypeError, AssertionError, ValueError) as error:
         raise UsageError(f'"rg:{name}" does not take {config}: {error}') from None

@@ -1,4 +1,4 @@
-"""Right answers where the library gives none, because there are many."""
+"""Right answers where the library gives none because there are many."""
 
 import json
 from collections import deque
@@ -11,7 +11,7 @@ Entry = dict[str, Any]
 
 
 def right_answer(name: str, entry: Entry) -> str | None:
-    """An answer to ``entry`` that the scorer takes for right; ``None`` where nobody knows one."""
+    """Return an answer to ``entry`` that the scorer accepts; ``None`` if none is known."""
     answer = entry["answer"]
     if answer is not None:
         return str(answer)
@@ -24,12 +24,12 @@ def _coloring(metadata: Entry) -> str:
 
 
 def _turns(metadata: Entry) -> str:
-    # A scramble may undo itself: a solved cube is answered by a turn there and back.
+    # A scramble may undo itself: then a turn and its inverse answer the solved cube.
     return metadata["example_correct_answer"] or "U U'"
 
 
 def _conclusion(metadata: Entry) -> str:
-    """All premises at once follow from the premises."""
+    """Return all premises at once: they follow from the premises."""
     return " ∧ ".join(f"({premise})" for premise in metadata["premises"])
 
 
@@ -37,7 +37,7 @@ def _conclusion(metadata: Entry) -> str:
 
 
 def _plan(metadata: Entry) -> str:
-    """One box after another, along its row and then along its column, to a target of its colour."""
+    """Move one box after another, along its row and then its column, to a target of its color."""
     places = {tuple(float(part) for part in key.split("_")): list(items) for key, items in metadata["initial_state"].items()}
     plan = []
     boxes = [(item, place) for place, items in places.items() for item in items if item.startswith("box_")]
@@ -69,11 +69,11 @@ def _nearer(place: tuple[float, ...], goal: tuple[float, ...]) -> tuple[float, f
 
 _SIDE = 6
 _EXIT = 4
-"""The column at which the red car, two squares long, has left its row free."""
+"""The column in which the red car, two squares long, has cleared its row."""
 
 
 class _Street:
-    """A board of Rush Hour: what stands where and cannot change, and the cars, each on a line of its own."""
+    """A Rush Hour board: the fixed squares, and the cars, each on its own line."""
 
     def __init__(self, board: str) -> None:
         squares: dict[str, list[int]] = {}
@@ -81,7 +81,7 @@ class _Street:
             squares.setdefault(label, []).append(square)
         squares.pop("o", None)
         self.walls = frozenset(squares.pop("x", []))
-        cars = [squares[label] for label in sorted(squares)]  # they are shown as A, B, C, … in this order
+        cars = [squares[label] for label in sorted(squares)]  # shown as A, B, C, … in this order
         self.lengths = [len(car) for car in cars]
         self.strides = [car[1] - car[0] for car in cars]
         self.start = tuple(car[0] for car in cars)
@@ -90,7 +90,7 @@ class _Street:
         return range(position, position + self.lengths[car] * self.strides[car], self.strides[car])
 
     def slides(self, state: tuple[int, ...]) -> list[tuple[int, int, int]]:
-        """Every move: car, steps, and where it stands then."""
+        """Return every move: the car, its steps, and its new position."""
         taken = self.walls.union(*(self.squares(car, position) for car, position in enumerate(state)))
         found = []
         for car, position in enumerate(state):
@@ -106,7 +106,7 @@ class _Street:
 
 
 def _drive(metadata: Entry) -> str | None:
-    """A shortest solution, found breadth first."""
+    """Find a shortest solution by breadth-first search."""
     street = _Street(metadata["board_config"])
     came_from: dict[tuple[int, ...], tuple[tuple[int, ...], str] | None] = {street.start: None}
     queue = deque([street.start])

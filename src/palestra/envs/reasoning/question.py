@@ -1,4 +1,4 @@
-r"""One question of a reasoning-gym generator: read it, answer it once, be scored by the generator itself."""
+r"""One question of a reasoning-gym generator: the policy answers it once, and the generator scores the answer."""
 
 import copy
 from typing import Any
@@ -17,33 +17,35 @@ __all__ = ["Reasoning", "SlowReasoning"]
 _HOW = "\n\nPut your final answer into \\boxed{}; only the last one counts."
 
 _OTHERS = 16
-"""How many tasks lend their answers to ``sample_random_action``."""
+"""Number of tasks whose answers ``sample_random_action`` uses."""
 
-_CHECKED = frozenset({"intermediate_integration", "propositional_logic", "string_insertion"})
+_CHECKED = frozenset({"intermediate_integration", "propositional_logic", "string_insertion", "string_manipulation"})
+"""Generators that sometimes ask for something without an answer, or give the answer away."""
 _MOST_DRAWS = 100
-"""Parameters may be such that no question is worth asking; then the last one is asked."""
-"""Generators that now and then ask for what has no answer."""
+"""Most questions drawn for a task. With some parameters none is worth asking; then the last one is asked."""
 
 _answers: dict[tuple[str, str, int], str | None] = {}
-"""Those answers, by generator, settings and number."""
+"""Right answers, by generator, settings and number."""
 
 
 class Reasoning(Env):
     r"""Answer one question of the generator ``name``.
 
     ``level`` chooses a step of the generator's own curriculum, ``config`` sets its parameters by name, and ``Task.params`` may
-    do both for a single task. The last ``\boxed{…}`` is the answer. Its score is the generator's, between 0 and 1: many give
-    partial credit. A text without an answer scores 0.
+    do both for a single task. The last ``\boxed{…}`` is the answer. The generator scores it between 0 and 1; many give partial
+    credit. A text without an answer scores 0.
     """
 
     reward_range = (0.0, 1.0)
+    client_params = frozenset({"level"})  # the other parameters set sizes without a bound
+    counts_turns = True  # every step ends the episode
 
     def __init__(self, name: str, level: int | None = None, **config: Any) -> None:
         self.name = name
         self._level = level
         self._own = config
         self._config = library.settings(name, level, config)
-        library.draw(name, self._config, 0)  # what is wrong with the parameters is told here, and the tables are loaded
+        library.draw(name, self._config, 0)  # reports wrong parameters here, and loads the tables
 
     @property
     def floor(self) -> float:
@@ -73,7 +75,7 @@ class Reasoning(Env):
         return f"\\boxed{{{answer}}}"
 
     def sample_random_action(self) -> str:
-        """The right answer to another task of the same generator."""
+        """Return the right answer to another task of the same generator."""
         other = int(self.action_rng.integers(_OTHERS))
         answer = self._other_answer(other)
         if answer is None:
@@ -84,10 +86,11 @@ class Reasoning(Env):
         return copy.deepcopy(self)
 
     def _question(self) -> library.Entry:
-        """A question of this task that is worth asking. Where it is not, the next one is drawn."""
+        """Return a question of this task that is worth asking; draw again if it is not."""
         for _ in range(_MOST_DRAWS):
             entry = library.draw(self.name, self._settings, int(self.rng.integers(library.SEEDS, endpoint=True)))
-            if self.name not in _CHECKED or library.worth_asking(self.name, entry, right_answer(self.name, entry) or ""):
+            name = library.generator_of(self.name, entry)
+            if name not in _CHECKED or library.worth_asking(name, entry, right_answer(name, entry) or ""):
                 break
         return entry
 
@@ -100,12 +103,12 @@ class Reasoning(Env):
 
 
 def _between_braces(text: str) -> str | None:
-    r"""What stands between the last ``\boxed{`` and the last ``}``: an answer whose own braces do not match."""
+    r"""Return the text between the last ``\boxed{`` and the last ``}``, for an answer whose own braces do not match."""
     start, end = text.rfind("\\boxed{"), text.rfind("}")
     return text[start + len("\\boxed{") : end].strip() if -1 < start < end else None
 
 
 class SlowReasoning(Reasoning):
-    """The same for generators or scorers that may take a tenth of a second and more: in a worker process."""
+    """Run a generator or scorer that may take 0.1 s or more in a worker process."""
 
     blocking = True

@@ -27,7 +27,7 @@ class SearchTool:
         self._k = k
         self._passage = passage_characters
         self._cached = cached
-        self._cache: OrderedDict[str, list[Hit]] = OrderedDict()
+        self._cache: OrderedDict[str, ToolResult] = OrderedDict()
         self.hits = self.misses = 0
         """How often the cache knew, and did not."""
 
@@ -41,22 +41,21 @@ class SearchTool:
 
     async def search(self, query: str) -> ToolResult:
         """The passages that fit ``query``, as the model sees them."""
-        found = await self._find(" ".join(query.split()))
-        if not found:
-            return ToolResult("Nothing was found. Try other words.")
-        return ToolResult("\n\n".join(self._shown(number, hit) for number, hit in enumerate(found, 1)))
-
-    async def _find(self, query: str) -> list[Hit]:
+        query = " ".join(query.split())
         if query in self._cache:
             self.hits += 1
             self._cache.move_to_end(query)
             return self._cache[query]
         self.misses += 1
-        (found,) = await self._retriever.retrieve([query], self._k)
-        self._cache[query] = found
+        self._cache[query] = result = await self._find(query)
         if len(self._cache) > self._cached:
             self._cache.popitem(last=False)
-        return found
+        return result
+
+    async def _find(self, query: str) -> ToolResult:
+        (found,) = await self._retriever.retrieve([query], self._k)
+        text = "\n\n".join(self._shown(number, hit) for number, hit in enumerate(found, 1))
+        return ToolResult(text or "Nothing was found. Try other words.", source=self._retriever.source)
 
     def _shown(self, number: int, hit: Hit) -> str:
         title = f" {hit.document.title}" if hit.document.title else ""

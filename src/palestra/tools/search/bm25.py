@@ -1,14 +1,18 @@
 """Search by words: BM25 on tantivy.
 
-An index is a folder: tantivy's files and a manifest. It is built beside its place and moved there when it is whole, so a build
-that was killed leaves nothing that looks like an index. What a model writes is taken as words, never as query syntax.
+An index is a folder: a manifest, and one or more *parts*, each a tantivy index. The build moves the folder to its place when
+it is whole, so a build that was killed leaves nothing that looks like an index. What a model writes is taken as words, never as
+query syntax.
+
+One corpus has one ranking. tantivy breaks ties by a document's place in its segment, and several indexing threads or segments
+make that place a matter of luck. So one thread writes each part, a part is exactly one segment, and the documents of a part
+stand in the order of the corpus. A part ends after ``_PART_CHARACTERS``, whatever the machine. Equal scores are ordered by the
+documents' order in the corpus. Each part counts its own words: a corpus of several parts is scored part by part.
 """
 
-import itertools
+import hashlib
 import re
-import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +20,20 @@ import msgspec
 
 from palestra.encoding import clean_text
 from palestra.errors import MissingExtra, SchemaError, UsageError
+from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit
 
 __all__ = ["Bm25Index", "build_index"]
 
-_VERSION = 1
+_VERSION = 2
 _WORD = re.compile(r"\w+")
 _QUERY_WORDS = 64
 """Words of a query that count: enough for a question, too few for an attack."""
 _BATCH = 1000
+"""Documents between two reports of progress."""
+_PART_CHARACTERS = 500_000_000
+"""The text of a part. Its index takes one to two bytes of memory per character, which must stay below the writer's limit."""
+_WRITER_BYTES = 2_000_000_000
 _COMMON = frozenset(
     _WORD.findall(
         "a an and are as at be but by for from had has have he her his i if in into is it its not of on or she so such "
@@ -34,41 +43,70 @@ _COMMON = frozenset(
 """Words that stand in every document: they cost the most and tell the least."""
 
 
-class _Manifest(msgspec.Struct):
+class _BM25Manifest(msgspec.Struct):
     documents: int
+    parts: int = 0
+    sha256: str = ""
     version: int = _VERSION
 
 
 def build_index(documents: Iterable[Document], folder: Path | str, *, progress: Callable[[int], None] | None = None) -> int:
-    """Index ``documents`` into ``folder``, which must not exist; how many there were. ``progress`` is told the count so far."""
+    """Index ``documents`` into ``folder``, which must not exist.
+
+    Returns how many documents there were. ``progress`` is called with the count so far.
+    """
     tantivy = _tantivy()
-    place = Path(folder)
-    if place.exists():
-        raise UsageError(f"{place} exists already: name another folder, or remove it")
-    place.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
-    try:
-        index = tantivy.Index(_schema(tantivy), path=str(building))
-        writer = index.writer(heap_size=512_000_000, num_threads=2)  # few threads and much room: few segments to search
-        count = 0
-        remaining = iter(documents)
-        while batch := list(itertools.islice(remaining, _BATCH)):
-            for document in batch:
-                stored = {name: value.encode(errors="replace") for name, value in document._asdict().items()}
-                words = clean_text(f"{document.title}\n{document.text}")
-                writer.add_document(tantivy.Document(**stored, words=words))
-            count += len(batch)
-            if progress is not None:
-                progress(count)
-        writer.commit()
-        writer.wait_merging_threads()
-        (building / "manifest.json").write_bytes(msgspec.json.encode(_Manifest(count)))
-        building.chmod(0o755)
-        building.rename(place)
-    except BaseException:
-        shutil.rmtree(building, ignore_errors=True)
-        raise
-    return count
+    with built_beside(Path(folder)) as building:
+        counted = _Counted(documents, progress)
+        parts = 0
+        while counted.more():
+            _write_part(tantivy, building / _part(parts), counted)
+            parts += 1
+        manifest = _BM25Manifest(counted.count, parts, counted.digest.hexdigest())
+        (building / "manifest.json").write_bytes(msgspec.json.encode(manifest))
+    return counted.count
+
+
+class _Counted:
+    """The documents of a corpus, handed out part by part, counted and hashed on the way."""
+
+    def __init__(self, documents: Iterable[Document], progress: Callable[[int], None] | None) -> None:
+        self._remaining = iter(documents)
+        self._next = next(self._remaining, None)
+        self._progress = progress
+        self.count = 0
+        self.digest = hashlib.sha256()
+
+    def more(self) -> bool:
+        return self._next is not None
+
+    def part(self) -> Iterator[Document]:
+        characters = 0
+        while self._next is not None and characters < _PART_CHARACTERS:
+            document, self._next = self._next, next(self._remaining, None)
+            characters += len(document.title) + len(document.text)
+            self.count += 1
+            for field in document:
+                data = field.encode(errors="replace")
+                self.digest.update(len(data).to_bytes(8, "big") + data)
+            yield document
+            if self._progress is not None and (self.count % _BATCH == 0 or self._next is None):
+                self._progress(self.count)
+
+
+def _write_part(tantivy: Any, folder: Path, counted: _Counted) -> None:
+    folder.mkdir()
+    index = tantivy.Index(_schema(tantivy), path=str(folder))
+    writer = index.writer(heap_size=_WRITER_BYTES, num_threads=1)
+    for document in counted.part():
+        stored = {name: value.encode(errors="replace") for name, value in document._asdict().items()}
+        writer.add_document(tantivy.Document(**stored, words=clean_text(f"{document.title}\n{document.text}")))
+    writer.commit()
+    writer.wait_merging_threads()
+    index.reload()
+    segments = index.searcher().num_segments
+    if segments != 1:
+        raise RuntimeError(f"part {folder.name} has {segments} segments instead of one: its ranking would not be reproducible")
 
 
 class Bm25Index:
@@ -78,31 +116,52 @@ class Bm25Index:
         tantivy = _tantivy()
         place = Path(folder)
         try:
-            manifest = msgspec.json.decode((place / "manifest.json").read_bytes(), type=_Manifest)
+            manifest = msgspec.json.decode((place / "manifest.json").read_bytes(), type=_BM25Manifest)
         except FileNotFoundError:
-            raise UsageError(f"{place} is no index: palestra index build corpus.jsonl {place}") from None
+            raise UsageError(f"{place} is not an index. Build one: palestra index build corpus.jsonl {place}") from None
         except msgspec.MsgspecError as error:
             raise SchemaError(f"the manifest of {place} cannot be read: {error}") from None
         if manifest.version != _VERSION:
             raise SchemaError(f"{place} was built by another version of palestra: build it again")
         self.documents = manifest.documents
         """How many there are."""
-        self._index = tantivy.Index.open(str(place))
-        self._searcher = self._index.searcher()
+        self.source = f"sha256:{manifest.sha256}"
+        """The content hash of the corpus, in its order."""
+        self._parts = [tantivy.Index.open(str(place / _part(number))) for number in range(manifest.parts)]
+        self._searchers = [part.searcher() for part in self._parts]
 
     def search(self, query: str, k: int) -> list[Hit]:
-        """The best ``k`` documents, best first."""
-        words = _WORD.findall(query[:2000].lower())
+        """The best ``k`` documents, best first; equal scores in the order of the corpus."""
+        words = [_lowered(word) for word in _WORD.findall(query[:2000])]
         telling = [word for word in words if word not in _COMMON] or words
         if not telling or k < 1:
             return []
-        parsed, _ = self._index.parse_query_lenient(" ".join(telling[:_QUERY_WORDS]), ["words"])
-        found = self._searcher.search(parsed, k, count=False).hits
-        return [Hit(_stored(self._searcher.doc(address)), float(score)) for score, address in found]
+        asked = " ".join(telling[:_QUERY_WORDS])
+        found = [hit for number in range(len(self._parts)) for hit in self._search_part(number, asked, k)]
+        found.sort(key=lambda hit: -hit[0])  # stable: parts, and the documents of a part, stand in the corpus's order
+        return [Hit(_stored(self._searchers[number].doc(address)), score) for score, number, address in found[:k]]
+
+    def _search_part(self, number: int, asked: str, k: int) -> list[tuple[float, int, Any]]:
+        parsed, _ = self._parts[number].parse_query_lenient(asked, ["words"])
+        hits = self._searchers[number].search(parsed, k, count=False).hits
+        return [(float(score), number, address) for score, address in hits]
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The best ``k`` for each query. A search takes less than a thread would."""
         return [self.search(query, k) for query in queries]
+
+
+def _lowered(word: str) -> str:
+    """Return ``word`` in lower case, so that no word is an operator; tantivy lowers the others itself.
+
+    İ becomes two characters, of which the second is a mark that would split the word.
+    """
+    lowered = word.lower()
+    return lowered if len(lowered) == len(word) else word
+
+
+def _part(number: int) -> str:
+    return f"part-{number:04}"
 
 
 def _stored(document: Any) -> Document:

@@ -1,10 +1,15 @@
 """Search by meaning: vectors on faiss, and the union of both kinds by reciprocal rank.
 
 An ``Embedder`` turns texts into vectors; ``SentenceEmbedder`` does it with a sentence-transformers model. The vectors lie
-beside the documents in one folder.
+beside the documents in one folder, which the build moves to its place when it is whole.
+
+faiss sums a product in another order when it answers several queries at once, or on several threads, and it leaves ties to
+chance. So faiss only proposes candidates: their scores are computed again one by one, and equal scores are ordered by the
+documents' order in the corpus.
 """
 
 import asyncio
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -14,14 +19,22 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from palestra.errors import MissingExtra, UsageError
+from palestra.errors import MissingExtra, SchemaError, UsageError
+from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit, Retriever
 
 __all__ = ["DenseIndex", "Embedder", "Hybrid", "SentenceEmbedder", "build_dense_index"]
 
 _BATCH = 256
 _RANK_OFFSET = 60
-"""Of reciprocal rank fusion: how little the very first places differ."""
+"""The constant of reciprocal rank fusion: the larger it is, the less the first places differ."""
+_NEAR = 1e-5
+"""Scores that differ by less may be one score, summed in two orders."""
+
+
+class _DenseManifest(msgspec.Struct):
+    documents: int
+    sha256: str
 
 
 class Embedder(Protocol):
@@ -55,9 +68,20 @@ def build_dense_index(
 ) -> int:
     """Embed ``documents`` into ``folder``, which must not exist; how many there were."""
     faiss = _faiss()
-    place = Path(folder)
-    if place.exists():
-        raise UsageError(f"{place} exists already: name another folder, or remove it")
+    with built_beside(Path(folder)) as building:
+        index, kept = _embedded(faiss, documents, embedder, progress)
+        faiss.write_index(index, str(building / "vectors.faiss"))
+        stored = msgspec.json.encode(kept)
+        (building / "documents.json").write_bytes(stored)
+        digest = hashlib.sha256(stored + faiss.serialize_index(index).tobytes()).hexdigest()
+        (building / "manifest.json").write_bytes(msgspec.json.encode(_DenseManifest(len(kept), digest)))
+    return len(kept)
+
+
+def _embedded(
+    faiss: Any, documents: Iterable[Document], embedder: Embedder, progress: Callable[[int], None] | None
+) -> tuple[Any, list[Document]]:
+    """The faiss index of ``documents``, and the documents."""
     index: Any = None
     kept: list[Document] = []
     remaining = iter(documents)
@@ -71,10 +95,7 @@ def build_dense_index(
             progress(len(kept))
     if index is None:
         raise UsageError("there is nothing to index: the corpus is empty")
-    place.mkdir(parents=True)
-    faiss.write_index(index, str(place / "vectors.faiss"))
-    (place / "documents.json").write_bytes(msgspec.json.encode(kept))
-    return len(kept)
+    return index, kept
 
 
 class DenseIndex:
@@ -83,21 +104,43 @@ class DenseIndex:
     def __init__(self, folder: Path | str, embedder: Embedder) -> None:
         place = Path(folder)
         if not (place / "vectors.faiss").exists():
-            raise UsageError(f"{place} is no dense index: build one with build_dense_index")
+            raise UsageError(f"{place} is not a dense index. Build one with build_dense_index")
+        try:
+            manifest = msgspec.json.decode((place / "manifest.json").read_bytes(), type=_DenseManifest)
+            self._documents = msgspec.json.decode((place / "documents.json").read_bytes(), type=list[Document])
+        except FileNotFoundError as error:
+            missing = Path(error.filename).name
+            raise SchemaError(f"{place} has no {missing}: another version of palestra built it. Build it again") from None
+        except msgspec.MsgspecError as error:
+            raise SchemaError(f"{place} cannot be read: {error}. Build it again") from None
         self._index = _faiss().read_index(str(place / "vectors.faiss"))
-        self._documents = msgspec.json.decode((place / "documents.json").read_bytes(), type=list[Document])
         self._embedder = embedder
+        self.source = f"sha256:{manifest.sha256}"
+        """The content hash of documents and vectors."""
 
     def search(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
-        """The best ``k`` for each query."""
+        """The best ``k`` for each query; equal scores in the order of the corpus."""
         k = min(k, len(self._documents))
         if not queries or k < 1:
             return [[] for _ in queries]
-        scores, rows = self._index.search(_unit(self._embedder(queries)), k)
-        return [
-            [Hit(self._documents[row], float(score)) for score, row in zip(*pair, strict=True)]
-            for pair in zip(scores, rows, strict=True)
-        ]
+        return [self._best(vector, k) for vector in _unit(self._embedder(queries))]
+
+    def _best(self, vector: npt.NDArray[np.float32], k: int) -> list[Hit]:
+        rows = self._candidates(vector, k)
+        vectors = self._index.reconstruct_batch(rows).astype(np.float64)
+        scores = [float(np.dot(one, vector)) for one in vectors]
+        ranked = sorted(zip(scores, rows.tolist(), strict=True), key=lambda pair: (-pair[0], pair[1]))
+        return [Hit(self._documents[row], score) for score, row in ranked[:k]]
+
+    def _candidates(self, vector: npt.NDArray[np.float32], k: int) -> npt.NDArray[np.int64]:
+        """The rows of the best ``k`` and of all that come near the last of them."""
+        count = k
+        while True:
+            count = min(2 * count + 8, len(self._documents))
+            scores, rows = self._index.search(vector[None], count)
+            if count == len(self._documents) or scores[0, -1] < scores[0, k - 1] - _NEAR:
+                found: npt.NDArray[np.int64] = rows[0]
+                return found
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The same in a thread, because embedding takes its time."""
@@ -110,6 +153,11 @@ class Hybrid:
     def __init__(self, *retrievers: Retriever, depth: int = 50) -> None:
         self._retrievers = retrievers
         self._depth = depth
+
+    @property
+    def source(self) -> str:
+        """The content hashes of all of them."""
+        return "+".join(retriever.source for retriever in self._retrievers)
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         depth = max(k, self._depth)

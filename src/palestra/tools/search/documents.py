@@ -30,7 +30,12 @@ class Hit(NamedTuple):
 
 
 class Retriever(Protocol):
-    """Finds documents."""
+    """Finds documents. The same corpus and query give the same documents in the same order."""
+
+    @property
+    def source(self) -> str:
+        """What is searched: the content hash of the index. Trajectories record it with every call."""
+        ...
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The best ``k`` documents for each query, best first."""

@@ -1,7 +1,8 @@
 """Search over the network, in Search-R1's protocol: ``POST /retrieve {"queries": […], "topk": k, "return_scores": true}``.
 
-The server bounds what it is asked; the client bounds what it is told. A server that cannot be reached is a failure of
-infrastructure, not something to tell a model.
+Palestra's own server adds ``source``, the content hash of its index, to the reply. The server limits the size of requests, and
+the client limits the size of replies. A server that cannot be reached is an infrastructure failure, which the model does not
+see.
 """
 
 import asyncio
@@ -21,6 +22,8 @@ _MOST_QUERIES = 256
 _MOST_DOCUMENTS = 100
 _MOST_BYTES = 2**23
 _TRIES = 3
+_LONGEST_SOURCE = 200
+"""Characters of what a server calls its index that are recorded."""
 
 
 class _Ask(msgspec.Struct):
@@ -39,17 +42,20 @@ class _Scored(msgspec.Struct):
     score: float = 0.0
 
 
-class _Reply(msgspec.Struct):
+class _SearchReply(msgspec.Struct):
     result: list[list[_Scored]]
+    source: str = ""
 
 
-def retrieval_app(retriever: Retriever, *, token: str = "") -> Any:
-    """An aiohttp application that answers ``/retrieve``, to those who know ``token`` if there is one."""
+def retrieval_app(retriever: Retriever, *, tokens: Sequence[str] = ()) -> Any:
+    """An aiohttp application that answers ``/retrieve``; if there are ``tokens``, only to clients that send one of them."""
     web = _aiohttp().web
 
     async def retrieve(request: Any) -> Any:
         given = request.headers.get("Authorization", "")
-        if token and not randomness.compare_digest(given.encode(), f"Bearer {token}".encode()):
+        # Every token is compared, so that the time of an answer does not tell which one came close.
+        known = [randomness.compare_digest(given.encode(), f"Bearer {token}".encode()) for token in tokens]
+        if tokens and not any(known):
             return _refusal(web, 401, "a token is needed")
         try:
             ask = msgspec.json.decode(await request.read(), type=_Ask)
@@ -58,7 +64,7 @@ def retrieval_app(retriever: Retriever, *, token: str = "") -> Any:
         if len(ask.queries) > _MOST_QUERIES or not 1 <= ask.topk <= _MOST_DOCUMENTS:
             return _refusal(web, 400, f"at most {_MOST_QUERIES} queries, and topk from 1 to {_MOST_DOCUMENTS}")
         found = await retriever.retrieve(ask.queries, ask.topk)
-        body = {"result": [[_written(hit, ask.return_scores) for hit in hits] for hits in found]}
+        body = {"result": [[_written(hit, ask.return_scores) for hit in hits] for hits in found], "source": retriever.source}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
     app = web.Application(client_max_size=2**20)
@@ -81,15 +87,17 @@ class RemoteRetriever:
     def __init__(self, url: str, *, token: str = "", seconds: float = 30.0) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
-            raise UsageError("a retrieval server has an http address")
+            raise UsageError("the address of a retrieval server begins with http:// or https://: write http://HOST:PORT")
         if token and parts.username:
-            raise UsageError("a retrieval server is given a token, or a name and password in its address, not both")
+            raise UsageError("pass a token or put a user and password into the address of the retrieval server, not both")
         self._url = f"{url.rstrip('/')}/retrieve"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._seconds = seconds
         self._session: Any = None
         self.secrets = tuple(filter(None, (token, parts.password)))
         """What must never be shown."""
+        self.source = ""
+        """The content hash of the server's index, as of its last answer; empty if the server does not say."""
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         ask = msgspec.json.encode(_Ask(list(queries), k, True))
@@ -122,11 +130,12 @@ class RemoteRetriever:
 
     def _read(self, body: bytes, expected: int) -> list[list[Hit]]:
         try:
-            reply = msgspec.json.decode(body, type=_Reply)
+            reply = msgspec.json.decode(body, type=_SearchReply)
         except (msgspec.MsgspecError, ValueError, RecursionError):
             raise InfrastructureError("the retrieval server answered with something else than documents") from None
         if len(reply.result) != expected:
             raise InfrastructureError(f"the retrieval server answered {len(reply.result)} of {expected} queries")
+        self.source = reply.source[:_LONGEST_SOURCE]
         return [[_hit(scored) for scored in hits[:_MOST_DOCUMENTS]] for hits in reply.result]
 
 

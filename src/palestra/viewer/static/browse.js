@@ -1,14 +1,32 @@
-// Lists: the runs, what is inside a run by environment, its tasks, its episodes.
-
-const PAGE = 150;
+// Lists: the runs, and the episodes, tasks and environments of a run.
 
 // ------------------------------------------------------------------------------------------------------------- runs
 
 function runsView(runs) {
-  return el("div", { class: "cards" }, runs.map((run) => {
-    const total = outcome(run, run.rows());
-    return el("a", { class: "card", href: `#/r/${run.number}` }, el("h2", {}, plain(run.name), run.trained ? el("span", { class: "badge" }, "training") : null), facts(total));
-  }));
+  return el("div", { class: "cards" }, runs.map((run) =>
+    el("a", { class: "card", href: `#/r/${run.number}` },
+      el("h2", {}, plain(run.name), run.about.kind || run.trained ? el("span", { class: "badge" }, plain(run.about.kind || "training")) : null),
+      el("p", { class: "facts" }, aboutText(run)),
+      facts(outcome(run, run.rows()), run.scores))));
+}
+
+// The model and the date of a run, in one line.
+function aboutText(run) {
+  const models = run.about.model ? [run.about.model] : run.columns.policy.values.filter(Boolean);
+  const named = models.length > 3 ? `${models.length} policies` : models.map(plain).join(", ");
+  return [named, run.about.date ? `${run.about.date.slice(0, 16).replace("T", " ")} UTC` : ""].filter(Boolean).join(" · ");
+}
+
+// Above the lists of a run: what it is, the way to its report, and its settings.
+function runHead(run) {
+  const settings = Object.entries(run.about.settings);
+  const report = run.about.report && !Source.embedded ? el("a", { class: "chip", href: `runs/${run.number}/report.html` }, "Report") : null;
+  return [
+    el("p", { class: "about" },
+      run.about.kind ? el("span", { class: "badge" }, plain(run.about.kind)) : null,
+      el("span", { class: "facts" }, aboutText(run)), report),
+    settings.length ? fold("settings", plain(settings.map((pair) => pair.join(" ")).join(" · ").slice(0, 400)), pairs(settings)) : null,
+  ];
 }
 
 function outcome(run, rows) {
@@ -26,9 +44,13 @@ function outcome(run, rows) {
   };
 }
 
-function facts(total) {
-  const list = [["episodes", number(total.episodes)], ["mean reward", decimal(total.score)]];
-  if (total.judged) list.push(["solved", percent(total.solved, total.judged)]);
+// `scores` are means with intervals over all episodes of the run, or null.
+function facts(total, scores) {
+  const list = [["episodes", number(total.episodes)]];
+  if (scores?.score) list.push(["score, 95 % interval", interval(scores.score)]);
+  else list.push(["mean reward", decimal(total.score)]);
+  if (scores?.success) list.push(["solved, 95 % interval", interval(scores.success, (share) => String(Math.round(100 * share)), " %")]);
+  else if (total.judged) list.push(["solved", percent(total.solved, total.judged)]);
   list.push(["mean turns", decimal(total.turns, 1)]);
   if (total.sampled) list.push(["tokens written", number(total.sampled)]);
   if (total.dollars) list.push(["cost", `$${total.dollars.toFixed(2)}`]);
@@ -36,28 +58,67 @@ function facts(total) {
   return el("dl", { class: "numbers" }, list.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
 
+const interval = ({ mean, low, high }, show = decimal, unit = "") =>
+  el("span", {}, show(mean) + unit, el("span", { class: "interval" }, ` [${show(low)}, ${show(high)}]`));
+
+// The episodes of all runs that contain a text.
+async function everywhereView(runs, query) {
+  const found = await Promise.all(runs.map((run) => Source.search(run.number, query.text)));
+  const hits = runs.flatMap((run) => found[run.number].filter((row) => row < run.count).map((row) => ({ run, row })));
+  Router.playlist = null;
+  const columns = [
+    textColumn("run", "run", (hit) => hit.run.name),
+    numberColumn("episode", "#", (hit) => hit.row),
+    { key: "reward", label: "reward", of: (hit) => hit.run.get("reward", hit.row), show: (hit) => rewardCell(hit.run, hit.row), right: true },
+    textColumn("env", "environment", (hit) => hit.run.get("env", hit.row)),
+    textColumn("task", "task", (hit) => hit.run.get("task", hit.row), { minor: true }),
+  ];
+  const counted = `${number(hits.length)} episode${hits.length === 1 ? "" : "s"} in ${number(found.filter((rows) => rows.length).length)}`;
+  return el("div", { class: "run" },
+    el("p", { class: "lead" }, `“${plain(query.text)}”: ${counted} of ${number(runs.length)} runs. `, el("a", { class: "chip", href: "#/" }, "clear")),
+    hits.length ? table(hits, columns, query, (hit) => `#/r/${hit.run.number}/e/${hit.row}${asking(query.text)}`) : null);
+}
+
+const asking = (text) => (text ? `?${new URLSearchParams({ text })}` : "");
+
 // --------------------------------------------------------------------------------------------------------------- run
 
-const FILTERS = { step: "training step", env: "environment", policy: "policy", stop: "ending", boundary: "fault", outcome: "outcome" };
+const FILTERS = { step: "training step", env: "environment", policy: "policy", stop: "ending", boundary: "fault", cause: "failure", outcome: "outcome" };
+
+const MOST_OPTIONS = 300;
 
 function runView(run, query, found, metrics) {
   const rows = filtered(run, query, found);
   const tabs = { ...(metrics ? { training: "Training" } : {}), episodes: "Episodes", tasks: "Tasks", envs: "Environments" };
-  // A training run opens with its curves; whoever asks for a step or a text wants episodes.
+  // A training run opens with its curves, unless the address names a step or a text: then with episodes.
   const first = metrics && !query.step && !query.text ? "training" : "episodes";
   const tab = Object.hasOwn(tabs, query.list ?? "") ? query.list : first;
-  if (tab === "training") return el("div", { class: "run" }, trainingFacts(metrics), runBar(run, query, tabs, tab, null), trainingView(run, metrics, query));
+  if (tab === "training") {
+    return el("div", { class: "run" }, runHead(run), trainingFacts(metrics), runBar(run, query, tabs, tab, null), trainingView(run, metrics, query));
+  }
   const list = { episodes: episodeTable, tasks: taskTable, envs: envTable }[tab];
-  return el("div", { class: "run" }, facts(outcome(run, rows)), metrics && query.step ? stepHead(run, metrics, Number(query.step)) : null,
+  return el("div", { class: "run" }, runHead(run), facts(outcome(run, rows), scoresOf(run, rows, query)),
+    metrics && query.step ? stepHead(run, metrics, Number(query.step)) : null,
     run.read < 1 ? el("p", { class: "hint" }, `reading: ${Math.floor(100 * run.read)} % of the file so far`) : null,
     runBar(run, query, tabs, tab, rows.length),
-    rows.length ? list(run, rows, query) : el("p", { class: "empty" }, "No episode fits these filters."));
+    rows.length ? list(run, rows, query) : el("p", { class: "empty" }, "No episode matches these filters."));
 }
+
+// The intervals of the episodes shown: of the whole run, of one environment, or none for any other choice.
+function scoresOf(run, rows, query) {
+  if (!run.scores || rows.length === run.count) return run.scores;
+  const others = [...Object.keys(FILTERS), "text"].filter((name) => name !== "env" && query[name]);
+  return query.env && !others.length ? { score: run.scores.envs[query.env] } : null;
+}
+
+// tabs: [[address, label, whether it is selected], …]
+const tabList = (tabs) =>
+  el("div", { class: "tabs", role: "tablist" }, tabs.map(([href, label, selected]) => el("a", { href, role: "tab", "aria-selected": String(selected) }, label)));
 
 function runBar(run, query, tabs, tab, count) {
   return el("div", { class: "bar" },
-    el("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([key, label]) =>
-      el("a", { href: Router.with({ list: key, sort: null, ...(key === "training" ? { step: null } : {}) }), role: "tab", "aria-selected": String(key === tab) }, label))),
+    tabList(Object.entries(tabs).map(([key, label]) =>
+      [Router.with({ list: key, sort: null, columns: null, ...(key === "training" ? { step: null } : {}) }), label, key === tab])),
     count === null ? null : filterBar(run, query, count));
 }
 
@@ -78,81 +139,55 @@ function filterValue(run, name, row) {
 
 function filterBar(run, query, count) {
   const selects = Object.entries(FILTERS).map(([name, label]) => {
-    const values = [...new Set(run.rows().map((row) => filterValue(run, name, row)))].filter(Boolean).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
-    if (values.length < 2 && !query[name]) return null;
+    const found = new Set(run.rows().map((row) => filterValue(run, name, row)));
+    const values = [...found].filter(Boolean).sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
+    if ((values.length < 2 || values.length > MOST_OPTIONS) && !query[name]) return null;
     return el("select", { "aria-label": label, onchange: (event) => Router.go(Router.with({ [name]: event.target.value || null })) },
       el("option", { value: "" }, `any ${label}`),
       values.map((value) => el("option", { value, selected: value === query[name] }, name === "step" ? `${label} ${value}` : plain(value))));
   });
+  const kept = ["list", "columns"].filter((name) => query[name]).map((name) => [name, query[name]]);
   const active = Object.keys(FILTERS).some((name) => query[name]) || query.text;
-  return el("div", { class: "filters" }, selects, active
-    ? el("a", { class: "chip", href: `#/r/${run.number}` }, `${number(count)} of ${number(run.count)} · clear`) : null);
+  const cleared = `#/r/${run.number}${kept.length ? `?${new URLSearchParams(kept)}` : ""}`;
+  return el("div", { class: "filters" }, selects,
+    active ? el("a", { class: "chip", href: cleared }, `${number(count)} of ${number(run.count)} · clear`) : null);
 }
 
-// ------------------------------------------------------------------------------------------------------------- tables
+// ------------------------------------------------------------------------------------------------------ lists of a run
 
-// columns: [{key, label, of: item → sort value, show: item → node, right}]
-function table(items, columns, query, link) {
-  const [key, direction] = (query.sort ?? "").split(":");
-  const by = columns.find((column) => column.key === key);
-  const ordered = by ? [...items].sort((a, b) => compareValues(by.of(a), by.of(b), direction === "down" ? -1 : 1)) : items;
-  const body = el("tbody");
-  const heads = columns.map((column) => {
-    const next = column.key === key && direction !== "down" ? `${column.key}:down` : `${column.key}:up`;
-    const mark = column.key === key ? (direction === "down" ? " ↓" : " ↑") : "";
-    return el("th", { class: column.right ? "right" : "" }, el("a", { href: Router.with({ sort: next }) }, column.label + mark));
-  });
-  const end = el("div", { class: "sentinel" });
-  let shown = 0;
-  const more = () => {
-    body.append(...ordered.slice(shown, shown + PAGE).map((item) => tableRow(item, columns, link)));
-    shown = Math.min(shown + PAGE, ordered.length);
-    end.textContent = shown < ordered.length ? `${number(shown)} of ${number(ordered.length)}` : "";
-  };
-  more();
-  new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && shown < ordered.length && more(), { rootMargin: "800px" }).observe(end);
-  return el("div", { class: "table" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), body), end);
-}
+// A step or a version; −1 where none is recorded.
+const ifAny = (value) => (value < 0 ? "–" : number(value));
 
-function tableRow(item, columns, link) {
-  const href = link(item);
-  const open = (event) => { if (!event.target.closest("a")) Router.go(href); };
-  return el("tr", { onclick: open }, columns.map((column, index) =>
-    el("td", { class: column.right ? "right" : "" }, index === 0 ? el("a", { href }, column.show(item)) : column.show(item))));
-}
-
-// What is missing comes last, in either direction.
-function compareValues(a, b, sign) {
-  const missing = (value) => value === null || Number.isNaN(value);
-  if (missing(a) || missing(b)) return missing(a) - missing(b);
-  return a === b ? 0 : a < b ? -sign : sign;
-}
-
-const textColumn = (key, label, of) => ({ key, label, of, show: (item) => plain(of(item)) });
-const numberColumn = (key, label, of, show = number) => ({ key, label, of, show: (item) => show(of(item)), right: true });
-
-function varied(run, names) {
-  return names.filter(([name]) => run.columns[name].values.length > 1);
+function episodeColumns(run) {
+  const get = (name) => (row) => run.get(name, row);
+  const any = (name, test = Boolean) => ({ minor: true, optional: !run.columns[name].some(test) });
+  const several = (name) => ({ minor: true, optional: run.columns[name].values.length < 2 });
+  return [
+    { key: "episode", label: "#", of: (row) => row, show: (row) => String(row) },
+    { key: "reward", label: "reward", of: get("reward"), show: (row) => rewardCell(run, row), right: true },
+    numberColumn("step", "step", get("step"), ifAny, any("step", (step) => step >= 0)),
+    textColumn("env", "environment", get("env")),
+    textColumn("task", "task", get("task"), { minor: true }),
+    textColumn("policy", "policy", get("policy"), several("policy")),
+    textColumn("player", "player", get("player"), several("player")),
+    { key: "stop", label: "ended by", of: get("stop"), show: (row) => stopCell(run, row), minor: true },
+    { key: "cause", label: "failure", of: get("cause"), show: (row) => causeCell(run, row), ...several("cause"), minor: false },
+    numberColumn("turns", "turns", get("turns"), number, { minor: true }),
+    numberColumn("sampled", "tokens", get("sampled"), number, any("sampled")),
+    numberColumn("context", "tokens recorded", get("context"), number, { minor: true, optional: true }),
+    numberColumn("dollars", "cost", get("dollars"), (value) => (value ? `$${value.toFixed(4)}` : "–"), any("dollars")),
+    numberColumn("version", "weights", get("version"), ifAny, any("version", (version) => version > 0)),
+    numberColumn("group", "group", get("group"), number, { minor: true, optional: true }),
+    numberColumn("member", "member", get("member"), number, { minor: true, optional: true }),
+    numberColumn("attempt", "attempt", get("attempt"), (value) => number(value + 1), any("attempt")),
+    numberColumn("seconds", "time", get("seconds"), duration, { minor: true }),
+  ];
 }
 
 function episodeTable(run, rows, query) {
-  const get = (name) => (row) => run.get(name, row);
-  const columns = [
-    { key: "episode", label: "#", of: (row) => row, show: (row) => String(row) },
-    ...(run.columns.step.some((step) => step >= 0) ? [numberColumn("step", "step", get("step"))] : []),
-    textColumn("env", "environment", get("env")),
-    textColumn("task", "task", get("task")),
-    ...varied(run, [["policy", "policy"], ["player", "player"]]).map(([name, label]) => textColumn(name, label, get(name))),
-    { key: "reward", label: "reward", of: get("reward"), show: (row) => rewardCell(run, row), right: true },
-    { key: "stop", label: "ended by", of: get("stop"), show: (row) => stopCell(run, row) },
-    numberColumn("turns", "turns", get("turns")),
-    ...(run.columns.sampled.some(Boolean) ? [numberColumn("sampled", "tokens", get("sampled"))] : []),
-    ...(run.columns.version.some((version) => version > 0) ? [numberColumn("version", "weights", get("version"))] : []),
-    numberColumn("seconds", "time", get("seconds"), duration),
-  ];
-  const view = table(rows, columns, query, (row) => `#/r/${run.number}/e/${row}`);
-  Router.playlist = { run: run.number, rows };
-  return view;
+  const columns = episodeColumns(run);
+  Router.playlist = { run: run.number, rows: sorted(rows, columns, query) };
+  return table(rows, columns, query, (row) => `#/r/${run.number}/e/${row}${asking(query.text)}`);
 }
 
 function rewardCell(run, row) {
@@ -168,6 +203,11 @@ function stopCell(run, row) {
   return el("span", { class: FAILED.has(stop) ? "bad" : "" }, stopLabel(stop) + (boundary ? ` (${plain(boundary)})` : ""));
 }
 
+function causeCell(run, row) {
+  const cause = plain(run.get("cause", row));
+  return el("span", { class: "bad", title: cause }, cause);
+}
+
 function grouped(rows, keyOf) {
   const groups = new Map();
   for (const row of rows) {
@@ -178,16 +218,18 @@ function grouped(rows, keyOf) {
   return [...groups.values()];
 }
 
-function groupColumns(run) {
+// `intervalOf` gives the interval of a group of rows, or null.
+function groupColumns(run, intervalOf = () => null) {
   const total = new Map();
   const of = (rows) => { if (!total.has(rows)) total.set(rows, outcome(run, rows)); return total.get(rows); };
   return [
-    numberColumn("episodes", "episodes", (rows) => rows.length),
-    numberColumn("score", "mean reward", (rows) => of(rows).score, decimal),
-    { key: "solved", label: "solved", right: true, of: (rows) => (of(rows).judged ? of(rows).solved / of(rows).judged : null),
+    numberColumn("episodes", "episodes", (rows) => rows.length, number, { minor: true }),
+    { key: "score", label: "mean reward", right: true, of: (rows) => of(rows).score,
+      show: (rows) => { const found = intervalOf(rows); return found ? interval(found) : decimal(of(rows).score); } },
+    { key: "solved", label: "solved", right: true, minor: true, of: (rows) => (of(rows).judged ? of(rows).solved / of(rows).judged : null),
       show: (rows) => (of(rows).judged ? meter(of(rows).solved, of(rows).judged) : "–") },
-    numberColumn("turns", "mean turns", (rows) => of(rows).turns, (value) => decimal(value, 1)),
-    numberColumn("missing", "without a score", (rows) => rows.length - of(rows).scored),
+    numberColumn("turns", "mean turns", (rows) => of(rows).turns, (value) => decimal(value, 1), { minor: true }),
+    numberColumn("missing", "without a score", (rows) => rows.length - of(rows).scored, number, { minor: true }),
   ];
 }
 
@@ -201,7 +243,7 @@ function taskTable(run, rows, query) {
   const { env, task } = run.columns;
   const columns = [
     textColumn("task", "task", (group) => run.get("task", group[0])),
-    textColumn("env", "environment", (group) => run.get("env", group[0])),
+    textColumn("env", "environment", (group) => run.get("env", group[0]), { minor: true }),
     ...groupColumns(run),
   ];
   const groups = grouped(rows, (row) => env.codes[row] * task.values.length + task.codes[row]);
@@ -209,7 +251,8 @@ function taskTable(run, rows, query) {
 }
 
 function envTable(run, rows, query) {
-  const columns = [textColumn("env", "environment", (group) => run.get("env", group[0])), ...groupColumns(run)];
+  const intervalOf = (group) => (run.scores && rows.length === run.count ? run.scores.envs[run.get("env", group[0])] : null);
+  const columns = [textColumn("env", "environment", (group) => run.get("env", group[0])), ...groupColumns(run, intervalOf)];
   return table(grouped(rows, (row) => run.columns.env.codes[row]), columns, query,
     (group) => `#/r/${run.number}?env=${encodeURIComponent(run.get("env", group[0]))}`);
 }

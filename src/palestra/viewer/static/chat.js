@@ -1,4 +1,4 @@
-// The chat view: what the environment showed, what the policy wrote, and what came of it, turn by turn.
+// The chat view: what the environment showed, what the policy wrote, and its reward, turn by turn.
 
 function chatView(episode) {
   const rail = el("nav", { class: "rail", "aria-label": "Turns" });
@@ -20,20 +20,22 @@ function railMark(turn, index, scale) {
   return el("a", { href: Router.turn(index), title: `turn ${index + 1}: reward ${signed(reward)}`, "data-turn": index }, String(index + 1), reward ? bar : null);
 }
 
-// Pictures come later, since an environment has to play for them: one before each turn and one after the last, or null.
-// The text stays as it was written, beside them.
+// Pictures arrive later, because the server replays the episode to draw them: one before each turn and one after the last, or
+// null. The text stays beside them.
 function withPictures(view, episode, coming) {
   const shown = [...episode.turns.map((turn) => turn.observation), episode.final_observation];
   coming.then((pictures) => pictures?.forEach((picture, index) => {
     const body = view.querySelector(`#turn-${index} .said.env .body`);
     if (!body || !picture.length || typeof shown[index] !== "string") return;
     const drawn = el("div", { class: "picture", role: "img", "aria-label": "the board as its environment draws it" }, pictureNodes(picture));
-    body.replaceChildren(el("div", { class: "beside" }, el("div", {}, foldedText(shown[index])), drawn));
-  }), () => null); // who served the page is gone: the text is here all the same
+    body.replaceChildren(el("div", { class: "beside" }, el("div", {}, foldedText(shown[index], SHOWN)), drawn));
+    const { query } = Router.read();
+    if (query.text && view.isConnected) markText(query.text);
+  }), () => null); // the server has stopped: the text is complete without pictures
   return view;
 }
 
-// Elements of a few kinds with a few properties of style: the server has left nothing else.
+// The server has reduced the HTML of an environment to a few kinds of elements with a few style properties.
 function pictureNodes(nodes) {
   return nodes.map((node) => {
     if (typeof node === "string") return plain(node);

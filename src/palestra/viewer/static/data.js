@@ -1,15 +1,18 @@
 "use strict";
-// Where the data comes from: blocks inside this file, or the process that served it. Nothing else is ever asked.
+// Where the data comes from: blocks inside this file, or the server that sent the page. The page asks no other host.
 
 const Source = (() => {
   const block = (id) => document.getElementById(id);
   const embedded = block("catalog") !== null;
 
-  async function ask(path) {
+  async function askText(path) {
     const answer = await fetch(path);
-    if (!answer.ok) throw new Error(`${answer.status} ${await answer.text()}`);
-    return answer.json();
+    const text = await answer.text();
+    if (!answer.ok) throw new Error(`${answer.status} ${text}`);
+    return text;
   }
+  const ask = async (path) => JSON.parse(await askText(path));
+  const line = async (run, number) => (embedded ? block(`episode-${run}-${number}`).textContent : askText(`runs/${run}/episodes/${number}.json`));
 
   function searchBlocks(run, needle) {
     const found = [];
@@ -20,7 +23,7 @@ const Source = (() => {
     }
   }
 
-  // What belongs to a run as a whole, asked for once. A page in a file has it only if the run had it when it was written.
+  // Data of a run as a whole, fetched once. An exported page has it if the run had it at the time of the export.
   const kept = new Map();
   function ofRun(name, run) {
     const key = `${name}-${run}`;
@@ -31,18 +34,19 @@ const Source = (() => {
   return {
     embedded,
     catalog: async () => (embedded ? JSON.parse(block("catalog").textContent) : ask("catalog.json")),
-    episode: async (run, number) =>
-      embedded ? JSON.parse(block(`episode-${run}-${number}`).textContent) : ask(`runs/${run}/episodes/${number}.json`),
-    // Boards as their environment draws them, one for each turn and one for the end; null where it does not. Never in a file.
+    episode: async (run, number) => JSON.parse(await line(run, number)),
+    // The JSON of an episode as it is in the file: parsing would round whole numbers beyond 2^53, such as seeds.
+    line,
+    // Boards as their environment draws them, one for each turn and one for the end; null if it does not, and in exported pages.
     pictures: async (run, number) => (embedded ? null : ask(`runs/${run}/episodes/${number}/pictures.json`)),
-    // The needle as it stands in JSON, so that quotes and line ends are found too.
+    // The text is searched as it is written in JSON, so that quotes and line breaks are found too.
     search: async (run, text) =>
       embedded
         ? searchBlocks(run, JSON.stringify(text).slice(1, -1).replaceAll("<", "\\u003c"))
         : ask(`runs/${run}/search.json?text=${encodeURIComponent(text)}`),
-    // The text of every token id, where the run folder has a vocabulary.json; null where it has none.
+    // The text of every token id; null if the run folder has no vocabulary.json.
     vocabulary: (run) => ofRun("vocabulary", run),
-    // The numbers of every training step, oldest first; null for a run that is no training.
+    // The metrics of every training step, oldest first; null for other runs.
     metrics: (run) => ofRun("metrics", run),
     forget: () => kept.clear(),
   };
@@ -67,13 +71,8 @@ class Run {
     this.trained = raw.trained;
     this.columns = raw.columns;
     this.count = raw.columns.reward.length;
-    this.columns.success = this.judged();
-  }
-  // An episode that was cut before its environment could say so is not solved, where the environment says so of others.
-  judged() {
-    const { env, reward, success } = this.columns;
-    const judging = new Set(env.codes.filter((_, row) => success[row] !== null));
-    return success.map((said, row) => (said === null && reward[row] !== null && this.get("stop", row) !== "terminated" && judging.has(env.codes[row]) ? false : said));
+    this.about = raw.about;
+    this.scores = raw.scores;
   }
   get(column, row) {
     const found = this.columns[column];
@@ -82,12 +81,12 @@ class Run {
   rows() {
     return Array.from({ length: this.count }, (_, row) => row);
   }
-  // Episodes of the same task: what a group view puts side by side.
+  // Episodes of the same task, which the group view shows side by side.
   siblings(row) {
     const { env, task } = this.columns;
     return this.rows().filter((other) => env.codes[other] === env.codes[row] && task.codes[other] === task.codes[row]);
   }
-  // The reward against its group's, in standard deviations (GRPO). Zero for a group of one or without spread, null if failed.
+  // The reward minus the mean of its group, in standard deviations (GRPO). Zero for a group of one or without spread, null if failed.
   advantage(row) {
     const { group, reward } = this.columns;
     if (reward[row] === null) return null;

@@ -1,11 +1,12 @@
-// The group view: tries at one task side by side, with the turn at which they part.
+// The group view: the tries at one task side by side, with the first turn in which they differ.
 
 const SIDE_BY_SIDE = 6;
 
 async function groupView(runs, run, row, query) {
   const env = run.get("env", row);
   const task = run.get("task", row);
-  const all = runs.flatMap((other) => other.rows().filter((at) => other.get("env", at) === env && other.get("task", at) === task).map((at) => ({ run: other, row: at })));
+  const sameTask = (other, at) => other.get("env", at) === env && other.get("task", at) === task;
+  const all = runs.flatMap((other) => other.rows().filter((at) => sameTask(other, at)).map((at) => ({ run: other, row: at })));
   const from = Math.min(Number(query.from ?? 0) || 0, Math.max(0, all.length - 1));
   const shown = all.slice(from, from + SIDE_BY_SIDE);
   const episodes = await Promise.all(shown.map((member) => Source.episode(member.run.number, member.row)));
@@ -15,7 +16,7 @@ async function groupView(runs, run, row, query) {
   grid.append(...shown.map((member, index) => memberHead(member, runs.length > 1)));
   const longest = Math.max(0, ...episodes.map((episode) => episode.turns.length));
   for (let turn = 0; turn < longest; turn++) {
-    if (turn === parting) grid.append(el("div", { class: "parting", id: "parting" }, `they part here, at turn ${turn + 1}`));
+    if (turn === parting) grid.append(el("div", { class: "parting", id: "parting" }, `first difference, in turn ${turn + 1}`));
     grid.append(...episodes.map((episode) => memberTurn(episode.turns[turn], turn)));
   }
   return el("div", {}, el("p", { class: "lead" }, groupLead(all.length, parting, longest)), pager(all.length, from), grid);
@@ -23,8 +24,9 @@ async function groupView(runs, run, row, query) {
 
 function groupLead(count, parting, longest) {
   if (count === 1) return "This task was tried once.";
-  if (parting === null) return `${count} tries; those shown do the same in all ${longest} turns.`;
-  return parting === 0 ? `${count} tries; they differ from the first turn on.` : `${count} tries; the first ${parting > 1 ? `${parting} turns are` : "turn is"} the same in all.`;
+  if (parting === null) return `${count} tries; those shown are the same in all ${longest} turns.`;
+  if (parting === 0) return `${count} tries; they differ from the first turn on.`;
+  return `${count} tries; the first ${parting > 1 ? `${parting} turns are` : "turn is"} the same in all.`;
 }
 
 function pager(count, from) {
@@ -50,9 +52,11 @@ function partingTurn(episodes) {
 }
 
 function memberHead({ run, row }, several) {
+  const turns = run.columns.turns[row];
+  const facts = [plain(run.get("policy", row)) || `episode ${row}`, stopLabel(run.get("stop", row)), `${number(turns)} turn${turns === 1 ? "" : "s"}`];
   return el("a", { class: "member", href: `#/r/${run.number}/e/${row}` },
     el("b", {}, `${several ? `${plain(run.name)}, ` : ""}try ${run.columns.member[row] + 1}`), rewardCell(run, row),
-    el("span", { class: "facts" }, `${plain(run.get("policy", row)) || "episode " + row} · ${stopLabel(run.get("stop", row))} · ${number(run.columns.turns[row])} turn${run.columns.turns[row] === 1 ? "" : "s"}`));
+    el("span", { class: "facts" }, facts.join(" · ")));
 }
 
 function memberTurn(turn, index) {

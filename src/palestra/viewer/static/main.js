@@ -1,11 +1,15 @@
-// The address after # names what is shown, so that every view can be linked to:
-//   #/                       the runs              #/r/0?env=…&sort=reward:down   one run, filtered and sorted
+// The part of the address after # names what the page shows, so every view has a link:
+//   #/                       the runs              #/?text=…                      a text in all runs
+//   #/r/0/e/17?text=…        a text in an episode  #/r/0?env=…&sort=reward:down   one run, filtered and sorted
 //   #/r/0/e/17               an episode as chat    #/r/0/e/17/tokens?colour=…     as tokens
 //   #/r/0/e/17?turn=3        at a turn             #/r/0/g/17                     beside the other tries at its task
 //   #/r/0?list=training      learning curves       #/r/0?step=12                  the episodes behind a point of them
 
 const Router = {
+  // The episodes of the list shown last, in its order: what j and k step through.
   playlist: null,
+  // The address of the list shown last, with its filters, and its run (null for a search in all runs): where "up" leads.
+  list: null,
   read() {
     const [path, query] = location.hash.replace(/^#\/?/, "").split("?", 2);
     return { parts: path.split("/").filter(Boolean), query: Object.fromEntries(new URLSearchParams(query ?? "")) };
@@ -21,7 +25,15 @@ const Router = {
   go(hash) {
     location.hash = hash;
   },
+  // The same without a new entry in the history: after many turns, one step Back still leads to the list.
+  replace(hash) {
+    history.replaceState(null, "", hash);
+    return draw();
+  },
 };
+
+// The list that an episode of `run` belongs to: the one that the reader came from, or else all episodes of the run.
+const listOf = (run) => (Router.list && (Router.list.run === null || Router.list.run === run) ? Router.list.address : `#/r/${run}`);
 
 const main = document.getElementById("main");
 const search = document.getElementById("search");
@@ -43,21 +55,35 @@ async function draw() {
     main.replaceChildren(view.node);
     document.getElementById("trail").replaceChildren(...view.trail);
     document.title = plain(view.title);
+    followTurns();
+    const marked = query.text && parts.length > 3 ? markText(query.text) : null;
     if (query.turn) showTurn(query.turn);
+    else if (marked) marked.scrollIntoView({ block: "center" });
     else window.scrollTo(0, 0);
   } catch (error) {
     if (mine === drawn) main.replaceChildren(el("p", { class: "empty bad" }, plain(error.message)));
   }
 }
 
+// Draw the same address again, after a choice that is not in it.
+function redraw() {
+  current = null;
+  return draw();
+}
+
 async function viewOf(parts, query) {
   const home = el("a", { href: "#/", class: "home" }, "palestra");
   if (parts[0] !== "r" && runs.length === 1) parts = ["r", "0"];
+  if (parts[0] !== "r" && query.text) {
+    Router.list = { run: null, address: location.hash };
+    return { node: await everywhereView(runs, query), trail: [home], title: "palestra" };
+  }
   if (parts[0] !== "r") return { node: runsView(runs), trail: [home], title: "palestra" };
   const run = runs[Number(parts[1])];
   if (!run) throw new Error(`There is no run number ${parts[1]} here.`);
-  const trail = [home, el("a", { href: `#/r/${run.number}` }, plain(run.name))];
+  const trail = [home, el("a", { href: parts.length < 4 ? `#/r/${run.number}` : listOf(run.number) }, plain(run.name))];
   if (parts.length < 4) {
+    Router.list = { run: run.number, address: location.hash || `#/r/${run.number}` };
     const found = query.text ? await Source.search(run.number, query.text) : null;
     const metrics = run.trained ? await Source.metrics(run.number) : null;
     return { node: runView(run, query, found, metrics), trail, title: run.name };
@@ -70,73 +96,44 @@ async function viewOf(parts, query) {
   return { node: await episodeView(run, row, parts[4] ?? "chat", query), trail, title: `episode ${row}` };
 }
 
-async function episodeView(run, row, tab, query) {
-  const episode = normalised(await Source.episode(run.number, row));
-  const base = `#/r/${run.number}/e/${row}`;
-  const tabs = { chat: [base, "Chat"], tokens: [`${base}/tokens`, "Tokens"], raw: [`${base}/raw`, "Raw"] };
-  const views = {
-    chat: () => withPictures(chatView(episode), episode, Source.pictures(run.number, row)),
-    tokens: async () => tokensView(episode, { run, row, colour: Object.hasOwn(COLOURS, query.colour ?? "") ? query.colour : "mask", vocabulary: await Source.vocabulary(run.number) }),
-    raw: () => el("pre", { class: "raw" }, longText(JSON.stringify(episode, null, 2))),
-  };
-  if (!Object.hasOwn(views, tab)) throw new Error(`An episode has no view called ${tab}.`);
-  return el("div", { class: "episode" }, episodeHead(run, row, episode),
-    el("div", { class: "bar" },
-      el("div", { class: "tabs", role: "tablist" }, Object.entries(tabs).map(([name, [href, label]]) => el("a", { href, role: "tab", "aria-selected": String(name === tab) }, label)),
-        el("a", { href: `#/r/${run.number}/g/${row}`, role: "tab", "aria-selected": "false" }, `Group (${run.siblings(row).length})`)),
-      el("div", { class: "filters" }, neighbour(row, -1, "← previous"), neighbour(row, 1, "next →"))),
-    await views[tab]());
-}
-
-// Fields at their defaults are left out of the file.
-function normalised(episode) {
-  return { segments: [], turns: [], failures: [], final_observation: "", info: {}, ...episode };
-}
-
-function episodeHead(run, row, episode) {
-  const get = (name) => run.get(name, row);
-  const list = [["reward", decimal(get("reward"))], ["turns", number(get("turns"))], ["ended by", stopLabel(get("stop"))]];
-  if (get("success") !== null) list.push(["solved", get("success") ? "yes" : "no"]);
-  if (get("policy")) list.push(["policy", plain(get("policy"))]);
-  if (get("player")) list.push(["player", plain(get("player"))]);
-  if (get("sampled")) list.push(["tokens written", number(get("sampled"))]);
-  if (get("context")) list.push(["tokens recorded", `${number(get("context"))} in ${episode.segments.length} segment${episode.segments.length > 1 ? "s" : ""}`]);
-  if (get("dollars")) list.push(["cost", `$${get("dollars").toFixed(4)}`]);
-  list.push(["time", duration(get("seconds"))]);
-  if (get("attempt")) list.push(["attempt", number(get("attempt") + 1)]);
-  return el("dl", { class: "numbers" }, list.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
-}
-
-function neighbourOf(row, step) {
-  const { parts } = Router.read();
-  const run = runs[Number(parts[1] ?? 0)];
-  const rows = Router.playlist?.run === run.number ? Router.playlist.rows : run.rows();
-  const next = rows[rows.indexOf(row) + step];
-  return next === undefined ? null : `#/r/${run.number}/e/${next}${parts[4] ? `/${parts[4]}` : ""}`;
-}
-
-function neighbour(row, step, label) {
-  const href = neighbourOf(row, step);
-  return href ? el("a", { class: "chip", href }, label) : null;
-}
-
 function showTurn(turn) {
   const index = Math.max(0, Number(turn) - 1 || 0);
   const target = document.getElementById(`turn-${index}`) ?? document.getElementById(`tokens-turn-${index}`);
-  document.querySelectorAll(".here").forEach((element) => element.classList.remove("here"));
-  document.querySelectorAll(`[data-turn="${index}"]`).forEach((element) => element.classList.add("here"));
+  document.querySelectorAll(".turn.here").forEach((element) => element.classList.remove("here"));
   target?.classList.add("here");
   target?.scrollIntoView({ block: "start" });
+  markRail(index);
 }
 
-// A large run comes in parts. Lists grow while it is read; an open episode is left alone.
+// The rail marks the turn at the top of the window and scrolls with the page.
+let following = null;
+function followTurns() {
+  following?.disconnect();
+  if (!main.querySelector(".rail")) return;
+  const top = document.getElementById("top").offsetHeight;
+  following = new IntersectionObserver((entries) => {
+    const first = entries.filter((entry) => entry.isIntersecting).map((entry) => Number(entry.target.id.slice("turn-".length))).sort((a, b) => a - b)[0];
+    if (first !== undefined) markRail(first);
+  }, { rootMargin: `-${top + 20}px 0px -${Math.max(0, window.innerHeight - top - 60)}px 0px` });
+  main.querySelectorAll("section.turn").forEach((section) => following.observe(section));
+}
+
+function markRail(index) {
+  const rail = main.querySelector(".rail");
+  const link = rail?.querySelector(`[data-turn="${index}"]`) ?? rail?.lastElementChild;
+  if (!link) return;
+  rail.querySelectorAll(".here").forEach((element) => element.classList.remove("here"));
+  link.classList.add("here");
+  rail.scrollTop += link.getBoundingClientRect().top - rail.getBoundingClientRect().top - rail.clientHeight / 2;
+}
+
+// A large run arrives in parts. Lists grow while the server reads it; an open episode stays as it is.
 async function readRuns() {
   try {
     do {
       const catalog = await Source.catalog();
       runs = catalog.runs.map((raw, index) => new Run(index, raw));
-      if (Router.read().parts.length < 4) current = null;
-      await draw();
+      await (Router.read().parts.length < 4 ? redraw() : draw());
     } while (runs.some((run) => run.read < 1));
   } catch (error) {
     main.replaceChildren(el("p", { class: "empty bad" }, plain(error.message)));
@@ -153,8 +150,9 @@ const KEYS = {
   c: ["chat view", () => episodeTab("")],
   t: ["token view", () => episodeTab("/tokens")],
   g: ["group view", () => { const { parts } = Router.read(); if (parts[3]) Router.go(`#/r/${parts[1]}/g/${parts[3]}`); }],
-  u: ["up", () => { const { parts } = Router.read(); Router.go(parts.length > 2 ? `#/r/${parts[1]}` : "#/"); }],
-  r: ["read what was added", () => { Source.forget(); readRuns(); }],
+  u: ["up, back to the list as it was filtered", () => { const { parts } = Router.read(); Router.go(parts.length > 2 ? listOf(Number(parts[1])) : "#/"); }],
+  m: ["rendered Markdown, or text as written", () => switchMarkdown()],
+  r: ["load new episodes", () => { Source.forget(); readRuns(); }],
   d: ["light or dark", () => switchTheme()],
   "/": ["search", () => search.focus()],
   "?": ["these keys", () => showKeys()],
@@ -174,7 +172,7 @@ function stepEpisode(step) {
 function stepTurn(step) {
   const { query } = Router.read();
   const last = document.querySelectorAll("section.turn").length;
-  if (last) Router.go(Router.turn(Math.min(last, Math.max(1, Number(query.turn ?? (step > 0 ? 0 : 2)) + step)) - 1));
+  if (last) Router.replace(Router.turn(Math.min(last, Math.max(1, Number(query.turn ?? (step > 0 ? 0 : 2)) + step)) - 1));
 }
 
 function showKeys() {
@@ -188,7 +186,7 @@ function switchTheme() {
   const root = document.documentElement;
   const dark = (root.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
   root.dataset.theme = dark ? "light" : "dark";
-  try { localStorage.setItem("palestra-theme", root.dataset.theme); } catch { /* a page from a file may not keep anything */ }
+  Kept.set("theme", root.dataset.theme);
 }
 
 document.addEventListener("keydown", (event) => {
@@ -200,19 +198,21 @@ document.addEventListener("keydown", (event) => {
   const found = KEYS[event.key];
   if (found) { event.preventDefault(); found[1](); }
 });
+// On the start page the search covers all runs, inside a run that run.
 search.addEventListener("change", () => {
   const { parts, query } = Router.read();
-  const run = parts[1] ?? "0";
   const next = new URLSearchParams(parts.length < 4 ? query : {});
   search.value ? next.set("text", search.value) : next.delete("text");
-  Router.go(`#/r/${run}?${next}`);
+  Router.go(parts[0] === "r" ? `#/r/${parts[1]}?${next}` : `#/?${next}`);
 });
+search.addEventListener("keydown", (event) => { if (event.key === "Enter") search.blur(); }); // which is a change
 document.getElementById("theme").addEventListener("click", switchTheme);
 document.getElementById("help").addEventListener("click", showKeys);
 window.addEventListener("hashchange", draw);
 
 (async () => {
-  try { const kept = localStorage.getItem("palestra-theme"); if (kept) document.documentElement.dataset.theme = kept === "dark" ? "dark" : "light"; } catch { /* as above */ }
+  const theme = Kept.get("theme");
+  if (theme) document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light";
   await readRuns();
   document.body.dataset.ready = "yes";
 })();

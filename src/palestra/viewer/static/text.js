@@ -1,4 +1,4 @@
-// Showing text that nobody trusts. Everything reaches the document as a text node.
+// Untrusted text. All of it enters the document as text nodes.
 
 // el("div", {class: "turn", onclick: f}, child, "text", …)
 function el(tag, properties = {}, ...children) {
@@ -12,7 +12,7 @@ function el(tag, properties = {}, ...children) {
   return element;
 }
 
-// Characters that steer a terminal, reorder a line or cannot be seen. They are shown by name instead of being obeyed.
+// Characters that control a terminal, reorder a line or are invisible. The page shows their names instead.
 const STEERING = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]|[\u{e0000}-\u{e007f}]/gu;
 
 function nameOf(character) {
@@ -38,7 +38,7 @@ function textNodes(text) {
 const FIRST_PIECE = 20_000;
 const NEXT_PIECE = 200_000;
 
-// A long text begins short; the rest comes on demand, a piece at a time.
+// A long text is shown from its beginning; a button adds the next piece.
 function longText(text) {
   const holder = el("span");
   let shown = 0;
@@ -57,31 +57,76 @@ function longText(text) {
   return holder;
 }
 
-// Thinking and tool traffic, folded. Each tag is looked for once from where it was last seen, so a hostile text of a million
-// tags takes linear time; after MOST_FOLDS the rest stays text.
+// Reader's choice: Markdown rendered, or text as written. Found text is marked in text as written.
+const Reading = {
+  asWritten: false,
+  get markdown() { return Kept.get("markdown") === "yes" && !Reading.asWritten; },
+  switch() { Kept.set("markdown", Kept.get("markdown") === "yes" ? "no" : "yes"); },
+};
+const proseNodes = (text) => (Reading.markdown ? markdownNodes(text) : [longText(text)]);
+
+// Thinking and tool traffic, folded. The search for each tag continues where it stopped, so a hostile text of a million tags
+// takes linear time; after MOST_FOLDS the rest stays text.
 const FOLDED = { think: "thinking", tool_call: "tool call", tool_response: "tool answer", tool_result: "tool answer" };
 const MOST_FOLDS = 300;
 
-function nextFold(text, tag, from) {
-  const start = text.indexOf(`<${tag}>`, from);
+function nextFold(text, tag, from, atLineStart) {
+  let start = text.indexOf(`<${tag}>`, from);
+  while (atLineStart && start >= 0 && !beginsLine(text, start)) start = text.indexOf(`<${tag}>`, start + 1);
   const stop = start < 0 ? -1 : text.indexOf(`</${tag}>`, start);
   return stop < 0 ? null : { tag, start, stop };
 }
 
-function foldedText(text) {
+function beginsLine(text, at) {
+  while (at > 0 && (text[at - 1] === " " || text[at - 1] === "\t")) at--;
+  return at === 0 || text[at - 1] === "\n";
+}
+
+// Tags in a policy's text are folded everywhere. An environment also explains how to write a call in the middle of a sentence,
+// so in its text only tags at the start of a line are folded.
+function foldedText(text, { atLineStart = false } = {}) {
   const nodes = [];
-  let ahead = Object.keys(FOLDED).map((tag) => nextFold(text, tag, 0)).filter(Boolean);
+  let ahead = Object.keys(FOLDED).map((tag) => nextFold(text, tag, 0, atLineStart)).filter(Boolean);
   let end = 0;
   for (let folds = 0; ahead.length && folds < MOST_FOLDS; folds++) {
     const first = ahead.reduce((a, b) => (a.start < b.start ? a : b));
-    if (first.start > end) nodes.push(longText(text.slice(end, first.start)));
+    if (first.start > end) nodes.push(...proseNodes(text.slice(end, first.start)));
     const body = text.slice(first.start + first.tag.length + 2, first.stop).trim();
     nodes.push(fold(FOLDED[first.tag], firstLine(body), longText(body)));
     end = first.stop + first.tag.length + 3;
-    ahead = ahead.map((found) => (found.start < end ? nextFold(text, found.tag, end) : found)).filter(Boolean);
+    ahead = ahead.map((found) => (found.start < end ? nextFold(text, found.tag, end, atLineStart) : found)).filter(Boolean);
   }
-  if (end < text.length || !nodes.length) nodes.push(longText(text.slice(end)));
+  if (end < text.length || !nodes.length) nodes.push(...proseNodes(text.slice(end)));
   return nodes;
+}
+
+const SHOWN = { atLineStart: true };
+
+// Mark a text everywhere on the page, unfold what hides it, and return the first mark. A text that is not on the page is in a part
+// of a long text that is not shown yet, or only in the recorded data: the page says so.
+const MOST_MARKS = 500;
+
+function markText(needle) {
+  const marks = [];
+  const walker = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+  const nodes = [];
+  while (walker.nextNode()) nodes.push(walker.currentNode);
+  for (const node of nodes) {
+    if (node.parentElement.closest("mark, button, .rail")) continue;
+    let rest = node;
+    for (let at = rest.data.indexOf(needle); at >= 0 && marks.length < MOST_MARKS; at = rest.data.indexOf(needle)) {
+      const hit = rest.splitText(at);
+      rest = hit.splitText(needle.length);
+      const mark = el("mark");
+      hit.replaceWith(mark);
+      mark.append(hit);
+      marks.push(mark);
+    }
+  }
+  for (const mark of marks) for (let box = mark.closest("details"); box; box = box.parentElement.closest("details")) box.open = true;
+  main.querySelector(".unmarked")?.remove();
+  if (!marks.length) main.prepend(el("p", { class: "hint unmarked" }, `“${plain(needle)}” is in the recorded data of this episode, not in the text shown here: see Raw.`));
+  return marks[0] ?? null;
 }
 
 const firstLine = (text) => plain(text.slice(0, 200).split("\n", 1)[0].slice(0, 90));
@@ -90,6 +135,9 @@ function fold(label, hint, ...content) {
   return el("details", { class: "fold" }, el("summary", {}, el("b", {}, label), hint ? el("span", { class: "hint" }, hint) : null),
     el("div", { class: "folded" }, content));
 }
+
+// Names and values in two columns.
+const pairs = (entries, show = plain) => el("dl", { class: "pairs" }, entries.map(([name, value]) => [el("dt", {}, plain(name)), el("dd", {}, show(value))]));
 
 // Content is text, or texts and pictures in order.
 const PICTURES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
@@ -107,20 +155,20 @@ const contentText = (content) =>
 
 // ------------------------------------------------------------------------------------------------------------- boards
 
-// Lines in a row with equally many short words are a board: they are drawn as one. "|" and ruled lines become gaps.
+// Consecutive lines with the same number of short words are drawn as a board. "|" and ruled lines become gaps.
 const BOARD_LIMIT = 20_000;
 const RULE = /^[-+|=─┼]{3,}$/u;
 const DRAWN = /^[#@$.*+ ]*#[#@$.*+ ]*$/u;
 
 function boardNodes(text) {
-  if (text.length > BOARD_LIMIT) return foldedText(text);
+  if (text.length > BOARD_LIMIT) return foldedText(text, SHOWN);
   const nodes = [];
   let prose = [];
   let rows = [];
-  // The board brings its own space: empty lines around it go.
+  // A board has margins of its own, so empty lines around it are removed.
   const pushProse = () => {
     const text = prose.join("\n").replace(/^\n+|\s+$/gu, "");
-    if (text) nodes.push(...foldedText(text));
+    if (text) nodes.push(...foldedText(text, SHOWN));
     prose = [];
   };
   const flush = () => {
@@ -140,18 +188,18 @@ function boardNodes(text) {
     ruled = false;
   }
   flush();
-  if (!nodes.length) return foldedText(text);
+  if (!nodes.length) return foldedText(text, SHOWN);
   pushProse();
   return nodes;
 }
 
-// A first row that is one cell short is a heading over numbered rows.
+// A first row with one cell less is a heading above numbered rows.
 function fits(rows, cells) {
   const width = rows.at(-1).cells.length;
   return cells.length === width || (rows.length === 1 && cells.length === width + 1);
 }
 
-// The cells of a board's line, null for any other line.
+// The cells of a line of a board; null for any other line. A word with a colon, as in "B: -", is a label.
 function cellsOf(line) {
   const bare = line.trim();
   if (!bare || line.length > 400) return null;
@@ -161,7 +209,7 @@ function cellsOf(line) {
   for (const word of bare.split(/\s+|(?=\|)|(?<=\|)/u)) {
     if (word === "|") gap = cells.length > 0;
     else if (word) { cells.push({ text: word, gap }); gap = false; }
-    if ([...word].length > 2) return null;
+    if ([...word].length > 2 || word.endsWith(":")) return null;
   }
   return cells.length >= 2 && cells.length <= 60 ? cells : null;
 }

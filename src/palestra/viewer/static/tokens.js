@@ -1,7 +1,7 @@
-// The token view: every recorded token, coloured by what one wants to know of it.
+// The token view: every recorded token, colored by mask, probability, advantage or weight version.
 //
-// A segment is cut into stretches (sampled in one turn, or context between), a stretch into chunks. Chunks are filled when they
-// come near the screen, so 100,000 tokens cost what is looked at. The strip above shows the whole segment at once.
+// A segment is divided into stretches (sampled in one turn, or context in between), and a stretch into chunks. A chunk is filled
+// when it comes near the screen, so the cost of 100,000 tokens is that of the visible ones. The strip above shows the whole segment.
 
 const CHUNK = 400;
 const COLOURS = {
@@ -13,7 +13,7 @@ const COLOURS = {
 
 function tokensView(episode, { run, row, colour, vocabulary }) {
   if (!episode.segments.length) {
-    return el("p", { class: "empty" }, "This episode has no recorded tokens: its policy worked in text only.");
+    return el("p", { class: "empty" }, "This episode has no recorded tokens: its policy returned text only.");
   }
   const paint = painter(episode, run.advantage(row));
   const readout = el("output", { class: "readout" }, "Point at a token.");
@@ -44,7 +44,7 @@ function decoded(raw) {
   return { ids, logprobs, stretches };
 }
 
-// Recorded advantages (info.advantage of a turn) come first; else the episode's reward against its group's.
+// The recorded advantage (info.advantage of a turn), or else the episode's reward compared with its group.
 function painter(episode, groupAdvantage) {
   const recorded = episode.turns.some((turn) => typeof turn.info?.advantage === "number");
   const advantageOf = (turn) => (recorded ? episode.turns[turn]?.info?.advantage ?? null : groupAdvantage);

@@ -1,7 +1,7 @@
-// The training view: a curve for each number of the run, and from a point on it to the episodes behind it.
+// The training view: a curve for each metric of the run. A point leads to the episodes of its step.
 
-// What most want to see, in this order; the rest can be added by name.
-const USUAL = ["reward", "success", "evaluation/score", "evaluation/success", "turns", "entropy", "kl", "staleness", "tokens_a_second"];
+// The metrics shown at first, in this order; the reader can add others by name.
+const USUAL = ["reward", "success", "evaluation/score", "evaluation/success", "turns", "entropy", "kl", "staleness", "tokens_per_second"];
 const CHART = { width: 400, height: 190, left: 46, right: 12, top: 12, bottom: 24 };
 
 function svg(tag, properties = {}, ...children) {
@@ -23,7 +23,8 @@ function trainingFacts(metrics) {
   for (const name of ["reward", "success", "turns"]) if (typeof last[name] === "number") list.push([`${name}, last step`, decimal(last[name])]);
   const tokens = metrics.reduce((sum, line) => sum + (line.tokens ?? 0), 0);
   if (tokens) list.push(["tokens learned from", number(tokens)]);
-  const seconds = metrics.reduce((sum, line) => sum + Object.entries(line).reduce((all, [name, value]) => all + (name.startsWith("seconds/") ? value : 0), 0), 0);
+  const spent = metrics.flatMap((line) => Object.entries(line).filter(([name]) => name.startsWith("seconds/")));
+  const seconds = spent.reduce((sum, [, value]) => sum + value, 0);
   if (seconds) list.push(["time", duration(seconds)]);
   return el("dl", { class: "numbers" }, list.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
 }
@@ -32,54 +33,82 @@ function trainingView(run, metrics, query) {
   const names = metricNames(metrics);
   const added = (query.show ?? "").split(",").filter((name) => names.includes(name));
   const shown = [...new Set([...usualMetrics(names), ...added])];
-  const choose = el("select", { "aria-label": "another number", onchange: (event) => event.target.value && Router.go(Router.with({ show: [...added, event.target.value].join(",") })) },
+  const add = (event) => event.target.value && Router.go(Router.with({ show: [...added, event.target.value].join(",") }));
+  const choose = el("select", { "aria-label": "another number", onchange: add },
     el("option", { value: "" }, `add one of ${number(names.length)} numbers`),
     names.filter((name) => !shown.includes(name)).map((name) => el("option", { value: name }, plain(name))));
   const kept = new Set(run.columns.step);
+  const steps = metrics.filter((line) => kept.has(line.step)).length;
   return el("div", { class: "training" },
-    el("p", { class: "lead" }, "Click a point to see the episodes of its step. ", `Episodes were kept of ${number(metrics.filter((line) => kept.has(line.step)).length)} of ${number(metrics.length)} steps.`),
+    el("p", { class: "lead" }, `Click a point to see the episodes of its step. The run kept episodes of ${number(steps)} of ${number(metrics.length)} steps.`),
     el("div", { class: "charts" }, shown.map((name) => chart(name, metrics, kept, Number(query.at ?? -1)))),
     el("p", {}, choose));
 }
 
 function chart(name, metrics, kept, marked) {
-  const [low, high] = name.endsWith("/score") ? [name.replace(/score$/, "low"), name.replace(/score$/, "high")] : [name, name];
-  const points = metrics.filter((line) => Number.isFinite(line[name]))
-    .map((line) => ({ step: line.step, value: line[name], low: line[low] ?? line[name], high: line[high] ?? line[name] }));
+  const points = pointsOf(name, metrics);
   const readout = el("span", { class: "facts" }, points.length ? `${shortNumber(points.at(-1).value)} at step ${points.at(-1).step}` : "");
   const head = el("h3", {}, plain(name), readout);
   if (!points.length) return el("section", { class: "chart" }, head);
   const x = scale(points.map((point) => point.step), CHART.left, CHART.width - CHART.right);
   const y = scale(points.flatMap((point) => [point.low, point.high]), CHART.height - CHART.bottom, CHART.top);
-  const line = points.map((point) => `${x.at(point.step).toFixed(1)},${y.at(point.value).toFixed(1)}`).join(" ");
   const dot = svg("circle", { class: "dot", r: 4, cx: -9, cy: -9 });
   const drawing = svg("svg", { viewBox: `0 0 ${CHART.width} ${CHART.height}`, role: "img", "aria-label": `${plain(name)} by step` },
+    gridOf(x, y), curveOf(points, x, y), pointMarks(points, x, y, { kept, marked }), dot);
+  follow(drawing, points, x, (point) => {
+    dot.setAttribute("cx", x.at(point.step));
+    dot.setAttribute("cy", y.at(point.value));
+    readout.textContent = `${shortNumber(point.value)} at step ${point.step}`;
+  });
+  return el("section", { class: "chart", "data-metric": name }, head, drawing);
+}
+
+// The values of a metric. A score has an interval in two other metrics.
+function pointsOf(name, metrics) {
+  const [low, high] = name.endsWith("/score") ? [name.replace(/score$/, "low"), name.replace(/score$/, "high")] : [name, name];
+  return metrics.filter((line) => Number.isFinite(line[name]))
+    .map((line) => ({ step: line.step, value: line[name], low: line[low] ?? line[name], high: line[high] ?? line[name] }));
+}
+
+function gridOf(x, y) {
+  return [
     y.ticks.map((tick) => [svg("line", { class: "grid", x1: CHART.left, x2: CHART.width - CHART.right, y1: y.at(tick), y2: y.at(tick) }),
       svg("text", { class: "tick", x: CHART.left - 6, y: y.at(tick) + 4, "text-anchor": "end" }, shortNumber(tick))]),
     x.ticks.filter(Number.isInteger).map((tick) => svg("text", { class: "tick", x: x.at(tick), y: CHART.height - 6, "text-anchor": "middle" }, shortNumber(tick))),
-    low === name ? null : svg("polygon", { class: "band", points: [...points.map((p) => [p.step, p.high]), ...points.toReversed().map((p) => [p.step, p.low])].map(([a, b]) => `${x.at(a).toFixed(1)},${y.at(b).toFixed(1)}`).join(" ") }),
-    svg("polyline", { class: "curve", points: line }),
-    points.length <= 120 ? points.map((point) => svg("circle", { class: kept.has(point.step) ? "point kept" : "point", r: 2.4, cx: x.at(point.step), cy: y.at(point.value) })) : null,
-    points.filter((point) => point.step === marked).map((point) => svg("circle", { class: "marked", r: 6, cx: x.at(point.step), cy: y.at(point.value) })),
-    dot);
+  ];
+}
+
+function curveOf(points, x, y) {
+  const places = (values) => values.map(([step, value]) => `${x.at(step).toFixed(1)},${y.at(value).toFixed(1)}`).join(" ");
+  const outline = [...points.map((point) => [point.step, point.high]), ...points.toReversed().map((point) => [point.step, point.low])];
+  return [
+    points.some((point) => point.low !== point.high) ? svg("polygon", { class: "band", points: places(outline) }) : null,
+    svg("polyline", { class: "curve", points: places(points.map((point) => [point.step, point.value])) }),
+  ];
+}
+
+function pointMarks(points, x, y, { kept, marked }) {
+  const mark = (point, properties) => svg("circle", { ...properties, cx: x.at(point.step), cy: y.at(point.value) });
+  return [
+    points.length <= 120 ? points.map((point) => mark(point, { class: kept.has(point.step) ? "point kept" : "point", r: 2.4 })) : null,
+    points.filter((point) => point.step === marked).map((point) => mark(point, { class: "marked", r: 6 })),
+  ];
+}
+
+// The point nearest to the pointer is shown; a click opens the episodes of its step.
+function follow(drawing, points, x, show) {
   const nearest = (event) => {
     const box = drawing.getBoundingClientRect();
     const at = ((event.clientX - box.left) / box.width) * CHART.width;
     return points.reduce((a, b) => (Math.abs(x.at(b.step) - at) < Math.abs(x.at(a.step) - at) ? b : a));
   };
-  drawing.addEventListener("pointermove", (event) => {
-    const point = nearest(event);
-    dot.setAttribute("cx", x.at(point.step));
-    dot.setAttribute("cy", y.at(point.value));
-    readout.textContent = `${shortNumber(point.value)} at step ${point.step}`;
-  });
+  drawing.addEventListener("pointermove", (event) => show(nearest(event)));
   drawing.addEventListener("click", (event) => Router.go(stepHref(nearest(event).step)));
-  return el("section", { class: "chart", "data-metric": name }, head, drawing);
 }
 
 const stepHref = (step) => { const { parts } = Router.read(); return `#/r/${parts[1] ?? 0}?step=${step}`; };
 
-// Places for values, and round numbers to mark between the least and the greatest.
+// Maps values to places, and gives round numbers for the ticks.
 function scale(values, from, to) {
   let low = Math.min(...values);
   let high = Math.max(...values);
@@ -98,7 +127,7 @@ function shortNumber(value) {
   return (size >= 1000 ? Math.round(value).toLocaleString("en-US") : String(Number(value.toPrecision(3)))).replace("-", "−");
 }
 
-// Above the episodes of one step: its numbers, and the way to its neighbours and back to the curves.
+// Above the episodes of one step: its metrics, and links to the steps before and after it and to the curves.
 function stepHead(run, metrics, step) {
   const line = metrics.find((found) => found.step === step);
   const steps = [...new Set(run.columns.step)].filter((found) => found >= 0).sort((a, b) => a - b);
@@ -107,7 +136,8 @@ function stepHead(run, metrics, step) {
   const link = (label, to) => (to === undefined ? null : el("a", { class: "chip", href: stepHref(to) }, label));
   const entries = Object.entries(line ?? {}).filter(([name]) => name !== "step");
   return el("div", { class: "step" },
-    el("p", {}, el("a", { class: "chip", href: `#/r/${run.number}?list=training&at=${step}` }, "curves"), " ", link(`← step ${before}`, before), " ", link(`step ${after} →`, after)),
-    steps.includes(step) ? null : el("p", { class: "hint" }, `No episode of step ${step} was kept.`),
-    entries.length ? fold(`all ${entries.length} numbers of step ${step}`, "", el("dl", { class: "pairs" }, entries.map(([name, value]) => [el("dt", {}, plain(name)), el("dd", {}, shortNumber(value))]))) : null);
+    el("p", {}, el("a", { class: "chip", href: `#/r/${run.number}?list=training&at=${step}` }, "curves"), " ",
+      link(`← step ${before}`, before), " ", link(`step ${after} →`, after)),
+    steps.includes(step) ? null : el("p", { class: "hint" }, `The run kept no episode of step ${step}.`),
+    entries.length ? fold(`all ${entries.length} numbers of step ${step}`, "", pairs(entries, shortNumber)) : null);
 }

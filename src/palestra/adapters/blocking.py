@@ -1,0 +1,142 @@
+"""An async environment for synchronous callers: its coroutines run on a background event loop."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from palestra.core import AsyncEnv, Env, Step
+from palestra.sharing import Shared
+from palestra.trajectory import Content, Task
+
+__all__ = ["Blocking", "LoopThread", "run_anywhere"]
+
+_T = TypeVar("_T")
+
+
+class LoopThread:
+    """The background event loop of this process. It runs as long as it has users."""
+
+    shared: ClassVar["Shared[LoopThread]"]
+
+    def __init__(self) -> None:
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self.loop = self._runner.get_loop()
+        self._thread = threading.Thread(target=self._serve, name="palestra-loop", daemon=True)
+        self._thread.start()
+
+    @classmethod
+    def hold(cls) -> "LoopThread":
+        """Return the running loop; the first call starts it. Call ``release`` once for every ``hold``."""
+        return cls.shared.hold()
+
+    def release(self) -> None:
+        """Stop using the loop. The last user stops it."""
+        if self.shared.release() is None:
+            return
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run ``work`` on the loop and wait for its result. A ``KeyboardInterrupt`` in this thread cancels ``work``."""
+        future = asyncio.run_coroutine_threadsafe(_outcome(work), self.loop)
+        try:
+            outcome = future.result()
+        except BaseException:
+            future.cancel()
+            raise
+        return outcome()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self._runner.close()  # cancels what still runs, and waits for it
+
+
+LoopThread.shared = Shared(LoopThread)
+
+
+def run_anywhere(work: Coroutine[Any, Any, _T]) -> _T:
+    """Run ``work`` in this thread; if the thread already runs an event loop (a notebook), on the background loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    thread = LoopThread.hold()
+    try:
+        return thread.run(work)
+    finally:
+        thread.release()
+
+
+async def _outcome(work: Coroutine[Any, Any, _T]) -> Callable[[], _T]:
+    """Return a function that returns the result of ``work`` or raises its exit, which would end the loop if raised there."""
+    try:
+        result = await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        return partial(_raise, error)
+    return lambda: result
+
+
+def _raise(error: BaseException) -> NoReturn:
+    raise error
+
+
+class Blocking(Env):
+    """An ``AsyncEnv`` as a plain ``Env``."""
+
+    def __init__(self, env: AsyncEnv) -> None:
+        self.env = env
+        self._thread: LoopThread | None = LoopThread.hold()
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        return self._run(self.env.reset(seed=seed, task=task))
+
+    def step(self, action: str) -> Step:
+        return self._run(self.env.step(action))
+
+    def close(self) -> None:
+        if self._thread is None:
+            return
+        try:
+            self._run(self.env.close())
+        finally:
+            thread, self._thread = self._thread, None
+            thread.release()
+
+    def oracle(self) -> str:
+        return self._run(self.env.oracle())
+
+    def sample_random_action(self) -> str:
+        return self._run(self.env.sample_random_action())
+
+    def seed_actions(self, seed: int) -> None:
+        self._run(self.env.seed_actions(seed))
+
+    def fork(self) -> Env:
+        return Blocking(self._run(self.env.fork()))
+
+    @property
+    def unwrapped(self) -> Env | AsyncEnv:
+        return self.env.unwrapped
+
+    def _run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        if self._thread is None:
+            work.close()
+            raise RuntimeError("this environment has been closed. Make a new one.")
+        return self._thread.run(work)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("env", "_thread"):  # half built
+            raise AttributeError(name)
+        return getattr(self.env, name)
+
+    def __del__(self) -> None:
+        # A user who forgets close() must not keep the background thread alive.
+        thread = self.__dict__.get("_thread")
+        if thread is not None:
+            thread.release()

@@ -1,0 +1,85 @@
+"""Append-only files of lines. A process can be killed in the middle of a line; only the last line can be torn.
+
+Readers skip a torn last line, and a writer removes it before it appends, so the next line never continues a torn one.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from palestra.durable.files import replacing
+
+__all__ = ["LineWriter", "keep_lines", "read_lines"]
+
+_BLOCK = 1 << 16
+
+
+class LineWriter:
+    """Append lines to a file. Each line is flushed to the operating system when ``write`` returns, but not synced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _cut_torn_line(path)
+        # Unbuffered: a line is one system call, and nothing is left to flush.
+        self._file: BinaryIO = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        self._write = self._file.write
+
+    def write(self, line: bytes) -> None:
+        """Append ``line``, which must not contain a line break. It survives a killed process, but maybe not a power loss."""
+        data = line + b"\n"
+        written = self._write(data)
+        while written < len(data):  # after a signal or on a full disk a write may be partial; the next call raises
+            written += self._write(data[written:])
+
+    def sync(self) -> None:
+        """Wait until all lines are on disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """Wait until all lines are on disk, and close the file."""
+        if not self._file.closed:
+            with self._file:
+                self.sync()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Yield the complete lines of a file, each with its line break. A torn last line is skipped."""
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def keep_lines(path: Path, wanted: Callable[[bytes], bool]) -> None:
+    """Remove all lines from the first one that is torn or not ``wanted``. A crash leaves either the old file or the new one."""
+    if not path.exists():
+        return
+    with replacing(path) as draft, draft.open("wb") as new:
+        for line in read_lines(path):
+            if not wanted(line):
+                break
+            new.write(line)
+
+
+def _cut_torn_line(path: Path) -> None:
+    if not path.exists():
+        return
+    with path.open("rb+") as file:
+        end = file.seek(0, os.SEEK_END)
+        while end:
+            start = max(end - _BLOCK, 0)
+            file.seek(start)
+            newline = file.read(end - start).rfind(b"\n")
+            if newline != -1:
+                end = start + newline + 1
+                break
+            end = start
+        file.truncate(end)

@@ -1,0 +1,138 @@
+"""The engine of a vector of async and blocking environments: they run at the same time on the background event loop."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from palestra.adapters import LoopThread
+from palestra.core import AsyncEnv, Step
+from palestra.errors import EnvError
+from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep, new_step, with_final
+from palestra.rollout.validation import checked_reset, checked_step
+from palestra.trajectory import Phase
+
+__all__ = ["LoopEngine"]
+
+_T = TypeVar("_T")
+
+
+class LoopEngine(VectorEngine):
+    """Steps environments on the background loop, each call within ``deadline`` seconds."""
+
+    def __init__(self, make_env: Callable[[], AsyncEnv], name: str, *, same_step: bool, deadline: float) -> None:
+        super().__init__(make_env, name, same_step=same_step)
+        self._deadline = deadline
+        self._thread: LoopThread | None = LoopThread.hold()
+        self._sent: set[asyncio.Task[Any]] = set()
+        """The steps under way that ``send`` has started."""
+
+    def reset(self, slots: Sequence[Slot]) -> list[Step]:
+        return self._run_all([self._begin(slot) for slot in slots])
+
+    def step(self, slots: Sequence[Slot], actions: Sequence[str]) -> VectorStep:
+        steps = self._run_all(list(map(self._advance, slots, actions)))
+        observations, rewards, terminated, truncated, infos = map(list, zip(*steps, strict=True))
+        return VectorStep(observations, np.array(rewards), np.array(terminated), np.array(truncated), infos)
+
+    def send(self, slots: Sequence[Slot], actions: Mapping[int, str], ready: ReadySteps) -> None:
+        assert self._thread is not None
+        for index, action in actions.items():
+            work = self._report(index, self._advance(slots[index], action), ready)
+            asyncio.run_coroutine_threadsafe(work, self._thread.loop)
+
+    def close(self, slots: Sequence[Slot]) -> None:
+        if self._thread is None:
+            return
+        try:
+            self._thread.run(self._close(slots))
+        finally:
+            thread, self._thread = self._thread, None
+            thread.release()
+
+    async def _close(self, slots: Sequence[Slot]) -> None:
+        # A step that continues would begin the next episode, in an environment that is never closed.
+        under_way = list(self._sent)
+        for task in under_way:
+            task.cancel()
+        if under_way:
+            await asyncio.wait(under_way)
+        await _together([self._discard(slot) for slot in slots])
+
+    def _run_all(self, works: list[Coroutine[Any, Any, _T]]) -> list[_T]:
+        if not works or self._thread is None:
+            return []
+        return self._thread.run(_together(works))
+
+    async def _begin(self, slot: Slot) -> Step:
+        task = self._next_task(slot)
+        try:
+            if slot.env is None:
+                slot.env = self._make_env()
+            observation, info = checked_reset(await self._timed(slot.env.reset(task=task)))
+        except (Exception, SystemExit) as error:
+            return await self._replace(slot, error, Phase.RESET)
+        return Step(observation, 0.0, False, False, info)
+
+    async def _advance(self, slot: Slot, action: str) -> Step:
+        if slot.ended:
+            return await self._begin(slot)
+        assert slot.env is not None
+        try:
+            step = checked_step(await self._timed(slot.env.step(action)))
+        except (Exception, SystemExit) as error:
+            return await self._replace(slot, error, Phase.STEP)
+        if step.terminated or step.truncated:
+            slot.ended = True
+            return _joined(step, await self._begin(slot)) if self._same_step else step
+        return step
+
+    async def _timed(self, work: Coroutine[Any, Any, _T]) -> _T:
+        try:
+            async with asyncio.timeout(self._deadline) as clock:
+                return await work
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            late = EnvError(f"the deadline of {self._deadline:g} s passed")
+            late.kind = "Deadline"
+            raise late from None
+
+    async def _replace(self, slot: Slot, error: BaseException, phase: Phase) -> Step:
+        """Close the environment that failed; the next step begins an episode in a new one."""
+        failed = self._failed(slot, error, phase)
+        await self._discard(slot)
+        return failed
+
+    async def _discard(self, slot: Slot) -> None:
+        env, slot.env = slot.env, None
+        if env is None:
+            return
+        try:
+            await self._timed(env.close())
+        except (Exception, SystemExit):  # the environment is discarded; its failure has been reported
+            return
+
+    async def _report(self, index: int, work: Coroutine[Any, Any, Step], ready: ReadySteps) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._sent.add(task)
+        try:
+            ready.put((index, await work))
+        except BaseException as error:
+            ready.put((index, error))
+            raise
+        finally:
+            self._sent.discard(task)
+
+
+async def _together(works: list[Coroutine[Any, Any, _T]]) -> list[_T]:
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(work) for work in works]
+    return [task.result() for task in tasks]
+
+
+def _joined(last: Step, first: Step) -> Step:
+    """The last step of one episode and the beginning of the next as one step."""
+    return new_step(Step, (first[0], last[1], last[2], last[3], with_final(first[4], last[0], last[4])))

@@ -1,0 +1,123 @@
+"""The settings of a rollout, defined once, and the two contracts that every scheduler of episodes keeps.
+
+``rollout`` and ``collect`` write these settings out as keywords. Everything below them passes one ``RolloutOptions``: the
+scheduler of this process, the dispatcher of a cluster, its workers, evaluation and training.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+from palestra.core import Policy, Tool
+from palestra.encoding import encode_json, tame
+from palestra.errors import UsageError
+from palestra.registry import WrapperFactory
+from palestra.rollout.episode import DEADLINE, EpisodeKey
+from palestra.rollout.supply import Envs
+from palestra.trajectory import Trajectory
+from palestra.wrappers import TurnLimit
+from palestra.wrappers.lending import lend, named_wrapper
+
+__all__ = ["CONCURRENCY", "RETRIES", "AnyPolicy", "Book", "RolloutFunction", "RolloutOptions", "book_end", "factory_name"]
+
+AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable[[str], Any] | str]
+"""A policy, a function of text, ``"random"`` or ``"oracle"``; or one of these for each player."""
+
+CONCURRENCY = 256
+RETRIES = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutOptions:
+    """Which episodes a rollout consists of, and how they are played. Every setting is optional."""
+
+    n: int | None = None
+    """Tasks per environment; by default 100. If ``envs`` are explicit tasks: how many of them; by default all."""
+    group_size: int = 1
+    """Episodes per task. The episodes of one task share a group number."""
+    concurrency: int = CONCURRENCY
+    """Episodes played at the same time."""
+    seed: int = 0
+    """Tasks and all random choices are derived from this seed."""
+    deadline: float = DEADLINE
+    """Seconds per episode, from building the environment to closing it."""
+    max_turns: int | None = None
+    """Episodes are truncated after this many actions; by default only the environment's own limit applies."""
+    retries: int = RETRIES
+    """Further attempts per episode after infrastructure failures."""
+    wrappers: Sequence[WrapperFactory | str] = ()
+    """Wrappers of every environment, innermost first: classes, functions, or names such as ``TurnLimit?turns=3``."""
+    tools: Sequence[Tool | str] = ()
+    """Tools that the agent may call in every environment: objects, or names such as ``python`` or ``module:name``."""
+    cut_as_invalid: bool = False
+    """When the token limit or the context cuts a turn, step the environment with an empty action and record the reward it
+    pays. By default the environment does not see the turn, and the turn pays 0. The episode ends as cut either way."""
+    skip: Container[tuple[int, int]] = ()
+    """Episodes, as (group, member), that are not played: a resumed run has them already. Looked up just before each start."""
+
+    def __post_init__(self) -> None:
+        for name in ("n", "group_size", "concurrency", "max_turns"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise UsageError(f"{name} must be at least 1, got {value}")
+        if self.deadline <= 0:
+            raise UsageError(f"deadline must be more than 0 seconds, got {self.deadline}")
+        if self.retries < 0:
+            raise UsageError(f"retries must be at least 0, got {self.retries}")
+
+    def around(self) -> tuple[WrapperFactory, ...]:
+        """The wrappers of every environment, innermost first: ``wrappers``, the one that lends ``tools``, the turn limit.
+
+        Raises ``UsageError`` for a name that means no wrapper or tool.
+        """
+        named = tuple(named_wrapper(one) if isinstance(one, str) else one for one in self.wrappers)
+        lent = (lend(self.tools),) if self.tools else ()
+        limit = () if self.max_turns is None else (partial(TurnLimit, turns=self.max_turns),)
+        return (*named, *lent, *limit)
+
+    def names_around(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of ``wrappers`` and of ``tools``, for the ``config.json`` of a run."""
+        tools = [one if isinstance(one, str) else f"{factory_name(type(one))}({one.name})" for one in self.tools]
+        return tuple(map(factory_name, self.wrappers)), tuple(tools)
+
+
+def factory_name(factory: Any) -> str:
+    """A name of a class, function or ``partial`` that is the same in every process. A name is its own name."""
+    if isinstance(factory, str):
+        return factory
+    own = getattr(factory, "func", factory)
+    settings = getattr(factory, "keywords", {})
+    name = f"{own.__module__}:{getattr(own, '__qualname__', type(own).__qualname__)}"
+    return f"{name}({encode_json(tame(settings)).decode()})" if settings else name
+
+
+class Book(Protocol):
+    """Records which worker plays which episode, under the name ``GROUP.MEMBER``; for example a ``durable.ledger.Ledger``."""
+
+    def issue(self, rollout: str, task: str = "") -> None: ...
+    def lease(self, rollout: str, worker: str = "", attempt: int = 0) -> None: ...
+    def fail(self, rollout: str, failure: str, attempt: int = 0, *, again: bool = False) -> None: ...
+    def finish(self, rollout: str) -> None: ...
+
+
+def book_end(book: Book | None, key: EpisodeKey, trajectories: Sequence[Trajectory]) -> None:
+    """Enter the end of the episode ``key`` into ``book``."""
+    if book is None:
+        return
+    first = trajectories[0]
+    if first.stop.failed:
+        book.fail(key.name, first.failures[-1].kind, first.attempt)
+    else:
+        book.finish(key.name)
+
+
+class RolloutFunction(Protocol):
+    """Plays episodes and yields each trajectory as its episode ends.
+
+    ``play_episodes`` plays them in this process, ``Dispatcher.rollout`` on the workers of a cluster.
+    """
+
+    def __call__(
+        self, envs: Envs, policy: AnyPolicy, options: RolloutOptions, *, book: Book | None = None
+    ) -> AsyncGenerator[Trajectory, None]: ...

@@ -1,0 +1,56 @@
+"""The built-in engines of a run, by the names that ``engine.kind`` knows.
+
+Each is a function of an ``EngineSetup``, as your own ``module:name`` is. The trainer calls ``update_weights`` with a mapping
+from parameter names to tensors before the first episode and after every step.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+
+from palestra.core import Engine
+from palestra.engines.hf import HFEngine
+from palestra.engines.remote import RemoteEngine
+from palestra.engines.sglang import SGLangEngine
+from palestra.engines.vllm import VLLMEngine
+from palestra.training.config import TrainConfig
+from palestra.training.publishing import WEIGHTS, PublishedWeights
+from palestra.training.served import ServedEngine
+
+__all__ = ["EngineSetup", "local_engine", "sglang_engine", "vllm_engine"]
+
+
+class EngineSetup(NamedTuple):
+    """What an engine of a run is built from."""
+
+    config: TrainConfig
+    model: str
+    """The model folder, or its name on the hub, that the first step starts from."""
+    folder: Path
+    """The run folder."""
+    tokenizer: Any
+    """The tokenizer of the model, from transformers."""
+
+
+def local_engine(setup: EngineSetup) -> Engine:
+    """A copy of the model in this process."""
+    settings = setup.config.engine
+    model = transformers.AutoModelForCausalLM.from_pretrained(setup.model, dtype=getattr(torch, settings.dtype))
+    model = model.to(setup.config.engine_device)
+    return HFEngine(model, decode=setup.tokenizer.decode, batch=settings.batch, rows=settings.rows)
+
+
+def vllm_engine(setup: EngineSetup) -> Engine:
+    """The vLLM servers at ``engine.urls``."""
+    return _served(setup, VLLMEngine(setup.config.engine.urls, timeout=setup.config.play.deadline))
+
+
+def sglang_engine(setup: EngineSetup) -> Engine:
+    """The SGLang servers at ``engine.urls``."""
+    return _served(setup, SGLangEngine(setup.config.engine.urls, timeout=setup.config.play.deadline))
+
+
+def _served(setup: EngineSetup, servers: RemoteEngine) -> Engine:
+    return ServedEngine(servers, PublishedWeights(str(setup.folder / WEIGHTS), setup.model, setup.config.engine.dtype))

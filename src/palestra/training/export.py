@@ -1,0 +1,84 @@
+"""Take the trained model out of a run: a folder that transformers loads, from the newest checkpoint.
+
+Nothing that the run's configuration names is imported, and nothing in the folder is unpickled, so a run folder from somewhere
+else is safe to export.
+"""
+
+from pathlib import Path
+from typing import Literal
+
+import torch
+import transformers
+
+from palestra.durable.checkpoint import Checkpoints
+from palestra.errors import SchemaError, UsageError
+from palestra.models.choice import find_finished_model
+from palestra.models.home import new_model
+from palestra.training.learner.model import ActorCritic, ModelConfig, load_model
+from palestra.training.learner.state import StateReader
+from palestra.training.recipe import saved_config
+from palestra.training.warm_start import WARM_START, finished_warm_start
+
+__all__ = ["export_model"]
+
+_MODEL = "model."
+"""What the names of the network's tensors begin with in a checkpoint."""
+
+
+def export_model(
+    run: str | Path,
+    out: str | Path | None = None,
+    *,
+    dtype: Literal["float32", "bfloat16"] = "float32",
+    overwrite: bool = False,
+) -> Path:
+    """Write the model of a training run as a folder with its configuration, tokenizer and safetensors.
+
+    LoRA adapters are merged into the weights. A critic is left out.
+
+    Args:
+        run: The folder of a training run that has a checkpoint.
+        out: The folder to create; by default ``model`` in the run folder.
+        dtype: The data type of the weights. Training keeps them in float32.
+        overwrite: Whether to replace a model that ``out`` holds, for example that of an earlier checkpoint.
+
+    Returns:
+        The folder, for ``AutoModelForCausalLM.from_pretrained`` or ``palestra eval hf:FOLDER``.
+
+    Raises:
+        UsageError: ``run`` does not hold a training run with a checkpoint, or ``out`` is not empty. With ``overwrite``,
+            ``out`` holds something else than a model.
+
+    """
+    run = Path(run)
+    out = Path(out) if out is not None else run / "model"
+    config = saved_config(run)
+    if not overwrite and out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise UsageError(f"{out} is not empty: replace it with --overwrite, or name another folder with --out")
+    found = Checkpoints(run / "checkpoints", config.keep).newest()
+    if found is None:
+        raise UsageError(f"{run} has no complete checkpoint: train to the first one (checkpoint_every), then export again")
+    warm = run / WARM_START
+    base = str(finished_warm_start(warm) if warm.exists() else find_finished_model(config.model.path))
+    # Of the run's settings only those of the adapters change the weights. An attention kernel would be downloaded and run.
+    plain = ModelConfig(base, lora=config.model.lora, attention="eager")
+    network = load_model(plain)
+    _fill(network, found[0])
+    model = network.model.merge_and_unload() if plain.lora else network.model
+    with new_model(out, replace=overwrite) as draft:
+        model.to(getattr(torch, dtype)).save_pretrained(draft)
+        transformers.AutoTokenizer.from_pretrained(base).save_pretrained(draft)
+    return out
+
+
+def _fill(network: ActorCritic, checkpoint: Path) -> None:
+    """Copy the trained weights of ``checkpoint`` into ``network``. The frozen ones are those of the model it started from."""
+    saved = StateReader(checkpoint)
+    own = {f"{_MODEL}{name}": tensor for name, tensor in (*network.named_parameters(), *network.named_buffers())}
+    trained = {f"{_MODEL}{name}" for name, parameter in network.named_parameters() if parameter.requires_grad}
+    there = {name for name in saved.names() if name.startswith(_MODEL) and not name.startswith(f"{_MODEL}critic.")}
+    if not trained <= there <= own.keys():
+        other = ", ".join(sorted((trained - there) | (there - own.keys()))[:3])
+        raise SchemaError(f"{checkpoint} holds the weights of another network: the two differ in {other}")
+    for name in there:
+        saved.fill(name, own[name])

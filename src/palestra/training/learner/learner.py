@@ -1,0 +1,267 @@
+"""Batches to weights: measure a batch, update the network, save and load the state.
+
+One process or many run the same code. Each rank holds the whole batch (token arrays are small) and computes its share of the
+micro-batches. Losses carry their global weights, so gradients are SUMMED over micro-batches and ranks, and nothing is averaged.
+A micro-batch without a sampled token still makes a forward and a backward pass, because the other ranks wait for it.
+
+An update whose gradient is not finite is skipped and counted. It leaves the weights unchanged.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from palestra.durable.checkpoint import FileEntry
+from palestra.errors import SchemaError, UsageError
+from palestra.training.algorithms.groups import Array
+from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTokens, policy_loss, value_loss
+from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, micro_batch, plan, token_weights, value_weights
+from palestra.training.learner.model import ActorCritic, Inputs, Outputs, check_packing, full_weights, shard
+from palestra.training.learner.state import GENERATOR, StateReader, write_state
+
+__all__ = ["Learner", "LearnerConfig", "Measured"]
+
+_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+"""What AdamW keeps per parameter."""
+
+
+class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The optimizer, the loss and the size of a micro-batch."""
+
+    learning_rate: Annotated[float, msgspec.Meta(gt=0.0)] = 1e-6
+    """The learning rate between warm-up and decay."""
+    warmup: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Number of updates over which the rate rises linearly from 0."""
+    decay: tuple[int, int] | None = None
+    """First and last update of the linear decay to 0. A run has steps × epochs × minibatches updates."""
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    gradient_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
+    """The largest norm of the gradient; a larger one is scaled down."""
+    temperature: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
+    """The sampling temperature. The learner divides the logits by it too."""
+    packing: PackingConfig = PackingConfig()
+    loss: LossConfig = LossConfig()
+
+    def __post_init__(self) -> None:
+        if self.decay is not None and not 0 <= self.decay[0] < self.decay[1]:
+            raise ValueError(f"decay must be two numbers of updates, the second one larger, got {list(self.decay)}")
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """What the network computes for a batch, without learning from it."""
+
+    logprobs: Array
+    """(T)."""
+    entropies: Array
+    """Of the policy at each sampled token (T)."""
+    values: Array | None
+    """The critic's value before each sampled token (T)."""
+    final_values: Array | None
+    """The critic's value after each episode (E)."""
+
+
+class Learner:
+    """A network, its optimizer, and the number of updates so far."""
+
+    def __init__(self, network: ActorCritic, config: LearnerConfig, *, reference: ActorCritic | None = None) -> None:
+        self.config = config
+        self.network = network
+        self.reference = reference
+        self.ranks = dist.get_world_size() if dist.is_initialized() else 1
+        self.rank = dist.get_rank() if dist.is_initialized() else 0
+        for module in (network, reference):
+            if module is not None and config.packing.layout == "packed":
+                check_packing(module)
+            if module is not None and self.ranks > 1:
+                shard(module)
+        if reference is not None:
+            reference.requires_grad_(False).eval()
+        self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
+        self.optimizer = torch.optim.AdamW(
+            self.parameters, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
+        )
+        self.updates = 0
+        self.device = self.parameters[0].device
+
+    # ------------------------------------------------------------------------------------------------------------ measuring
+
+    def measure(self, batch: Batch) -> Measured:
+        """Return log-probabilities and values of ``batch`` under the current weights."""
+        return self._measure(self.network, batch)
+
+    def measure_reference(self, batch: Batch) -> Array:
+        """Return log-probabilities of ``batch`` under the reference: the frozen copy, or the network without its adapters."""
+        if self.reference is not None:
+            return self._measure(self.reference, batch).logprobs
+        if self.network.config.lora is None:
+            raise UsageError("a KL needs a reference: train by LoRA, or give the learner a frozen copy of the network")
+        with self.network.without_adapters():
+            return self._measure(self.network, batch).logprobs
+
+    def _measure(self, network: ActorCritic, batch: Batch) -> Measured:
+        total, critic = len(batch.positions), network.critic is not None
+        logprobs, entropies, values, ends = (np.zeros(size) for size in (total, total, total, len(batch.ids)))
+        network.eval()
+        for micro in self._passes(batch):
+            with torch.no_grad():
+                out: Outputs = network(Inputs.of(micro, self.device), self.config.temperature)
+            logprobs[micro.tokens] = out.statistics.logprobs.cpu().numpy()
+            entropies[micro.tokens] = out.statistics.entropy.cpu().numpy()
+            if out.values is not None and out.end_values is not None:
+                values[micro.tokens] = out.values.cpu().numpy()
+                ends[list(micro.chosen)] = out.end_values.cpu().numpy()
+        # One rank fills each entry and the others leave it 0, so the sum is exact.
+        logprobs, entropies, values, ends = (self._summed(array) for array in (logprobs, entropies, values, ends))
+        finals = ends[[batch.last_segment_of(e) for e in range(batch.count)]] if critic else None
+        return Measured(logprobs, entropies, values if critic else None, finals)
+
+    def _passes(self, batch: Batch) -> Iterator[MicroBatch]:
+        for members in plan(batch, self.ranks, self.config.packing)[self.rank]:
+            yield micro_batch(batch, members, self.config.packing.layout)
+
+    def _summed(self, array: Array) -> Array:
+        if self.ranks == 1:
+            return array
+        tensor = torch.from_numpy(array).to(self.device)
+        dist.all_reduce(tensor)
+        summed: Array = tensor.cpu().numpy()
+        return summed
+
+    # ------------------------------------------------------------------------------------------------------------- learning
+
+    def update(self, batch: Batch, loss: LossConfig | None = None) -> dict[str, float]:
+        """Make one optimizer step on ``batch``, in as many passes as it needs, and return means over all its tokens.
+
+        ``loss`` replaces the configured loss, for example with an annealed coefficient.
+        """
+        metrics = self.accumulate(batch, loss)
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.gradient_clip)
+        norm = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        finite = math.isfinite(norm)
+        rate = self._learning_rate()
+        if finite:
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.updates += 1
+        return {**metrics, "gradient_norm": norm, "skipped": float(not finite), "learning_rate": rate}
+
+    def accumulate(self, batch: Batch, loss: LossConfig | None = None) -> dict[str, float]:
+        """Add the gradient of the loss of ``batch`` to the parameters' gradients."""
+        if batch.old is None or batch.advantages is None:
+            raise UsageError("an update needs advantages and the old log-probs: measure the batch and give it both first")
+        config = loss or self.config.loss
+        weights = token_weights(batch, config.aggregation, config.constant)
+        totals: dict[str, Tensor] = {}
+        self.network.train()
+        for micro in self._passes(batch):
+            out = self.network(Inputs.of(micro, self.device), self.config.temperature, bool(config.entropy_coefficient))
+            total, metrics = policy_loss(out.statistics, self._policy_tokens(batch, micro, weights), config)
+            if out.values is not None:
+                critic = value_loss(out.values, self._value_tokens(batch, micro), config)
+                total, metrics = total + config.value_coefficient * critic, {**metrics, "value_loss": critic.detach()}
+            total.backward()
+            for name, value in {**metrics, "loss": total.detach()}.items():
+                totals[name] = totals.get(name, 0.0) + value.double()
+        names = sorted(totals)
+        values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
+        return dict(zip(names, values.tolist(), strict=True))
+
+    def _value_tokens(self, batch: Batch, micro: MicroBatch) -> ValueTokens:
+        total = len(batch.positions)
+        return ValueTokens(
+            old_values=self._tensor(np.zeros(total) if batch.values is None else batch.values, micro),
+            targets=self._tensor(np.full(total, np.nan) if batch.targets is None else batch.targets, micro),
+            weights=self._tensor(value_weights(batch), micro),
+        )
+
+    def _policy_tokens(self, batch: Batch, micro: MicroBatch, weights: Array) -> PolicyTokens:
+        assert batch.old is not None
+        assert batch.advantages is not None
+        return PolicyTokens(
+            old=self._tensor(batch.old, micro),
+            sampled=self._tensor(batch.sampled, micro),
+            advantages=self._tensor(batch.advantages, micro),
+            weights=self._tensor(weights, micro),
+            shares=self._tensor(np.full(len(weights), 1.0 / max(len(weights), 1)), micro),
+            segments=torch.from_numpy(micro.segments).to(self.device),
+            reference=None if batch.reference is None else self._tensor(batch.reference, micro),
+        )
+
+    def _tensor(self, array: Array, micro: MicroBatch) -> Tensor:
+        return torch.from_numpy(array[micro.tokens]).float().to(self.device)
+
+    def _learning_rate(self) -> float:
+        """The learning rate of the next update."""
+        risen = (self.updates + 1) / self.config.warmup if self.config.warmup else 1.0
+        begin, end = self.config.decay or (self.updates, self.updates + 1)
+        left = (end - self.updates) / (end - begin)
+        return self.config.learning_rate * min(risen, 1.0) * min(max(left, 0.0), 1.0)
+
+    # ----------------------------------------------------------------------------------------------------- saving and loading
+
+    def weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the policy's full weights for an inference engine, with adapters merged. All ranks must iterate."""
+        return full_weights(self.network)
+
+    def save(self, folder: Path) -> dict[str, FileEntry]:
+        """Write weights, optimizer, update count and random generator into ``folder``. All ranks must call it.
+
+        Returns, on rank 0, the hashes of the tensor files, computed while they were written. The other ranks must not read
+        ``folder`` after they have met: rank 0 may have renamed it by then.
+        """
+        write_state(folder, self.rank, self.ranks, self.updates, self._state())
+        self._wait()
+        return StateReader(folder).files if self.rank == 0 else {}
+
+    def load(self, folder: Path) -> None:
+        """Restore what ``save`` wrote. If there are more ranks now, the new ranks keep their random generator."""
+        saved = StateReader(folder)
+        names = saved.names()
+        for name, parameter in self._trained():
+            moments = {key: f"optimizer.{name}.{key}" for key in _MOMENTS if f"optimizer.{name}.{key}" in names}
+            self.optimizer.state.pop(parameter, None)
+            if moments:
+                # The step count is a plain number on every rank; the moments are sharded like the parameter.
+                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                fresh = {key: count if key == "step" else torch.zeros_like(parameter) for key in moments}
+                self.optimizer.state[parameter] = fresh
+        state = self._state()
+        if state.keys() != names:
+            other = ", ".join(sorted(state.keys() ^ names)[:3])
+            raise SchemaError(f"{folder} holds the state of another network: the two differ in {other}")
+        for name in state.keys() - {GENERATOR}:
+            saved.fill(name, state[name])
+        self.updates = saved.updates
+        generator = saved.own(GENERATOR, self.rank)
+        if generator is not None:
+            torch.set_rng_state(generator)
+        self._wait()
+
+    def _trained(self) -> Iterator[tuple[str, Tensor]]:
+        return ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
+
+    def _state(self) -> dict[str, Tensor]:
+        """Everything that an update changes. Frozen weights are left out: they are those of the initial model."""
+        kept = self.network.state_dict().keys()
+        state = {f"model.{name}": parameter for name, parameter in self._trained()}
+        state |= {f"model.{name}": buffer for name, buffer in self.network.named_buffers() if name in kept}
+        for name, parameter in self._trained():
+            state |= {f"optimizer.{name}.{key}": value for key, value in self.optimizer.state.get(parameter, {}).items()}
+        return {**state, GENERATOR: torch.get_rng_state()}
+
+    def _wait(self) -> None:
+        if self.ranks > 1:
+            dist.barrier()

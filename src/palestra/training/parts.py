@@ -1,0 +1,123 @@
+"""The parts of a run that a recipe names: import them, check them, and register the environments that a recipe puts together.
+
+``check_parts`` imports every part before a model is loaded, so a misspelled name costs a second. The palestra command first
+adds the working folder to the search path (``references.search_here``); ``train()`` in Python does not.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from palestra.core import AsyncEnv, Policy, Tool
+from palestra.policies.sampled import SampledPolicy
+from palestra.references import Hook, Role, is_reference, parse_hook
+from palestra.registry import register, spec
+from palestra.training.algorithms.advantage import ADVANTAGE
+from palestra.training.algorithms.horizon import HORIZON
+from palestra.training.algorithms.loss import LOSS
+from palestra.training.config import (
+    ENGINE,
+    GRADER,
+    GROUP_REWARD,
+    HISTORY,
+    POLICY,
+    TOOL,
+    WRAPPER,
+    WRITER,
+    TrainConfig,
+    Variant,
+)
+from palestra.wrappers.lending import lend, named_tool, named_wrapper
+
+__all__ = ["check_parts", "names_in_variants", "references_of", "register_variants", "sampled"]
+
+
+def sampled(sampled: SampledPolicy) -> Policy:
+    """Return the policy that samples one reply per turn: the default of ``policy`` in a recipe."""
+    return sampled
+
+
+def check_parts(config: TrainConfig) -> None:
+    """Import every part that ``config`` names, and register its variants.
+
+    Raises:
+        UsageError: A part cannot be imported, or cannot be called with what Palestra passes and the recipe's keywords.
+
+    """
+    for role, value in _hooks(config):
+        _tool(value) if role is TOOL else role.load(value)
+    register_variants(config.variants)
+
+
+def references_of(config: TrainConfig) -> list[str]:
+    """Return every ``module:name`` in ``config`` that does not name an environment."""
+    return [name for role, value in _hooks(config) if is_reference(name := parse_hook(role.key, value)[0])]
+
+
+def names_in_variants(config: TrainConfig) -> list[str]:
+    """Return the environments that the variants of ``config`` name, and their keywords that are text, such as a grader."""
+    hooks = [parse_hook("variants.ID.env", variant.env) for variant in config.variants.values()]
+    return [name for use, options in hooks for name in (use, *options.values()) if isinstance(name, str)]
+
+
+def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
+    """Every hook of ``config`` with its role, apart from environments."""
+    yield ADVANTAGE, config.advantage.method
+    yield LOSS, config.learner.loss.kind
+    yield ENGINE, config.engine.kind
+    yield HISTORY, config.prompt.history
+    yield POLICY, config.policy
+    if config.horizon is not None:
+        yield from ((HORIZON, value) for value in (config.horizon.default, *config.horizon.environments.values()))
+    yield from ((role, hook) for role, hook in ((GRADER, config.play.grader), (GROUP_REWARD, config.play.group_reward)) if hook)
+    yield from ((WRITER, value) for value in config.writers)
+    for variant in config.variants.values():
+        yield from ((WRAPPER, value) for value in variant.wrappers)
+        yield from ((TOOL, value) for value in variant.tools)
+
+
+# ---------------------------------------------------------------------------------------------------------------- variants
+
+
+def register_variants(variants: Mapping[str, Variant]) -> None:
+    """Register the environments that a recipe puts together. To register the same ones again changes nothing."""
+    for id, variant in variants.items():
+        use, options = parse_hook(f"variants.{id}.env", variant.env)
+        base = spec(use)
+        own: list[Callable[[AsyncEnv], AsyncEnv]] = [_Wrap(value) for value in variant.wrappers]
+        register(
+            id,
+            base.entry,
+            kwargs={**base.kwargs, **options},
+            max_turns=options.get("max_turns", base.max_turns),
+            tags=base.tags,
+            needs=base.needs,
+            wrappers=(*base.wrappers, *own, *([_Lend(variant.tools)] if variant.tools else [])),
+            description=base.description,
+            rows=base.rows,
+        )
+
+
+@dataclass(frozen=True)
+class _Wrap:
+    """A wrapper as the recipe names it. Unlike a closure it can be compared and pickled."""
+
+    value: Hook
+
+    def __call__(self, env: AsyncEnv) -> AsyncEnv:
+        use, options = parse_hook(WRAPPER.key, self.value)
+        return named_wrapper(use, **options)(env)
+
+
+@dataclass(frozen=True)
+class _Lend:
+    """``UseTools`` with the tools that the recipe names."""
+
+    values: tuple[Hook, ...]
+
+    def __call__(self, env: AsyncEnv) -> AsyncEnv:
+        return lend([_tool(value) for value in self.values])(env)
+
+
+def _tool(value: Hook) -> Tool:
+    use, options = parse_hook(TOOL.key, value)
+    return named_tool(use, **options)

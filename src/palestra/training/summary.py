@@ -1,0 +1,61 @@
+"""The metrics of a step's episodes, over all and per environment. Failed episodes are counted, never averaged."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from palestra.training.algorithms.shaping import CUTS
+from palestra.training.experience import MASKED, Experience
+from palestra.trajectory import Trajectory, TrajectoryGroup, verdicts
+
+__all__ = ["solved", "summarize"]
+
+
+def summarize(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict[str, float]:
+    """Return flat names and numbers: ``reward``, …, ``stop/turn_limit``, ``env/game:x/reward``, ``invalid/reward_nan``."""
+    members = [member for group in groups for member in group.members]
+    numbers = _of(members)
+    for env in sorted({member.task.env for member in members}):
+        numbers |= {f"env/{env}/{name}": value for name, value in _of([m for m in members if m.task.env == env]).items()}
+    counts = msgspec.structs.asdict(experience.counts)
+    constant = counts.pop("constant_groups")
+    numbers |= {f"members/{name}": count for name, count in counts.items()}
+    masked = sum(outcome == MASKED for row in experience.outcomes for outcome in row)
+    numbers |= {"masked": masked / max(len(members), 1), "constant_groups": constant / max(len(groups), 1)}
+    numbers |= {f"invalid/{name}": count for name, count in experience.invalid.items()}
+    numbers |= {f"stop/{reason}": count for reason, count in Counter(m.stop for m in members).items()}
+    return {
+        **numbers,
+        **experience.measured,
+        "tokens": len(experience.batch.positions),
+        "staleness": experience.staleness,
+    }
+
+
+def _of(members: Sequence[Trajectory]) -> dict[str, float]:
+    finished = [member for member in members if not member.stop.failed]
+    numbers: dict[str, float] = {"episodes": len(finished), "failed": len(members) - len(finished)}
+    if finished:
+        sampled = [sum(len(segment.logprobs) for segment in member.segments) for member in finished]
+        numbers |= {
+            "reward": float(np.mean([member.reward for member in finished if member.reward is not None])),
+            "turns": float(np.mean([len(member.turns) for member in finished])),
+            "cut": float(np.mean([member.stop in CUTS for member in finished])),
+            "format_errors": float(np.mean([_is_malformed(member) for member in finished])),
+            "tokens_per_episode": float(np.mean(sampled)),
+        }
+    said = solved(members)
+    return {**numbers, "success": float(np.mean(said))} if said else numbers
+
+
+def solved(members: Sequence[Trajectory]) -> list[bool]:
+    """Whether each member solved its task; without the members that have no verdict."""
+    said = verdicts([one.task.env for one in members], [one.stop for one in members], [one.success for one in members])
+    return [verdict for verdict in said if verdict is not None]
+
+
+def _is_malformed(member: Trajectory) -> bool:
+    """Whether the last action of the episode was not a move."""
+    return member.stop in CUTS or bool(member.turns and member.turns[-1].info.get("format_error"))

@@ -1,0 +1,104 @@
+"""Warm start: supervised learning before the first step, from episodes that a teacher plays in the run's environments.
+
+The result is a model folder in the run folder. It is renamed into place when it is complete, and a resumed run uses it again.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import torch
+import transformers
+
+from palestra.core import Sampling
+from palestra.errors import SchemaError, UsageError
+from palestra.policies import as_policy
+from palestra.rollout import collect
+from palestra.seeding import derive, derive_seed
+from palestra.training.config import TrainConfig, WarmStart
+from palestra.training.imitation import TaughtPolicy, VariedPolicy, imitate
+from palestra.training.learner.learner import Learner
+from palestra.training.learner.model import ModelConfig, load_model
+from palestra.training.prompts import prompt_options, renderer_of
+from palestra.training.tasks import TrainingTasks
+from palestra.trajectory import Task, Trajectory
+
+__all__ = ["WARM_START", "finished_warm_start", "warm_start"]
+
+WARM_START = "warm-start"
+"""The name of the folder in the run folder."""
+
+
+def finished_warm_start(folder: Path) -> Path:
+    """Return ``folder``, or raise ``SchemaError`` if it is not a model folder."""
+    if not any(folder.glob("model*.safetensors")):  # without this check transformers would look for pickled weights
+        raise SchemaError(f"{folder} holds no model.safetensors: remove the folder to repeat the warm start")
+    return folder
+
+
+def warm_start(
+    config: TrainConfig, settings: WarmStart, path: str, folder: Path, *, say: Callable[[str], None] = lambda _: None
+) -> Path:
+    """Train the model at ``path`` to imitate the teacher, and return the folder of the result. A finished one is reused.
+
+    Raises:
+        UsageError: The teacher finished no episode of an environment; the message says why.
+
+    """
+    if folder.exists():
+        return finished_warm_start(folder)
+    torch.manual_seed(derive_seed(config.seed, "torch", "warm start"))
+    network = load_model(ModelConfig(path, device=config.model.device))
+    # ``decay`` counts the updates of the run, and these come before it.
+    pace = msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate, decay=None)
+    learner = Learner(network, pace)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path)
+
+    def encode(text: str) -> list[int]:
+        return list(tokenizer.encode(text, add_special_tokens=False))
+
+    teacher = TaughtPolicy(
+        VariedPolicy() if settings.teacher == "varied" else as_policy(settings.teacher),
+        renderer_of(config.prompt, tokenizer),
+        encode,
+        network.language_model.config.max_position_embeddings,
+        sampling=Sampling(max_tokens=config.play.max_tokens),
+        **prompt_options(config.prompt),
+    )
+    seed = derive_seed(config.seed, "warm start")
+    lessons = _usable(collect(_tasks(config, settings.episodes, seed), teacher, seed=seed, progress=False), settings, say)
+    rng: np.random.Generator = derive(config.seed, "warm start minibatches")
+    imitate(learner, lessons, epochs=settings.epochs, minibatches=settings.minibatches, rng=rng)
+    part = folder.with_name(f"{folder.name}.part")
+    model = network.language_model
+    model.save_pretrained(part)
+    tokenizer.save_pretrained(part)
+    part.rename(folder)
+    return folder
+
+
+def _tasks(config: TrainConfig, count: int, seed: int) -> list[Task]:
+    """The environments in turn, whatever their weights: the model must learn the form of every one."""
+    names, drawing = list(config.envs), TrainingTasks(config)
+    places = ((names[k % len(names)], k // len(names)) for k in range(count))
+    return [drawing.task(env, derive_seed(seed, "task", env, place), place) for env, place in places]
+
+
+def _usable(played: Sequence[Trajectory], settings: WarmStart, say: Callable[[str], None]) -> list[Trajectory]:
+    """Return the episodes that can be imitated. Raise if an environment has none, and pass a note on the others to ``say``."""
+    kept = [one for one in played if not one.stop.failed and one.segments]
+    whole, left = Counter(one.task.env for one in played), Counter(one.task.env for one in kept)
+    causes: dict[str, str] = defaultdict(lambda: "the model's context is too short for the first prompt")
+    causes |= {one.task.env: one.failures[-1].message for one in reversed(played) if one.stop.failed}
+    for env in whole:
+        if not left[env]:
+            other = "random" if settings.teacher == "oracle" else "oracle"
+            raise UsageError(
+                f'warm_start.teacher = "{settings.teacher}" finished no episode of {env}: {causes[env].rstrip(".")}. '
+                f'Otherwise use warm_start.teacher = "{other}", or leave out the warm start: warm_start=none'
+            )
+        if left[env] < whole[env]:
+            say(f"warm start: {whole[env] - left[env]} of {whole[env]} episodes of {env} are left out: {causes[env]}")
+    return kept

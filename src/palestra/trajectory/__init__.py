@@ -1,0 +1,56 @@
+"""The data that flows through Palestra: frozen types, one file per idea, listed here in flow order.
+
+``Task`` → ``Message`` → ``Completion`` (with the ``Tokens`` that the engine sampled) → ``Turn`` → ``Segment`` →
+``Trajectory`` → ``TrajectoryGroup``. Beside them stand the reason why an episode stopped (``StopReason``) and what went
+wrong in it (``Failure``). Read ``content``, ``task``, ``completion``, ``segment``, ``failure``, ``episode`` in this order;
+``writing`` prepares a trajectory for a file.
+
+Types that exist in millions are hidden from the garbage collector (``gc=False``): none of them can be part of a cycle.
+"""
+
+from palestra.trajectory.completion import (
+    Completion,
+    Finish,
+    Message,
+    Tokens,
+    ToolCall,
+    ToolResult,
+    Usage,
+    observed,
+)
+from palestra.trajectory.content import Content, Image, Part, Text, text_of
+from palestra.trajectory.episode import LARGEST_REWARD, SCHEMA_VERSION, StopReason, Trajectory, TrajectoryGroup, Turn, verdicts
+from palestra.trajectory.failure import Failure, Phase, traceback_of
+from palestra.trajectory.segment import Segment, Span
+from palestra.trajectory.task import Task
+from palestra.trajectory.writing import writable
+
+__all__ = [
+    "LARGEST_REWARD",
+    "SCHEMA_VERSION",
+    "Completion",
+    "Content",
+    "Failure",
+    "Finish",
+    "Image",
+    "Message",
+    "Part",
+    "Phase",
+    "Segment",
+    "Span",
+    "StopReason",
+    "Task",
+    "Text",
+    "Tokens",
+    "ToolCall",
+    "ToolResult",
+    "Trajectory",
+    "TrajectoryGroup",
+    "Turn",
+    "Usage",
+    "observed",
+    "text_of",
+    "traceback_of",
+    "verdicts",
+    "writable",
+]

@@ -1,0 +1,163 @@
+"""The recorded episode.
+
+A failed episode is data: its ``reward`` is ``None``, never zero, and ``failures`` names the boundary that failed.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+
+from palestra.encoding import encode_msgpack
+from palestra.trajectory.completion import Completion
+from palestra.trajectory.content import Content
+from palestra.trajectory.failure import Failure
+from palestra.trajectory.segment import Segment
+from palestra.trajectory.task import Task
+
+__all__ = ["LARGEST_REWARD", "SCHEMA_VERSION", "StopReason", "Trajectory", "TrajectoryGroup", "Turn", "verdicts"]
+
+SCHEMA_VERSION = 1
+"""Written into every trajectory. It changes when an old reader would misread a new file."""
+
+LARGEST_REWARD = 1e9
+"""Bound on the absolute value of a reward: sums and squares of any number of rewards stay finite."""
+
+
+class Turn(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One observation, the policy's completion, and the result of the action."""
+
+    observation: Content
+    completion: Completion
+    reward: Annotated[float, msgspec.Meta(ge=-LARGEST_REWARD, le=LARGEST_REWARD)] = 0.0
+    info: dict[str, Any] = {}
+    """The ``info`` that the environment returned for this action."""
+    act_seconds: float = 0.0
+    env_seconds: float = 0.0
+
+    @property
+    def action(self) -> str:
+        """The text that the environment received."""
+        return self.completion.text
+
+
+class StopReason(StrEnum):
+    """Why an episode ended: by the environment (the first), by a limit (the next), or by a failure (the last two)."""
+
+    TERMINATED = "terminated"
+
+    TRUNCATED = "truncated"
+    TURN_LIMIT = "turn_limit"
+    TOKEN_LIMIT = "token_limit"
+    CONTEXT_OVERFLOW = "context_overflow"
+    LENGTH_CUT = "length_cut"
+    EMPTY_COMPLETION = "empty_completion"
+    BUDGET = "budget"
+
+    ERROR = "error"
+    DEADLINE = "deadline"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the episode is no evidence of the policy's skill."""
+        return self in (StopReason.ERROR, StopReason.DEADLINE)
+
+
+class Trajectory(msgspec.Struct, frozen=True):
+    """One episode of one player."""
+
+    task: Task
+    stop: StopReason
+    turns: tuple[Turn, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    final_observation: Content = ""
+    info: dict[str, Any] = {}
+    """The ``info`` that ``reset`` returned."""
+    failures: tuple[Failure, ...] = ()
+    """All errors: of earlier attempts, of this one, and of the clean-up."""
+    player: str = ""
+    """Empty in a single-player environment."""
+    policy: str = ""
+    privileged: bool = False
+    """Whether the policy had access to the environment, its oracle included: its score is a baseline."""
+    seed: int = 0
+    """The seed of the run. With task, group, member and attempt it fixes every random choice of this episode."""
+    group: int = 0
+    """Members of one group played the same task under the same horizon."""
+    member: int = 0
+    attempt: int = 0
+    """Number of earlier attempts that failed because of infrastructure."""
+    seconds: float = 0.0
+    schema: int = SCHEMA_VERSION
+
+    def __post_init__(self) -> None:
+        if self.schema != SCHEMA_VERSION:
+            raise ValueError(f"this trajectory has schema {self.schema}, this version of palestra reads {SCHEMA_VERSION}")
+
+    @property
+    def reward(self) -> float | None:
+        """The sum of the turns' rewards; ``None``, not zero, if the episode failed."""
+        return None if self.stop.failed else sum([turn.reward for turn in self.turns])
+
+    @property
+    def success(self) -> bool | None:
+        """The environment's verdict, ``info["success"]`` of the last turn; ``None`` if it gave none."""
+        verdict = None if self.stop.failed or not self.turns else self.turns[-1].info.get("success")
+        return None if verdict is None else bool(verdict)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether the environment ended the episode."""
+        return self.stop is StopReason.TERMINATED
+
+    @property
+    def truncated(self) -> bool:
+        """Whether a limit cut the episode short; its future value is unknown, not zero."""
+        return not self.terminated and not self.stop.failed
+
+    def digest(self) -> str:
+        """Return a SHA-256 over everything but times, retries and tracebacks: equal digests mean the same episode."""
+        turns = tuple(_timeless(turn) for turn in self.turns)
+        failures = tuple(msgspec.structs.replace(failure, detail="") for failure in self.failures)
+        bare = msgspec.structs.replace(self, turns=turns, failures=failures, seconds=0.0)
+        return hashlib.sha256(encode_msgpack(bare)).hexdigest()
+
+
+def _timeless(turn: Turn) -> Turn:
+    """Return ``turn`` without what differs between two runs of the same episode."""
+    completion = turn.completion
+    if completion.usage is not None and completion.usage.retries:
+        completion = msgspec.structs.replace(completion, usage=msgspec.structs.replace(completion.usage, retries={}))
+    return msgspec.structs.replace(turn, completion=completion, act_seconds=0.0, env_seconds=0.0)
+
+
+def verdicts(envs: Sequence[object], stops: Sequence[str], successes: Sequence[bool | None]) -> list[bool | None]:
+    """Say of each episode whether the task was solved; ``None`` where nothing is known.
+
+    ``envs``, ``stops`` and ``successes`` have one entry per episode. An environment judges if it says of at least one episode
+    whether it was solved. An episode of such an environment that a limit cut before the verdict counts as not solved; otherwise
+    the share of solved episodes would leave out the long ones.
+    """
+    judging = {env for env, success in zip(envs, successes, strict=True) if success is not None}
+    return [
+        False if success is None and env in judging and stop not in _NO_VERDICT else success
+        for env, stop, success in zip(envs, stops, successes, strict=True)
+    ]
+
+
+_NO_VERDICT = frozenset({StopReason.TERMINATED, StopReason.BUDGET, StopReason.ERROR, StopReason.DEADLINE})
+"""Episodes that stopped like this and have no verdict say nothing about the policy."""
+
+
+class TrajectoryGroup(msgspec.Struct, frozen=True):
+    """Several episodes of one task under one horizon."""
+
+    task: Task
+    members: tuple[Trajectory, ...]
+
+    @property
+    def rewards(self) -> tuple[float | None, ...]:
+        """The reward of each member; ``None`` for those that failed."""
+        return tuple(member.reward for member in self.members)

@@ -1,0 +1,62 @@
+"""Wheels without their dependencies: the hash is compared, and nothing half-fetched is left."""
+
+import hashlib
+import subprocess
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palestra.envs.data import wheels
+from palestra.envs.data.wheels import Wheel, fetch_wheels, wheel_folder
+from palestra.errors import MissingData, MissingExtra
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pip that copies a wheel of ours, for the data set ``thing``."""
+    source = tmp_path / "thing-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(source, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("thing/data.txt"), "hello")
+
+    def pip(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        folder = Path(command[command.index("--dest") + 1])
+        folder.mkdir(parents=True)
+        (folder / source.name).write_bytes(source.read_bytes())
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setenv("PALESTRA_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(subprocess, "run", pip)
+    return source
+
+
+def with_hash(monkeypatch: pytest.MonkeyPatch, sha256: str) -> None:
+    monkeypatch.setattr(wheels, "WHEELS", {"thing": (Wheel("thing", "1.0", sha256),)})
+
+
+def test_a_wheel_is_unpacked_into_the_data_folder(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_hash(monkeypatch, hashlib.sha256(index.read_bytes()).hexdigest())
+    with pytest.raises(MissingData, match="palestra prefetch thing"):
+        wheel_folder("thing")
+    folder = fetch_wheels("thing")
+    assert folder == wheel_folder("thing") == fetch_wheels("thing")
+    assert (folder / "thing" / "data.txt").read_text() == "hello"
+    assert [path.name for path in folder.parent.iterdir()] == ["thing-1.0"]
+
+
+def test_a_wheel_with_another_hash_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_hash(monkeypatch, "0" * 64)
+    with pytest.raises(MissingData, match="expected 0000"):
+        fetch_wheels("thing")
+    with pytest.raises(MissingData):
+        wheel_folder("thing")
+
+
+@pytest.mark.parametrize(("said", "error"), [("No module named pip", MissingExtra), ("no matching distribution", MissingData)])
+def test_what_pip_says_is_passed_on(index: Path, monkeypatch: pytest.MonkeyPatch, said: str, error: type[Exception]) -> None:
+    with_hash(monkeypatch, "0" * 64)
+    ended = subprocess.CompletedProcess([], 1, "", said)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    with pytest.raises(error, match=r"pip|distribution"):
+        fetch_wheels("thing")

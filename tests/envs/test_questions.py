@@ -1,0 +1,288 @@
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import palestra
+from palestra.checking import CHECKS
+from palestra.errors import Boundary, SchemaError, UsageError
+from palestra.evaluation import evaluate
+from palestra.registry import spec, typed
+from palestra.trajectory import Task
+
+ROWS = [{"question": f"What is {n} + 1?", "answer": str(n + 1)} for n in range(7)]
+
+
+def ends_with_a_dot(reply: str, row: dict[str, Any]) -> bool:
+    return reply.endswith(".") and "question" in row
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(rows: list[dict[str, Any]], name: str = "questions.jsonl") -> str:
+    if name.endswith(".jsonl"):
+        Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif name.endswith(".csv"):
+        with open(name, "w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        pyarrow = pytest.importorskip("pyarrow")
+        from pyarrow import parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(rows), name)
+    return f"data:{name}"
+
+
+@pytest.mark.parametrize("name", ["q.jsonl", "q.csv", "q.parquet"])
+@pytest.mark.parametrize("grader", ["exact", "number"])
+def test_a_file_is_played_in_every_format(name: str, grader: str) -> None:
+    with palestra.make(write(ROWS, name), grader=grader) as env:
+        observation, info = env.reset(task=Task(env.name, 0, index=3))
+        assert str(observation).startswith("What is 3 + 1?\n\n")
+        assert info["data"]["index"] == 3
+        step = env.step("\\boxed{4}")
+        assert (step.reward, step.terminated, step.info["success"]) == (1.0, True, True)
+        env.reset(task=Task(env.name, 0, index=3))
+        assert env.step("\\boxed{5}").reward == 0.0
+
+
+def test_fields_and_the_instruction_can_be_named_on_the_id() -> None:
+    id = (
+        write([{"prompt": {"text": "1 + 1?"}, "label": 2}])
+        + "?question=prompt.text&answer=label&grader=number&instruction=Go%26say."
+    )
+    with palestra.make(id) as env:
+        assert env.reset(seed=0)[0] == "1 + 1?\n\nGo&say."
+        assert env.step(env.oracle()).info["success"]
+
+
+def test_names_and_texts_on_the_id_stay_as_they_are_written() -> None:
+    with palestra.make(
+        write([{"true": "1 + 1?", "1.50": 2}]) + "?question=true&answer=1.50&grader=number&instruction=0"
+    ) as env:
+        assert env.reset(seed=0)[0] == "1 + 1?\n\n0"
+        assert env.step(env.oracle()).info["success"]
+
+
+def test_choices() -> None:
+    rows = [{"question": "Capital of Italy?", "choices": ["Paris", "Rome"], "answer": 1}]
+    with palestra.make(write(rows), grader="choice") as env:
+        assert "A. Paris\nB. Rome" in str(env.reset(seed=0)[0])
+        assert env.step("\\boxed{B}").info["success"]
+
+
+def test_code_rows_become_programming_problems() -> None:
+    rows = [{"question": "Print twice the number.", "tests": [{"input": "1", "output": "2"}, {"input": "2", "output": "4"}]}]
+    with palestra.make(write(rows), grader="code") as env:
+        assert "Print twice the number." in str(env.reset(seed=0)[0])
+
+
+@pytest.mark.parametrize("grader", [ends_with_a_dot, f"{__name__}:ends_with_a_dot"])
+def test_a_grader_of_ones_own(grader: Any) -> None:
+    with palestra.make(write([{"question": "End with a dot"}]), grader=grader) as env:
+        assert env.reset(seed=0)[0] == "End with a dot"
+        assert env.step("Yes.").info["success"]
+
+
+def test_a_failing_grader_is_no_zero() -> None:
+    id = write([{"question": "?"}])
+    (played,) = palestra.collect(f"{id}?grader=builtins:divmod", lambda text: "x", n=1)
+    assert played.reward is None
+    assert played.failures[0].boundary is Boundary.GRADER
+
+
+@pytest.mark.parametrize("n", [3, 7, 50])
+def test_evaluation_plays_each_row_at_most_once(n: int) -> None:
+    id = write(ROWS)
+    seen: list[str] = []
+
+    def policy(text: str) -> str:
+        seen.append(text)
+        return "\\boxed{1}"
+
+    report = evaluate(id, policy, n=n)
+    assert report.suite.issued == min(n, 7)
+    assert set(Counter(seen).values()) == {1}
+    assert len(seen) == min(n, 7)
+    note = report.about.get("fewer tasks than asked for, each played once")
+    assert note == (f"{id} (7)" if n > 7 else None)
+
+
+def test_a_rollout_repeats_a_row_only_after_all_others() -> None:
+    indices = [one.task.index for one in palestra.collect(write(ROWS), "oracle", n=14)]
+    assert sorted(indices[:7]) == sorted(indices[7:]) == list(range(7))  # type: ignore[type-var]
+    assert indices[:7] != indices[7:]
+
+
+def test_a_mixture_and_a_vector_take_a_file() -> None:
+    id = write(ROWS)
+    tasks = palestra.mix({id: 1.0}, n=3)
+    assert all(one.success for one in palestra.collect(tasks, "oracle"))
+    vector = palestra.make_vec(id, 2)
+    observations, _ = vector.reset(seed=0)
+    assert len(observations) == 2
+    vector.close()
+
+
+async def test_a_served_file_gives_the_same_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("websockets")
+    from palestra.serve import EnvServer
+    from palestra.serve.tokens import HOST_VARIABLE, TOKEN_VARIABLE, new_token
+
+    id, token = f"{write(ROWS)}?grader=number", new_token()
+    monkeypatch.setenv(TOKEN_VARIABLE, token)
+    monkeypatch.setenv(HOST_VARIABLE, "127.0.0.1")
+    tasks = [Task(id, 5, index=index) for index in range(7)]
+    async with EnvServer([id], token) as server:
+        there = [one async for one in palestra.rollout(f"remote:{server.url}#{id}", "oracle", n=3)]
+        env = palestra.make_async(f"remote:{server.url}#{id}")
+        shown = [(await env.reset(task=task))[0] for task in tasks]
+        await env.close()
+    local = palestra.make_async(id)
+    assert shown == [(await local.reset(task=task))[0] for task in tasks]
+    assert [one.task.env for one in there] == [id] * 3
+    assert all(one.success for one in there)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{broken", r"^questions.jsonl:2: the line is not a JSON object"),
+        ("[1]", r"questions.jsonl:2: the line is not a JSON object"),
+        (
+            '{"answer": 1}',
+            r'^questions.jsonl:2: the row has no field "question"; it has answer. If the field has .* add question=NAME to',
+        ),
+        ('{"question": "?", "answer": null}', r'^questions.jsonl:2: the field "answer" is empty: fill it'),
+        ('{"question": "?", "answer": "x"}', r"questions.jsonl:2: the grader number needs a number as the answer, got 'x'"),
+    ],
+)
+def test_a_broken_row_is_one_message_with_its_line(line: str, message: str) -> None:
+    Path("questions.jsonl").write_text(f'{{"question": "1 + 1?", "answer": 2}}\n{line}\n')
+    name = "data:questions.jsonl?grader=number"
+    for call in (lambda: palestra.make(name), lambda: evaluate(name, "random"), lambda: palestra.collect(name, "random", n=1)):
+        with pytest.raises(SchemaError, match=message):
+            call()
+
+
+def test_a_csv_row_with_too_many_cells_is_named() -> None:
+    Path("q.csv").write_text("question,answer\n1 + 1?,2\n2 + 2?,4,5\n")
+    with pytest.raises(SchemaError, match=r"q.csv:3: the row has more cells than the header"):
+        palestra.make("data:q.csv")
+
+
+def test_a_file_that_cannot_be_read_is_named() -> None:
+    Path("folder.jsonl").mkdir()
+    with pytest.raises(UsageError, match=r"cannot read folder.jsonl: Is a directory"):
+        palestra.make("data:folder.jsonl")
+    pytest.importorskip("pyarrow")
+    Path("text.parquet").write_text("question,answer")
+    with pytest.raises(SchemaError, match=r"text.parquet: the file cannot be read as Parquet"):
+        palestra.make("data:text.parquet")
+
+
+@pytest.mark.parametrize(
+    ("id", "message"),
+    [
+        ("data:absent.jsonl", r"cannot read absent.jsonl: No such file or directory\. A relative path starts at"),
+        ("data:questions.txt", r"questions.txt is not a data file: its name must end in .jsonl, .csv, .parquet"),
+        ("data:questions.jsonl?grade=number", r'data files have no option "grade"; there are grader, question, answer'),
+        (
+            "data:questions.jsonl?grader=numbr",
+            r'no grader is called "numbr": write exact, number, maths, choice, code, or module',
+        ),
+        ("data:questions.jsonl?grader", r'"grader" is not an option of'),
+        ("data:questions.jsonl?path=other.jsonl", r"names two files: write the path before the question mark only"),
+        ("data:questions.jsonl?grader=os:sep", r'the grader "os:sep" is a str; expected a function'),
+    ],
+)
+def test_a_wrong_name_is_refused_with_what_to_write(id: str, message: str) -> None:
+    write(ROWS)
+    with pytest.raises(UsageError, match=message):
+        palestra.make(id)
+
+
+def test_a_file_that_changes_is_read_again_and_is_another_run(here: Path) -> None:
+    id = write(ROWS)
+    rows = spec(id).read_rows()
+    assert rows is not None
+    assert len(rows) == 7
+    evaluate(id, "oracle", n=1, out="runs/one")
+    write(ROWS[:2])
+    rows = spec(id).read_rows()
+    assert rows is not None
+    assert len(rows) == 2
+    with pytest.raises(UsageError, match=r"questions\.jsonl has changed since the run began"):
+        evaluate(id, "oracle", n=1, out="runs/one")
+
+
+def test_a_grader_in_the_working_folder_is_found_when_the_user_typed_it(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (here / "strict_grader_here.py").write_text("def grade(reply, row):\n    return reply == row['answer']\n")
+    id = f"{write(ROWS)}?grader=strict_grader_here:grade"
+    with pytest.raises(UsageError, match="no module 'strict_grader_here'"):
+        palestra.make(id)
+    typed([id])
+    with palestra.make(id) as env:
+        env.reset(seed=0)
+        assert env.step(env.oracle()).info["success"]
+
+
+async def test_a_fork_draws_its_own_random_actions() -> None:
+    env = palestra.make_async(write(ROWS), grader="number")
+    await env.reset(seed=0)
+    await env.sample_random_action()
+    fork = await env.fork()
+    first, second = [[await one.sample_random_action() for _ in range(9)] for one in (env, fork)]
+    assert first == second
+
+
+def takes_the_answer_out(reply: str, row: dict[str, Any]) -> bool:
+    return bool(reply == row.pop("answer"))
+
+
+def test_a_grader_that_changes_its_row_does_not_change_the_next_episode() -> None:
+    with palestra.make(write(ROWS), grader=takes_the_answer_out) as env:
+        for _ in range(2):
+            env.reset(seed=0)
+            assert env.step(env.oracle()).reward == 1.0
+
+
+def test_another_grader_of_ones_own_is_another_version(here: Path) -> None:
+    id = f"{write(ROWS)}?grader=own_grader:grade"
+    found = []
+    for grade in ("True", "False", "True"):
+        (here / "own_grader.py").write_text(f"def grade(reply, row):\n    return {grade}\n")
+        code = f"from palestra.evaluation.versions import environment_versions as of; print(of([{id!r}])[{id!r}])"
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        found.append(run.stdout)
+    assert found[0] == found[2] != found[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grader", ["number", "choice"])
+def test_no_text_breaks_or_slows_a_grader(grader: str) -> None:
+    choices = [[str(n + k - n % 4) for k in range(4)] for n in range(400, 440)]
+    rows = [{"question": f"Which is {n}?", "choices": near, "answer": str(n)} for n, near in enumerate(choices, 400)]
+    wanted = {"episodes-run", "any-text"}
+    skip = [check.name for check in CHECKS if check.name not in wanted]
+    report = palestra.check_env(f"{write(rows)}?grader={grader}", n=10, skip=skip)
+    assert report.ok, report.findings

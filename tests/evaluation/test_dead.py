@@ -1,0 +1,215 @@
+"""An evaluation that cannot succeed must not look like success: causes, exit code, early stop, and a second try."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from time import monotonic
+
+import pytest
+from aiohttp import web
+from tests.engines.servers import serving
+from tests.policies.chat_server import ChatServer
+from typer.testing import CliRunner
+
+from palestra import Env, Step, Task
+from palestra.cli.app import app
+from palestra.core import Conversation
+from palestra.errors import InfrastructureError, UsageError
+from palestra.evaluation import evaluate, evaluate_async, read_report, report_markdown
+from palestra.evaluation.run import FIRST_EPISODES
+from palestra.policies.chat import ChatPolicy, Endpoint
+from palestra.rollout import read_trajectories
+from palestra.rollout.resuming import FAILED
+from palestra.trajectory import Completion
+
+GUESS = "game:GuessTheNumber-v0-easy"
+
+
+class Faulty:
+    """Raises as long as ``broken``. Counts its calls."""
+
+    name = "faulty"
+
+    def __init__(self, *, broken: bool = True) -> None:
+        self.broken = broken
+        self.calls = 0
+
+    async def act(self, conversation: Conversation) -> Completion:
+        self.calls += 1
+        if self.broken:
+            raise RuntimeError(f"no such prompt at {id(conversation):#x}")
+        return Completion("\\boxed{5}")
+
+
+class Keyed(ChatServer):
+    """Answers 401 without the right key."""
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("Authorization") != "Bearer good":
+            return web.json_response({"error": "Incorrect API key provided"}, status=401)
+        return await super().chat(request)
+
+
+def palestra(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return done.exit_code, done.output
+
+
+def test_the_causes_are_counted_and_shown() -> None:
+    report = evaluate(GUESS, Faulty(), n=5)
+    assert report.suite.scored == 0
+    assert list(report.suite.causes.values()) == [5], "five failures of one kind differ only by an address in memory"
+    assert "5 × policy, RuntimeError: no such prompt at …" in report_markdown(report)
+
+
+def test_an_evaluation_whose_first_episodes_all_fail_stops(tmp_path: Path) -> None:
+    policy = Faulty()
+    report = evaluate(GUESS, policy, n=500, concurrency=4, out=tmp_path)
+    assert FIRST_EPISODES <= policy.calls <= FIRST_EPISODES + 8
+    assert report.stopped == f"the first {FIRST_EPISODES} episodes all failed"
+    assert report.suite.failures == {"policy": FIRST_EPISODES, "not played": 500 - FIRST_EPISODES}
+    assert read_report(tmp_path).stopped
+    assert "The evaluation stopped early" in report_markdown(report)
+
+
+def test_one_success_among_the_first_keeps_it_going() -> None:
+    class Once(Faulty):
+        async def act(self, conversation: Conversation) -> Completion:
+            self.broken = self.calls != 2
+            return await super().act(conversation)
+
+    report = evaluate("math:Sums", Once(), n=30, concurrency=1)
+    assert not report.stopped
+    assert report.suite.issued == 30 == report.suite.scored + report.suite.failures["policy"]
+
+
+def test_failed_episodes_are_played_again_by_the_same_command(tmp_path: Path) -> None:
+    policy = Faulty()
+    evaluate(GUESS, policy, n=6, group_size=2, concurrency=1, out=tmp_path)
+    policy.broken = False
+    report = evaluate(GUESS, policy, n=6, group_size=2, out=tmp_path)
+    assert (report.suite.scored, report.suite.failures, report.suite.causes) == (12, {}, {})
+    kept = Counter((one.group, one.member) for one in read_trajectories(tmp_path / "trajectories.jsonl"))
+    assert set(kept.values()) == {1}
+    assert len(kept) == 12
+    failed = list(read_trajectories(tmp_path / FAILED))
+    assert len(failed) == FIRST_EPISODES, "what failed stays on record"
+    assert "8, recorded in failed.jsonl" in report.about["failed episodes that were played again"]
+    calls = policy.calls
+    assert evaluate(GUESS, policy, n=6, group_size=2, out=tmp_path).suite == report.suite
+    assert policy.calls == calls, "a finished evaluation makes no calls"
+
+
+def test_an_episode_that_failed_twice_is_one_failed_episode(tmp_path: Path) -> None:
+    policy = Faulty()
+    for _ in range(2):
+        evaluate(GUESS, policy, n=6, group_size=2, concurrency=1, out=tmp_path)
+    policy.broken = False
+    report = evaluate(GUESS, policy, n=6, group_size=2, out=tmp_path)
+    assert len(list(read_trajectories(tmp_path / FAILED))) == 2 * FIRST_EPISODES
+    assert report.about["failed episodes that were played again"] == "8, recorded in failed.jsonl"
+
+
+async def test_a_wrong_key_is_shown_ends_with_1_and_is_mended_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Keyed()
+    server.reply = {"content": "\\boxed{5}"}
+    async with serving(server.app()) as url:
+        command = ["eval", "good", "--base-url", f"{url}/v1", "-e", GUESS, "-n", "5", "-o", str(tmp_path / "run")]
+        monkeypatch.setenv("OPENAI_API_KEY", "bad")
+        code, shown = await asyncio.to_thread(palestra, *command)
+        assert code == 1
+        assert "5 × policy, PolicyError" in shown
+        assert "401" in shown
+        assert "Incorrect API key provided" in shown
+        monkeypatch.setenv("OPENAI_API_KEY", "good")
+        code, shown = await asyncio.to_thread(palestra, *command)
+        assert code == 0
+        assert "5 of 5 episodes" in shown
+
+
+def test_a_server_that_is_down_shows_within_seconds(tmp_path: Path) -> None:
+    began = monotonic()
+    command = ["eval", "m", "--base-url", "http://127.0.0.1:9/v1", "-e", GUESS, "-n", "3", "-o", str(tmp_path / "run")]
+    code, shown = palestra(*command)
+    assert code == 1
+    assert "3 × infrastructure, InfrastructureError: http://127.0.0.1:9/v1: 3 calls failed" in shown
+    assert monotonic() - began < 90, "it took 2 min 15 s once; on a busy machine it takes 5 s"
+
+
+def test_an_address_without_a_scheme_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="http:// or https://"):
+        palestra("eval", "m", "--base-url", "localhost:8000/v1", "-e", GUESS, "-o", str(tmp_path / "run"))
+
+
+async def test_an_endpoint_that_has_answered_is_given_all_its_attempts() -> None:
+    server = ChatServer()
+    async with serving(server.app()) as url:
+        policy = ChatPolicy(Endpoint("stub", f"{url}/v1", attempts=5, longest_wait=0.01))
+        talk = Conversation(Task(GUESS, 0))
+        await policy.act(talk)
+        server.faults = {"500": 1.0}
+        with pytest.raises(Exception, match="5 calls failed"):
+            await policy.act(talk)
+        await policy.close()
+
+
+async def test_retried_calls_are_in_the_report(tmp_path: Path) -> None:
+    server = ChatServer({"429": 0.3, "500": 0.2})
+    server.reply = {"content": "\\boxed{5}"}
+    async with serving(server.app()) as url:
+        policy = ChatPolicy(Endpoint("stub", f"{url}/v1", attempts=40, first_attempts=40, longest_wait=0.01))
+        report = await evaluate_async(GUESS, policy, n=20, out=tmp_path)
+        await policy.close()
+    assert report.suite.retried_calls == {kind: server.kinds[kind] for kind in report.suite.retried_calls}
+    assert set(report.suite.retried_calls) == {"429", "500"}
+    assert f"{server.kinds['429']} × 429" in report_markdown(report)
+    assert read_report(tmp_path) == report
+
+
+def test_a_resumed_run_with_scores_does_not_stop_for_episodes_that_always_fail(tmp_path: Path) -> None:
+    class Selective(Faulty):
+        async def act(self, conversation: Conversation) -> Completion:
+            self.broken = conversation.task.seed % 2 == 0
+            return await super().act(conversation)
+
+    first = evaluate("math:Sums", Selective(), n=60, concurrency=4, out=tmp_path)
+    assert not first.stopped
+    assert first.suite.failures["policy"] > FIRST_EPISODES
+    second = evaluate("math:Sums", Selective(), n=60, concurrency=4, out=tmp_path)
+    assert (second.stopped, second.suite.scored) == ("", first.suite.scored)
+
+
+async def test_a_busy_endpoint_is_given_all_its_attempts_from_the_start() -> None:
+    async with serving(ChatServer({"500": 1.0}).app()) as url:
+        policy = ChatPolicy(Endpoint("stub", f"{url}/v1", attempts=5, longest_wait=0.01))
+        with pytest.raises(InfrastructureError, match="5 calls failed"):
+            await policy.act(Conversation(Task(GUESS, 0)))
+        await policy.close()
+
+
+async def test_what_the_model_wrote_is_not_masked() -> None:
+    server = ChatServer()
+    server.reply = {"content": "the version is 2024-06-01"}
+    async with serving(server.app()) as url:
+        policy = ChatPolicy(Endpoint("stub", f"{url}/v1?api-version=2024-06-01"))
+        answer = await policy.act(Conversation(Task(GUESS, 0)))
+        await policy.close()
+    assert answer.text == "the version is 2024-06-01"
+
+
+class NoReset(Env):
+    """Fails before any policy acts."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, object]]:
+        raise RuntimeError("no board")
+
+    def step(self, action: str) -> Step:
+        raise AssertionError
+
+
+def test_the_report_of_a_run_that_failed_before_the_policy_acted_names_the_policy() -> None:
+    report = evaluate(NoReset, "random", n=2)
+    assert report.suite.scored == 0
+    assert report_markdown(report).startswith("# random\n")

@@ -1,0 +1,242 @@
+import itertools
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.errors import UsageError
+from palestra.seeding import derive
+from palestra.statistics import (
+    Score,
+    TaskMeans,
+    bootstrap_means,
+    distribution,
+    mean_interval,
+    pass_all_k,
+    pass_at_k,
+    student_quantile,
+)
+
+unit = st.floats(0.0, 1.0)
+
+
+def scores(values: list[list[float]], family: str = "f") -> list[Score]:
+    return [Score((family,), task, value) for task, repeats in enumerate(values) for value in repeats]
+
+
+# ------------------------------------------------------------------------------------------------------------------ means
+
+
+def test_a_task_counts_once_however_often_it_was_repeated() -> None:
+    assert TaskMeans.of(scores([[1.0, 1.0, 1.0, 1.0], [0.0]])).mean == 0.5
+
+
+def test_families_share_equally_and_so_do_the_environments_inside_them() -> None:
+    sample = TaskMeans.of(
+        [Score(("a", "a-easy"), n, 1.0) for n in range(10)]
+        + [Score(("a", "a-hard"), n, 0.0) for n in range(2)]
+        + [Score(("b", "b"), n, 0.0) for n in range(3)]
+    )
+    assert sample.mean == pytest.approx(0.25)
+    assert sample.shares.sum() == pytest.approx(1.0)
+
+
+def test_the_same_task_in_two_environments_is_two_tasks() -> None:
+    assert len(TaskMeans.of([Score(("a",), 0, 1.0), Score(("b",), 0, 0.0)]).means) == 2
+
+
+def test_standard_error_by_hand() -> None:
+    spread = TaskMeans.of(scores([[0.0], [0.0], [1.0], [1.0]])).spread
+    assert spread.error == pytest.approx(math.sqrt((1 / 3) / 4))
+    assert spread.freedom == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_score_that_is_no_number_is_refused(value: float) -> None:
+    with pytest.raises(UsageError, match="finite"):
+        TaskMeans.of(scores([[value]]))
+
+
+def test_no_scores_is_an_error_and_not_a_zero() -> None:
+    with pytest.raises(UsageError, match="no episode finished"):
+        mean_interval([])
+
+
+# -------------------------------------------------------------------------------------------------------------- intervals
+
+
+@pytest.mark.parametrize(("value", "tasks"), [(0.0, 40), (1.0, 40), (0.0, 1), (0.5, 5)])
+def test_no_spread_is_no_certainty(value: float, tasks: int) -> None:
+    estimate = mean_interval(scores([[value] * 4] * tasks))
+    unseen = 1 - 0.025 ** (1 / tasks)
+    assert estimate.low == pytest.approx(value * (1 - unseen))
+    assert estimate.high == pytest.approx(value + unseen * (1 - value))
+
+
+@given(st.lists(st.lists(unit, min_size=1, max_size=4), min_size=1, max_size=12))
+def test_the_interval_holds_the_mean_inside_the_bounds_and_has_a_width(values: list[list[float]]) -> None:
+    estimate = mean_interval(scores(values))
+    assert -1e-9 <= estimate.low <= estimate.mean <= estimate.high <= 1.0 + 1e-9
+    assert estimate.low < estimate.high
+
+
+@given(st.lists(st.lists(st.sampled_from([0.0, 0.125, 0.5, 0.75, 1.0]), min_size=1, max_size=3), min_size=2, max_size=8))
+def test_the_interval_follows_a_change_of_scale(values: list[list[float]]) -> None:
+    plain = mean_interval(scores(values))
+    scaled = mean_interval(scores([[5 * value - 2 for value in task] for task in values]), bounds=(-2.0, 3.0))
+    assert (scaled.low, scaled.high) == pytest.approx((5 * plain.low - 2, 5 * plain.high - 2), abs=1e-6)
+
+
+@given(st.lists(unit, min_size=2, max_size=20))
+def test_a_higher_level_is_wider(values: list[float]) -> None:
+    task_values = [[value] for value in values]
+    narrow, wide = mean_interval(scores(task_values), level=0.8), mean_interval(scores(task_values), level=0.99)
+    assert wide.low <= narrow.low + 1e-12
+    assert narrow.high <= wide.high + 1e-12
+
+
+def test_scores_outside_the_bounds_are_refused() -> None:
+    with pytest.raises(UsageError, match="do not fit the bounds"):
+        mean_interval(scores([[2.0], [0.0]]))
+
+
+def test_strata_of_one_task_each_still_give_a_width() -> None:
+    sample = [Score((f"f{n}",), 0, float(n % 2)) for n in range(8)]
+    estimate = mean_interval(sample)
+    assert estimate.high - estimate.low > 0.4
+
+
+def test_without_bounds_and_without_spread_nothing_is_known() -> None:
+    estimate = mean_interval(scores([[3.0], [3.0]]), bounds=None)
+    assert (estimate.low, estimate.high) == (-math.inf, math.inf)
+
+
+def test_the_bootstrap_is_seeded() -> None:
+    sample = TaskMeans.of(scores([[float(n)] for n in range(9)]))
+    assert mean_interval(sample, bounds=None, seed=1) == mean_interval(sample, bounds=None, seed=1)
+    assert mean_interval(sample, bounds=None, seed=1) != mean_interval(sample, bounds=None, seed=2)
+
+
+def test_the_bootstrap_agrees_with_the_analytic_standard_error() -> None:
+    sample = TaskMeans.of(scores([[float(n % 7)] for n in range(200)]))
+    means, _ = bootstrap_means(sample, 4000, 0)
+    assert float(means.std()) == pytest.approx(sample.spread.error, rel=0.05)
+
+
+# --------------------------------------------------------------------------------------------------- coverage, simulated
+
+
+def draw(rng: np.random.Generator, families: list[float], tasks: int, repeats: int, alike: float) -> list[Score]:
+    """One evaluation: each family has its own difficulty, each task its own inside it, repeats are coin tosses."""
+    out = []
+    for family, mean in enumerate(families):
+        for task, chance in enumerate(rng.beta(mean * alike, (1 - mean) * alike, tasks)):
+            out += [Score((str(family),), task, float(hit)) for hit in rng.random(repeats) < chance]
+    return out
+
+
+def naive_interval(sample: list[Score]) -> tuple[float, float]:
+    """As if all episodes were independent: what a script computes that knows nothing of tasks."""
+    values = np.array([score.value for score in sample])
+    half = 1.96 * float(values.std(ddof=1)) / math.sqrt(len(values))
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+EVALUATIONS = 1000
+SETTINGS = {
+    "one family": ([0.5], 40, 4, 2.0),
+    "eight families": ([0.02, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.98], 10, 4, 2.0),
+    "few tasks": ([0.4], 15, 4, 2.0),
+    "rarely solved": ([0.05], 50, 4, 2.0),
+    "nearly always solved": ([0.93], 60, 8, 3.0),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_nominal_95_percent_covers_93_to_97(setting: str) -> None:
+    families, tasks, repeats, alike = SETTINGS[setting]
+    rng = derive(0, "coverage", setting)
+    truth = float(np.mean(families))
+    covered = 0
+    for _ in range(EVALUATIONS):
+        estimate = mean_interval(draw(rng, families, tasks, repeats, alike))
+        covered += estimate.low <= truth <= estimate.high
+    assert 0.93 <= covered / EVALUATIONS <= 0.97
+
+
+def test_the_naive_interval_fails() -> None:
+    families, tasks, repeats, alike = SETTINGS["nearly always solved"]
+    rng = derive(0, "coverage", "naive")
+    covered = 0
+    for _ in range(EVALUATIONS):
+        low, high = naive_interval(draw(rng, families, tasks, repeats, alike))
+        covered += low <= families[0] <= high
+    assert covered / EVALUATIONS < 0.85
+
+
+@pytest.mark.slow
+def test_the_bootstrap_t_covers_costs() -> None:
+    rng = derive(0, "coverage", "costs")
+    truth, covered = math.exp(0.5**2 / 2 + 0.3**2 / 2), 0
+    for _ in range(EVALUATIONS):
+        typical = rng.normal(0.0, 0.5, 60)
+        sample = [Score((), task, math.exp(mu + rng.normal(0, 0.3))) for task, mu in enumerate(typical) for _ in range(3)]
+        estimate = mean_interval(sample, bounds=None, resamples=1000)
+        covered += estimate.low <= truth <= estimate.high
+    assert 0.93 <= covered / EVALUATIONS <= 0.97
+
+
+# ----------------------------------------------------------------------------------------------------------- the quantiles
+
+
+@pytest.mark.parametrize(
+    ("probability", "freedom", "expected"),
+    [(0.975, 1, 12.7062047), (0.975, 2, 4.3026527), (0.975, 10, 2.2281389), (0.995, 30, 2.7499957), (0.8, 5, 0.9195438)],
+)
+def test_students_t_against_tables(probability: float, freedom: float, expected: float) -> None:
+    assert student_quantile(probability, freedom) == pytest.approx(expected, abs=1e-6)
+    assert student_quantile(1 - probability, freedom) == pytest.approx(-expected, abs=1e-6)
+
+
+def test_students_t_is_continuous_where_the_method_changes_and_becomes_normal() -> None:
+    assert student_quantile(0.975, 400.0) == pytest.approx(student_quantile(0.975, 400.0 + 1e-9), abs=1e-7)
+    assert student_quantile(0.975, 1e9) == pytest.approx(NormalDist().inv_cdf(0.975))
+
+
+# ------------------------------------------------------------------------------------------------------ pass@k and pass^k
+
+
+def all_outcomes() -> list[tuple[int, int, int]]:
+    return [(tries, hits, k) for tries in range(1, 9) for hits in range(tries + 1) for k in range(1, tries + 1)]
+
+
+@pytest.mark.parametrize(("tries", "hits", "k"), all_outcomes())
+def test_pass_at_k_and_pass_all_k_equal_enumeration(tries: int, hits: int, k: int) -> None:
+    outcomes = [True] * hits + [False] * (tries - hits)
+    choices = list(itertools.combinations(outcomes, k))
+    assert pass_at_k(tries, hits, k) == pytest.approx(sum(map(any, choices)) / len(choices), abs=1e-12)
+    assert pass_all_k(tries, hits, k) == pytest.approx(sum(map(all, choices)) / len(choices), abs=1e-12)
+
+
+@pytest.mark.parametrize(("tries", "hits", "k"), [(4, 2, 5), (4, 2, 0), (4, 5, 1), (4, -1, 1)])
+def test_impossible_counts_are_refused(tries: int, hits: int, k: int) -> None:
+    with pytest.raises(UsageError):
+        pass_at_k(tries, hits, k)
+
+
+# --------------------------------------------------------------------------------------------------------- distributions
+
+
+def test_distribution_by_hand() -> None:
+    found = distribution([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert found is not None
+    assert (found.count, found.mean, found.total) == (5, 3.0, 15.0)
+    assert found.quantiles["0.5"] == 3.0
+    assert found.quantiles["0.95"] == pytest.approx(4.8)
+
+
+def test_no_values_no_distribution() -> None:
+    assert distribution([]) is None

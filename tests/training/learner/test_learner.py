@@ -1,0 +1,259 @@
+"""The learner: exact under any micro-batching, right about what it measures, and the same after a reload."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from tests.training.samples import VOCABULARY
+from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_model, tiny_network
+
+from palestra.encoding import ints
+from palestra.errors import SchemaError, Unsupported, UsageError
+from palestra.training.algorithms.loss import LossConfig
+from palestra.training.learner.batch import Batch, Layout, plan
+from palestra.training.learner.learner import LearnerConfig
+from palestra.training.learner.model import LoraSettings, ModelConfig, check_head, load_model, shard
+
+pytestmark = pytest.mark.torch
+
+Aggregation = Literal["token_mean", "sequence_mean", "constant"]
+
+
+def test_measuring_agrees_with_the_models_own_forward_pass() -> None:
+    learner, batch = learner_of(positions=40, temperature=0.7), random_batch()
+    measured = learner.measure(batch)
+    model = learner.network.language_model
+    for segment, ids in enumerate(batch.ids):
+        with torch.no_grad():
+            logits = model(torch.tensor(np.array([ids]), dtype=torch.int64)).logits[0] / 0.7
+        expected = torch.log_softmax(logits, -1)
+        for token in np.flatnonzero(batch.segments == segment):
+            position = batch.positions[token]
+            assert measured.logprobs[token] == pytest.approx(float(expected[position - 1, ids[position]]), abs=1e-5)
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "constant"])
+@pytest.mark.parametrize("kind", ["clip", "gspo", "cispo"])
+def test_the_gradient_does_not_depend_on_the_micro_batches(aggregation: Aggregation, kind: Any) -> None:
+    loss = LossConfig(kind, aggregation=aggregation, kl_coefficient=0.1, entropy_coefficient=0.01, value_clip=0.1)
+    whole, counts, parts = None, [], []
+    for positions in (10_000, 120, 1):
+        learner = learner_of(positions, loss=loss)
+        batch = measured_batch(learner)
+        counts.append(len(plan(batch, 1, learner.config.packing)[0]))
+        metrics = learner.accumulate(batch)
+        parts.append(metrics)
+        gradient = gradients(learner)
+        whole = gradient if whole is None else whole
+        assert float((gradient - whole).abs().max()) <= 1e-5
+        assert float(whole.abs().max()) > 1e-3
+        assert all(metrics[name] == pytest.approx(value, abs=1e-5) for name, value in parts[0].items())
+    assert counts[0] == 1
+    assert max(counts) == len(batch.ids)
+
+
+def test_one_two_and_four_micro_batches_give_the_same_gradient() -> None:
+    found = {}
+    for positions in range(40, 400, 8):
+        learner = learner_of(positions)
+        batch = measured_batch(learner)
+        count = len(plan(batch, 1, learner.config.packing)[0])
+        if count in (1, 2, 4) and count not in found:
+            learner.accumulate(batch)
+            found[count] = gradients(learner)
+    assert set(found) == {1, 2, 4}
+    for count in (2, 4):
+        assert float((found[count] - found[1]).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_layouts_recomputation_and_slices_change_nothing(layout: Layout) -> None:
+    plain = learner_of()
+    plain.accumulate(measured_batch(plain))
+    other = learner_of(100, network=tiny_network(recompute=True, head_slice=3), layout=layout)
+    other.accumulate(measured_batch(other))
+    assert float((gradients(other) - gradients(plain)).abs().max()) <= 1e-5
+
+
+@pytest.mark.parametrize("prefix", [0, 5, 40])
+def test_a_prefix_computed_once_changes_nothing(prefix: int) -> None:
+    plain, sharing = learner_of(), learner_of(network=tiny_network(share_prefix=True))
+    batch = measured_batch(plain)
+    shared = np.arange(prefix) % VOCABULARY
+    longer = tuple(ints(np.concatenate([shared, ids])) for ids in batch.ids)
+    batch = replace(batch, ids=longer, positions=batch.positions + prefix)
+    passes: list[int] = []
+    decoder = sharing.network.language_model.get_decoder()
+    decoder.register_forward_pre_hook(lambda _, __, given: passes.append(given["input_ids"].numel()), with_kwargs=True)
+    expected, found = plain.measure(batch), sharing.measure(batch)
+    assert np.abs(found.logprobs - expected.logprobs).max() <= 1e-5
+    assert found.final_values is not None
+    assert expected.final_values is not None
+    assert np.abs(found.final_values - expected.final_values).max() <= 1e-5
+    assert len(passes) == (2 if prefix == 40 else 1), "a short prefix is not worth a pass of its own"
+    for learner in (plain, sharing):
+        learner.accumulate(batch)
+    assert float((gradients(sharing) - gradients(plain)).abs().max()) <= 2e-5
+
+
+def test_sharing_a_prefix_goes_with_neither_recomputation_nor_ranks() -> None:
+    with pytest.raises(UsageError, match="recompute"):
+        tiny_network(share_prefix=True, recompute=True)
+    with pytest.raises(UsageError, match="one rank"):
+        shard(tiny_network(share_prefix=True))
+
+
+def test_an_update_moves_the_policy_towards_what_paid() -> None:
+    learner = learner_of(network=tiny_network(critic=False), loss=LossConfig(importance="none"), learning_rate=1e-2)
+    batch = random_batch()
+    before = learner.measure(batch).logprobs
+    advantages = np.where(np.arange(len(before)) % 2 == 0, 1.0, -1.0)
+    metrics = learner.update(replace(batch, old=before, advantages=advantages))
+    gain = (learner.measure(batch).logprobs - before) * advantages
+    assert gain.mean() > 0
+    assert metrics["skipped"] == 0
+    assert learner.updates == 1
+
+
+def test_a_gradient_that_is_not_finite_leaves_the_weights_alone() -> None:
+    learner = learner_of()
+    batch = measured_batch(learner)
+    assert batch.advantages is not None
+    invalid = batch.advantages.copy()
+    invalid[3] = math.inf
+    before = [parameter.detach().clone() for parameter in learner.parameters]
+    metrics = learner.update(replace(batch, advantages=invalid))
+    assert metrics["skipped"] == 1
+    assert all(torch.equal(a, b) for a, b in zip(before, learner.parameters, strict=True))
+    assert learner.update(batch)["skipped"] == 0
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ({}, [1.0] * 8),
+        ({"warmup": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
+        ({"warmup": 2, "decay": (2, 6)}, [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
+    ],
+)
+def test_the_rate_rises_and_falls_linearly_in_updates(schedule: dict[str, Any], rates: list[float]) -> None:
+    learner = learner_of(learning_rate=1.0, **schedule)
+    seen = []
+    for learner.updates in range(8):
+        seen.append(learner._learning_rate())
+    assert seen == rates
+
+
+def test_a_decay_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"decay must be two numbers of updates, the second one larger, got \[4, 4\]"):
+        LearnerConfig(decay=(4, 4))
+
+
+def test_the_critics_final_value_is_read_at_the_end_of_the_last_segment() -> None:
+    learner, batch = learner_of(positions=60), random_batch()
+    measured = learner.measure(batch)
+    assert measured.final_values is not None
+    network = learner.network
+    assert network.critic is not None
+    for episode in range(batch.count):
+        ids = torch.tensor(np.array([batch.ids[batch.last_segment_of(episode)]]), dtype=torch.int64)
+        with torch.no_grad():
+            hidden = network.language_model.get_decoder()(ids).last_hidden_state
+            expected = float(network.critic(hidden)[0, -1, 0])
+        assert measured.final_values[episode] == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+def test_lora_trains_adapters_only_and_the_reference_is_where_it_started() -> None:
+    network = load_model(ModelConfig("", lora=LoraSettings(rank=4)), tiny_model())
+    learner = learner_of(network=network, loss=LossConfig(kl_coefficient=0.1), learning_rate=1e-2)
+    start = tiny_network(critic=False)
+    batch = random_batch()
+    first = learner_of(network=start).measure(batch).logprobs
+    np.testing.assert_allclose(learner.measure(batch).logprobs, first, atol=1e-5)
+    assert sum(p.numel() for p in learner.parameters) < 0.5 * sum(p.numel() for p in start.parameters())
+    for _ in range(3):
+        learner.update(replace(batch, old=first, reference=first, advantages=np.ones(len(first))))
+    now = learner.measure(batch).logprobs
+    assert np.abs(now - first).max() > 1e-3
+    np.testing.assert_allclose(learner.measure_reference(batch), first, atol=1e-5)
+    merged = tiny_model()
+    merged.load_state_dict(dict(learner.weights()))
+    again = learner_of(network=load_model(ModelConfig(""), merged)).measure(batch).logprobs
+    np.testing.assert_allclose(again, now, atol=1e-5)
+
+
+def test_a_reference_is_asked_for() -> None:
+    with pytest.raises(UsageError, match="reference"):
+        learner_of().measure_reference(random_batch())
+    frozen = tiny_network(critic=False)
+    learner = learner_of()
+    learner.reference = frozen
+    np.testing.assert_allclose(learner.measure_reference(random_batch()), learner.measure(random_batch()).logprobs, atol=1e-6)
+
+
+def test_an_update_without_measurements_is_refused() -> None:
+    with pytest.raises(UsageError, match="advantages"):
+        learner_of().update(random_batch())
+
+
+def test_a_model_that_bends_its_logits_is_refused() -> None:
+    network = tiny_network()
+    model = network.language_model
+    original = model.forward
+    model.forward = lambda *args, **kwargs: type("Out", (), {"logits": original(*args, **kwargs).logits * 0.5})()
+    with pytest.raises(Unsupported, match="logits"):
+        check_head(network)
+
+
+def test_a_batch_without_anything_to_learn_still_runs() -> None:
+    learner = learner_of()
+    empty = Batch.of([])
+    none = np.zeros(0)
+    metrics = learner.update(replace(empty, old=none, advantages=none, reference=none))
+    assert metrics["loss"] == 0
+    assert metrics["gradient_norm"] == 0
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("lora", [None, LoraSettings(rank=4)])
+def test_a_reloaded_learner_goes_on_bit_for_bit(tmp_path: Path, lora: LoraSettings | None) -> None:
+    def fresh() -> Any:
+        return learner_of(network=tiny_network(lora=lora), learning_rate=1e-2)
+
+    first = fresh()
+    batch = measured_batch(first)
+    first.update(batch)
+    torch.manual_seed(99)
+    first.save(tmp_path)
+    noise = torch.rand(4)
+    metrics = first.update(batch)
+    second = fresh()
+    second.load(tmp_path)
+    assert torch.equal(torch.rand(4), noise)
+    assert second.updates == 1
+    assert second.update(batch) == metrics
+    for (name, a), (_, b) in zip(first.network.named_parameters(), second.network.named_parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+def test_a_checkpoint_of_adapters_leaves_the_frozen_weights_out(tmp_path: Path) -> None:
+    learner = learner_of(network=tiny_network(lora=LoraSettings(rank=4)))
+    learner.update(measured_batch(learner))
+    learner.save(tmp_path)
+    trained = sum(parameter.numel() * parameter.element_size() for parameter in learner.parameters)
+    written = (tmp_path / "learner-00000.safetensors").stat().st_size
+    overhead = 5056 + 64 * 1024  # the generator and the names
+    assert 3 * trained <= written <= 3 * trained + overhead
+    assert "embed_tokens" not in (tmp_path / "learner-00000.json").read_text()
+
+
+def test_the_state_of_another_network_is_refused_by_name(tmp_path: Path) -> None:
+    learner_of(network=tiny_network(critic=True)).save(tmp_path)
+    with pytest.raises(SchemaError, match=r"another network: the two differ in model\.critic\.bias"):
+        learner_of(network=tiny_network(critic=False)).load(tmp_path)

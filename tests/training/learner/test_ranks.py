@@ -1,0 +1,128 @@
+"""One rank against two FSDP2 ranks over gloo: the same gradients, and checkpoints that either can take up."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from tests.training.tiny import gradients, learner_of, measured_batch, tiny_network
+
+from palestra.training.learner.learner import Learner
+from palestra.training.learner.model import LoraSettings
+from palestra.training.learner.ranks import Leader, follow, join
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(400)]
+
+KINDS = ("full", "lora")
+
+
+def _make(kind: str, role: type[Learner] = Learner) -> Learner:
+    network = tiny_network(lora=LoraSettings(rank=4)) if kind == "lora" else tiny_network()
+    # 7 episodes and small micro-batches: the ranks' shares are not equal and one of the last micro-batches is empty.
+    return learner_of(60, network=network, role=role, learning_rate=1e-2)
+
+
+def _run(rank: int, ranks: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    if ranks > 1:
+        join(rank, ranks, f"file://{folder}/meet", "cpu")
+    for kind in KINDS:
+        _learn(_make(kind), Path(folder) / f"{kind}-{ranks}")
+        if ranks > 1:
+            again = _make(kind)
+            again.load(Path(folder) / f"{kind}-1")
+            weights = dict(again.weights())
+            if rank == 0:
+                torch.save({"updates": again.updates, "weights": weights}, Path(folder) / f"{kind}-1-by-{ranks}.pt")
+    if ranks > 1:
+        dist.destroy_process_group()
+
+
+def _learn(learner: Learner, folder: Path) -> None:
+    batch = measured_batch(learner)
+    metrics = learner.accumulate(batch)
+    gradient = gradients(learner)
+    learner.optimizer.zero_grad()
+    norms = [learner.update(batch)["gradient_norm"] for _ in range(2)]
+    folder.mkdir(exist_ok=True)
+    learner.save(folder)
+    weights = dict(learner.weights())
+    if learner.rank == 0:
+        result = {"gradient": gradient, "loss": metrics["loss"], "norms": norms, "weights": weights}
+        torch.save(result, folder / "result.pt")
+
+
+def _lead(rank: int, folder: str) -> None:
+    """Rank 0 does all there is to do; the other one hears of it."""
+    torch.set_num_threads(1)
+    join(rank, 2, f"file://{folder}/led", "cpu")
+    if rank:
+        follow(_make("lora"))
+    else:
+        leader = _make("lora", Leader)
+        assert isinstance(leader, Leader)
+        batch = measured_batch(leader)
+        leader.measure_reference(batch)
+        place = Path(folder) / "led-by-one"
+        place.mkdir()
+        leader.update(batch)
+        leader.save(place)
+        lost, lost_weights = leader.update(batch), dict(leader.weights())
+        leader.load(place)  # the second update is undone, and made again
+        made, weights = leader.update(batch), dict(leader.weights())
+        assert made == lost
+        assert all(torch.equal(weight, lost_weights[name]) for name, weight in weights.items())
+        torch.save({"norms": [made["gradient_norm"]], "weights": weights}, place / "result.pt")
+        leader.dismiss()
+    dist.destroy_process_group()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+def test_those_who_follow_do_what_the_leader_does(runs: Path) -> None:
+    mp.spawn(_lead, (str(runs),), nprocs=2)
+    one, led = (torch.load(runs / name / "result.pt", weights_only=True) for name in ("lora-1", "led-by-one"))
+    assert led["norms"][-1] == pytest.approx(one["norms"][-1], abs=1e-5)
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(led["weights"][name], weight, atol=1e-4, rtol=0)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("ranks")
+    _run(0, 1, str(folder))
+    mp.spawn(_run, (2, str(folder)), nprocs=2)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_ranks_do_what_one_does(runs: Path, kind: str) -> None:
+    one, two = (torch.load(runs / f"{kind}-{ranks}" / "result.pt", weights_only=True) for ranks in (1, 2))
+    assert float((one["gradient"] - two["gradient"]).abs().max()) <= 1e-5
+    assert float(one["gradient"].abs().max()) > 1e-3
+    assert one["loss"] == pytest.approx(two["loss"], abs=1e-5)
+    assert one["norms"] == pytest.approx(two["norms"], abs=1e-5)
+    for name, weight in one["weights"].items():
+        torch.testing.assert_close(two["weights"][name], weight, atol=1e-4, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_two_ranks_saved_one_takes_up(runs: Path, kind: str) -> None:
+    again = _make(kind)
+    again.load(runs / f"{kind}-2")
+    assert again.updates == 2
+    saved = torch.load(runs / f"{kind}-2" / "result.pt", weights_only=True)["weights"]
+    for name, weight in again.weights():
+        assert torch.equal(weight, saved[name]), name
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_one_rank_saved_two_take_up(runs: Path, kind: str) -> None:
+    taken = torch.load(runs / f"{kind}-1-by-2.pt", weights_only=True)
+    saved = torch.load(runs / f"{kind}-1" / "result.pt", weights_only=True)["weights"]
+    assert taken["updates"] == 2
+    for name, weight in taken["weights"].items():
+        assert torch.equal(weight, saved[name]), name

@@ -1,0 +1,121 @@
+"""A trained model comes out of its run folder as one that transformers loads."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+import transformers
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.errors import UsageError
+from palestra.models.home import new_model
+from palestra.training import TrainConfig, export_model, train
+from palestra.training.publishing import PublishedWeights
+
+pytestmark = pytest.mark.torch
+
+
+def run(path: Path, **settings: Any) -> TrainConfig:
+    data: dict[str, Any] = {
+        "model": {"path": str(path), **settings.pop("model", {})},
+        "envs": {"game:GuessTheNumber-v0-easy": 1.0},
+        "steps": 1,
+        "play": {"tasks": 1, "group_size": 2, "max_tokens": 4, "cut": 1.0},
+        "learner": {"learning_rate": 1e-1},
+        **settings,
+    }
+    return msgspec.convert(data, TrainConfig)
+
+
+def logits(folder: Path | str) -> torch.Tensor:
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        out: torch.Tensor = model(input_ids=torch.arange(1, 9).unsqueeze(0)).logits
+    return out
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"model": {"critic": True}, "advantage": {"method": "ppo_turn", "whiten": False}},
+        {"model": {"lora": {"rank": 2}}, "advantage": {"method": "reinforce"}},
+        {
+            "warm_start": {"teacher": "random", "episodes": 2, "epochs": 1, "minibatches": 1},
+            "advantage": {"method": "reinforce"},
+        },
+    ],
+    ids=["critic", "lora", "warm start"],
+)
+def test_the_exported_model_is_the_learners(settings: dict[str, Any], tiny_model: Path, tmp_path: Path) -> None:
+    trainer = train(run(tiny_model, **settings), tmp_path / "run", check=False)
+    done = CliRunner().invoke(app, ["model", "export", str(tmp_path / "run")], catch_exceptions=False)
+    folder = Path(done.stdout.strip())
+    assert folder == tmp_path / "run" / "model"
+    # The same weights by another way: those that the learner publishes for engines.
+    published = PublishedWeights(str(tmp_path / "weights"), str(tiny_model)).write(dict(trainer.learner.weights()), 1)
+    assert torch.allclose(logits(folder), logits(published), atol=1e-5)
+    assert not torch.allclose(logits(folder), logits(tiny_model), atol=1e-3), "the run has changed the model"
+    tokenizer, before = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, tiny_model))
+    assert tokenizer.get_vocab() == before.get_vocab()
+    assert tokenizer.chat_template == before.chat_template
+    with pytest.raises(UsageError, match="is not empty: replace it with --overwrite, or name another folder with --out"):
+        export_model(tmp_path / "run")
+    halves = export_model(tmp_path / "run", dtype="bfloat16", overwrite=True)
+    assert halves == folder
+    assert transformers.AutoModelForCausalLM.from_pretrained(halves).dtype is torch.bfloat16
+
+
+def test_overwriting_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UsageError, match="is not a model: name another folder"), new_model(tmp_path, replace=True):
+        pass
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_what_is_no_trained_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="does not hold a training run"):
+        export_model(tmp_path)
+    (tmp_path / "config.json").write_text('{"run": "evaluation"}')
+    with pytest.raises(UsageError, match="name the folder that palestra train wrote"):
+        export_model(tmp_path)
+
+
+def test_a_run_without_a_checkpoint_is_refused(tiny_model: Path, tmp_path: Path) -> None:
+    config = msgspec.to_builtins(run(tiny_model))
+    (tmp_path / "config.json").write_bytes(msgspec.json.encode({"run": "training", **config}))
+    with pytest.raises(UsageError, match="has no complete checkpoint"):
+        export_model(tmp_path)
+
+
+def test_exporting_imports_nothing_that_the_run_names(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "bomb.py").write_text("raise SystemExit('imported')")
+    folder = tmp_path / "run"
+    train(run(tiny_model, advantage={"method": "reinforce"}), folder, check=False)
+    config = msgspec.json.decode((folder / "config.json").read_bytes())
+    config["advantage"]["method"] = config["policy"] = config["learner"]["loss"]["kind"] = "bomb:part"
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+    config["model"]["attention"] = "somebody/kernel"  # transformers would download it and run its code
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+    assert export_model(folder, tmp_path / "out").exists()
+    config["model"]["path"] = "tiny:bomb:Env"
+    (folder / "config.json").write_bytes(msgspec.json.encode(config))
+    with pytest.raises(UsageError, match="has not been built on this machine"):
+        export_model(folder)
+
+
+def test_publishing_keeps_two_versions_and_drops_later_ones(tiny_model: Path, tmp_path: Path) -> None:
+    weights = transformers.AutoModelForCausalLM.from_pretrained(tiny_model).state_dict()
+    published = PublishedWeights(str(tmp_path), str(tiny_model))
+    assert published.newest() is None
+    for version in (0, 1, 2, 3):
+        published.write(weights, version)
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["version-00000002", "version-00000003"]
+    published.write(weights, 2)  # a learner that resumed from an earlier checkpoint
+    assert published.newest() == (tmp_path / "version-00000002", 2)

@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import palestra
+from palestra.encoding import encode_json
+from palestra.evaluation import read_report
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
+from palestra.viewer.about import RunScores, read_about, scores_of
+from palestra.viewer.index import open_runs
+from palestra.viewer.summary import Columns, summarise
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@given(config=st.dictionaries(st.text(), json_values))
+def test_any_config_is_read(tmp_path_factory: pytest.TempPathFactory, config: dict[str, object]) -> None:
+    file = tmp_path_factory.mktemp("run") / "config.json"
+    file.write_text(json.dumps(config))
+    about = read_about(file, file, report=False)
+    assert all(len(value) <= 201 for value in about.settings.values())
+
+
+def test_model_and_settings_of_a_training_run(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text(
+        json.dumps(
+            {"run": "training", "model": {"path": "smollm2"}, "policy": "sampled", "advantage": {"method": "grpo"}, "seed": 0}
+        )
+    )
+    about = read_about(file, file, report=True)
+    assert (about.kind, about.model, about.report) == ("training", "smollm2", True)
+    assert about.settings == {"model.path": "smollm2", "advantage.method": "grpo", "seed": "0"}
+    assert about.date.endswith("+00:00")
+
+
+DEEP = [b'{"a":' * depth + b"1" + b"}" * depth for depth in (950, 990, 5000)]
+
+
+@pytest.mark.parametrize("content", DEEP, ids=len)
+def test_a_config_that_is_nested_deeply_does_not_stop_the_viewer(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+    assert len(read_about(file, None, report=False).settings) <= 1
+
+
+@pytest.mark.parametrize("content", [b"", b"[1]", b"\xff", b"{"])
+def test_a_damaged_config_is_ignored(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "config.json"
+    file.write_bytes(content)
+    assert read_about(file, None, report=False).settings == {}
+
+
+def test_no_episodes_have_no_scores() -> None:
+    scores = scores_of(Columns())
+    assert (scores.score, scores.success, scores.envs) == (None, None, {})
+
+
+@pytest.mark.parametrize("rewards", [(1e308, 1e308), (1e308, 1e308, -1e308), (1.7e308,), (-1e200,)])
+def test_rewards_that_overflow_have_no_interval(rewards: tuple[float, ...]) -> None:
+    turns = [tuple(Turn("", Completion(""), sign * reward) for reward in rewards) for sign in (1, -1, 1)]
+    lines = [encode_json(Trajectory(Task("a", seed), StopReason.TERMINATED, of)) for seed, of in enumerate(turns)]
+    assert scores_of(summarise(lines)) == RunScores()
+
+
+def test_scores_are_those_of_the_report(tmp_path: Path) -> None:
+    palestra.evaluate(["game:GuessTheNumber-v0-easy", "game:TicTacToe-v0"], "random", n=8, out=tmp_path / "run")
+    (run,) = open_runs([tmp_path / "run"])
+    run.refresh()
+    scores, report = run.page.scores, read_report(tmp_path / "run")
+    assert scores is not None
+    assert scores.score == report.suite.score
+    assert scores.success == report.suite.success
+    assert scores.envs == {section.name: section.score for section in report.envs}

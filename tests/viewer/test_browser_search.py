@@ -1,0 +1,115 @@
+"""Long episodes and the search in a real browser."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+from tests.viewer.browsing import Watched, episode, serving, watching, write_run
+
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
+
+pytestmark = pytest.mark.browser
+
+
+CALLS = """To call, write <tool_call>{"name": …}</tool_call> and wait.
+<tool_response>
+42
+</tool_response>
+That was <think>all</think>."""
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Three runs: a long episode, one with tool traffic, and one with a rare word deep inside."""
+    long = episode(0, 0, [f"move {number}" for number in range(120)])
+    traffic = Trajectory(
+        Task("game:Demo-v0", 1), StopReason.TERMINATED, (Turn(CALLS, Completion("Yes <tool_call>{}</tool_call>")),)
+    )
+    rare = episode(2, 0, [*(f"go on {number}" for number in range(40)), "the aardvark is here", "done"])
+    hidden = episode(3, 0, ["<think>an aardvark, folded away</think>ok"])
+    folders = []
+    for name, kept in {"long": [long], "traffic": [traffic], "rare": [episode(4, 0, ["no"]), rare, hidden]}.items():
+        folders.append(write_run(tmp_path_factory.mktemp("runs") / name, *kept))
+    yield from serving(*folders)
+
+
+@pytest.fixture
+def pages(browser: Browser, several: str) -> Iterator[Watched]:
+    yield from watching(browser, several)
+
+
+def visible_in_rail(page: Page) -> list[int]:
+    """The turns that can be seen in the rail, counted from 1."""
+    script = """() => {
+        const rail = document.querySelector(".rail").getBoundingClientRect();
+        const inside = ({ top, bottom }) => top >= rail.top && bottom <= rail.bottom;
+        const links = [...document.querySelectorAll(".rail a")].filter((link) => inside(link.getBoundingClientRect()));
+        return links.map((link) => Number(link.dataset.turn) + 1);
+    }"""
+    return page.evaluate(script)  # type: ignore[no-any-return]
+
+
+def test_the_rail_follows_the_turn(pages: Watched, several: str) -> None:
+    page = pages.page
+    pages.open(f"{several}#/r/0/e/0?turn=100")
+    expect(page.locator(".rail .here")).to_have_text("100")
+    assert 100 in visible_in_rail(page)
+    page.evaluate("document.getElementById('turn-49').scrollIntoView()")  # by the wheel, say
+    expect(page.locator(".rail .here")).to_have_text(re.compile("^(50|51)$"))
+    assert 50 in visible_in_rail(page)
+
+
+def test_back_returns_to_the_list_after_many_turns(pages: Watched, several: str) -> None:
+    page = pages.page
+    pages.open(f"{several}#/r/0")
+    page.locator("tbody tr").first.click()
+    expect(page.locator("section.turn").first).to_be_visible()  # the address changes before the turns are drawn
+    for _ in range(60):
+        page.keyboard.press("n")
+    expect(page).to_have_url(re.compile("turn=60$"))
+    expect(page.locator("section.turn.here")).to_contain_text("move 59")
+    page.go_back()
+    expect(page).to_have_url(re.compile("#/r/0$"))
+    expect(page.locator("tbody tr")).to_have_count(1)
+
+
+def test_the_start_page_searches_all_runs_and_a_hit_is_marked(pages: Watched, several: str) -> None:
+    page = pages.page
+    pages.open(several)
+    page.keyboard.press("/")
+    page.keyboard.type("aardvark")
+    page.keyboard.press("Enter")
+    expect(page.locator("tbody tr")).to_have_count(2)
+    expect(page.locator(".lead")).to_contain_text("2 episodes in 1 of 3 runs")
+    assert page.evaluate("document.activeElement.id") != "search"
+    page.locator("tbody tr").first.click()
+    expect(page).to_have_url(re.compile(r"#/r/2/e/1\?text=aardvark$"))
+    expect(page.locator("mark")).to_have_text("aardvark")
+    expect(page.locator("mark")).to_be_in_viewport()
+    expect(page.locator(".rail .here")).to_have_text(re.compile("^(39|40|41|42)$"))
+    page.go_back()
+    page.locator("tbody tr").nth(1).click()
+    expect(page.locator(".folded mark")).to_be_visible()
+
+
+def test_a_key_works_after_a_search(pages: Watched, several: str) -> None:
+    page = pages.page
+    pages.open(f"{several}#/r/2")
+    page.keyboard.press("/")
+    page.keyboard.type("go on 7")
+    page.keyboard.press("Enter")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.keyboard.press("j")
+    expect(page).to_have_url(re.compile(r"#/r/2/e/1\?text=go\+on\+7$"))
+    expect(page.locator("mark")).to_have_text("go on 7")
+
+
+def test_the_prompts_own_example_of_a_call_is_not_folded(pages: Watched, several: str) -> None:
+    page = pages.page
+    pages.open(f"{several}#/r/1/e/0")
+    said = page.locator(".said.env .body").first
+    expect(said).to_contain_text('To call, write <tool_call>{"name": …}</tool_call> and wait.')
+    expect(said.locator("details")).to_have_count(1)
+    expect(said.locator("summary")).to_contain_text("tool answer")
+    expect(page.locator(".said.policy summary")).to_contain_text("tool call")

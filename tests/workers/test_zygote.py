@@ -1,0 +1,102 @@
+"""The child side, in this process, where it can be watched."""
+
+import errno
+import os
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from palestra import Task
+from palestra.encoding import decode_msgpack, encode_msgpack
+from palestra.errors import Boundary
+from palestra.workers.zygote import (
+    CONTROL,
+    HEADER,
+    Boot,
+    CallRequest,
+    ResetRequest,
+    StepRequest,
+    WorkerReply,
+    _failure,
+    serve_worker,
+)
+
+SLOW = Boot("tests.rollout.faulty:Slow", {}, None)
+
+
+class Asker:
+    """Speaks the worker's protocol, without the event loop."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self._incoming = connection.makefile("rb")
+
+    def __call__(self, request: Any) -> WorkerReply:
+        frame = encode_msgpack(request)
+        self.connection.sendall(HEADER.pack(len(frame)) + frame)
+        (length,) = HEADER.unpack(self._incoming.read(HEADER.size))
+        return decode_msgpack(self._incoming.read(length), WorkerReply)
+
+    def hang_up(self) -> None:
+        self._incoming.close()
+        self.connection.close()
+
+
+@contextmanager
+def worker() -> Iterator[Asker]:
+    ours, theirs = socket.socketpair()
+    thread = threading.Thread(target=serve_worker, args=[theirs])
+    thread.start()
+    ask = Asker(ours)
+    try:
+        yield ask
+    finally:
+        ask.hang_up()
+        thread.join(5)
+        assert not thread.is_alive(), "a worker ends when the other end hangs up"
+
+
+def test_a_worker_answers_until_the_other_end_hangs_up() -> None:
+    with worker() as ask:
+        assert ask(SLOW) == WorkerReply()
+        assert ask(ResetRequest(Task("t", 4))).result == ["task 4", {"pid": os.getpid()}]
+        assert ask(StepRequest("hi")).result == ["heard 'hi'", 1.0, False, False, {}]
+        assert ask(CallRequest("seed_actions", (3,))) == WorkerReply()
+        assert ask(StepRequest("live")).result[4]["kept"] == 1
+
+
+@pytest.mark.parametrize("action", ["exit", "interrupt", "wrong"])
+def test_what_an_environment_raises_is_told_and_the_worker_goes_on(action: str) -> None:
+    with worker() as ask:
+        ask(SLOW)
+        ask(ResetRequest(Task("t", 4)))
+        told = ask(StepRequest(action))
+        assert told.boundary is Boundary.ENV
+        assert told.kind in ("SystemExit", "KeyboardInterrupt", "TypeError")
+        assert told.kind in told.detail
+        assert not told.usage
+        assert ask(CallRequest("fork")).usage
+        assert ask(StepRequest("0")).result[0] == "heard '0'"
+
+
+def test_an_environment_that_cannot_be_built_is_told_and_another_may_be() -> None:
+    with worker() as ask:
+        assert ask(Boot("tests.rollout.faulty:Unbuildable", {}, None)).error == "cannot be built"
+        assert ask(Boot("tests.rollout.faulty:Nobody", {}, None)).usage
+        assert ask(Boot("tests.rollout.faulty:Slow", {}, "/no/such/script.py")).kind == "FileNotFoundError"
+        assert ask(SLOW) == WorkerReply()
+
+
+def test_control_messages_are_five_bytes() -> None:
+    assert CONTROL.size == 5
+    assert struct.calcsize(HEADER.format) == 4
+
+
+def test_a_machine_that_is_used_up_is_not_blamed_on_the_environment() -> None:
+    assert _failure(OSError(errno.EMFILE, "too many open files")).boundary is Boundary.INFRASTRUCTURE
+    assert _failure(KeyError("x")).boundary is Boundary.ENV
