@@ -1,0 +1,46 @@
+r"""The promises of the worlds at their full size: oracles, determinism, hostile actions, cost per step.
+
+    python benchmarks/worlds.py                  # every world
+    python benchmarks/worlds.py craft desk       # two of them
+    python benchmarks/worlds.py --quick          # small samples: at most 8 s per world
+
+The rows of a world are in ``benchmarks/worlds_WORLD.py``, which has ``rows(quick: bool) -> list[Row]``. Left out: worlds whose
+packages are not installed; their names are printed.
+"""
+
+import argparse
+import importlib
+import sys
+from pathlib import Path
+
+from rows import Row, finish
+
+from palestra.errors import MissingData, MissingExtra
+
+HERE = Path(__file__).parent
+sys.path.append(str(HERE.parent))  # worlds share helpers with the tests: tests.envs
+WORLDS = sorted(file.stem.removeprefix("worlds_") for file in HERE.glob("worlds_*.py"))
+
+
+def rows_of(world: str, quick: bool) -> list[Row]:
+    """The rows of one world, each labeled with its name; none if something that it needs is not installed."""
+    module = importlib.import_module(f"worlds_{world}")
+    try:
+        return [row._replace(what=f"{world}: {row.what}") for row in module.rows(quick)]
+    except (MissingExtra, MissingData) as error:
+        print(f"left out: {world}: {error}")
+        return []
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("worlds", nargs="*", metavar="WORLD", help=f"worlds to measure, of {', '.join(WORLDS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="small samples: at most 8 s per world")
+    chosen = parser.parse_args()
+    if unknown := sorted(set(chosen.worlds) - set(WORLDS)):
+        parser.error(f"no rows for {', '.join(unknown)}: there are {', '.join(WORLDS)}")
+    finish([row for world in chosen.worlds or WORLDS for row in rows_of(world, chosen.quick)])
+
+
+if __name__ == "__main__":
+    main()

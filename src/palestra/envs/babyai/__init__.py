@@ -1,0 +1,1 @@
+"""BabyAI: the levels of minigrid as text or pictures, with macro actions or primitive ones."""

@@ -1,0 +1,122 @@
+"""The simulated APIs of one episode: their objects, the calls made on them, and their state.
+
+A call runs under a decimal and a multi-precision context of its own, because the mathematics API sets both for the whole
+process. Arguments that would keep the processor busy for long (a power of huge integers, a million digits) are refused.
+"""
+
+import decimal
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from copy import deepcopy
+from typing import Any, NamedTuple
+
+from palestra.envs.bfcl.package import api_class, api_schemas
+from palestra.envs.function_calls import Schema
+from palestra.trajectory import ToolCall
+
+__all__ = ["Answer", "Apis"]
+
+_LARGEST = 10**18
+_MOST_DIGITS = 1000
+_LONGEST = 100_000
+
+
+class Answer(NamedTuple):
+    """The result of one call, as text."""
+
+    text: str
+    ok: bool
+
+
+class Apis:
+    """The objects of one episode, made from the initial state that the task gives."""
+
+    def __init__(self, row: Mapping[str, Any]) -> None:
+        self._row = row
+        self._objects: dict[str, Any] = {}
+        self.methods: dict[str, Callable[..., Any]] = {}
+        """What may be called, by name."""
+        self.schemas: dict[str, Schema] = {}
+        """How the functions are described to the agent."""
+        self._made: list[ToolCall] = []
+        for name in row["involved_classes"]:
+            made = self._objects[name] = api_class(name)()
+            if hasattr(made, "_load_scenario"):
+                state = deepcopy(row["initial_config"].get(name, {}))
+                made._load_scenario(state, long_context="long_context" in row["id"])
+            self.schemas.update(api_schemas(name))
+            self.methods.update({method: getattr(made, method) for method in api_schemas(name)})
+
+    def call(self, call: ToolCall) -> Answer:
+        """Make one call. Whatever it raises becomes its answer."""
+        self._made.append(call)
+        if problem := _too_much(call):
+            return Answer(f"Error during execution: {problem}", False)
+        try:
+            with decimal.localcontext(), _own_precision():
+                result = self.methods[call.name](**call.arguments)
+                return Answer(_as_text(result), not (isinstance(result, dict) and "error" in result))
+        except Exception as error:  # the code of the APIs raises anything on arguments that it does not expect
+            return Answer(f"Error during execution: {error}", False)
+
+    def same_state(self, other: "Apis") -> bool:
+        """Return whether all public attributes of all objects are equal to those of ``other``."""
+        try:
+            return all(
+                getattr(self._objects[name], attribute, None) == value
+                for name, theirs in other._objects.items()
+                for attribute, value in vars(theirs).items()
+                if not attribute.startswith("_")
+            )
+        except RecursionError:  # a folder that was copied into itself
+            return False
+
+    def fork(self) -> "Apis":
+        """Return objects in the same state: new ones, on which the same calls are made."""
+        twin = Apis(self._row)
+        for call in self._made:
+            twin.call(call)
+        return twin
+
+
+def _own_precision() -> AbstractContextManager[Any]:
+    mpmath: Any = sys.modules.get("mpmath")  # imported by the mathematics API only
+    return nullcontext() if mpmath is None else mpmath.workdps(mpmath.mp.dps)
+
+
+def _as_text(result: object) -> str:
+    """Write a result as the leaderboard does, since gold results are compared as text."""
+    if not isinstance(result, dict):
+        return str(result)
+    try:
+        return json.dumps(result)
+    except (TypeError, ValueError):
+        return str(result)
+
+
+def _too_much(call: ToolCall) -> str:
+    """Return why ``call`` would cost too much, or an empty string."""
+    arguments = call.arguments
+    if _is_huge(arguments):
+        return f"numbers must lie between -{_LARGEST:.0e} and {_LARGEST:.0e}, texts have at most {_LONGEST} characters"
+    digits = [arguments.get(name) for name in ("precision", "decimal_places")]
+    if any(isinstance(number, int | float) and abs(number) > _MOST_DIGITS for number in digits):
+        return f"precision and decimal_places are at most {_MOST_DIGITS}"
+    exponent = arguments.get("exponent")
+    if isinstance(exponent, int | float) and abs(exponent) > _MOST_DIGITS:
+        return f"the exponent is at most {_MOST_DIGITS}"
+    return ""
+
+
+def _is_huge(value: object, depth: int = 0) -> bool:
+    if isinstance(value, int | float):
+        return not -_LARGEST <= value <= _LARGEST
+    if isinstance(value, str):
+        return len(value) > _LONGEST
+    if isinstance(value, Mapping):
+        value = [*value, *value.values()]
+    if isinstance(value, list):
+        return depth > 20 or any(_is_huge(part, depth + 1) for part in value)
+    return False

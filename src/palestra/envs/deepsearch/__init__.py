@@ -1,0 +1,12 @@
+"""Deep search: questions whose answer stands in the last of several documents, each of which names the next.
+
+``graph``      entities and relations, as documents and as questions
+``invented``   a world from a seed (``phrases`` has its sentences)
+``facts``      the real world, from packages of geographical and chemical data
+``index``      the worlds of this process and their indexes
+``env``        the environment: a search tool and one question
+"""
+
+from palestra.envs.deepsearch.env import DeepSearch
+
+__all__ = ["DeepSearch"]

@@ -1,0 +1,18 @@
+"""The tasks of the panel ``search``: seeds 0 to 49 of each number of hops in the invented world."""
+
+from palestra.envs.deepsearch.ids import HOPS
+from palestra.envs.panels import PanelTask
+from palestra.trajectory import Task
+
+__all__ = ["panel_tasks"]
+
+_SEEDS = 50
+
+
+def panel_tasks() -> list[PanelTask]:
+    """Return the tasks. The real facts have none: their questions change with the versions of the packages."""
+    return [
+        PanelTask(Task(f"search:invented-{hops}hop", seed), f"Search/{hops} hops")
+        for hops in HOPS["invented"]
+        for seed in range(_SEEDS)
+    ]

@@ -1,0 +1,33 @@
+"""The panels: name, description, and the functions that list the tasks. One entry per panel."""
+
+from typing import NamedTuple
+
+__all__ = ["PANELS", "Rule"]
+
+
+class Rule(NamedTuple):
+    """How a panel is made."""
+
+    description: str
+    functions: tuple[str, ...]
+    """``module:function`` of each part, in order; each returns a list of ``PanelTask``."""
+
+
+PANELS: dict[str, Rule] = {
+    "agentgym-rl": Rule(
+        "The worlds of AgentGym-RL in the columns of its paper: TextCraft, BabyAI and deep search.",
+        (
+            "palestra.envs.craft.panels:panel_tasks",
+            "palestra.envs.babyai.panels:panel_tasks",
+            "palestra.envs.panels.agentgym_rl:search_tasks",
+        ),
+    ),
+    "babyai": Rule("AgentGym-RL's 90 BabyAI tasks, with mended rules.", ("palestra.envs.babyai.panels:panel_tasks",)),
+    "babyai-agentgym": Rule("AgentGym-RL's 90 BabyAI tasks, with its rules.", ("palestra.envs.babyai.panels:agentgym_tasks",)),
+    "desk": Rule("Service desks of a shop and a library, 50 tasks per level.", ("palestra.envs.desk.panels:desk_tasks",)),
+    "craft": Rule("100 goals of Minecraft by depth, as AgentGym-RL tests.", ("palestra.envs.craft.panels:panel_tasks",)),
+    "house": Rule("The six household task types, 20 tasks of each on each level.", ("palestra.envs.house.panels:six_types",)),
+    "search": Rule(
+        "Questions of 2, 3, 4 and 6 hops about an invented world, 50 of each.", ("palestra.envs.deepsearch.panels:panel_tasks",)
+    ),
+}

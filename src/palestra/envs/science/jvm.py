@@ -1,0 +1,200 @@
+"""One Java process that runs ScienceWorld for many episodes.
+
+ScienceWorld's own wrapper starts a Java process per episode, with default options. Two things are different here:
+
+- ``-XX:hashCode=2`` gives every Java object the same identity hash. Without it, the order of objects in a text, and even a
+  temperature, depend on memory addresses, and two runs of the same actions differ.
+- The simulator has global state that two threads must not use at once. All calls to a process therefore go through one
+  thread. Episodes that take turns do not disturb each other.
+
+The process ends when its standard input is closed: with ``end``, or with this process, however it ends.
+"""
+
+import asyncio
+import os
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from palestra.confidential import worker_variables
+from palestra.envs.science.link import JavaFailure, Link, reference, text
+from palestra.envs.science.simulator import Simulator
+from palestra.errors import EnvError, InfrastructureError
+
+__all__ = ["Jvm", "Seat"]
+
+R = TypeVar("R")
+
+_OPTIONS = (
+    "-XX:+UnlockExperimentalVMOptions",
+    "-XX:hashCode=2",
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",
+    "-XX:TieredStopAtLevel=1",
+    "-Xms64m",
+    "-Xmx512m",
+)
+"""An episode takes about 12 MB of the heap."""
+
+_SILENCE = 600.0
+"""Seconds after which a call without an answer means that the process hangs. The longest gold path takes about a minute."""
+
+_GRACE = 3.0
+"""Seconds that the process has to end by itself."""
+
+
+class Jvm:
+    """A Java process and the thread that calls it. The process starts with the first call."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scienceworld")
+        self._process: subprocess.Popen[bytes] | None = None
+        self._link: Link | None = None
+        self._ending = threading.Lock()
+        self.dead = False
+        """It ended, or was ended. It is not started again."""
+        self.seats = 0
+        """Episodes that use it now."""
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the Java process, or ``None`` if it has not started."""
+        return self._process.pid if self._process else None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can play: it runs, or has not started yet."""
+        return not self.dead and (self._process is None or self._process.poll() is None)
+
+    async def call(self, job: Callable[..., R], *args: Any) -> R:
+        """Run ``job(link, …)`` in the thread of this process.
+
+        Raises:
+            InfrastructureError: The Java process has ended.
+            EnvError: The simulator raised an exception.
+        """
+        try:
+            waiting = self._thread.submit(self._guarded, job, *args)
+        except RuntimeError:  # the thread takes no more calls
+            raise InfrastructureError(self._obituary()) from None
+        return await asyncio.wrap_future(waiting)
+
+    def call_later(self, job: Callable[[Link], object]) -> None:
+        """Run ``job(link)`` after the calls that are waiting, if the process runs then. Does not wait for it."""
+        with suppress(RuntimeError):  # the process has ended, and with it what the job would do
+            self._thread.submit(self._guarded_if_running, job)
+
+    def _guarded_if_running(self, job: Callable[[Link], object]) -> None:
+        if self._link is not None and not self.dead:
+            self._guarded(job)
+
+    def _guarded(self, job: Callable[..., R], *args: Any) -> R:
+        if self.dead:
+            raise InfrastructureError(self._obituary())
+        try:
+            if self._link is None:
+                self._link = self._start()
+            if self.dead:  # it was ended while it started
+                raise ConnectionError("ended at the start")
+            return job(self._link, *args)
+        except JavaFailure as error:
+            raise EnvError(f"ScienceWorld raised an exception: {str(error)[:500]}") from error
+        except OSError as error:
+            self.end()
+            raise InfrastructureError(self._obituary()) from error
+
+    def _obituary(self) -> str:
+        return f"the Java process {self.pid} of ScienceWorld ended or did not answer; a new one starts with the next episode"
+
+    def _start(self) -> Link:
+        from py4j.java_gateway import find_jar_path
+        from scienceworld.constants import BASEPATH, JAR_PATH
+
+        server = ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
+        command = ["java", *_OPTIONS, "-classpath", os.pathsep.join((find_jar_path(), JAR_PATH)), *server]
+        # A session of its own: Ctrl-C is for us, who then end the process.
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=BASEPATH,
+            env=worker_variables(),
+            start_new_session=True,
+        )
+        assert self._process.stdout is not None
+        with self._process.stdout as output:
+            port, token = output.readline().strip(), output.readline().strip()
+            if not port.isdigit():
+                raise OSError(f"java did not start: {port.decode(errors='replace')!r}")
+        try:
+            link = Link(int(port), token.decode(), _SILENCE)
+            # The simulator prints to the standard output, which nothing reads.
+            link.call("z:java.lang.System", "setOut", reference(link.new("java.io.PrintStream", text(os.devnull))))
+        except JavaFailure as error:
+            raise OSError(f"java did not start: {error}") from error
+        return link
+
+    def end(self) -> None:
+        """End the process and close the connection. A second call does nothing more."""
+        self.dead = True
+        self._thread.shutdown(wait=False)
+        with self._ending:
+            if self._link is not None:
+                self._link.close()
+            self._close_input()
+            if self._process is None:
+                return
+            try:
+                self._process.wait(_GRACE)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+
+    def _close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
+
+    def forget(self) -> None:
+        """Release the process in a forked child: it belongs to the parent, and must end with the parent."""
+        self.dead = True
+        if self._link is not None:
+            self._link.close()
+        self._close_input()
+        if self._process is not None:
+            self._process.returncode = 0  # it is no child of this process
+
+
+class Seat:
+    """The place of one episode in a Java process: a simulator of its own."""
+
+    def __init__(self, jvm: Jvm) -> None:
+        self.jvm = jvm
+        self._simulator: Simulator | None = None
+        self._left = False
+        jvm.seats += 1
+
+    async def call(self, job: Callable[..., R], *args: Any) -> R:
+        """Run ``job(simulator, …)`` in the thread of the process."""
+        return await self.jvm.call(self._seated, job, *args)
+
+    def _seated(self, link: Link, job: Callable[..., R], *args: Any) -> R:
+        if self._simulator is None:
+            self._simulator = Simulator(link)
+        return job(self._simulator, *args)
+
+    def leave(self) -> None:
+        """Free the simulator, without waiting for the process. A second call does nothing."""
+        if self._left:
+            return
+        self._left = True
+        self.jvm.seats -= 1
+        self.jvm.call_later(self._free)
+
+    def _free(self, _: Link) -> None:
+        if self._simulator is not None:
+            self._simulator.free()

@@ -1,0 +1,65 @@
+"""The calls to ScienceWorld's Java object. Each blocks, so they run in the thread of a ``Jvm``."""
+
+from typing import Any, NamedTuple
+
+from palestra.envs.science.link import Link, flag, number, text
+from palestra.envs.science.tasks import Game
+
+__all__ = ["Answer", "Simulator"]
+
+
+class Answer(NamedTuple):
+    """What the simulator says after an action."""
+
+    text: str
+    score: int
+    """Progress from 0 to 100, negative after a fatal mistake."""
+    completed: bool
+
+
+class Simulator:
+    """One house of ScienceWorld, in the Java process behind ``link``."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._java = link.new("scienceworld.runtime.pythonapi.PythonInterface")
+
+    def _call(self, method: str, *args: str) -> Any:
+        return self._link.call(self._java, method, *args)
+
+    def _load(self, game: Game, simplifications: str, gold: bool) -> None:
+        self._call("load", text(game.task), number(game.variation), text(simplifications), flag(gold))
+
+    def begin(self, game: Game, simplifications: str) -> tuple[str, str]:
+        """Load a game; return its description and the first look around."""
+        # ScienceWorld's wrapper also calls reset(), which builds the same house a second time.
+        self._load(game, simplifications, gold=False)
+        return self._call("getTaskDescription"), self._call("step", text("look around"))
+
+    def take(self, action: str) -> Answer:
+        """Take an action."""
+        # ScienceWorld's wrapper also lists all valid actions, which takes longer than the step.
+        seen = self._call("step", text(action))
+        return Answer(seen, round(100 * self._call("getScore")), self._call("getCompleted"))
+
+    def valid_action(self, chance: float) -> str:
+        """Return one of the valid actions: the first for ``chance`` 0, the last for a ``chance`` just below 1."""
+        listed = self._call("getValidActionObjectCombinations")
+        chosen = self._link.item(listed, int(chance * self._link.length(listed)))
+        self._link.forget(listed)
+        return str(chosen)
+
+    def gold_path(self, game: Game, simplifications: str) -> list[str]:
+        """Load a game and return the actions that solve it. Takes seconds, for genetics a minute."""
+        self._load(game, simplifications, gold=True)
+        return [str(action) for action in self._link.items(self._call("getGoldActionSequence"))]
+
+    def splits(self, task: str) -> dict[str, list[int]]:
+        """Return the variations of each split of a task."""
+        self._load(Game(task, 0), "", gold=False)
+        methods = {"train": "getVariationsTrain", "dev": "getVariationsDev", "test": "getVariationsTest"}
+        return {name: [int(str(item)) for item in self._link.items(self._call(method))] for name, method in methods.items()}
+
+    def free(self) -> None:
+        """Let the Java process forget the house."""
+        self._link.forget(self._java)

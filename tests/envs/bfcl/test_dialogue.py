@@ -1,0 +1,179 @@
+"""BFCL's tasks: the oracle, the leaderboard's own verdict, what ends a turn, held-back functions, hostile calls."""
+
+import decimal
+import importlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.envs.bfcl.differential import disagreements
+from tests.envs.tool_worlds import digests_elsewhere, frames, many_actions, oracle_plays
+
+from palestra.calls import format_call
+from palestra.checking import check_env
+from palestra.checking.report import Status
+from palestra.envs.bfcl.dialogue import MESSAGES_PER_TURN
+from palestra.envs.bfcl.package import gold_call, read_tasks
+from palestra.errors import SchemaError
+from palestra.registry import list_envs, make, spec
+from palestra.trajectory import StopReason, Task, ToolCall
+
+IDS = [known.id for known in list_envs("tools:bfcl-*")]
+BASE = "tools:bfcl-base"
+
+
+def test_there_are_four_categories_of_two_hundred_tasks() -> None:
+    assert len(IDS) == 4
+    for id in IDS:
+        rows = spec(id).read_rows()
+        assert rows is not None
+        assert len(rows) == 200
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_the_gold_calls_solve_every_task(id: str) -> None:
+    assert oracle_plays(id, range(200)) == (200, [])
+
+
+def test_the_verdict_is_that_of_the_leaderboard() -> None:
+    differing, right = disagreements(200, 1)  # 2,000 in benchmarks/worlds_bfcl.py
+    assert differing == []
+    assert 30 < right < 170  # mistakes that matter and mistakes that do not
+
+
+@pytest.mark.parametrize("id", IDS)
+@pytest.mark.parametrize("kind", ["random", "hostile"])
+def test_no_action_raises(id: str, kind: str) -> None:
+    assert many_actions(id, kind, 150) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", [BASE, "tools:bfcl-miss-func"])
+def test_it_passes_palestra_check(id: str) -> None:
+    report = check_env(id, n=12, seconds=6.0)
+    assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
+
+
+@pytest.mark.slow
+def test_workers_and_hash_seeds_change_nothing() -> None:
+    assert len(set(digests_elsewhere(IDS, 3, workers=(1, 2)).values())) == 1
+
+
+def test_the_state_counts_and_not_the_words() -> None:
+    with make(BASE) as env:
+        env.reset(task=Task(BASE, 0, index=3))
+        gold = env.oracle()
+        assert "tool_response" in str(env.step(gold).observation)
+        step = env.step("I have failed you.")
+        assert not step.terminated
+        assert str(step.observation).startswith("User: ")
+        wrong = env.step("I have copied all files into backup_tests.")
+        assert wrong.terminated
+        assert wrong.reward == 0
+        assert wrong.info == {"turns_passed": 1, "turns": 2, "calls": 1, "success": False}
+
+
+def test_one_more_change_than_asked_is_a_failure() -> None:
+    with make(BASE) as env:
+        env.reset(task=Task(BASE, 0, index=3))
+        env.step(env.oracle() + format_call(ToolCall("mkdir", {"dir_name": "surprise"})))
+        assert env.step("Done.").info["success"] is False
+
+
+def test_a_function_that_is_held_back_cannot_be_called_before_its_turn() -> None:
+    id = "tools:bfcl-miss-func"
+    with make(id) as env:
+        first, info = env.reset(task=Task(id, 0, index=3))
+        find = format_call(ToolCall("find", {"path": ".", "name": "test"}))
+        assert '"name":"find"' not in str(first)
+        assert "find" not in {schema["name"] for schema in info["tools"]}
+        assert "there is no such function" in str(env.step(find).observation)
+        later = env.step("I have no function that finds files.")
+        assert '"name":"find"' in str(later.observation)
+        assert "find" in {schema["name"] for schema in later.info["tools"]}
+        assert "matches" in str(env.step(find).observation)
+
+
+def test_a_function_that_a_gold_call_needs_early_is_there_early() -> None:
+    # The leaderboard holds back `tail` until turn 3 of this task, and its gold calls use it in turn 1.
+    id = "tools:bfcl-miss-func"
+    with make(id) as env:
+        _, info = env.reset(task=Task(id, 0, index=49))
+        names = {schema["name"] for schema in info["tools"]}
+        assert "tail" in names
+        assert not names & {"wc", "cat"}
+
+
+def test_a_turn_has_a_limited_number_of_messages() -> None:
+    with make(BASE) as env:
+        env.reset(task=Task(BASE, 0, index=0))
+        for _ in range(MESSAGES_PER_TURN):
+            assert not env.step(format_call(ToolCall("pwd", {}))).truncated
+        last = env.step(format_call(ToolCall("pwd", {})))
+        assert last.truncated
+        assert last.info["stop_reason"] == StopReason.TURN_LIMIT
+        assert last.info["success"] is False
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        ToolCall("power", {"base": 9, "exponent": 10**12}),
+        ToolCall("square_root", {"number": 2, "precision": 10**9}),
+        ToolCall("logarithm", {"value": 3, "base": 2, "precision": 10**9}),
+        ToolCall("round_number", {"number": 5, "decimal_places": -(10**9)}),
+        ToolCall("multiply", {"a": 10**3000, "b": 10**3000}),
+    ],
+)
+def test_costly_arithmetic_is_refused(call: ToolCall) -> None:
+    with make(BASE) as env:
+        index = next(i for i, row in enumerate(read_tasks("base").rows) if "MathAPI" in row["involved_classes"])
+        env.reset(task=Task(BASE, 0, index=index))
+        assert 'status="error"' in str(env.step(format_call(call)).observation)
+
+
+def test_the_precision_of_the_process_is_left_alone() -> None:
+    with make(BASE) as env:
+        index = next(i for i, row in enumerate(read_tasks("base").rows) if "MathAPI" in row["involved_classes"])
+        env.reset(task=Task(BASE, 0, index=index))
+        multi_precision = importlib.import_module("mpmath").mp
+        before = (decimal.getcontext().prec, multi_precision.dps)
+        env.step(format_call(ToolCall("square_root", {"number": 2, "precision": 77})))
+        env.step(format_call(ToolCall("logarithm", {"value": 2, "base": 3, "precision": 77})))
+        assert (decimal.getcontext().prec, multi_precision.dps) == before
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    with make(BASE) as env:
+        *_, last = frames(env, (BASE, 3, "oracle"))
+        assert last.info["success"]
+        env.reset(task=Task(BASE, 0, index=3))
+        env.step(env.oracle())
+        with env.fork() as twin:
+            twin.step(format_call(ToolCall("mkdir", {"dir_name": "surprise"})))
+            assert twin.step("Done.").info["success"] is False
+        assert not env.step("Done.").terminated
+
+
+METHODS = {"f": lambda a, b=1: None}
+
+
+@given(st.text(max_size=80) | st.builds("f({})".format, st.text(max_size=40)))
+def test_a_gold_call_is_read_or_refused_and_never_run(written: str) -> None:
+    try:
+        call = gold_call(written, METHODS)
+    except SchemaError:
+        return
+    assert call.name == "f"
+
+
+@pytest.mark.parametrize(
+    "written", ["f(__import__('os').getcwd())", "f(a=g(1))", "f.x(1)", "g(1)", "f(*[1])", "f(1, 2, 3)", "f"]
+)
+def test_anything_but_literals_is_refused(written: str) -> None:
+    with pytest.raises(SchemaError):
+        gold_call(written, METHODS)
+
+
+def test_positional_arguments_get_their_names() -> None:
+    assert gold_call("f(3, b=[1, {'x': None}])", METHODS) == ToolCall("f", {"a": 3, "b": [1, {"x": None}]})

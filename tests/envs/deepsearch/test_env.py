@@ -1,0 +1,184 @@
+"""Whole episodes: the oracle, any text, forks, the same episode everywhere."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.envs.deepsearch.episodes import SMALL, played
+
+import palestra
+from palestra.checking.hostile import GROWING, SHORT
+from palestra.envs.deepsearch import DeepSearch
+from palestra.envs.deepsearch.index import invented, search_tool
+from palestra.envs.panels import differences
+from palestra.errors import UsageError
+from palestra.tools.search import Hit, SearchTool
+from palestra.trajectory import text_of
+from palestra.wrappers.use_tools import UseTools
+
+
+class Nothing:
+    """A retriever that finds nothing."""
+
+    source = "nothing"
+
+    async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
+        return [[] for _ in queries]
+
+
+def small(**keywords: object) -> DeepSearch:
+    return DeepSearch(documents=SMALL, **keywords)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("hops", [2, 3, 4, 6])
+async def test_the_oracle_answers_by_searching_hop_by_hop(hops: int) -> None:
+    env = small(hops=hops)
+    for seed in range(25):
+        steps = await played(env, seed)
+        assert steps[-1].terminated
+        assert steps[-1].reward == 1.0
+        assert sum(step.info.get("role") == "tool" for step in steps) >= hops - 1
+
+
+async def test_the_oracle_knows_nothing_but_what_the_tool_returns() -> None:
+    env = small(hops=2)
+    env._desk = UseTools(env._asked, [SearchTool(Nothing())], env._desk.rules)
+    steps = await played(env, 0)
+    assert steps[-1].terminated
+    assert steps[-1].reward == 0.0
+
+
+async def test_the_first_answer_ends_the_episode() -> None:
+    env = small()
+    await env.reset(seed=0)
+    step = await env.step("<answer>nobody</answer>")
+    assert (step.reward, step.terminated, step.info["success"]) == (0.0, True, False)
+
+
+async def test_both_forms_of_an_answer_and_of_a_search_count() -> None:
+    env = small()
+    await env.reset(seed=0)
+    found = await env.step("<search>town</search>")
+    assert (await env.step('<tool_call>{"name": "search", "arguments": {"query": "town"}}</tool_call>'))[0] == found[0]
+    assert found.info["tools"]["calls"][0]["source"].startswith("sha256:")
+    answer = env.question.answers[0]
+    assert (await env.step(f"I think \\boxed{{{answer.upper()}}}")).reward == 1.0
+
+
+async def test_a_malformed_action_says_what_is_allowed() -> None:
+    env = small()
+    await env.reset(seed=0)
+    step = await env.step("let me think")
+    assert not step.terminated
+    assert step.info["format_error"]
+    assert "<search>" in text_of(step.observation)
+    assert "<answer>" in text_of(step.observation)
+
+
+@settings(max_examples=60)
+@given(action=st.text(max_size=80) | st.builds("<search>{}</search>".format, st.text(max_size=40)) | st.sampled_from([*SHORT]))
+async def test_any_text_is_an_action(action: str) -> None:
+    env = small()
+    await env.reset(seed=1)
+    step = await env.step(action)
+    assert 0.0 <= step.reward <= 1.0
+    assert not step.truncated
+    assert (await env.oracle()).startswith(("<search>", "<answer>"))
+
+
+async def test_huge_texts_are_actions() -> None:
+    env = small()
+    await env.reset(seed=1)
+    for grow in GROWING.values():
+        assert (await env.step(grow(100_000))).reward == 0.0
+        await env.reset(seed=1)
+
+
+async def test_a_fork_goes_its_own_way() -> None:
+    env = small(hops=3)
+    await env.reset(seed=3)
+    await env.step(await env.oracle())
+    twin = await env.fork()
+    assert await twin.oracle() == await env.oracle()
+    await env.step(await env.oracle())
+    assert await twin.oracle() != await env.oracle()
+    await twin.reset(seed=4)
+    assert (await played(env, 3))[-1].reward == 1.0
+    assert env.question is not twin.question
+
+
+async def test_the_agent_finds_no_answer_in_the_first_observation() -> None:
+    env = small()
+    for seed in range(50):
+        observation, info = await env.reset(seed=seed)
+        assert env.question.answers[0] not in text_of(observation)
+        assert info["world"] == invented(0, SMALL).sha256
+
+
+def test_the_same_episodes_with_any_workers_and_hash_seed() -> None:
+    found = set()
+    for workers, hash_seed in ((1, "0"), (2, "1"), (8, "2")):
+        script = [sys.executable, str(Path(__file__).with_name("episodes.py")), str(workers), "12"]
+        path = [part for part in sys.path if part]
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(path), "PALESTRA_HOME": str(_home())}
+        found.add(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout.strip())
+    assert len(found) == 1
+
+
+def _home() -> Path:
+    from palestra.models.home import home_folder
+
+    return home_folder("other")
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"world": "moon"}, "no world is called"),
+        ({"hops": 0}, "hops must be from 1 to 8"),
+        ({"search": "magic"}, "is not a way to search"),
+        ({"search": "bm25?x=1"}, "is not a way to search"),
+        ({"search": "dense"}, "dense search needs an embedder"),
+        ({"search": "bm25?k=0"}, "at least 1 passage"),
+    ],
+)
+def test_bad_arguments_are_refused(keywords: dict[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        small(**keywords)
+
+
+@pytest.mark.parametrize("method", ["dense", "hybrid"])
+async def test_other_ways_to_search_have_the_same_episodes(method: str) -> None:
+    env = small(search=f"{method}?embedder=tests.tools.test_search:letters&k=5")
+    await env.reset(seed=0)
+    step = await env.step(await env.oracle())
+    assert text_of(step.observation).count("\n[") == 5
+
+
+def test_episodes_share_one_index_which_the_next_process_finds_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = search_tool(invented(0, SMALL))
+    assert search_tool(invented(0, SMALL)) is tool
+    from palestra.envs.deepsearch import index
+
+    def no_build(*_: object) -> int:
+        raise AssertionError("the index was built again")
+
+    monkeypatch.setattr(index, "build_index", no_build)
+    index._words.__wrapped__(index._Held(invented(0, SMALL)))
+
+
+def test_the_ids_have_the_paper_s_turn_limit() -> None:
+    known = palestra.list_envs("search:*")
+    assert {one.id for one in known} >= {
+        f"search:invented-{hops}hop{rule}" for hops in (2, 3, 4, 6) for rule in ("", "-agentgym")
+    }
+    assert {one.max_turns for one in known} == {30}
+
+
+def test_the_panel_is_what_was_committed() -> None:
+    assert differences("search", every=20) == []

@@ -1,0 +1,139 @@
+"""Whole episodes: the oracle, wrong turns, hostile text, forks, and the same episodes everywhere."""
+
+from itertools import product
+
+import pytest
+from tests.envs.same_everywhere import different_hashes
+
+from palestra.checking import check_env
+from palestra.checking.hostile import SHORT
+from palestra.checking.report import Status
+from palestra.core import Env
+from palestra.envs.house.env import Household
+from palestra.envs.house.goals import TASKS, Goal
+from palestra.envs.house.wording import WORDINGS, wish_of
+from palestra.envs.panels import differences
+from palestra.errors import UsageError
+from palestra.registry import list_envs, make, spec
+from palestra.trajectory import StopReason
+
+LEVELS = [f"house:{task}-{level}" for task in (*TASKS, "any") for level in ("easy", "hard")]
+
+
+def finish(env: Env) -> tuple[bool, int]:
+    """Let the oracle play to the end: whether it solved the task, and its number of turns."""
+    for turn in range(1, 60):
+        step = env.step(env.oracle())
+        if step.terminated or step.truncated:
+            return step.reward == 1.0, turn
+    raise AssertionError("the episode does not end")
+
+
+@pytest.mark.parametrize("id", LEVELS)
+def test_the_oracle_solves_every_task(id: str) -> None:
+    with make(id) as env:
+        for seed in range(20):
+            env.reset(seed=seed)
+            solved, turns = finish(env)
+            assert solved
+            assert turns <= 11
+
+
+@pytest.mark.parametrize("id", [id for id in LEVELS if id.endswith("-hard")])
+def test_the_oracle_recovers_from_random_play(id: str) -> None:
+    with make(id) as env:
+        for seed in range(10):
+            env.reset(seed=seed)
+            ended = False
+            for _ in range(30):
+                step = env.step(env.sample_random_action())
+                ended = step.terminated
+                if ended:
+                    break
+            assert ended or finish(env)[0]
+
+
+def test_the_agent_reads_the_task_the_places_and_the_limit_but_no_content() -> None:
+    with make("house:heat-easy") as env:
+        observation, info = env.reset(seed=3)
+        assert isinstance(env.unwrapped, Household)
+        house = env.unwrapped.house
+        assert all(place.name in observation for place in house.scene.places)
+        assert not any(thing.name in observation for thing in house.scene.things)
+        assert info == {"max_turns": 30, "task_type": "heat"}
+        assert "You have 30 turns." in observation
+
+
+def test_tasks_are_worded_with_the_right_article_and_preposition() -> None:
+    assert wish_of(Goal("pick", "onion", "oven"), True) == "Put one onion into an oven."
+    assert wish_of(Goal("pick", "onion", "desk"), False, 1) == "Find an onion and leave it on a desk."
+    for task, which, hollow in product(TASKS, range(WORDINGS), (True, False)):
+        assert "{" not in wish_of(Goal(task, "mug", "shelf"), hollow, which)
+
+
+def test_a_reply_without_a_command_lists_the_commands_and_costs_a_turn() -> None:
+    with make("house:pick-easy", max_turns=2) as env:
+        env.reset(seed=0)
+        step = env.step("I would rather dance.")
+        assert "take THING from PLACE" in step.observation
+        assert step[1:4] == (0.0, False, False)
+        assert step.info == {"format_error": True}
+        step = env.step("look")
+        assert step[1:4] == (0.0, False, True)
+        assert step.info == {"success": False, "stop_reason": StopReason.TURN_LIMIT}
+
+
+@pytest.mark.parametrize("text", SHORT.values(), ids=SHORT.keys())
+def test_hostile_text_is_answered(text: str) -> None:
+    with make("house:any-hard") as env:
+        env.reset(seed=1)
+        for form in ("{}", "go to {}", "take {} from {}", "examine {}"):
+            step = env.step(form.replace("{}", text))
+            assert step[1:4] == (0.0, False, False)
+
+
+def test_a_fork_goes_its_own_way() -> None:
+    with make("house:two-hard") as env:
+        env.reset(seed=4)
+        env.step(env.oracle())
+        twin = env.fork()
+        assert [twin.sample_random_action() for _ in range(5)] == [env.sample_random_action() for _ in range(5)]
+        assert finish(twin) == finish(env)
+
+
+def test_the_picture_shows_what_was_seen_and_nothing_else() -> None:
+    env = Household("cool", "easy", 30)
+    env.reset(seed=2)
+    names = [thing.name for thing in env.house.scene.things]
+    assert not any(name in env.render() for name in names)
+    while not env.step(env.oracle()).terminated:
+        pass
+    assert "(cold)" in env.render()
+
+
+def test_wrong_options_are_named() -> None:
+    with pytest.raises(UsageError, match="tasks are pick, look"):
+        Household("cook")
+    with pytest.raises(UsageError, match='no size "huge": write easy or hard'):
+        Household(size="huge")
+
+
+def test_the_plain_id_is_the_hard_level() -> None:
+    assert spec("house:pick").kwargs == spec("house:pick-hard").kwargs
+    assert {known.id for known in list_envs("house:*-easy")} == {id for id in LEVELS if id.endswith("-easy")}
+
+
+def test_the_panel_is_what_was_committed() -> None:
+    assert differences("house", every=10) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", ["house:look-easy", "house:any-hard"])
+def test_it_passes_palestra_check(id: str) -> None:
+    report = check_env(id, n=60, seconds=6)
+    assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
+
+
+@pytest.mark.slow
+def test_any_number_of_workers_and_any_hash_seed_give_the_same_episodes() -> None:
+    assert different_hashes(LEVELS, seeds=3, wandering=15, cases=[(1, "0"), (2, "1"), (8, "1")]) == 1

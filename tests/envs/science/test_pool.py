@@ -1,0 +1,142 @@
+"""Java processes: how many there are, and what happens when one of them, or the Python process, is killed."""
+
+import os
+import signal
+import subprocess
+import sys
+from time import monotonic, sleep
+
+import pytest
+from tests.leftovers import alive
+
+import palestra
+from palestra.envs.science.jvm import Jvm, Seat
+from palestra.envs.science.pool import FEW, SEATS, Pool, shared_pool
+from palestra.errors import InfrastructureError
+from palestra.registry import make, spec
+from palestra.trajectory import Task, Trajectory
+
+ID = "science:find-animal-test"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _installed_and_without_processes() -> None:
+    spec(ID).factory()
+    shared_pool().end()  # other tests of this process may have left two
+
+
+def taken(pool: Pool) -> Seat:
+    seat = pool.seat()
+    assert seat is not None
+    return seat
+
+
+def test_a_second_process_starts_only_for_many_episodes_and_never_a_third() -> None:
+    pool = Pool(most=2)
+    seats = [taken(pool) for _ in range(FEW)]
+    assert len(pool.jvms) == 1
+    seats += [taken(pool) for _ in range(2 * SEATS - FEW)]
+    assert [jvm.seats for jvm in pool.jvms] == [SEATS, SEATS]
+    assert pool.seat() is None  # one more episode would not fit into the memory
+    assert [jvm.pid for jvm in pool.jvms] == [None, None]  # nothing starts before the first call
+    for seat in seats:
+        seat.leave()
+    assert [jvm.seats for jvm in pool.jvms] == [0, 0]
+    pool.end()
+
+
+def test_a_step_after_the_process_was_killed_is_an_infrastructure_failure_and_a_reset_starts_another() -> None:
+    with make(ID) as env:
+        env.reset(seed=0)
+        (jvm,) = shared_pool().jvms
+        assert jvm.pid is not None
+        os.kill(jvm.pid, signal.SIGKILL)
+        with pytest.raises(InfrastructureError, match=f"the Java process {jvm.pid} of ScienceWorld ended"):
+            env.step("Action: look around")
+        env.reset(seed=0)
+        (other,) = shared_pool().jvms
+        assert other.pid != jvm.pid
+
+
+class KillOnce:
+    """A policy that follows the gold path, and kills the Java process in the middle of the first episode."""
+
+    privileged = True
+
+    def __init__(self) -> None:
+        self.killed: list[int] = []
+
+    async def act(self, conversation: palestra.core.Conversation) -> str:
+        if conversation.turn == 2 and not self.killed:
+            self.killed = [jvm.pid for jvm in shared_pool().jvms if jvm.pid is not None]
+            for pid in self.killed:
+                os.kill(pid, signal.SIGKILL)
+        return await conversation.env.oracle()
+
+
+def test_nothing_is_lost_when_the_process_is_killed_in_mid_run() -> None:
+    policy = KillOnce()
+    tasks = [Task(ID, 0, index=index) for index in range(0, 75, 8)][:3]
+    played: list[Trajectory] = palestra.collect(tasks, policy, concurrency=3)
+    assert len(policy.killed) == 1
+    assert [trajectory.reward for trajectory in played] == [pytest.approx(1.0)] * 3
+    assert {failure.boundary for trajectory in played for failure in trajectory.failures} == {"infrastructure"}
+
+
+def wait_until_gone(pid: int) -> None:
+    until = monotonic() + 120
+    while alive(pid):
+        assert monotonic() < until, f"the Java process {pid} is still running"
+        sleep(0.02)
+
+
+STARTS_ONE = f"""
+import os, palestra
+from palestra.envs.science.pool import shared_pool
+env = palestra.make({ID!r})
+env.reset(seed=0)
+child = os.fork()
+if child == 0:  # it outlives its parent, and must not keep the Java process alive
+    assert shared_pool().jvms == ()
+    os.read(0, 1)
+    os._exit(0)
+print(shared_pool().jvms[0].pid, flush=True)
+env.step("Action: look around")  # the child did not close the connection
+print("played", flush=True)
+os.read(0, 1)
+"""
+
+
+@pytest.mark.parametrize("end", ["exit", "kill"])
+def test_the_java_process_ends_with_its_python_process(end: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", STARTS_ONE],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        assert parent.stdout.readline() == b"played\n"
+        assert alive(pid)
+        if end == "kill":
+            parent.kill()
+        else:
+            parent.stdin.write(b"12")
+            parent.stdin.flush()
+        wait_until_gone(pid)
+        parent.stdin.close()
+        assert parent.wait() == (-signal.SIGKILL if end == "kill" else 0)
+
+
+async def test_a_process_that_cannot_start_is_an_infrastructure_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palestra.envs.science.jvm._OPTIONS", ("-XX:NoSuchOption=1",))
+    jvm = Jvm()
+    with pytest.raises(InfrastructureError, match="of ScienceWorld ended or did not answer"):
+        await jvm.call(lambda link: None)
+    with pytest.raises(InfrastructureError):
+        await jvm.call(lambda link: None)
+    assert not jvm.alive

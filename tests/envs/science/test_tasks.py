@@ -1,0 +1,60 @@
+"""The table of tasks and the lists of games. None of this needs Java."""
+
+import pytest
+
+from palestra.envs.science.gold import shipped_paths
+from palestra.envs.science.panels import agentgym, every_task
+from palestra.envs.science.tasks import AGENTGYM, SPLITS, TASKS, Game, games_of
+from palestra.errors import UsageError
+from palestra.registry import list_envs, spec
+
+
+def test_there_are_thirty_tasks_and_7207_games() -> None:
+    assert len(TASKS) == 30
+    assert sum(task.variations for task in TASKS.values()) == 7207
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_splits_are_disjoint_and_cover_all_variations(name: str) -> None:
+    parts = [variation for split in SPLITS for variation in TASKS[name].split(split)]
+    assert parts == list(range(TASKS[name].variations))
+
+
+def test_agentgym_numbers_4639_games_over_23_tasks_in_order() -> None:
+    games = games_of(AGENTGYM, "all")
+    assert len(games) == 4639
+    assert (games[0], games[29], games[30]) == (Game("boil", 0), Game("boil", 29), Game("melt", 0))
+    assert games[4638] == Game("identify-life-stages-2", 9)
+    left_out = {"grow-plant", "grow-fruit", *(name for name in TASKS if name.startswith(("inclined", "mendelian")))}
+    assert {game.task for game in games} == set(TASKS) - left_out
+
+
+def test_every_task_is_an_id_with_its_splits_as_levels() -> None:
+    ids = {known.id for known in list_envs("science")}
+    assert ids == {f"science:{name}{level}" for name in TASKS for level in ("", "-train", "-dev", "-test")} | {
+        "science:agentgym"
+    }
+    rows = spec("science:boil-test").read_rows()
+    assert rows is not None
+    assert len(rows) == 9
+
+
+def test_an_unknown_task_or_split_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match='no task "boyl"; there are boil, melt'):
+        games_of("boyl", "train")
+    with pytest.raises(UsageError, match='no split "validation"; there are train, dev, test'):
+        games_of("boil", "validation")
+
+
+def test_the_panels_have_the_promised_games() -> None:
+    assert len({task for task, _ in every_task()}) == 300
+    assert len({task for task, _ in agentgym()}) == 200
+    held_out = [task for task, _ in every_task() if not task.env.endswith("-train")]
+    assert len(held_out) == 300 - 4 - 2  # identify-life-stages-2 has ten variations, identify-life-stages-1 has fourteen
+
+
+def test_the_shipped_gold_paths_are_of_games_that_exist_and_fit_into_the_turn_limit() -> None:
+    paths = shipped_paths()
+    assert [game for game in paths if game.variation not in TASKS[game.task].split("all")] == []
+    assert [game for game, path in paths.items() if len(path) * 1.2 > TASKS[game.task].max_turns] == []
+    assert {game.task for game in paths} <= set(TASKS)
