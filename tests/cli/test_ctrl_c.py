@@ -124,7 +124,8 @@ def members(session: int) -> list[int]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("ctrl-c")
     (folder / "recipe.toml").write_text(RECIPE)
-    (folder / "corpus.jsonl").write_text('{"text": "the hash table was invented by somebody at some time"}\n' * 150_000)
+    # An index of this takes 12 s or more: it is still being built at the last moment.
+    (folder / "corpus.jsonl").write_text('{"text": "the hash table was invented by somebody at some time"}\n' * 600_000)
     evaluate(EASY, "random", n=3, out=folder / "evaluated")
     return folder
 

@@ -89,7 +89,9 @@ def test_the_start_page_searches_all_runs_and_a_hit_is_marked(pages: Watched, se
     expect(page.locator("mark")).to_be_in_viewport()
     expect(page.locator(".rail .here")).to_have_text(re.compile("^(39|40|41|42)$"))
     page.go_back()
-    page.locator("tbody tr").nth(1).click()
+    expect(page.locator("tbody tr")).to_have_count(2)
+    page.locator("tbody tr a").nth(1).click()
+    expect(page).to_have_url(re.compile(r"#/r/2/e/2\?text=aardvark$"))
     expect(page.locator(".folded mark")).to_be_visible()
 
 

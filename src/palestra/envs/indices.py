@@ -1,4 +1,4 @@
-"""Which of a finite number of tasks a task means."""
+"""The index of a task in an environment that has a finite number of them."""
 
 import numpy as np
 
