@@ -18,7 +18,10 @@ def check_command(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON report per line."),
 ) -> None:
-    """Check environments for determinism, exploitable scores, hostile actions and leaks. Exit code 1: a check failed."""
+    """Check that environments are deterministic, not exploitable, robust to hostile actions, and free of leaks.
+
+    The exit code is 1 if a check failed.
+    """
     typed(targets)
     failed = 0
     for target in _expanded(targets):

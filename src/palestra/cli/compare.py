@@ -20,7 +20,7 @@ def compare_command(
     success: bool = typer.Option(False, "--success", help="Compare the share of solved tasks instead of the reward."),
     as_json: bool = typer.Option(False, "--json", help="Print the comparison as JSON."),
 ) -> None:
-    """Compare two runs task by task: the difference, its interval and p-value, and the smallest difference they can detect."""
+    """Compare two runs task by task: the difference, its interval and p-value, and the smallest detectable difference."""
     measure = success_scores if success else task_scores
     ours, theirs = (_scored(run, measure) for run in (first, second))
     result = compare(ours, theirs, bounds=score_bounds([*ours, *theirs]))

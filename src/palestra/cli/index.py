@@ -19,7 +19,9 @@ _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 @index_app.command("build")
 def build_command(
-    corpus: Path = typer.Argument(..., help="JSON lines with text (or contents), and optionally id and title."),
+    corpus: Path = typer.Argument(
+        ..., help="JSON Lines file. Each object has a field `text` (or `contents`), and optionally `id` and `title`."
+    ),
     folder: Path | None = typer.Argument(None, help="Folder to create; by default beside the corpus."),
 ) -> None:
     """Build a BM25 index of a corpus."""

@@ -74,7 +74,9 @@ def export_command(
     select: Selection = typer.Option(
         Selection.ALL, "--select", help="Which episodes: all, solved ones, or the best one per task."
     ),
-    margin: float = typer.Option(0.0, min=0.0, help="For preferences: the rewards of a pair differ by more than this."),
+    margin: float = typer.Option(
+        0.0, min=0.0, help="For preferences: write only pairs whose rewards differ by more than this."
+    ),
 ) -> None:
     """Write the episodes of a run in another format."""
     file = run / "trajectories.jsonl" if run.is_dir() else run

@@ -23,8 +23,8 @@ def regrade_command(  # noqa: PLR0913 - one parameter per option
         [],
         "-e",
         "--envs",
-        help="Allow an environment of the run that has no registered id, if you trust it: module:Class or remote:URL#ID. "
-        "May be repeated.",
+        help="By default, only environments with a registered id are played. Name another one here if you trust it: "
+        "module:Class or remote:URL#ID. May be repeated.",
     ),
     out: Path | None = typer.Option(None, "-o", "--out", help="Folder for the new scores; by default a new folder inside RUN."),
     tool: list[str] = TOOLS,

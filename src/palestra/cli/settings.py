@@ -36,7 +36,7 @@ _LONGEST_NAME = 100
 _ENVS_HELP = 'Ids or patterns of environments, or module:Class: --envs "game:*-easy" math:Sums'
 ENVS: Any = typer.Option(..., "--envs", "-e", metavar="ID", help=_ENVS_HELP)
 ENVS_OR_PANEL: Any = typer.Option([], "--envs", "-e", metavar="ID", help=_ENVS_HELP)
-MORE_ENVS: Any = typer.Argument(None, metavar="ID", help="The second and later ids or patterns after --envs.")
+MORE_ENVS: Any = typer.Argument(None, metavar="ID", help="More ids or patterns. In `--envs A B C`, these are B and C.")
 TASKS: Any = typer.Option(TASKS_PER_ENV, "-n", min=1, metavar="N", help="Tasks per environment.")
 GROUP_SIZE: Any = typer.Option(1, "-g", "--group-size", min=1, metavar="N", help="Episodes per task.")
 EPISODES_AT_ONCE: Any = typer.Option(

@@ -37,7 +37,9 @@ def train_command(  # noqa: PLR0913 - one parameter per option
     ),
     out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/RECIPE,KEY=VALUE… by default."),
     dry_run: bool = typer.Option(
-        False, "--dry-run", help="Print the memory and tokens that the recipe needs and the resolved recipe, and exit."
+        False,
+        "--dry-run",
+        help="Do not train: print how much memory and how many tokens the recipe needs, then the resolved recipe.",
     ),
     check: bool = typer.Option(
         True, help="Check before the first step that the model, its chat template and the environments work together."

@@ -109,8 +109,8 @@ class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     max_tokens: _Positive = 512
     """The most tokens per turn."""
     cut: Cut = "as_invalid"
-    """The reward of a turn that ``max_tokens`` or the context cut. ``as_invalid``: what the environment pays for an empty
-    action. ``mask``: none, and the turn is left out of training. Or a number."""
+    """The reward of a turn that was cut, because it reached ``max_tokens`` or the end of the context. ``as_invalid``: what the
+    environment pays for an empty action. ``mask``: none, and the turn is left out of training. Or a number."""
     overlong: Overlong | None = None
     """DAPO's soft penalty on turns that come close to ``max_tokens``."""
     grader: Hook | None = None
@@ -245,7 +245,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prompt: PromptSettings = PromptSettings()
     policy: Hook = "sampled"
     """``sampled``: the model answers each turn with one sample. Or your own policy as ``module:name``: a
-    function or class that gets the sampled policy and returns a policy."""
+    function or class that gets the policy ``sampled`` and returns the policy to play with."""
     engine: EngineSettings = EngineSettings()
     horizon: HorizonConfig | None = None
     """Largest number of turns per episode; by default the limits of the environments."""

@@ -65,7 +65,7 @@ class Fixed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stepwise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """ScalingInter-RL: move to the next of ``turns`` every ``every`` steps, and stay at the last."""
+    """ScalingInter-RL: train for ``every`` steps with each horizon in ``turns``, one after the other, and stay at the last."""
 
     turns: Annotated[tuple[_Positive, ...], msgspec.Meta(min_length=1)]
     every: _Positive

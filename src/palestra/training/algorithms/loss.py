@@ -50,9 +50,9 @@ class LossConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The objective of the policy, its clipping, and the terms that are added to it."""
 
     kind: Hook = "clip"
-    """``clip`` clips the ratio of the token (PPO, GRPO), ``gspo`` that of the segment. ``cispo`` weighs log π by the clipped
-    ratio. ``plain`` is A·log π: the plain policy gradient, and with A = 1 supervised learning. Or your own as
-    ``module:name``."""
+    """``clip`` clips the ratio of the token (PPO, GRPO), ``gspo`` that of the segment. ``cispo`` multiplies A·log π by the
+    clipped ratio, as a constant weight. ``plain`` is A·log π: the plain policy gradient, and with A = 1 supervised learning. Or
+    your own as ``module:name``."""
     clip_low: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.2
     """How far below 1 the ratio may fall."""
     clip_high: _Fraction = 0.2
