@@ -225,6 +225,7 @@ class Modest(Nosy):
     variables = ()
 
 
+@pytest.mark.slow
 async def test_a_worker_gets_chosen_variables_only(monkeypatch: pytest.MonkeyPatch) -> None:
     planted = {"OPENAI_API_KEY": "a", "HF_TOKEN": "b", "AWS_SECRET_ACCESS_KEY": "c", "PALESTRA_TOKEN": "d", "MY_SETTING": "e"}
     for name, value in {**planted, "WANTED_KEY": "wanted", "LC_ALL": "C.UTF-8"}.items():

@@ -44,6 +44,7 @@ def _in_a_process_with_soft_limit(code: str) -> str:
     ).stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_command_and_rollout_raise_the_soft_limit() -> None:
     command = (
         "import sys; from palestra.cli import main; sys.argv = ['palestra', '--version']\ntry: main()\nexcept SystemExit: pass"

@@ -42,6 +42,7 @@ def test_dir_shows_the_whole_face(seen_before_use: frozenset[str]) -> None:
     assert set(palestra.__all__) - NEED_TORCH <= seen_before_use
 
 
+@pytest.mark.slow
 def test_help_works_without_torch() -> None:
     code = (
         "import sys\nsys.modules['torch'] = None\nimport palestra, pydoc\n"

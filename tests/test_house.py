@@ -45,6 +45,7 @@ def functions() -> Iterator[tuple[str, int]]:
                 yield f"{file.relative_to(SOURCE).as_posix()}:{node.name}", (node.end_lineno or first) - first + 1
 
 
+@pytest.mark.slow
 def test_functions_are_small() -> None:
     sizes = list(functions())
     assert at_90_percent([size for _, size in sizes]) <= 20

@@ -39,6 +39,7 @@ def record(turns: list[Tokens]) -> tuple[Segment, ...]:
 
 
 @given(episodes())
+@pytest.mark.slow
 def test_every_sampled_token_is_in_exactly_one_span_with_its_own_logprob_turn_and_version(turns: list[Tokens]) -> None:
     segments = record(turns)
     per_turn: dict[int, list[tuple[int, int]]] = {turn: [] for turn in range(len(turns))}
@@ -66,6 +67,7 @@ def test_the_context_before_every_sampled_stretch_is_the_prompt_the_engine_saw(t
 
 
 @given(episodes())
+@pytest.mark.slow
 def test_the_mask_covers_sampled_tokens_and_nothing_else(turns: list[Tokens]) -> None:
     segments = record(turns)
     assert sum(int(segment.mask.sum()) for segment in segments) == sum(len(tokens.ids) for tokens in turns)

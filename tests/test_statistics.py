@@ -156,6 +156,7 @@ SETTINGS = {
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
+@pytest.mark.slow
 def test_nominal_95_percent_covers_93_to_97(setting: str) -> None:
     families, tasks, repeats, alike = SETTINGS[setting]
     rng = derive(0, "coverage", setting)
@@ -167,6 +168,7 @@ def test_nominal_95_percent_covers_93_to_97(setting: str) -> None:
     assert 0.93 <= covered / EVALUATIONS <= 0.97
 
 
+@pytest.mark.slow
 def test_the_naive_interval_fails() -> None:
     families, tasks, repeats, alike = SETTINGS["nearly always solved"]
     rng = derive(0, "coverage", "naive")

@@ -223,6 +223,7 @@ def _run_script(folder: Path, body: str, timeout: float = 300) -> subprocess.Com
     return subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=timeout)
 
 
+@pytest.mark.slow
 def test_a_script_that_forgets_to_close_ends_all_the_same(tmp_path: Path) -> None:
     told = _run_script(
         tmp_path,
@@ -240,6 +241,7 @@ def test_a_script_that_forgets_to_close_ends_all_the_same(tmp_path: Path) -> Non
 # InWorker
 
 
+@pytest.mark.slow
 async def test_a_worker_gives_the_same_episode_and_is_used_again() -> None:
     async with nothing_left_here():
         async with WorkerPool.held():
@@ -265,6 +267,7 @@ async def test_a_worker_gives_the_same_episode_and_is_used_again() -> None:
         assert not alive(*pids)
 
 
+@pytest.mark.slow
 async def test_a_lone_surrogate_reaches_the_environment_as_a_replacement() -> None:
     env = make_async(SLOW)
     await env.reset(seed=1)
@@ -272,6 +275,7 @@ async def test_a_lone_surrogate_reaches_the_environment_as_a_replacement() -> No
     await env.close()
 
 
+@pytest.mark.slow
 async def test_live_objects_in_info_do_not_cost_the_episode() -> None:
     env = make_async(SLOW)
     await env.reset(seed=1)
@@ -284,6 +288,7 @@ async def test_live_objects_in_info_do_not_cost_the_episode() -> None:
 @pytest.mark.parametrize(
     ("action", "kind"), [("exit", "SystemExit"), ("interrupt", "KeyboardInterrupt"), ("wrong", "TypeError")]
 )
+@pytest.mark.slow
 async def test_whatever_is_raised_in_a_worker_is_the_environments_failure(action: str, kind: str) -> None:
     env = make_async(SLOW)
     await env.reset(seed=1)
@@ -299,6 +304,7 @@ async def test_whatever_is_raised_in_a_worker_is_the_environments_failure(action
         await env.step("x")
 
 
+@pytest.mark.slow
 async def test_usage_errors_come_through_as_such() -> None:
     env = InWorker("tests.rollout.faulty:Faulty", {}, Faulty)
     await env.reset(seed=10)
@@ -307,6 +313,7 @@ async def test_usage_errors_come_through_as_such() -> None:
     await env.close()
 
 
+@pytest.mark.slow
 async def test_an_environment_that_cannot_be_built_leaves_a_worker_that_can_be_used() -> None:
     async with nothing_left_here():
         env = InWorker("tests.rollout.faulty:Unbuildable", {}, Unbuildable)
@@ -336,6 +343,7 @@ async def test_a_call_that_is_given_up_kills_the_worker_and_what_it_started() ->
         assert not alive(info["pid"])
 
 
+@pytest.mark.slow
 async def test_when_the_process_that_forks_is_killed_the_next_one_to_ask_starts_it_again() -> None:
     async with nothing_left_here(), WorkerPool.held() as pool:
         env = make_async(SLOW)
@@ -364,6 +372,7 @@ class Seeing(Env):
         return Step((Image(b"\x00\xff", "image/jpeg"),), 1.0, True, False, {})
 
 
+@pytest.mark.slow
 async def test_pictures_pass_the_process_boundary() -> None:
     env = InWorker(f"{__name__}:Seeing", {}, Seeing)
     assert (await env.reset(seed=0))[0] == (Text("look"), Image(b"\x89PNG"))
@@ -389,11 +398,13 @@ def play():
 """
 
 
+@pytest.mark.slow
 def test_a_class_of_a_script_runs_in_a_worker(tmp_path: Path) -> None:
     told = _run_script(tmp_path, SCRIPT + "if __name__ == '__main__':\n    play()\n")
     assert (told.stderr, told.stdout) == ("", "[1.0, 1.0, 1.0, 1.0] set()\n")
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_starts_no_processes_of_processes(tmp_path: Path) -> None:
     told = _run_script(tmp_path, SCRIPT + "play()\n")
     assert told.stdout.count("[1.0, 1.0, 1.0, 1.0] set()\n") == 1

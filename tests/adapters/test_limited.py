@@ -234,6 +234,7 @@ class _Twice(palestra.Wrapper):
 
 
 @pytest.mark.parametrize("isolate", [False, True])
+@pytest.mark.slow
 async def test_served_episodes_are_truncated(isolate: bool) -> None:
     from palestra.serve import EnvServer
     from palestra.serve.tokens import new_token

@@ -93,12 +93,14 @@ def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.Fixtur
 
 
 @pytest.mark.parametrize("env", GOOD, ids=lambda env: env.__name__)
+@pytest.mark.slow
 def test_good_ones_pass(env: AnyEnv, short_texts: None) -> None:
     report = check_env(env, n=60, skip={"same-elsewhere"})
     assert bitten(report) == set()
     assert report.ok
 
 
+@pytest.mark.slow
 def test_a_talkative_async_env_is_the_same_elsewhere(short_texts: None) -> None:
     """Printing must not disturb what the other process says, and the colour must not matter."""
     report = check_env(good.Talkative, n=5)
@@ -107,6 +109,7 @@ def test_a_talkative_async_env_is_the_same_elsewhere(short_texts: None) -> None:
 
 
 @pytest.mark.parametrize("level", ["", "-easy", "-hard", "-random"])
+@pytest.mark.slow
 def test_guess_the_number_passes(level: str, request: pytest.FixtureRequest) -> None:
     if level:
         request.getfixturevalue("short_texts")
@@ -128,6 +131,7 @@ def test_the_answer_among_others_is_only_a_warning(short_texts: None) -> None:
     assert report.ok
 
 
+@pytest.mark.slow
 def test_a_constant_answer_above_the_floor_is_a_warning_until_it_is_certain(short_texts: None) -> None:
     few, many = (check_env(good.Months, n=n, skip={"same-elsewhere"}) for n in (60, 300))
     assert status_of(few, "constant-answer") is Status.WARN
@@ -179,6 +183,7 @@ class Shout(Wrapper):
 
 
 @pytest.mark.parametrize(("wrapper", "status"), [(Shout, Status.PASS), (partial(Shout, mark="?"), Status.SKIP)])
+@pytest.mark.slow
 def test_wrappers_go_along_to_the_other_process_if_they_have_a_name(wrapper: Any, status: Status, short_texts: None) -> None:
     palestra.register("check:Shout-v0", good.Code, wrappers=[wrapper])
     try:
@@ -212,6 +217,7 @@ class OnlyHere(good.Code):
 PREPARED: list[str] = []
 
 
+@pytest.mark.slow
 def test_an_env_that_does_not_run_elsewhere_is_told_so(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
     monkeypatch.setattr(sys.modules[__name__], "PREPARED", ["by hand"])
     report = check_env(OnlyHere, n=2)
@@ -227,6 +233,7 @@ def test_a_leaking_env_is_played_less_often(short_texts: None) -> None:
     assert check_env(broken.LeaksFile, n=60, skip={"same-elsewhere"}).tasks == 20
 
 
+@pytest.mark.slow
 def test_the_global_generators_are_put_back(short_texts: None) -> None:
     random.seed(5)
     np.random.seed(5)
@@ -285,6 +292,7 @@ def test_an_env_that_nobody_guards_is_told_so(monkeypatch: pytest.MonkeyPatch, s
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
+@pytest.mark.slow
 def test_the_line_that_draws_from_a_global_generator_is_cited(animal: AnyEnv, line: str, short_texts: None) -> None:
     report = check_env(animal, n=3, skip={"same-elsewhere"})
     (finding,) = report.found(Status.FAIL)
@@ -293,6 +301,7 @@ def test_the_line_that_draws_from_a_global_generator_is_cited(animal: AnyEnv, li
     assert line in finding.detail
 
 
+@pytest.mark.slow
 def test_global_random_is_never_advised_a_floor(short_texts: None) -> None:
     report = check_env(broken.GlobalAnswer, n=20, skip={"same-elsewhere"})
     assert {finding.check for finding in report.found(Status.FAIL)} == {"global-generators"}
@@ -308,6 +317,7 @@ def test_global_random_is_never_advised_a_floor(short_texts: None) -> None:
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
+@pytest.mark.slow
 def test_the_advice_on_a_constant_answer_hides_nothing(animal: AnyEnv, advice: str, never: str, short_texts: None) -> None:
     report = check_env(animal, n=200, skip={"same-elsewhere", "fork", "any-text"})
     (finding,) = (finding for finding in report.findings if finding.check == "constant-answer")

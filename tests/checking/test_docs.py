@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from palestra.checking import CHECKS
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -16,6 +18,7 @@ def test_the_page_names_every_check() -> None:
     assert [row.split("`")[1] for row in rows] == [check.name for check in CHECKS]
 
 
+@pytest.mark.slow
 def test_a_class_of_a_script_is_checked_in_other_processes_too(tmp_path: Path) -> None:
     asking = """
 if __name__ == "__main__":

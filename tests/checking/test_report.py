@@ -67,6 +67,7 @@ def test_rendered_as_people_read_it() -> None:
     )
 
 
+@pytest.mark.slow
 def test_parity_reads_as_in_the_tutorial() -> None:
     text = printed(check_env(Parity))
     assert "✓ same task, same episode (this process, another process, another hash seed, replay)" in text
@@ -83,6 +84,7 @@ def test_whatever_an_environment_says_can_be_shown(text: str, limit: int) -> Non
     line.encode()
 
 
+@pytest.mark.slow
 def test_to_check_does_not_load_rich() -> None:
     code = "import sys, palestra.checking; sys.exit('rich' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, check=False).returncode == 0

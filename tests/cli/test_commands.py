@@ -55,6 +55,7 @@ def test_list_json_has_every_id_with_its_level() -> None:
     assert specs["game:GuessTheNumber-v0"]["level"] == "hard"
 
 
+@pytest.mark.slow
 def test_a_mistake_is_one_line_and_exit_code_2() -> None:
     done = command("play", "game:Sudok-v0")
     assert done.returncode == 2
@@ -62,6 +63,7 @@ def test_a_mistake_is_one_line_and_exit_code_2() -> None:
     assert done.stderr.strip() == wanted
 
 
+@pytest.mark.slow
 def test_a_warning_is_one_line_without_the_place_in_the_code(tmp_path: Path) -> None:
     (tmp_path / "loud.py").write_text(
         "import warnings\n"
@@ -77,6 +79,7 @@ def test_a_warning_is_one_line_without_the_place_in_the_code(tmp_path: Path) -> 
     assert "loud.py" not in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_found_is_a_mistake() -> None:
     done = command("list", "nosuchthing")
     assert done.returncode == 2
@@ -94,6 +97,7 @@ def test_play_can_be_left() -> None:
     assert "You left the game." in palestra("play", "game:GuessTheNumber-v0-easy", typed="")
 
 
+@pytest.mark.slow
 def test_check_says_ok_by_exit_code_and_json(tmp_path: Path) -> None:
     done = command("check", "game:GuessTheNumber-v0-easy", "-n", "20", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -127,6 +131,7 @@ def test_demo_leaves_one_self_contained_page(tmp_path: Path) -> None:
     assert "https://" not in html
 
 
+@pytest.mark.slow
 def test_doctor_names_what_is_installed() -> None:
     report = json.loads(palestra("doctor", "--json"))
     assert set(report["core"]) >= {"msgspec", "numpy"}
@@ -213,6 +218,7 @@ class Cafe(palestra.Env):
 """
 
 
+@pytest.mark.slow
 def test_a_conversation_can_be_played(tmp_path: Path) -> None:
     (tmp_path / "cafe.py").write_text(CAFE)
     done = subprocess.run(
@@ -236,6 +242,7 @@ def test_one_typo_does_not_end_a_game() -> None:
     assert "4 turns, total reward" in shown or "solved" in shown
 
 
+@pytest.mark.slow
 def test_play_says_at_once_that_no_server_answers() -> None:
     began = time.monotonic()
     done = command("play", "remote:http://127.0.0.1:1#game:Sudoku-v0")
@@ -279,6 +286,7 @@ def test_serve_counts_environments_and_not_patterns(monkeypatch: pytest.MonkeyPa
     assert f"serving {count} environments at http://127.0.0.1:8443" in shown
 
 
+@pytest.mark.slow
 def test_loading_the_commands_loads_nothing_that_only_some_of_them_need() -> None:
     code = "import sys, palestra.cli.app; print(*sys.modules)"
     done = subprocess.run(

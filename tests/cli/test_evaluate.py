@@ -146,6 +146,7 @@ def test_export_and_import(form: str, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.torch
+@pytest.mark.slow
 def test_a_model_in_a_folder(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers")
     monkeypatch.chdir(tmp_path)

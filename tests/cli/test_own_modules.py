@@ -81,6 +81,7 @@ def palestra(folder: Path, *arguments: str, typed: str = "") -> "subprocess.Comp
     ],
     ids=" ".join,
 )
+@pytest.mark.slow
 def test_a_class_in_the_working_folder_is_found_by(arguments: list[str], folder: Path) -> None:
     done = palestra(folder, *arguments, typed="1\n")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -98,6 +99,7 @@ def test_regrade_finds_a_class_in_the_working_folder_if_it_is_typed(folder: Path
     assert "not regraded" not in done.stdout
 
 
+@pytest.mark.slow
 def test_serve_finds_a_class_in_the_working_folder(folder: Path) -> None:
     pytest.importorskip("starlette")
     with subprocess.Popen(
@@ -120,6 +122,7 @@ def test_ray_workers_find_a_class_in_the_working_folder(folder: Path) -> None:
     assert "consumed 3" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_working_folder_is_searched_last_and_only_for_a_reference(folder: Path) -> None:
     for shadowed in ("msgspec", "fractions", "rich"):
         (folder / f"{shadowed}.py").write_text("raise SystemExit('imported from the working folder')")
@@ -141,6 +144,7 @@ def test_the_working_folder_is_searched_last_and_only_for_a_reference(folder: Pa
     [("def", "broken.py, line 1"), ("import palestra", "has no 'Env2'"), (None, "No module is called broken either")],
     ids=["syntax error", "no such name", "no such module"],
 )
+@pytest.mark.slow
 def test_what_is_wrong_with_a_module_is_one_line(source: str | None, said: str, folder: Path) -> None:
     if source is not None:
         (folder / "broken.py").write_text(source)
@@ -150,6 +154,7 @@ def test_what_is_wrong_with_a_module_is_one_line(source: str | None, said: str, 
     assert len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_policy_that_does_not_exist_is_one_line(folder: Path) -> None:
     done = palestra(folder, "eval", "nomod:x", "--envs", "reach:Reach", "-n", "1", "-o", "run")
     assert done.returncode == 2

@@ -45,6 +45,7 @@ def test_prefetch_leaves_what_a_package_brings() -> None:
     assert "164 rows" in palestra("prefetch", "code:HumanEval")
 
 
+@pytest.mark.slow
 def test_prefetch_writes_our_fields_and_the_loader_finds_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))

@@ -69,6 +69,7 @@ def palestra(*arguments: str | Path) -> str:
     return done.output
 
 
+@pytest.mark.slow
 def test_a_recipe_becomes_a_run_that_can_be_looked_at(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shown = palestra("train", recipe, "--out", run, "--tensorboard")

@@ -125,6 +125,7 @@ async def test_a_dispatcher_in_this_process_plays_the_same_episodes() -> None:
     concurrency=st.sampled_from([1, 3, 16]),
     wear=st.sampled_from([0, 3]),
 )
+@pytest.mark.slow
 async def test_nothing_is_lost_or_counted_twice(seed: int, rate: float, size: int, concurrency: int, wear: int) -> None:
     expected = collect(GUESS, "random", n=20, group_size=2, seed=1, progress=False)
     books = Books()

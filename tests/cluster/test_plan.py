@@ -48,6 +48,7 @@ def test_streams_share_the_engine() -> None:
     assert engine.speed(1000) * 1000 == pytest.approx(1000.0, rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_plan_names_what_it_waits_for() -> None:
     assert plan(64, 100, constants=FREE).bottleneck == "too few episodes"
     assert plan(8, 10_000, constants=FREE).bottleneck == "learner"
@@ -57,6 +58,7 @@ def test_a_plan_names_what_it_waits_for() -> None:
     assert heavy.dollars > light.dollars
 
 
+@pytest.mark.slow
 def test_more_gpus_are_not_slower() -> None:
     rates = [plan(gpus, 10_000, constants=FREE).rate for gpus in (1, 8, 64)]
     assert rates == sorted(rates)
@@ -71,6 +73,7 @@ def test_the_constants_in_the_package_are_read() -> None:
         Constants.read(CONSTANTS.with_name("none.json"))
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_row_for_each() -> None:
     result = CliRunner().invoke(app, ["plan", "--gpus", "8", "--episodes", "100", "--episodes", "1000"])
     assert result.exit_code == 0

@@ -33,6 +33,7 @@ def test_snippet_with_a_model_runs(snippet: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("snippet", sorted((SNIPPETS / "served").glob("*.py")), ids=lambda path: path.name)
+@pytest.mark.slow
 async def test_snippet_with_a_server_runs(snippet: Path, tmp_path: Path) -> None:
     server = ChatServer()
     server.reply = {"content": "\\boxed{5}"}

@@ -75,6 +75,7 @@ def test_every_snippet_is_shown() -> None:
     assert {path.name for path in SNIPPETS.glob("*.py")} - shown == {"gem_loop.py"}
 
 
+@pytest.mark.slow
 def test_the_tutorial_environment_is_short_and_passes_the_check(tmp_path: Path) -> None:
     source = SNIPPETS / "parity.py"
     assert len(source.read_text().splitlines()) <= 30

@@ -95,6 +95,7 @@ def damage(path: Path, rng: np.random.Generator) -> Callable[[], object]:
 
 
 @pytest.mark.usefixtures("no_sync")
+@pytest.mark.slow
 def test_a_thousand_damaged_checkpoints_leave_the_last_valid_one(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path, keep=4)
     for step in range(4):

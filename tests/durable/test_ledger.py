@@ -129,6 +129,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[bytes, list[Ledge
     return ledger.path.read_bytes(), positions
 
 
+@pytest.mark.slow
 def test_a_thousand_torn_or_flipped_ledgers_open_at_the_last_valid_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: tuple[bytes, list[LedgerPosition]]
 ) -> None:

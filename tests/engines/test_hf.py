@@ -52,6 +52,7 @@ async def episode(engine: HFEngine, seed: int, turns: int, **options: Any) -> li
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
+@pytest.mark.slow
 async def test_logprobs_are_those_of_a_separate_pass(engine: HFEngine, temperature: float) -> None:
     played = await asyncio.gather(*(episode(engine, seed, 5, temperature=temperature) for seed in range(16)))
     worst = max(
@@ -133,6 +134,7 @@ async def test_a_session_that_is_garbage_leaves_its_row(engine: HFEngine) -> Non
             gc.collect()
 
 
+@pytest.mark.slow
 async def test_more_episodes_than_rows_still_get_the_right_logprobs(engine: HFEngine) -> None:
     played = await asyncio.gather(*(episode(engine, seed, 4) for seed in range(24)))
     for turns in played:
@@ -140,6 +142,7 @@ async def test_more_episodes_than_rows_still_get_the_right_logprobs(engine: HFEn
             assert np.abs(recomputed(engine.model, tokens) - tokens.logprobs).max() <= 1e-4
 
 
+@pytest.mark.slow
 async def test_new_weights_in_mid_completion_split_the_versions_and_every_logprob_is_its_versions_own() -> None:
     engine, old, new = HFEngine(tiny_llama(), batch=4), tiny_llama(), tiny_llama(1)
     request = asyncio.create_task(engine.generate(prompt(3, 9), Sampling(200, seed=5), EngineSession()))
@@ -159,6 +162,7 @@ async def test_new_weights_in_mid_completion_split_the_versions_and_every_logpro
     await engine.close()
 
 
+@pytest.mark.slow
 async def test_running_completions_continue_under_new_weights(engine: HFEngine) -> None:
     new = tiny_llama(1)
     calls = [asyncio.create_task(engine.generate(prompt(s, 9 + s), Sampling(150, seed=s), EngineSession())) for s in range(4)]
@@ -179,6 +183,7 @@ async def test_a_long_prompt_is_computed_in_pieces(engine: HFEngine, monkeypatch
         assert np.abs(recomputed(engine.model, tokens) - tokens.logprobs).max() <= 1e-4
 
 
+@pytest.mark.slow
 async def test_pause_stops_sampling_and_resume_loses_nothing(engine: HFEngine) -> None:
     expected = (await engine.generate(prompt(3, 9), Sampling(120, seed=5))).tokens.ids.tolist()
     request = asyncio.create_task(engine.generate(prompt(3, 9), Sampling(120, seed=5)))

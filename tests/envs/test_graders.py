@@ -43,6 +43,7 @@ def test_a_number_is_found_after_any_words(number: Fraction, words: str) -> None
 
 
 @given(st.text())
+@pytest.mark.slow
 def test_no_text_breaks_the_reading_of_numbers(text: str) -> None:
     number_in(text)
 

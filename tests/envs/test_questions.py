@@ -260,6 +260,7 @@ def test_a_grader_that_changes_its_row_does_not_change_the_next_episode() -> Non
             assert env.step(env.oracle()).reward == 1.0
 
 
+@pytest.mark.slow
 def test_another_grader_of_ones_own_is_another_version(here: Path) -> None:
     id = f"{write(ROWS)}?grader=own_grader:grade"
     found = []

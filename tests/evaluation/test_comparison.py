@@ -33,6 +33,7 @@ def difficulties(rng: np.random.Generator, means: list[float], tasks: int) -> di
         pytest.param([0.05], 60, 2, marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_under_no_difference_at_most_6_percent_are_called_significant(means: list[float], tasks: int, repeats: int) -> None:
     rng = derive(0, "no difference", tasks)
     false_finds = uncovered = 0
@@ -45,6 +46,7 @@ def test_under_no_difference_at_most_6_percent_are_called_significant(means: lis
     assert uncovered / EVALUATIONS <= 0.07
 
 
+@pytest.mark.slow
 def test_the_smallest_visible_difference_is_found_four_times_out_of_five() -> None:
     rng = derive(0, "power")
     found, visible = 0, []

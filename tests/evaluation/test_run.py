@@ -375,6 +375,7 @@ def uncut(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(30, marks=[pytest.mark.slow, pytest.mark.timeout(400)])])
+@pytest.mark.slow
 def test_killed_and_resumed_is_the_run_not_killed(tmp_path: Path, uncut: Path, kills: int) -> None:
     rng = random.Random(kills)
     whole = (uncut / "trajectories.jsonl").stat().st_size

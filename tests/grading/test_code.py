@@ -167,11 +167,13 @@ def test_the_honest_rows_pass_in_one_process(rows: list[Honest]) -> None:
 
 
 @pytest.mark.parametrize("rows", [RETURNED, CALLED], ids=["returned", "called"])
+@pytest.mark.slow
 async def test_test_code_sees_what_a_plain_exec_would_show_it(rows: list[Honest], judge: CodeJudge) -> None:
     verdicts = await _each(judge.asserts(row.code, "solve", row.tests) for row in rows)
     assert [(row, verdict.problem) for row, verdict in zip(rows, verdicts, strict=True) if not verdict.ok] == []
 
 
+@pytest.mark.slow
 async def test_a_candidate_may_have_a_main_of_its_own(judge: CodeJudge) -> None:
     verdicts = await _each(judge.asserts(code, "solve", CHECK) for code in ADDED)
     verdicts += await _each(judge.function(code, "solve", FUNCTION) for code in ADDED)
@@ -180,6 +182,7 @@ async def test_a_candidate_may_have_a_main_of_its_own(judge: CodeJudge) -> None:
     assert [(code, verdict.problem) for code, verdict in zip(PROGRAMS, verdicts, strict=True) if not verdict.ok] == []
 
 
+@pytest.mark.slow
 async def test_what_json_cannot_say_is_not_held_against_a_candidate(judge: CodeJudge) -> None:
     code = "from collections import *\nfrom enum import *\nfrom fractions import Fraction\nfrom decimal import Decimal\n"
     lenient = replace(judge, lenient=True)
@@ -223,6 +226,7 @@ async def test_a_call_that_returns_a_value_does_not_change_what_it_is_compared_w
 
 @pytest.mark.parametrize("value", ["[[]] * 1_390_000", "[[[[[[[[]]]]]]]] * 90_000", "list(range(290_000))", "[()] * 300_000"])
 @pytest.mark.parametrize("kind", ["function", "asserts"])
+@pytest.mark.slow
 async def test_a_large_answer_is_refused_before_it_is_read(kind: str, value: str, judge: CodeJudge) -> None:
     code = f"def solve(*a): return {value}"
     longest, stop = 0.0, asyncio.Event()

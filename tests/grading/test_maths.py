@@ -87,6 +87,7 @@ def _seconds(text: str) -> float:
     return time.process_time() - began
 
 
+@pytest.mark.slow
 async def test_formulas_are_compared_by_what_they_mean(grader: MathsGrader) -> None:
     for answer, gold, expected in [
         ("x^2+2x+1", "(x+1)^2", True),
@@ -118,6 +119,7 @@ async def test_a_hostile_answer_costs_itself_and_nothing_else(grader: MathsGrade
     assert not Path("/tmp/palestra-owned").exists()
 
 
+@pytest.mark.slow
 async def test_a_cancelled_comparison_does_not_answer_the_next_one() -> None:
     async with MathsGrader(workers=1) as grader:
         task = asyncio.create_task(grader.equivalent("9^{9^{9^9}}+x", "\\sqrt{8}"))
@@ -174,6 +176,7 @@ async def test_questions_fail_at_once_when_the_workers_are_killed() -> None:
         assert await grader.equivalent("2\\sqrt{2}", "\\sqrt{8}"), "new workers take the place of the dead"
 
 
+@pytest.mark.slow
 async def test_closing_strands_no_question() -> None:
     grader = MathsGrader(workers=1, seconds=2.0)
     await grader.start()

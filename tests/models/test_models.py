@@ -48,6 +48,7 @@ def test_its_tokens_suit_the_suite(tiny: Path) -> None:
     assert words.decode(words.encode(text_of(observation))) == observation
 
 
+@pytest.mark.slow
 def test_phrases_make_a_move_one_token_and_an_observation_few(tmp_path: Path) -> None:
     words = transformers.AutoTokenizer.from_pretrained(build_tiny(tmp_path / "p", envs="game:GuessTheNumber-v0-easy", words=0))
     assert len(words) < 60

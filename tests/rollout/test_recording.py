@@ -57,6 +57,7 @@ async def test_the_audit_finds_what_is_wrong(tmp_path: Path) -> None:
     assert not audit(tmp_path).sound
 
 
+@pytest.mark.slow
 def test_the_command_goes_on_after_a_kill(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "palestra.cli", "rollout", "random", "-e", "game:Sudoku-v0-easy", "-n", "400"]
     command += ["-o", str(tmp_path / "run")]

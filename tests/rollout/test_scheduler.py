@@ -293,6 +293,7 @@ palestra.collect("tests.rollout.faulty:Slow", act, n=8, concurrency=4)
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_a_collect_of_hanging_environments_at_once() -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with (

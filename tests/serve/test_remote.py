@@ -379,6 +379,7 @@ async def test_a_restarted_server_costs_the_episode_and_not_the_client() -> None
         await env.close()
 
 
+@pytest.mark.slow
 async def test_draining_lets_episodes_end_and_starts_no_others(server: EnvServer) -> None:
     env = remote(server, REFERENCE)
     await env.reset(seed=0)

@@ -384,6 +384,7 @@ def command(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     process.communicate()
 
 
+@pytest.mark.slow
 def test_the_command_serves_and_drains_on_sigterm(command: "subprocess.Popen[str]", tmp_path: Path) -> None:
     assert command.stdout is not None
     url = re.findall(r"http://\S+", command.stdout.readline())[0]
@@ -399,6 +400,7 @@ def test_the_command_serves_and_drains_on_sigterm(command: "subprocess.Popen[str
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@pytest.mark.slow
 async def test_https_with_a_certificate_that_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
     names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]

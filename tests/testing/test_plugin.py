@@ -47,6 +47,7 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     return pytester
 
 
+@pytest.mark.slow
 def test_an_environment_in_the_working_folder_is_checked_with_one_item_per_check(folder: pytest.Pytester) -> None:
     result = folder.runpytest_inprocess(*QUICK, "--palestra", "own_env:Sum", "-v")
     result.assert_outcomes(passed=3, deselected=len(CHECKS) - 3)
@@ -54,6 +55,7 @@ def test_an_environment_in_the_working_folder_is_checked_with_one_item_per_check
     result.stdout.fnmatch_lines(["own_env:Sum::info PASSED*", "own_env:Sum::reward PASSED*", "own_env:Sum::one-end PASSED*"])
 
 
+@pytest.mark.slow
 def test_a_failed_check_fails_its_item_and_shows_the_advice_without_a_traceback(folder: pytest.Pytester) -> None:
     result = folder.runpytest_inprocess(*QUICK, "--palestra", "own_env:Generous")
     result.assert_outcomes(passed=2, failed=1, deselected=len(CHECKS) - 3)
@@ -61,6 +63,7 @@ def test_a_failed_check_fails_its_item_and_shows_the_advice_without_a_traceback(
     result.stdout.no_fnmatch_line("*Traceback*")
 
 
+@pytest.mark.slow
 def test_every_check_is_an_item_and_patterns_and_several_environments_are_taken(folder: pytest.Pytester) -> None:
     words = (
         *LOAD,
@@ -76,24 +79,28 @@ def test_every_check_is_an_item_and_patterns_and_several_environments_are_taken(
     assert sum(line.startswith("game:GuessTheNumber-v0-") and line.endswith("::reward") for line in lines) >= 2
 
 
+@pytest.mark.slow
 def test_skips_and_warnings_are_passed_on(folder: pytest.Pytester) -> None:
     words = (*LOAD, "--palestra-tasks", "5", "-k", "fork or ends", "--palestra", "own_env:Sum", "-rs")
     folder.runpytest_inprocess(*words).assert_outcomes(passed=1, skipped=1, deselected=len(CHECKS) - 2)
 
 
 @pytest.mark.parametrize("name", ["game:Nothing-v9", "gmae:*"])
+@pytest.mark.slow
 def test_an_unknown_environment_is_a_usage_error_that_names_it(folder: pytest.Pytester, name: str) -> None:
     result = folder.runpytest_inprocess(*LOAD, "--palestra", name)
     assert result.ret is pytest.ExitCode.USAGE_ERROR
     assert f"--palestra {name}: no environment" in result.stderr.str()
 
 
+@pytest.mark.slow
 def test_an_environment_on_a_server_is_not_confused_with_one_of_the_same_name_here(folder: pytest.Pytester) -> None:
     result = folder.runpytest_inprocess(*QUICK, "--palestra", "remote:http://127.0.0.1:1#game:GuessTheNumber-v0")
     result.assert_outcomes(failed=3, deselected=len(CHECKS) - 3)
     result.stdout.fnmatch_lines(["*is played on a server. Check it there: palestra check game:GuessTheNumber-v0"])
 
 
+@pytest.mark.slow
 def test_the_entry_point_costs_at_most_20_ms_and_loads_nothing_of_palestra() -> None:
     plugins = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]
     assert plugins == {"palestra": "palestra_pytest"}

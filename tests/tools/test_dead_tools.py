@@ -35,6 +35,7 @@ def played(*arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.slow
 def test_too_few_descriptors_cost_time_and_no_episode() -> None:
     assert played("64", "224") == {"kinds": {"right": 64}, "messages": []}
 
@@ -44,6 +45,7 @@ def test_512_episodes_fit_into_1024_descriptors() -> None:
     assert played("512", "1024") == {"kinds": {"right": 512}, "messages": []}
 
 
+@pytest.mark.slow
 def test_where_no_box_fits_every_episode_is_a_failure_of_infrastructure() -> None:
     said = played("4", "70")
     assert said["kinds"] == {"failed: infrastructure": 4}
@@ -65,6 +67,7 @@ def test_without_user_namespaces_the_run_is_refused_with_the_remedy() -> None:
 
 
 @AS_ROOT_ONLY
+@pytest.mark.slow
 def test_namespaces_that_run_out_are_infrastructure() -> None:
     said = played("4", "--forbidden", "--late")
     assert said["kinds"] == {"failed: infrastructure": 4}

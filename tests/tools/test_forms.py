@@ -43,6 +43,7 @@ _pieces = st.sampled_from(
 
 
 @given(st.lists(_calls, min_size=1, max_size=3), _words.filter(lambda words: "<" not in words))
+@pytest.mark.slow
 def test_what_is_formatted_is_read_back_in_order(calls: list[ToolCall], between: str) -> None:
     text = between.join(format_call(call) for call in calls)
     assert find_calls(text) == tuple(calls)

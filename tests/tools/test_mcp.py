@@ -112,6 +112,7 @@ async def _until_open(url: str) -> None:
                 return
 
 
+@pytest.mark.slow
 async def test_a_server_over_http_with_shared_sessions(http_server: str) -> None:
     await _until_open(http_server)
     async with McpServer(url=http_server, headers={"Authorization": f"Bearer {CANARY}"}, shared=True) as server:

@@ -237,6 +237,7 @@ def test_the_command_builds_and_searches(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not available("foldoc"), reason="apt-get install dict-foldoc")
+@pytest.mark.slow
 def test_a_real_dictionary_can_be_searched(tmp_path: Path) -> None:
     count = build_index(read_dictionary("foldoc"), tmp_path / "foldoc")
     assert count > 10_000

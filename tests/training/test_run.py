@@ -74,6 +74,7 @@ def test_the_same_run_resumes_and_says_from_where(model: Path, tmp_path: Path) -
     assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2]
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(model: Path, tmp_path: Path) -> None:
     said: list[str] = []
     train(config(model), tmp_path, check=False)

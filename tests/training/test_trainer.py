@@ -159,6 +159,7 @@ def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     ],
     ids=lambda crash: "",
 )
+@pytest.mark.slow
 def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
     model: Path, tmp_path: Path, undisturbed: str, crash: Callable[[Trainer], None]
 ) -> None:
@@ -192,6 +193,7 @@ def test_waves_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_p
         assert ledger.audit().issued == 4 * 6
 
 
+@pytest.mark.slow
 def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:
     horizon = {"default": {"use": "stepwise", "turns": [1, 2], "every": 1}}
     teacher = {"teacher": "random", "episodes": 32, "epochs": 8, "minibatches": 4, "learning_rate": 5e-3}

@@ -21,6 +21,7 @@ json_values = st.recursive(
 
 
 @given(config=st.dictionaries(st.text(), json_values))
+@pytest.mark.slow
 def test_any_config_is_read(tmp_path_factory: pytest.TempPathFactory, config: dict[str, object]) -> None:
     file = tmp_path_factory.mktemp("run") / "config.json"
     file.write_text(json.dumps(config))

@@ -204,6 +204,7 @@ def test_a_megabyte_in_one_line_comes_in_pieces(watched: Watched, url: str) -> N
     expect(more).to_have_text("show more (780,000 characters left)")
 
 
+@pytest.mark.slow
 def test_the_exported_page_needs_nobody(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(export_page(EPISODES, HOSTILE), encoding="utf-8")

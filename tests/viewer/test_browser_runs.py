@@ -173,6 +173,7 @@ def test_an_episode_is_copied_and_downloaded(shelved: Watched, shelf: Path, shel
 @pytest.mark.parametrize(
     "view", ["", "#/r/0", "#/r/0?list=tasks", "#/r/0?list=envs", "#/r/0/e/4", "#/r/0/e/0/tokens", "#/?text=go"]
 )
+@pytest.mark.slow
 def test_every_page_fits_a_phone(browser: Browser, shelf_url: str, view: str) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844})
     watched = Watched(context.new_page(), shelf_url)

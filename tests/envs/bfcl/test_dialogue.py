@@ -31,10 +31,12 @@ def test_there_are_four_categories_of_two_hundred_tasks() -> None:
 
 
 @pytest.mark.parametrize("id", IDS)
+@pytest.mark.slow
 def test_the_gold_calls_solve_every_task(id: str) -> None:
     assert oracle_plays(id, range(200)) == (200, [])
 
 
+@pytest.mark.slow
 def test_the_verdict_is_that_of_the_leaderboard() -> None:
     differing, right = disagreements(200, 1)  # 2,000 in benchmarks/worlds_bfcl.py
     assert differing == []

@@ -34,6 +34,7 @@ def test_there_are_544_goals_of_four_depths() -> None:
     assert set(book.kinds) == {"planks", "wool"}
 
 
+@pytest.mark.slow
 def test_the_oracle_crafts_all_544_goals_within_the_turn_limits() -> None:
     solved = 0
     for known in list_envs("craft:minecraft-depth*"):
@@ -150,6 +151,7 @@ def test_random_and_hostile_actions_raise_nothing(id: str) -> None:
                     break
 
 
+@pytest.mark.slow
 def test_the_code_of_the_package_is_not_imported() -> None:
     script = (
         "import sys, palestra; env = palestra.make('craft:minecraft-depth1'); env.reset(seed=0); "

@@ -120,6 +120,7 @@ async def test_the_agent_finds_no_answer_in_the_first_observation() -> None:
         assert info["world"] == invented(0, SMALL).sha256
 
 
+@pytest.mark.slow
 def test_the_same_episodes_with_any_workers_and_hash_seed() -> None:
     found = set()
     for workers, hash_seed in ((1, "0"), (2, "1"), (8, "2")):
@@ -180,5 +181,6 @@ def test_the_ids_have_the_paper_s_turn_limit() -> None:
     assert {one.max_turns for one in known} == {30}
 
 
+@pytest.mark.slow
 def test_the_panel_is_what_was_committed() -> None:
     assert differences("search", every=20) == []

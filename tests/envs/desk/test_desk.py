@@ -34,6 +34,7 @@ def test_the_oracle_serves_every_customer(domain: str, level: dict[str, Any]) ->
         assert last.reward == 1.0
 
 
+@pytest.mark.slow
 def test_every_mutant_fails_and_the_grader_names_the_rule() -> None:
     found: Counter[str] = Counter()
     for domain in ("shop", "library"):
@@ -130,6 +131,7 @@ _VALUES = st.recursive(
     calls=st.lists(st.tuples(st.integers(0, 8), st.dictionaries(st.text(), _VALUES), _VALUES), max_size=12),
     text=st.text(),
 )
+@pytest.mark.slow
 def test_no_call_and_no_text_raises(domain: str, calls: list[tuple[int, dict[str, object], object]], text: str) -> None:
     env = ServiceDesk(domain)
     env.reset(seed=0)

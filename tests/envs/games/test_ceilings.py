@@ -55,6 +55,7 @@ def test_measured_ceilings_can_be_measured_again(id: str) -> None:
     assert built(id).ceiling == pytest.approx(mean, abs=4 * error + 0.02)
 
 
+@pytest.mark.slow
 def test_hangmans_ceiling_is_the_mean_over_all_words() -> None:
     game = Hangman(3, 10)
     words = _words(3, False)

@@ -35,6 +35,7 @@ def slow_value(node: ast.expr) -> Fraction | None:
 
 @settings(max_examples=300)
 @given(EXPRESSIONS)
+@pytest.mark.slow
 def test_expressions_come_to_what_they_should(text: str) -> None:
     found = calculated(text)
     tree = ast.parse(text.replace("00", "0"), mode="eval").body if "00" not in text else None

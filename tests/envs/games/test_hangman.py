@@ -42,6 +42,7 @@ def solved_share(length: int, turns: int, words: tuple[str, ...]) -> float:
     return solved / len(words)
 
 
+@pytest.mark.slow
 def test_the_oracle_is_as_strong_as_it_says() -> None:
     assert solved_share(7, 20, common_words(7)[::90]) == 1.0
     assert solved_share(5, 15, common_words(5)[::70]) == 1.0

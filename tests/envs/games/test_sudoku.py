@@ -41,6 +41,7 @@ def solutions(board: list[int], side: int, limit: int = 2) -> list[list[int]]:
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**53), st.sampled_from([(4, 6), (9, 31), (9, 60), (4, 0)]))
+@pytest.mark.slow
 def test_every_board_has_exactly_one_solution(seed: int, level: tuple[int, int]) -> None:
     side, clues = level
     game = Sudoku(side, clues, 50)
@@ -80,6 +81,7 @@ def test_the_board_shown_is_the_board_and_never_the_solution() -> None:
     assert shown == [str(digit) if digit else "." for digit in game.board]
 
 
+@pytest.mark.slow
 def test_the_floor_is_what_a_constant_answer_scores() -> None:
     game, answer, tasks, total = Sudoku(4, 6, 15), "\\boxed{2 3 1}", 3000, 0.0
     for seed in range(tasks):

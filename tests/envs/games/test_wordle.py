@@ -55,6 +55,7 @@ def test_rewards_count_new_green_places(seed: int, guesses: list[str]) -> None:
 
 
 @pytest.mark.parametrize(("length", "turns"), [(3, 15), (5, 25)])
+@pytest.mark.slow
 def test_the_oracle_finds_words_within_the_limit(length: int, turns: int) -> None:
     for word in common_words(length)[:: 1 if length == 3 else 20]:
         game = Wordle(length, turns)

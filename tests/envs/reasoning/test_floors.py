@@ -51,6 +51,7 @@ def beyond(name: str, tasks: int) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("name", REPAIRED)
+@pytest.mark.slow
 def test_no_attack_beats_the_floor_of_a_repaired_generator(name: str) -> None:
     assert beyond(name, 40) == {}
     assert FLOORS.get(name, 0.0) < 0.6

@@ -56,6 +56,7 @@ def test_the_gradient_does_not_depend_on_the_micro_batches(aggregation: Aggregat
     assert max(counts) == len(batch.ids)
 
 
+@pytest.mark.slow
 def test_one_two_and_four_micro_batches_give_the_same_gradient() -> None:
     found = {}
     for positions in range(40, 400, 8):
@@ -168,6 +169,7 @@ def test_the_critics_final_value_is_read_at_the_end_of_the_last_segment() -> Non
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.slow
 def test_lora_trains_adapters_only_and_the_reference_is_where_it_started() -> None:
     network = load_model(ModelConfig("", lora=LoraSettings(rank=4)), tiny_model())
     learner = learner_of(network=network, loss=LossConfig(kl_coefficient=0.1), learning_rate=1e-2)
