@@ -74,6 +74,8 @@ class Need:
     """The environment variable that names it."""
     argument: str = ""
     """The keyword argument of the class that provides it instead."""
+    condition: Callable[[], bool] | None = None
+    """Whether it is there, where the fields above cannot say it. It must be quick."""
     fix: str = ""
     """What to type, where it is not ``pip install "palestra[extra]"``."""
 
@@ -82,6 +84,8 @@ class Need:
         if self.module and not is_importable(self.module):
             return False
         if self.variable and self.variable not in os.environ:
+            return False
+        if self.condition is not None and not self.condition():
             return False
         return not self.program or shutil.which(self.program) is not None
 

