@@ -9,8 +9,9 @@ import palestra
 
 FACE = """
 AsyncEnv ChatPolicy Completion Conversation Endpoint Env Image Message Policy SampledPolicy Step StopReason Task Text Tool
-TrainConfig Trajectory TrajectoryGroup Turn UseTools VectorEnv Wrapper as_async check_env collect errors evaluate grading
-list_envs make make_async make_vec mix policies read_trajectories register rollout tool tools train training wrappers
+TrainConfig Trajectory TrajectoryGroup Turn UseTools VectorEnv Wrapper as_async check_env collect errors evaluate flatten
+grading list_envs make make_async make_vec mix play policies read_trajectories register rollout tool tools train
+training wrappers
 """
 NEED_TORCH = {"TrainConfig", "train"}
 

@@ -22,9 +22,20 @@ from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
 from palestra.envs import mix, register_suite
 from palestra.errors import MissingExtra
 from palestra.registry import Need, list_envs, make, make_async, register, register_scheme
-from palestra.rollout import VectorEnv, collect, make_vec, read_trajectories, rollout
+from palestra.rollout import VectorEnv, collect, make_vec, play, read_trajectories, rollout
 from palestra.specs import is_importable
-from palestra.trajectory import Completion, Image, Message, StopReason, Task, Text, Trajectory, TrajectoryGroup, Turn
+from palestra.trajectory import (
+    Completion,
+    Image,
+    Message,
+    StopReason,
+    Task,
+    Text,
+    Trajectory,
+    TrajectoryGroup,
+    Turn,
+    flatten,
+)
 
 if TYPE_CHECKING:
     from palestra import grading, policies, tools, training, wrappers
@@ -84,12 +95,14 @@ __all__ = [
     "collect",
     "errors",
     "evaluate",
+    "flatten",
     "grading",
     "list_envs",
     "make",
     "make_async",
     "make_vec",
     "mix",
+    "play",
     "policies",
     "read_trajectories",
     "register",

@@ -4,6 +4,7 @@ from palestra.rollout.collecting import collect
 from palestra.rollout.episode import EnvSupply, EpisodeKey, Players, run_episode
 from palestra.rollout.groups import grouped
 from palestra.rollout.options import AnyPolicy, Book, RolloutFunction, RolloutOptions
+from palestra.rollout.playing import play
 from palestra.rollout.scheduler import EpisodeRunner, episode_keys, play_episodes, rollout
 from palestra.rollout.storage import TrajectoryWriter, read_trajectories
 from palestra.rollout.supply import Envs, Supply
@@ -28,6 +29,7 @@ __all__ = [
     "episode_keys",
     "grouped",
     "make_vec",
+    "play",
     "play_episodes",
     "read_trajectories",
     "rollout",

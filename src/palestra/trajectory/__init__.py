@@ -3,7 +3,7 @@
 ``Task`` → ``Message`` → ``Completion`` (with the ``Tokens`` that the engine sampled) → ``Turn`` → ``Segment`` →
 ``Trajectory`` → ``TrajectoryGroup``. Beside them stand the reason why an episode stopped (``StopReason``) and what went
 wrong in it (``Failure``). Read ``content``, ``task``, ``completion``, ``segment``, ``failure``, ``episode`` in this order;
-``writing`` prepares a trajectory for a file.
+``writing`` prepares a trajectory for a file, and ``flat`` for another trainer.
 
 Types that exist in millions are hidden from the garbage collector (``gc=False``): none of them can be part of a cycle.
 """
@@ -21,6 +21,7 @@ from palestra.trajectory.completion import (
 from palestra.trajectory.content import Content, Image, Part, Text, text_of
 from palestra.trajectory.episode import LARGEST_REWARD, SCHEMA_VERSION, StopReason, Trajectory, TrajectoryGroup, Turn, verdicts
 from palestra.trajectory.failure import Failure, Phase, traceback_of
+from palestra.trajectory.flat import FlatSegment, flatten
 from palestra.trajectory.segment import Segment, Span
 from palestra.trajectory.task import Task
 from palestra.trajectory.writing import writable
@@ -32,6 +33,7 @@ __all__ = [
     "Content",
     "Failure",
     "Finish",
+    "FlatSegment",
     "Image",
     "Message",
     "Part",
@@ -48,6 +50,7 @@ __all__ = [
     "TrajectoryGroup",
     "Turn",
     "Usage",
+    "flatten",
     "observed",
     "text_of",
     "traceback_of",

@@ -1,0 +1,70 @@
+"""Flat sequences hold every sampled token once, in its context, and every reward once."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.encoding import floats, ints
+from palestra.segments import SegmentRecorder
+from palestra.trajectory import Completion, StopReason, Task, Tokens, Trajectory, Turn, flatten
+
+few_ids = st.lists(st.integers(0, 3), max_size=5)
+
+
+@st.composite
+def trajectories(draw: st.DrawFn) -> Trajectory:
+    """Turns that extend the context, start over, sample nothing, or sample twice; weights may change inside a turn."""
+    recorder, turns, context = SegmentRecorder(), [], list[int]()
+    for number in range(draw(st.integers(0, 6))):
+        for _ in range(draw(st.integers(1, 2))):
+            prompt = [9, *(context[1:] if draw(st.booleans()) else []), *draw(few_ids)]
+            sampled = draw(few_ids)
+            logprobs = draw(st.lists(st.floats(-9, -0.5, width=32), min_size=len(sampled), max_size=len(sampled)))
+            updates = ((draw(st.integers(0, len(sampled))), 8),) if draw(st.booleans()) else ()
+            recorder.add(Tokens(ints(prompt), ints(sampled), floats(logprobs), version=7, updates=updates), number)
+            context = prompt + sampled if sampled else context
+        turns.append(Turn("", Completion("x"), draw(st.integers(-3, 3)) / 2))
+    return Trajectory(Task("game:Demo-v0", 1), StopReason.TERMINATED, tuple(turns), recorder.segments())
+
+
+@given(trajectories())
+def test_prompt_and_response_are_the_segment_and_the_arrays_agree_with_it(trajectory: Trajectory) -> None:
+    flats = flatten(trajectory)
+    assert len(flats) == len(trajectory.segments)
+    for flat, segment in zip(flats, trajectory.segments, strict=True):
+        start = len(flat.prompt)
+        assert [*flat.prompt, *flat.response] == segment.ids.tolist()
+        assert not segment.mask[:start].any()
+        assert flat.mask[0] == 1
+        assert flat.mask.tolist() == segment.mask[start:].astype(int).tolist()
+        assert flat.logprobs[flat.mask == 1].tolist() == segment.logprobs.tolist()
+        assert not flat.logprobs[flat.mask == 0].any()
+        assert flat.turns.tolist() == segment.turns[start:].tolist()
+        assert flat.versions.tolist() == segment.versions[start:].tolist()
+        assert not flat.rewards[flat.mask == 0].any()
+
+
+@given(trajectories())
+def test_the_rewards_add_up_to_the_reward_of_the_episode(trajectory: Trajectory) -> None:
+    flats = flatten(trajectory)
+    if flats:
+        assert sum(float(flat.rewards.sum()) for flat in flats) == pytest.approx(trajectory.reward)
+
+
+@given(trajectories())
+def test_a_reward_is_on_the_last_token_of_its_turn(trajectory: Trajectory) -> None:
+    last: dict[int, tuple[int, int]] = {}
+    flats = flatten(trajectory)
+    for number, flat in enumerate(flats):
+        last |= {int(flat.turns[at]): (number, int(at)) for at in np.flatnonzero(flat.mask)}
+    places = {(number, int(at)) for number, flat in enumerate(flats) for at in np.flatnonzero(flat.rewards)}
+    assert places <= set(last.values())
+    if len(last) == len(trajectory.turns):
+        for number, turn in enumerate(trajectory.turns):
+            segment, at = last[number]
+            assert flats[segment].rewards[at] == turn.reward
+
+
+def test_an_episode_in_which_nothing_was_sampled_has_no_sequence() -> None:
+    assert flatten(Trajectory(Task("game:Demo-v0", 1), StopReason.ERROR)) == []
