@@ -18,6 +18,7 @@ SIZES = {
 def test_the_columns_have_the_sizes_of_the_paper() -> None:
     found = Counter(load_panel("agentgym-rl").groups)
     assert {name: found[name] for name in SIZES} == SIZES
+    assert sum(count for name, count in found.items() if name.startswith("SciWorld/")) == 200
     assert sum(count for name, count in found.items() if name.startswith("Search/")) == 400
 
 

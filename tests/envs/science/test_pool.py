@@ -132,10 +132,44 @@ def test_the_java_process_ends_with_its_python_process(end: str) -> None:
         assert parent.wait() == (-signal.SIGKILL if end == "kill" else 0)
 
 
+BUSY = f"""
+import os, signal, threading, palestra
+from palestra.envs.science.pool import shared_pool
+env = palestra.make({ID!r})
+env.reset(seed=0)
+jvm = shared_pool().jvms[0]
+jvm.call_later(lambda link: link.call("z:java.lang.Thread", "sleep", "L100000000"))  # a call that does not return
+print(jvm.pid, flush=True)
+if os.read(0, 1) == b"i":
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
+    env.step("Action: look around")
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [(b"e", 0), (b"i", 130)])
+def test_a_busy_java_process_holds_up_neither_the_end_nor_ctrl_c(how: bytes, code: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", BUSY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+    ) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        parent.stdin.write(how)
+        parent.stdin.close()
+        assert parent.wait(120) in (code, code - 132)  # an uncaught Ctrl-C ends Python with its signal
+        wait_until_gone(pid)
+
+
 async def test_a_process_that_cannot_start_is_an_infrastructure_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palestra.envs.science.jvm._OPTIONS", ("-XX:NoSuchOption=1",))
     jvm = Jvm()
-    with pytest.raises(InfrastructureError, match="of ScienceWorld ended or did not answer"):
+    with pytest.raises(
+        InfrastructureError, match=r"ended or did not answer.*Java wrote: Unrecognized VM option 'NoSuchOption=1'"
+    ):
         await jvm.call(lambda link: None)
     with pytest.raises(InfrastructureError):
         await jvm.call(lambda link: None)

@@ -15,10 +15,11 @@ class Rule(NamedTuple):
 
 PANELS: dict[str, Rule] = {
     "agentgym-rl": Rule(
-        "The worlds of AgentGym-RL in the columns of its paper: TextCraft, BabyAI and deep search.",
+        "The worlds of AgentGym-RL in the columns of its paper: TextCraft, BabyAI, ScienceWorld and deep search.",
         (
             "palestra.envs.craft.panels:panel_tasks",
             "palestra.envs.babyai.panels:panel_tasks",
+            "palestra.envs.science.panels:agentgym",
             "palestra.envs.panels.agentgym_rl:search_tasks",
         ),
     ),
@@ -27,6 +28,8 @@ PANELS: dict[str, Rule] = {
     "desk": Rule("Service desks of a shop and a library, 50 tasks per level.", ("palestra.envs.desk.panels:desk_tasks",)),
     "craft": Rule("100 goals of Minecraft by depth, as AgentGym-RL tests.", ("palestra.envs.craft.panels:panel_tasks",)),
     "house": Rule("The six household task types, 20 tasks of each on each level.", ("palestra.envs.house.panels:six_types",)),
+    "science": Rule("Ten held-out games of each of ScienceWorld's 30 tasks.", ("palestra.envs.science.panels:every_task",)),
+    "science-agentgym": Rule("200 of AgentGym's 4,639 games of ScienceWorld.", ("palestra.envs.science.panels:agentgym",)),
     "search": Rule(
         "Questions of 2, 3, 4 and 6 hops about an invented world, 50 of each.", ("palestra.envs.deepsearch.panels:panel_tasks",)
     ),

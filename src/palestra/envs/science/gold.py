@@ -2,14 +2,16 @@
 
 ScienceWorld computes a path while it loads a game, in seconds, for genetics in a minute. ``data/gold.json.gz`` holds most
 paths of the panels. Any other path is computed when ``oracle()`` first asks for it, and kept in the user's Palestra folder.
+``python -m palestra.envs.science`` completes the file.
 """
 
 import gzip
 import json
 from contextlib import suppress
 from functools import cache
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple, TypeVar
 
 from palestra.durable.files import write_whole
 from palestra.envs.science.link import Link
@@ -18,7 +20,20 @@ from palestra.envs.science.tasks import Game
 from palestra.errors import UsageError
 from palestra.models.home import home_folder
 
-__all__ = ["compute_path", "known_path", "shipped_paths"]
+__all__ = ["Gold", "compute_path", "known_path", "read_gold", "shipped_paths", "write_gold"]
+
+T = TypeVar("T")
+
+_FILE = Path(__file__).parent / "data" / "gold.json.gz"
+
+
+class Gold(NamedTuple):
+    """The content of ``data/gold.json.gz``, about games without simplifications."""
+
+    paths: dict[Game, list[str]]
+    """Paths that solve their game."""
+    short: dict[Game, int]
+    """Games that their gold path does not solve, with the score that it reaches."""
 
 
 def known_path(game: Game, simplifications: str) -> list[str] | None:
@@ -44,18 +59,37 @@ def compute_path(link: Link, game: Game, simplifications: str) -> list[str]:
 
 @cache
 def shipped_paths() -> dict[Game, list[str]]:
-    """Return the paths that come with Palestra, of games without simplifications.
+    """Return the paths that come with Palestra, of games without simplifications."""
+    return read_gold().paths
 
-    The file has each action once, and each path as a list of positions.
-    """
-    packed = (resources.files("palestra.envs.science") / "data" / "gold.json.gz").read_bytes()
-    content = json.loads(gzip.decompress(packed))
+
+def read_gold() -> Gold:
+    """Read the file. It has each action once, and each path as a list of positions."""
+    content = json.loads(gzip.decompress(_FILE.read_bytes()))
     actions = content["actions"]
-    return {
-        Game(task, int(variation)): [actions[place] for place in path]
-        for task, paths in content["paths"].items()
-        for variation, path in paths.items()
-    }
+    paths = {game: [actions[place] for place in path] for game, path in _flat(content["paths"]).items()}
+    return Gold(paths, _flat(content.get("short", {})))
+
+
+def write_gold(gold: Gold) -> None:
+    """Write the file, in the order of the games and without a date, so that the same content is the same file."""
+    actions = sorted({action for path in gold.paths.values() for action in path})
+    places = {action: place for place, action in enumerate(actions)}
+    paths = _nested({game: [places[action] for action in path] for game, path in gold.paths.items()})
+    content = {"actions": actions, "paths": paths, "short": _nested(gold.short)}
+    packed = gzip.compress(json.dumps(content, separators=(",", ":")).encode(), 9, mtime=0)
+    write_whole(_FILE, packed)
+
+
+def _flat(nested: dict[str, dict[str, T]]) -> dict[Game, T]:
+    return {Game(task, int(variation)): value for task, values in nested.items() for variation, value in values.items()}
+
+
+def _nested(flat: dict[Game, T]) -> dict[str, dict[str, T]]:
+    nested: dict[str, dict[str, T]] = {}
+    for game in sorted(flat):
+        nested.setdefault(game.task, {})[str(game.variation)] = flat[game]
+    return nested
 
 
 def _place(game: Game, simplifications: str) -> Path:

@@ -15,11 +15,12 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, Any, TypeVar
 
 from palestra.confidential import worker_variables
+from palestra.envs.science.calls import CallThread
 from palestra.envs.science.link import JavaFailure, Link, reference, text
 from palestra.envs.science.simulator import Simulator
 from palestra.errors import EnvError, InfrastructureError
@@ -33,7 +34,6 @@ _OPTIONS = (
     "-XX:hashCode=2",
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
-    "-XX:TieredStopAtLevel=1",
     "-Xms64m",
     "-Xmx512m",
 )
@@ -41,6 +41,9 @@ _OPTIONS = (
 
 _SILENCE = 600.0
 """Seconds after which a call without an answer means that the process hangs. The longest gold path takes about a minute."""
+
+_LAST_WORDS = 500
+"""Bytes of Java's standard error that a failure shows."""
 
 _GRACE = 3.0
 """Seconds that the process has to end by itself."""
@@ -50,8 +53,12 @@ class Jvm:
     """A Java process and the thread that calls it. The process starts with the first call."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="scienceworld")
+        self._thread = CallThread("scienceworld")
         self._process: subprocess.Popen[bytes] | None = None
+        self._complaints: IO[bytes] | None = None
+        """The standard error of the process."""
+        self._last_words = ""
+        """The end of what it wrote there, once it has ended."""
         self._link: Link | None = None
         self._ending = threading.Lock()
         self.dead = False
@@ -107,7 +114,9 @@ class Jvm:
             raise InfrastructureError(self._obituary()) from error
 
     def _obituary(self) -> str:
-        return f"the Java process {self.pid} of ScienceWorld ended or did not answer; a new one starts with the next episode"
+        wrote = f". Java wrote: {self._last_words}" if self._last_words else ""
+        ended = f"the Java process {self.pid} of ScienceWorld ended or did not answer"
+        return f"{ended}; a new one starts with the next episode{wrote}"
 
     def _start(self) -> Link:
         from py4j.java_gateway import find_jar_path
@@ -115,12 +124,13 @@ class Jvm:
 
         server = ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
         command = ["java", *_OPTIONS, "-classpath", os.pathsep.join((find_jar_path(), JAR_PATH)), *server]
+        self._complaints = TemporaryFile()  # noqa: SIM115, end() closes it. A pipe that nothing reads would fill up
         # A session of its own: Ctrl-C is for us, who then end the process.
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=self._complaints,
             cwd=BASEPATH,
             env=worker_variables(),
             start_new_session=True,
@@ -132,8 +142,10 @@ class Jvm:
                 raise OSError(f"java did not start: {port.decode(errors='replace')!r}")
         try:
             link = Link(int(port), token.decode(), _SILENCE)
-            # The simulator prints to the standard output, which nothing reads.
-            link.call("z:java.lang.System", "setOut", reference(link.new("java.io.PrintStream", text(os.devnull))))
+            # The simulator prints much, which nothing reads. What Java itself has to say still arrives.
+            nowhere = reference(link.new("java.io.PrintStream", text(os.devnull)))
+            for stream in ("setOut", "setErr"):
+                link.call("z:java.lang.System", stream, nowhere)
         except JavaFailure as error:
             raise OSError(f"java did not start: {error}") from error
         return link
@@ -141,18 +153,25 @@ class Jvm:
     def end(self) -> None:
         """End the process and close the connection. A second call does nothing more."""
         self.dead = True
-        self._thread.shutdown(wait=False)
+        self._thread.close()
         with self._ending:
             if self._link is not None:
                 self._link.close()
             self._close_input()
-            if self._process is None:
-                return
-            try:
-                self._process.wait(_GRACE)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            if self._process is not None:
+                try:
+                    self._process.wait(_GRACE)
+                except subprocess.TimeoutExpired:
+                    self._process.kill()
+                    self._process.wait()
+            self._read_complaints()
+
+    def _read_complaints(self) -> None:
+        if self._complaints is not None:
+            with self._complaints as written:
+                written.seek(max(0, written.seek(0, os.SEEK_END) - _LAST_WORDS))
+                self._last_words = " ".join(written.read().decode(errors="replace").split())
+            self._complaints = None
 
     def _close_input(self) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -165,6 +184,8 @@ class Jvm:
         if self._link is not None:
             self._link.close()
         self._close_input()
+        if self._complaints is not None:
+            self._complaints.close()
         if self._process is not None:
             self._process.returncode = 0  # it is no child of this process
 

@@ -1,15 +1,24 @@
 """The panels of ScienceWorld: which games they have, by rule."""
 
 from palestra.envs.panels import PanelTask
-from palestra.envs.science.tasks import AGENTGYM, TASKS, games_of
+from palestra.envs.science.tasks import AGENTGYM, TASKS, Game, games_of
 from palestra.trajectory import Task
 
-__all__ = ["PER_TASK", "agentgym", "every_task"]
+__all__ = ["PER_TASK", "agentgym", "every_task", "panel_games"]
 
 PER_TASK = 10
 """Games per task in the panel of all tasks."""
 
 AGENTGYM_GAMES = 200
+
+_COLUMNS = {
+    "measure-": "Measure",
+    "test-conductivity": "Test-Cond.",
+    "find-": "Find",
+    "chemistry-": "Chem-Mix",
+    "lifespan-": "Lifespan",
+}
+"""The start of a task's name → its column."""
 
 
 def every_task() -> list[PanelTask]:
@@ -17,7 +26,16 @@ def every_task() -> list[PanelTask]:
 
     A task with fewer than ten such variations gives its last ten variations.
     """
-    return [PanelTask(_named(name, variation), f"ScienceWorld/{name}") for name in TASKS for variation in _chosen(name)]
+    return [PanelTask(_named(game), f"ScienceWorld/{game.task}") for game in _every_game()]
+
+
+def panel_games() -> list[Game]:
+    """Return the games of both panels, each once."""
+    return list(dict.fromkeys([*_every_game(), *(games_of(AGENTGYM, "all")[k] for k in _evenly_spaced())]))
+
+
+def _every_game() -> list[Game]:
+    return [Game(name, variation) for name in TASKS for variation in _chosen(name)]
 
 
 def _chosen(name: str) -> list[int]:
@@ -26,8 +44,9 @@ def _chosen(name: str) -> list[int]:
     return [start + place * (task.variations - start) // PER_TASK for place in range(PER_TASK)]
 
 
-def _named(name: str, variation: int) -> Task:
-    """Return the task of a variation, under the id of the split to which it belongs."""
+def _named(game: Game) -> Task:
+    """Return the task of a game, under the id of the split to which it belongs."""
+    name, variation = game
     for split in ("test", "dev", "train"):
         if variation in (variations := TASKS[name].split(split)):
             return Task(f"science:{name}-{split}", seed=0, index=variation - variations.start)
@@ -35,7 +54,20 @@ def _named(name: str, variation: int) -> Task:
 
 
 def agentgym() -> list[PanelTask]:
-    """200 of AgentGym's 4,639 games, evenly spaced."""
+    """200 of AgentGym's 4,639 games, evenly spaced over its list, in the columns of AgentGym-RL's paper.
+
+    The paper has as many games, but they are other ones: it has 53, 83, 44, 5 and 15 games in its columns, and no others.
+    """
+    games = games_of(AGENTGYM, "all")
+    return [
+        PanelTask(Task("science:agentgym", seed=0, index=k), f"SciWorld/{_column(games[k].task)}") for k in _evenly_spaced()
+    ]
+
+
+def _evenly_spaced() -> list[int]:
     total = len(games_of(AGENTGYM, "all"))
-    indices = [place * total // AGENTGYM_GAMES for place in range(AGENTGYM_GAMES)]
-    return [PanelTask(Task("science:agentgym", seed=0, index=index), "SciWorld/All") for index in indices]
+    return [place * total // AGENTGYM_GAMES for place in range(AGENTGYM_GAMES)]
+
+
+def _column(name: str) -> str:
+    return next((column for start, column in _COLUMNS.items() if name.startswith(start)), "Other")

@@ -1,5 +1,7 @@
 """The calls to ScienceWorld's Java object. Each blocks, so they run in the thread of a ``Jvm``."""
 
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from palestra.envs.science.link import Link, flag, number, text
@@ -23,11 +25,14 @@ class Simulator:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._java = link.new("scienceworld.runtime.pythonapi.PythonInterface")
+        self._patterns: list[str] = []
+        """The actions of the loaded game, such as ``pour OBJ in OBJ``, once they are needed."""
 
     def _call(self, method: str, *args: str) -> Any:
         return self._link.call(self._java, method, *args)
 
     def _load(self, game: Game, simplifications: str, gold: bool) -> None:
+        self._patterns = []
         self._call("load", text(game.task), number(game.variation), text(simplifications), flag(gold))
 
     def begin(self, game: Game, simplifications: str) -> tuple[str, str]:
@@ -42,12 +47,16 @@ class Simulator:
         seen = self._call("step", text(action))
         return Answer(seen, round(100 * self._call("getScore")), self._call("getCompleted"))
 
-    def valid_action(self, chance: float) -> str:
-        """Return one of the valid actions: the first for ``chance`` 0, the last for a ``chance`` just below 1."""
-        listed = self._call("getValidActionObjectCombinations")
-        chosen = self._link.item(listed, int(chance * self._link.length(listed)))
-        self._link.forget(listed)
-        return str(chosen)
+    def random_action(self, chances: Iterable[float]) -> str:
+        """Return a verb with things in reach, each drawn by the next of ``chances``, which are at least 0 and below 1."""
+        # ScienceWorld can also list all valid actions. That takes three times as long as a step, and almost all of them are
+        # pairs of things that cannot be connected.
+        if not self._patterns:
+            self._patterns = sorted(str(pattern) for pattern in self._link.items(self._call("getPossibleActions")))
+        things = sorted(set(json.loads(self._call("getPossibleObjectReferentLUTJSON")).values()))
+        draws = iter(chances)
+        words = _drawn(self._patterns, draws).split(" ")
+        return " ".join(_drawn(things, draws) if word == "OBJ" else word for word in words)
 
     def gold_path(self, game: Game, simplifications: str) -> list[str]:
         """Load a game and return the actions that solve it. Takes seconds, for genetics a minute."""
@@ -63,3 +72,7 @@ class Simulator:
     def free(self) -> None:
         """Let the Java process forget the house."""
         self._link.forget(self._java)
+
+
+def _drawn(items: Sequence[str], draws: Iterator[float]) -> str:
+    return items[int(next(draws) * len(items))]

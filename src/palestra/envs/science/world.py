@@ -107,10 +107,10 @@ class ScienceWorld(AsyncEnv):
         return f"Action: {self._path[place] if place < len(self._path) else 'look around'}"
 
     async def sample_random_action(self) -> str:
-        """Return one of the actions that the simulator lists as valid now."""
+        """Return an action of the game with things in reach. It may make no sense, and one in 26 focuses on something."""
         assert self._seat is not None
-        chance = float(self.action_rng.random())
-        return f"Action: {await self._seat.call(Simulator.valid_action, chance)}"
+        chances = [float(chance) for chance in self.action_rng.random(3)]
+        return f"Action: {await self._seat.call(Simulator.random_action, chances)}"
 
     async def fork(self) -> "ScienceWorld":
         """Return an independent copy. The simulator is deterministic, so the copy takes the same actions from the start."""

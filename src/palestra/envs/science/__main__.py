@@ -1,0 +1,69 @@
+"""Compute gold paths of the panels that ``data/gold.json.gz`` does not have: ``python -m palestra.envs.science``.
+
+The file gets each path that solves its game, and names the games whose path does not, with the score that it reaches. The next
+run finds the paths that an interrupted one has computed in the user's Palestra folder.
+"""
+
+import argparse
+import asyncio
+from time import monotonic
+
+from palestra.envs.science.gold import Gold, compute_path, known_path, read_gold, write_gold
+from palestra.envs.science.jvm import Jvm
+from palestra.envs.science.link import Link
+from palestra.envs.science.panels import panel_games
+from palestra.envs.science.simulator import Simulator
+from palestra.envs.science.tasks import Game
+
+
+def score_of(link: Link, game: Game, path: list[str]) -> int:
+    """Return the score that a path reaches."""
+    simulator = Simulator(link)
+    try:
+        simulator.begin(game, "")
+        score = 0
+        for action in path:
+            answer = simulator.take(action)
+            score = answer.score
+            if answer.completed or score < 0:
+                break
+        return score
+    finally:
+        simulator.free()
+
+
+async def complete(gold: Gold, games: list[Game], seconds: float) -> Gold:
+    """Return ``gold`` with the paths of more of ``games``. Starts no path after ``seconds``."""
+    jvm, until = Jvm(), monotonic() + seconds
+    try:
+        for game in games:
+            if monotonic() > until:
+                break
+            known = known_path(game, "")
+            path = await jvm.call(compute_path, game, "") if known is None else known
+            score = await jvm.call(score_of, game, path)
+            if score == 100:
+                gold.paths[game] = path
+            else:
+                gold.short[game] = score
+            print(f"{game.task} {game.variation}: {len(path)} actions, score {score}", flush=True)
+    finally:
+        jvm.end()
+    return gold
+
+
+def main() -> None:
+    """Complete the file as far as the time goes."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition(":")[0])
+    parser.add_argument("--seconds", type=float, default=600, help="start no path after this many seconds, 600 by default")
+    parser.add_argument("--only", default="", help="only tasks whose name begins so")
+    chosen = parser.parse_args()
+    gold = read_gold()
+    games = [game for game in panel_games() if game not in gold.paths and game not in gold.short]
+    wanted = [game for game in games if game.task.startswith(chosen.only)]
+    write_gold(asyncio.run(complete(gold, wanted, chosen.seconds)))
+    print(f"{len(gold.paths)} paths, {len(gold.short)} that do not solve their game; {len(wanted)} were missing")
+
+
+if __name__ == "__main__":
+    main()
