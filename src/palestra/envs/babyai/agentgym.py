@@ -7,17 +7,19 @@
 - The number of an object counts all objects of its kind in the description, but only the reachable ones in the actions.
 - The episode ends only if the reward of the last primitive action is above 0.5; minigrid's step limit does not end it.
 - An action that is not possible costs a turn, but no step.
+- Every turn adds the reward of the last primitive action to the score. An action that is not possible adds it once more.
 
-AgentGym's score of an episode is the reward of its last step. Here, each step pays the change of that reward, so that the sum
-of an episode's rewards is AgentGym's score.
+The sum of an episode's rewards is AgentGym's score.
 """
 
+from collections.abc import Iterator
+from functools import cached_property
 from typing import ClassVar
 
 from palestra.core import Step
 from palestra.envs.babyai.actions import Moves, line_of
 from palestra.envs.babyai.sets import BabyAISet
-from palestra.envs.babyai.sight import AHEAD, Cell, Sight, Thing, state_of
+from palestra.envs.babyai.sight import AHEAD, Cell, Place, Sight, Thing, state_of
 from palestra.envs.babyai.telling import scene
 from palestra.envs.babyai.world import DROP, FORWARD, LEFT, PICK_UP, RIGHT, TOGGLE, World
 from palestra.trajectory import StopReason
@@ -50,7 +52,34 @@ class AgentGymSight(Sight):
         off_x, off_y = cell[0] - x, cell[1] - y
         ahead, right = off_x * ahead_x + off_y * ahead_y, off_y * ahead_x - off_x * ahead_y
         thing = self.cells.get(cell)
-        return 0 <= ahead <= 6 and -3 <= right <= 3 and (thing is None or thing.type not in _SOLID)
+        # AgentGym's ranges of coordinates have one place too many where they count down from the far left corner of the view.
+        near, far_right = -int(direction in (0, 1)), 3 + int(direction in (1, 2))
+        return near <= ahead <= 6 and -3 <= right <= far_right and (thing is None or thing.type not in _SOLID)
+
+    @cached_property
+    def _ways(self) -> dict[Place, tuple[int, Place]]:
+        # The places come in the order in which AgentGym's search finds them. Of equally short ways to a place, it keeps the last.
+        reached: dict[Place, tuple[int, Place]] = {self.place: (-1, self.place)}
+        by_first, by_last = [self.place], [self.place]
+        while by_first:
+            found = dict.fromkeys(there for place in by_first for _, there in self._next(place) if there not in reached)
+            ways: dict[Place, tuple[int, Place]] = {}
+            for place in by_last:
+                for action, there in self._next(place):
+                    if there in found:
+                        ways.pop(there, None)
+                        ways[there] = (action, place)
+            reached |= {there: ways[there] for there in found}
+            by_first, by_last = list(found), list(ways)
+        return reached
+
+    def _next(self, place: Place) -> Iterator[tuple[int, Place]]:
+        x, y, direction = place
+        forward = (x + AHEAD[direction][0], y + AHEAD[direction][1])
+        if self.is_free(forward):
+            yield FORWARD, (*forward, direction)
+        yield LEFT, (x, y, (direction - 1) % 4)
+        yield RIGHT, (x, y, (direction + 1) % 4)
 
 
 def agentgym_moves(sight: Sight) -> Moves:
@@ -111,7 +140,7 @@ class AgentGymBabyAI(BabyAISet):
         return World("GoToObjS4" if level == "GoToObjS6" else level, encoded=True)
 
     def rules(self) -> str:
-        self._score = 0.0
+        self._last = 0.0  # the reward of the last primitive action
         return (
             f"You explore rooms and act on objects. Your goal: {without_order(self.mission)}\n"
             "You can turn left, turn right, move forward, go to an object, pick up an object, drop it, go through a door, "
@@ -123,7 +152,7 @@ class AgentGymBabyAI(BabyAISet):
         self.turn += 1
         words = line_of(action)
         primitives = self.moves.get(words)
-        said, before, done = "", self._score, False
+        said, done = "", False
         if "check" in words:
             said = "These actions are possible."
         elif primitives is None:
@@ -131,16 +160,15 @@ class AgentGymBabyAI(BabyAISet):
         elif not primitives:
             said = "This changes nothing."
         else:
-            self._score, terminated = self._run_all(primitives)
-            done = terminated and self._score > 0.5
+            self._last, terminated = self._run_all(primitives)
+            done = terminated and self._last > 0.5
             self._look()
             said = "You have done it." if terminated else ""
-        change = self._score - before
         if done:
-            return Step(self._shown(said), change, True, False, {"success": True})
+            return Step(self._shown(said), self._last, True, False, {"success": True})
         if self.turn >= self.max_turns:
-            return Step(self._shown(said), change, False, True, {"success": False, "stop_reason": StopReason.TURN_LIMIT})
-        return Step(self._shown(said), change, False, False, {})
+            return Step(self._shown(said), self._last, False, True, {"success": False, "stop_reason": StopReason.TURN_LIMIT})
+        return Step(self._shown(said), self._last, False, False, {})
 
     def _run_all(self, primitives: list[int]) -> tuple[float, bool]:
         """Take primitive actions until the view does not change. Return the reward of the last one, and whether it ended."""
