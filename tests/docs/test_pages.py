@@ -28,7 +28,12 @@ def page_id(page: Path) -> str:
     ],
 )
 def test_snippet_runs(snippet: Path, tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-W", "error", snippet], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    run_snippet(snippet, tmp_path)
+
+
+def run_snippet(snippet: Path, folder: Path, warnings: str = "error") -> None:
+    """Run a snippet in ``folder``; it must end without an error, and by default without a warning."""
+    done = subprocess.run([sys.executable, "-W", warnings, snippet], cwd=folder, capture_output=True, text=True, timeout=300)
     if missing := re.search(r"MissingExtra: (.*)", done.stderr):
         raise MissingExtra(missing[1])  # a skip that names the extra, or a failure where all are installed
     if module := re.search(r"No module named '(\w+)", done.stderr):

@@ -7,6 +7,7 @@ from palestra.envs.babyai.agentgym import AgentGymBabyAI, without_order
 from palestra.envs.babyai.env import BabyAI
 from palestra.envs.babyai.levels import AGENTGYM
 from palestra.envs.babyai.sets import BabyAISet, NumberedTasks, read_tasks
+from palestra.envs.babyai.sight import AHEAD
 from palestra.envs.babyai.world import World
 from palestra.errors import UsageError
 from palestra.trajectory import Task
@@ -61,6 +62,64 @@ def test_a_slow_success_is_withdrawn() -> None:
         ends.append(step.terminated)
         assert 0 < step.reward <= 0.5
     assert ends == [False, True]
+
+
+def total(env: BabyAISet, actions: list[str]) -> float:
+    """The sum of the rewards up to the end of the episode."""
+    found = 0.0
+    for action in actions:
+        step = env.step(action)
+        found += step.reward
+        if step.terminated or step.truncated:
+            break
+    return found
+
+
+def test_after_a_slow_success_nonsense_pays_again_and_again() -> None:
+    task = Task("babyai:panel", 0, index=index_of("GoToLocalS8N7"))
+    late = ["turn left"] * 40 + ["go to red box 1"]
+    theirs, plain = AgentGymBabyAI(max_turns=100), BabyAISet(max_turns=100)
+    scores = []
+    for env, nonsense in ((theirs, 0), (theirs, 1), (theirs, 9), (plain, 9)):
+        env.reset(task=task)
+        scores.append(total(env, late + ["nonsense"] * nonsense))
+    once = scores[0]
+    assert 0 < once <= 0.5
+    assert scores == pytest.approx([once, 2 * once, 10 * once, scores[3]])
+    assert 0 < scores[3] <= 0.5
+
+
+def test_an_action_that_does_something_pays_what_it_earns() -> None:
+    env = AgentGymBabyAI(max_turns=100)
+    env.reset(task=Task("babyai:panel", 0, index=index_of("GoToLocalS8N7")))
+    once = total(env, ["turn left"] * 40 + ["go to red box 1"])
+    assert once > 0
+    assert total(env, ["turn left", "nonsense"]) == 0.0
+
+
+def test_minigrid_s_step_limit_does_not_end_the_episode_and_the_reward_turns_negative() -> None:
+    task = Task("babyai:panel", 0, index=index_of("GoToLocalS8N7"))
+    theirs, plain = AgentGymBabyAI(max_turns=100), BabyAISet(max_turns=100)
+    theirs.reset(task=task)
+    assert total(theirs, ["turn left"] * 80 + ["go to red box 1"]) < 0
+    plain.reset(task=task)
+    steps = [plain.step("turn left") for _ in range(64)]
+    assert [step.truncated for step in steps] == [False] * 63 + [True]
+
+
+@pytest.mark.parametrize(
+    ("direction", "behind", "beside"), [(0, True, False), (1, True, True), (2, False, True), (3, False, False)]
+)
+def test_a_path_may_leave_the_view_in_some_directions(direction: int, behind: bool, beside: bool) -> None:
+    env = AgentGymBabyAI()
+    env.reset(task=Task("babyai:panel", 0, index=index_of("OneRoomS20")))
+    sight = env.sight
+    x, y, _ = sight.place
+    sight.place, sight.cells = (x, y, direction), {}
+    (ahead_x, ahead_y), (right_x, right_y) = AHEAD[direction], AHEAD[(direction + 1) % 4]
+    assert sight.is_free((x - ahead_x, y - ahead_y)) is behind
+    assert sight.is_free((x + ahead_x + 4 * right_x, y + ahead_y + 4 * right_y)) is beside
+    assert not sight.is_free((x + ahead_x - 4 * right_x, y + ahead_y - 4 * right_y))
 
 
 @pytest.mark.parametrize("word", [", then ", " after you "])

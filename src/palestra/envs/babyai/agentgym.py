@@ -3,7 +3,8 @@
 - Level 4 has rooms of size 4, as ``GoToObjS6`` had in older versions of minigrid.
 - ``then`` and ``after you`` in a mission become ``and``, so the order of its parts is hidden.
 - Picking up is called ``pick up`` in the instruction, but only ``pickup`` is an action.
-- A path may lead through cells that are not in view and through closed doors. A macro stops when the view does not change.
+- A path may lead through cells that are not in view and through closed doors, and in three of the four directions through a
+  row or column next to the view. A macro stops when the view does not change.
 - The number of an object counts all objects of its kind in the description, but only the reachable ones in the actions.
 - The episode ends only if the reward of the last primitive action is above 0.5; minigrid's step limit does not end it.
 - An action that is not possible costs a turn, but no step.
@@ -58,7 +59,7 @@ class AgentGymSight(Sight):
 
     @cached_property
     def _ways(self) -> dict[Place, tuple[int, Place]]:
-        # The places come in the order in which AgentGym's search finds them. Of equally short ways to a place, it keeps the last.
+        # Places come in the order in which AgentGym's search finds them. Of equally short ways to a place, it keeps the last.
         reached: dict[Place, tuple[int, Place]] = {self.place: (-1, self.place)}
         by_first, by_last = [self.place], [self.place]
         while by_first:
