@@ -12,7 +12,7 @@ from palestra.registry import EnvSpec, list_envs
 __all__ = ["list_command"]
 
 _ALL = "*"
-WORLDS = ("craft", "babyai", "science", "house", "search", "tools")
+WORLDS = ("craft", "babyai", "science", "house", "text", "search", "tools")
 """The namespaces of the worlds."""
 _MOST_ROWS = 40
 """A namespace with more families is one row of the whole list; ``palestra list NAMESPACE`` shows them."""

@@ -43,6 +43,7 @@ def register_suite() -> None:
     register_later("palestra.envs.deepsearch.ids:register_deepsearch")
     register_later("palestra.envs.babyai.ids:register_babyai")
     register_later("palestra.envs.science.ids:register_science")
+    register_later("palestra.envs.textworld.ids:register_textworld")
     register_files(
         "data",
         "palestra.envs.questions:open_questions",

@@ -1,0 +1,69 @@
+"""Replies become commands of the game, and nothing else reaches the interpreter. Needs no TextWorld."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palestra.envs.textworld.commands import first_text, grammar, observed, read_command
+from palestra.errors import MissingExtra
+from palestra.registry import list_envs, make, spec
+from palestra.specs import is_importable
+
+VERBS = ("look", "inventory", "go", "take", "prepare")
+
+
+@pytest.mark.parametrize(
+    ("reply", "command"),
+    [
+        ("take coin", "take coin"),
+        ("I should go east.\n\n> Go  EAST \n", "go east"),
+        ("take block of cheese from BBQ", "take block of cheese from bbq"),
+        ("save", None),
+        ("restart", None),
+        ("tw-trace-actions", None),
+        ("script", None),
+        ("take coin. quit", None),
+        ("take coin then save", None),
+        ("take all from counter", None),
+        ("take coin and key", None),
+        ("open door", None),  # not a verb of this game
+        ("xyzzy", None),
+        ("", None),
+        ("take " + "x" * 200, None),
+        ("take c\u00f6in", None),
+        ("take coin\x00", None),
+    ],
+)
+def test_only_commands_of_the_game_are_read(reply: str, command: str | None) -> None:
+    assert read_command(reply, VERBS) == command
+
+
+@given(st.text(max_size=300) | st.builds("take {}".format, st.text(max_size=200)))
+def test_a_command_is_short_plain_and_begins_with_a_verb(reply: str) -> None:
+    command = read_command(reply, VERBS)
+    if command is not None:
+        assert len(command) <= 150
+        assert command.isascii()
+        assert command.isprintable()
+        assert command.split()[0] in VERBS
+
+
+def test_the_grammar_has_the_verbs_of_the_game_only() -> None:
+    assert grammar(("take", "look")) == "look\ntake THING\ntake THING from PLACE"
+
+
+def test_the_prompt_the_status_line_and_the_banner_are_cut_off() -> None:
+    assert observed("\nYou take it.\n\n\n\nDone.\n\n>       -= Kitchen =-0/1") == "You take it.\n\nDone."
+    assert (
+        first_text("\n |  $$\\ \n  \\$$  $$ \n\nFind the coin.\n\n-= Attic =-\n\n>    -= Attic =-0/1")
+        == "Find the coin.\n\n-= Attic =-"
+    )
+
+
+def test_without_textworld_the_ids_are_listed_and_the_message_says_what_to_install() -> None:
+    found = list_envs("text:*")
+    assert len(found) == 16
+    if not is_importable("textworld"):
+        with pytest.raises(MissingExtra, match=r'"text:coin" needs TextWorld: pip install "palestra\[textworld\]"'):
+            make("text:coin")
+        assert spec("text:coin").missing()
