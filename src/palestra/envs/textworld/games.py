@@ -36,7 +36,7 @@ CHALLENGES = {
 }
 """Our names of TextWorld's challenges."""
 
-_FORMAT = 1
+_FORMAT = 2
 """Raise it if games are made in another way: games in the folder that were made before are not read then."""
 _SEEDS = 2**31 - 1
 _TRIES = 8
@@ -132,15 +132,20 @@ def _compile(path: Path, challenge: str, settings: Mapping[str, Any], directions
             except Exception as error:  # its errors have no common class
                 failure = error
             else:
-                _without_date(path)
+                _make_reproducible(path)
                 return
     raise UsageError(f"TextWorld made no game of {challenge} with {dict(settings)}: {failure!r}")
 
 
-def _without_date(path: Path) -> None:
+def _make_reproducible(path: Path) -> None:
+    """Remove the date from the story, and sort the names that the description excludes, which TextWorld writes from a set."""
     story = bytearray(path.read_bytes())
     story[_SERIAL] = b"000000"
     path.write_bytes(story)
+    described = path.with_suffix(".json")
+    game = json.loads(described.read_bytes())
+    game["grammar"] = {name: sorted(value) if isinstance(value, list) else value for name, value in game["grammar"].items()}
+    described.write_text(json.dumps(game))
 
 
 @contextmanager
