@@ -144,7 +144,9 @@ def _make_reproducible(path: Path) -> None:
     path.write_bytes(story)
     described = path.with_suffix(".json")
     game = json.loads(described.read_bytes())
-    game["grammar"] = {name: sorted(value) if isinstance(value, list) else value for name, value in game["grammar"].items()}
+    game["grammar"] = {
+        name: sorted(value, key=str) if isinstance(value, list) else value for name, value in game["grammar"].items()
+    }
     described.write_text(json.dumps(game))
 
 
