@@ -5,7 +5,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.grading.text_forms import HONEST, WRONG
 
-from palestra.grading import exact_match, f1, fenced_code, last_answer
+from palestra.grading import exact_match, f1, fenced_code, first_stated_answer, last_answer, stated_answer
 from palestra.grading.text import normalize
 
 
@@ -77,3 +77,35 @@ def test_an_answer_equals_itself_in_every_normal_form(answer: str) -> None:
         assert exact_match(answer, answer)
         assert exact_match(unicodedata.normalize("NFD", answer), unicodedata.normalize("NFC", answer))
     assert normalize(normalize(answer)) == normalize(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{a} <answer>b</answer>", "a"),
+        (r"<answer>b</answer> \boxed{a}", "b"),
+        (r"\boxed{a} \boxed{b}", "a"),
+        ("<answer>a</answer><answer>b</answer>", "a"),
+        (r"\boxed{never closed <answer>b</answer>", "b"),
+        (r"\boxed{open \boxed{a} {x}", "a"),
+        (r"\boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{\boxed{a}}", r"\boxed{a}"),
+        ("<answer>never closed", None),
+        ("</answer><answer>x <answer>a</answer>", "a"),
+        ("} nothing {", None),
+    ],
+)
+def test_the_first_complete_answer(text: str, answer: str | None) -> None:
+    assert first_stated_answer(text) == answer
+
+
+@given(text=st.text(alphabet="a{}\\", max_size=20), opened=st.integers(0, 3))
+def test_with_one_answer_first_and_last_agree(text: str, opened: int) -> None:
+    plain = text.replace("\\", "").replace("{", "").replace("}", "")
+    one = "{" * opened + "}" * opened + rf"\boxed{{{plain}}}"
+    assert first_stated_answer(one) == stated_answer(one) == plain
+
+
+def test_the_first_answer_of_a_megabyte_is_found_in_linear_time() -> None:
+    assert first_stated_answer("\\boxed{" * 150_000) is None
+    assert first_stated_answer("<answer>" * 150_000) is None

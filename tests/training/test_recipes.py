@@ -59,7 +59,7 @@ def test_the_papers_numbers_are_in_the_recipes() -> None:
 @pytest.mark.parametrize(
     ("world", "env", "turns"),
     [
-        ("craft", "craft:minecraft-depth1", [10, 20, 30]),
+        ("craft", "craft:minecraft-depth1-train", [10, 20, 30]),
         ("babyai", "babyai:train", [6, 13, 20]),
         ("science", "science:find-animal-train", [10, 20, 30]),
         ("deepsearch", "search:invented-2hop", [5, 8, 10]),

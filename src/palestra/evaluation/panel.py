@@ -1,5 +1,6 @@
 """The panel of an evaluation: its tasks, fixed before the first episode, and what ``rollout`` needs to play exactly these."""
 
+import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -7,12 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from palestra.encoding import encode_json
-from palestra.envs.panels import FrozenPanel
+from palestra.envs.panels import FrozenPanel, start_all
 from palestra.errors import UsageError
 from palestra.registry import spec
 from palestra.rollout import Envs
 from palestra.rollout.supply import TaskList, data_digest, expanded, tasks_of
-from palestra.trajectory import Task
+from palestra.trajectory import Task, Trajectory
 
 __all__ = ["Panel"]
 
@@ -66,6 +67,24 @@ class Panel:
         for known in specs:
             known.factory()  # says what to install, before the first episode
         return cls(TaskList(tuple(panel), specs), frozen=panel)
+
+    async def check_starts(self) -> None:
+        """Start every task of a named panel once and compare what it shows first. For wrappers, which change what players see.
+
+        Raises:
+            SchemaError: A task begins with another observation.
+        """
+        if self.frozen is not None:
+            await asyncio.to_thread(start_all, self.frozen)
+
+    def check(self, trajectory: Trajectory) -> None:
+        """Compare what an episode of a named panel showed first with what was frozen.
+
+        Raises:
+            SchemaError: It is something else.
+        """
+        if self.frozen is not None and trajectory.turns:
+            self.frozen.compare(trajectory.group, trajectory.turns[0].observation)
 
     @property
     def groups(self) -> tuple[str, ...]:

@@ -281,11 +281,16 @@ async def _play(panel: Panel, players: Players, options: EvaluationOptions, reco
     # The panel has drawn its n tasks: all of them are played.
     play = replace(options.play, n=None, skip=record)
     progress = Progress(len(panel.tasks) * play.group_size, record.episodes, options.player)
+    changed = bool(play.wrappers or play.tools)  # they change what players see
+    if changed:
+        await panel.check_starts()
     async with aclosing(options.rollout(panel.source, players, play)) as stream:
         async for trajectory in stream:
             # The budget ran out before this episode ended: it counts as not played.
             if trajectory.stop is StopReason.BUDGET:
                 continue
+            if not changed:
+                panel.check(trajectory)
             record.add(trajectory)
             if options.watch is not None:
                 options.watch(progress)

@@ -2,15 +2,18 @@ r"""Find the answer in a model's text.
 
 Models are asked to put the answer into ``\boxed{…}`` and often write several; the last complete one counts. The scan is
 linear and respects nested braces, so ``\boxed{\frac{1}{2}}`` is one answer, and a megabyte of ``\boxed{`` costs little.
-``<answer>…</answer>`` and fenced code follow the same rule: the last complete one counts.
+``<answer>…</answer>`` and fenced code follow the same rule: the last complete one counts. Where the first answer is final,
+``first_stated_answer`` reads it.
 """
 
 import re
 
-__all__ = ["fenced_code", "last_answer", "last_boxed", "stated_answer"]
+__all__ = ["fenced_code", "first_stated_answer", "last_answer", "last_boxed", "stated_answer"]
 
 _OPENING = "\\boxed{"
 _BRACES = re.compile(r"\{+|\}+")
+_TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
+_BOXES_AND_BRACES = re.compile(r"\\boxed\{|\{|\}")
 
 
 def last_boxed(text: str) -> str | None:
@@ -58,6 +61,34 @@ def stated_answer(text: str) -> str | None:
     r"""Return the last ``\boxed{…}`` or, if there is none, the last ``<answer>…</answer>``; ``None`` if there is neither."""
     boxed = last_boxed(text)
     return last_answer(text) if boxed is None else boxed
+
+
+def first_stated_answer(text: str) -> str | None:
+    r"""Return the complete ``\boxed{…}`` or ``<answer>…</answer>`` that begins first; ``None`` if there is neither."""
+    found = [place for place in (_first_box(text), _first_tag(text)) if place is not None]
+    return text[slice(*min(found))].strip() if found else None
+
+
+def _first_box(text: str) -> tuple[int, int] | None:
+    """Return where the content of the first complete box begins and ends."""
+    first: tuple[int, int] | None = None
+    open_: list[tuple[int, bool]] = []
+    for brace in _BOXES_AND_BRACES.finditer(text):
+        if brace[0] != "}":
+            open_.append((brace.end(), brace[0] != "{"))
+        elif open_:
+            start, boxed = open_.pop()
+            if boxed and (first is None or start < first[0]):
+                first = start, brace.start()
+            if first and not open_:
+                break
+    return first
+
+
+def _first_tag(text: str) -> tuple[int, int] | None:
+    """Return where the content of the first complete tag begins and ends."""
+    found = _TAG.search(text)
+    return None if found is None else found.span(1)
 
 
 def fenced_code(text: str, *languages: str) -> str | None:

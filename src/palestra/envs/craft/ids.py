@@ -12,15 +12,16 @@ _TURNS = {1: 10, 2: 30, 3: 100, 4: 60}
 def register_craft() -> None:
     """Register every depth of Minecraft's recipes and of invented ones, and AgentGym's variant."""
     for depth, turns in _TURNS.items():
-        register(
-            f"craft:minecraft-depth{depth}",
-            "palestra.envs.craft.minecraft:MinecraftCraft",
-            kwargs={"depth": depth, "max_turns": turns},
-            rows="palestra.envs.craft.minecraft:goal_rows",
-            tags={"world", "craft"},
-            needs=[_RECIPES],
-            description=f"Craft an item of Minecraft whose recipe is {_levels(depth)} deep.",
-        )
+        for ending, split, about in (("", "all", ""), ("-train", "train", " Without the goals of the panel craft.")):
+            register(
+                f"craft:minecraft-depth{depth}{ending}",
+                "palestra.envs.craft.minecraft:MinecraftCraft",
+                kwargs={"depth": depth, "max_turns": turns, "split": split},
+                rows="palestra.envs.craft.minecraft:goal_rows",
+                tags={"world", "craft"},
+                needs=[_RECIPES],
+                description=f"Craft an item of Minecraft whose recipe is {_levels(depth)} deep.{about}",
+            )
     register(
         "craft:minecraft-agentgym",
         "palestra.envs.craft.minecraft:AgentGymCraft",

@@ -23,8 +23,22 @@ from palestra.envs.data.loader import Rows, hashed
 from palestra.envs.indices import draw_index
 from palestra.errors import MissingExtra, UsageError
 
-__all__ = ["AgentGymCraft", "MinecraftCraft", "agentgym_rows", "build_book", "goal_rows", "goals_of", "minecraft_book"]
+__all__ = [
+    "PANEL_GOALS",
+    "SPLITS",
+    "AgentGymCraft",
+    "MinecraftCraft",
+    "agentgym_rows",
+    "build_book",
+    "goal_rows",
+    "goals_of",
+    "minecraft_book",
+    "panel_goals",
+]
 
+PANEL_GOALS = {1: 31, 2: 41, 3: 25, 4: 3}
+"""Depth → number of goals in the panels: those of AgentGym-RL's test set. The goals are chosen by our rule."""
+SPLITS = ("all", "train")
 _TYPES = ("minecraft:crafting_shaped", "minecraft:crafting_shapeless")
 
 
@@ -112,9 +126,22 @@ def goals_of(depth: int | None) -> list[str]:
     return sorted(item for item in book.recipes if depth is None or book.depth[item] == depth)
 
 
-def goal_rows(depth: int | None = None, **_: Any) -> Rows:
-    """Return one row per goal of a depth: its name and the recipes of its tree."""
-    return _rows(tuple(goals_of(depth)))
+def panel_goals(depth: int) -> list[str]:
+    """Return the goals of a depth that the panels play, spread evenly over the names. AgentGym-RL tests as many."""
+    goals = goals_of(depth)
+    return [goals[place * len(goals) // PANEL_GOALS[depth]] for place in range(PANEL_GOALS[depth])]
+
+
+def goal_rows(depth: int | None = None, split: str = "all", **_: Any) -> Rows:
+    """Return one row per goal of a depth: its name and the recipes of its tree.
+
+    The split ``train`` leaves out the goals of the panels.
+    """
+    if split not in SPLITS:
+        raise UsageError(f'split must be {" or ".join(SPLITS)}, got "{split}"')
+    depths = PANEL_GOALS if depth is None else [depth] if depth in PANEL_GOALS else []
+    left_out = {goal for one in depths for goal in panel_goals(one)} if split == "train" else set()
+    return _rows(tuple(goal for goal in goals_of(depth) if goal not in left_out))
 
 
 def agentgym_rows(**_: Any) -> Rows:
@@ -140,20 +167,23 @@ def _share_within(turns: int) -> float:
 class MinecraftCraft(Crafting):
     """Craft an item of Minecraft. The tasks are the items of one depth, or of all depths, in the order of their names.
 
+    With ``split="train"``, the goals of the panels are left out.
     ``Task(id, params={"goal": "oak door"})`` names a goal. A task with neither a goal nor an index draws one by its seed.
     """
 
     client_params = frozenset({"goal"})
 
-    def __init__(self, depth: int | None = None, distractors: int = 10, max_turns: int | None = None) -> None:
+    def __init__(
+        self, depth: int | None = None, distractors: int = 10, max_turns: int | None = None, split: str = "all"
+    ) -> None:
         super().__init__(distractors, max_turns)
-        self._depth = depth
+        self._depth, self._split = depth, split
         if not len(self.rows()):
             raise UsageError(f"no item of Minecraft has depth {depth}: the depths are 1, 2, 3 and 4")
 
     def rows(self) -> Rows:
         """Return the goals of this level."""
-        return goal_rows(self._depth)
+        return goal_rows(self._depth, self._split)
 
     def begin(self) -> tuple[Book, str, dict[str, Any]]:
         rows = self.rows()

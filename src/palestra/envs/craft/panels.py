@@ -3,14 +3,11 @@
 The numbers per depth, 31, 41, 25 and 3, are those of AgentGym-RL's test set. The goals are chosen by our rule and named.
 """
 
-from palestra.envs.craft.minecraft import agentgym_rows, goals_of
+from palestra.envs.craft.minecraft import PANEL_GOALS, agentgym_rows, panel_goals
 from palestra.envs.panels import PanelTask
 from palestra.trajectory import Task
 
 __all__ = ["agentgym_tasks", "panel_tasks"]
-
-_NUMBERS = {1: 31, 2: 41, 3: 25, 4: 3}
-"""Depth → number of goals."""
 
 
 def panel_tasks() -> list[PanelTask]:
@@ -31,8 +28,4 @@ def agentgym_tasks() -> list[PanelTask]:
 
 
 def _goals() -> list[tuple[int, str]]:
-    found = []
-    for depth, number in _NUMBERS.items():
-        goals = goals_of(depth)
-        found += [(depth, goals[place * len(goals) // number]) for place in range(number)]
-    return found
+    return [(depth, goal) for depth in PANEL_GOALS for goal in panel_goals(depth)]

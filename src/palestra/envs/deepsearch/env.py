@@ -1,8 +1,9 @@
 r"""Deep search: one question, a search tool, and one answer.
 
 The agent searches as often as its turns allow, and answers in ``<answer>…</answer>`` or ``\boxed{…}``. The first answer ends
-the episode and pays 1 if it is right. With ``retry`` a wrong answer is called wrong and may be tried again, as in AgentGym: an
-agent that guesses learns from the environment when to stop. This rule is there for comparison.
+the episode and pays 1 if it is right; of several answers in one message, the one that begins first counts. With ``retry`` a
+wrong answer is called wrong and may be tried again, as in AgentGym: an agent that guesses learns from the environment when to
+stop. This rule is there for comparison.
 
 The oracle knows the way that the question describes, and nothing of the documents but what the tool has returned in this
 episode: it searches for each entity by name, reads the next name in the passage with that title, and answers with the last.
@@ -17,7 +18,7 @@ from palestra.core import AsyncEnv, Step
 from palestra.envs.deepsearch.graph import Question, Relation, fact_in
 from palestra.envs.deepsearch.index import World, invented, real, search_tool
 from palestra.errors import UsageError
-from palestra.grading import exact_match, stated_answer
+from palestra.grading import exact_match, first_stated_answer
 from palestra.tools.forms import CallForm, find_calls
 from palestra.trajectory import Content, Task, ToolCall, text_of
 from palestra.wrappers.use_tools import ToolRules, UseTools
@@ -31,6 +32,8 @@ _HOW = (
     "When you know the answer, write it into <answer></answer>, as short as it can be: a name or a number."
 )
 _MOST_HOPS = 8
+_SPLITS = {"train": 0, "test": 1_000_000}
+"""Split → what is added to the seed of the invented world."""
 _ONCE = "Your first answer is final."
 _AGAIN = "A wrong answer may be tried again."
 _ALLOWED = "That was neither a search nor an answer. Write <search>words</search> or <answer>answer</answer>."
@@ -50,7 +53,7 @@ class _Asked(AsyncEnv):
         return f"{_HOW}\n{_AGAIN if self._retry else _ONCE}\n\nQuestion: {self.question.text}", {}
 
     async def step(self, action: str) -> Step:
-        answer = stated_answer(action)
+        answer = first_stated_answer(action)
         if answer is None:
             return Step(_ALLOWED, 0.0, False, False, {"success": False, "format_error": True})
         right = exact_match(answer, self.question.answers)
@@ -66,7 +69,8 @@ class DeepSearch(AsyncEnv):
     """Answer a question of several hops with a search tool. The right answer pays 1.
 
     ``hops`` is the number of documents that have to be read. ``world`` is ``invented`` (``documents`` documents from
-    ``world_seed``) or ``facts``. ``search`` is how the tool searches: ``bm25``, or ``dense?embedder=NAME`` and
+    ``world_seed``) or ``facts``. The tasks of the split ``test`` are about another invented world, which no task of ``train``
+    shows; the panels play these. ``search`` is how the tool searches: ``bm25``, or ``dense?embedder=NAME`` and
     ``hybrid?embedder=NAME``; ``k=5`` among the options makes a search return five passages instead of three. With ``retry``, a
     wrong answer does not end the episode.
     """
@@ -87,12 +91,18 @@ class DeepSearch(AsyncEnv):
             raise UsageError(f'no world is called "{world}": write invented or facts')
         if not 1 <= hops <= _MOST_HOPS:
             raise UsageError(f"hops must be from 1 to {_MOST_HOPS}, got {hops}")
-        self._world: World = invented(world_seed, documents) if world == "invented" else real()
+        self._invented, self._world_seed, self._documents, self._search = world == "invented", world_seed, documents, search
+        self._world = self._world_of("train")
         self._hops = hops
         self._asked = _Asked(retry)
         self._desk = UseTools(self._asked, [search_tool(self._world, search)], _RULES)
         self._read: dict[str, str] = {}
         self._queries: set[str] = set()
+
+    def _world_of(self, split: str) -> World:
+        if split not in _SPLITS:
+            raise UsageError(f'deep search has the splits {" and ".join(_SPLITS)}, got "{split}"')
+        return invented(self._world_seed + _SPLITS[split], self._documents) if self._invented else real()
 
     @property
     def question(self) -> Question:
@@ -101,6 +111,9 @@ class DeepSearch(AsyncEnv):
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         await super().reset(seed=seed, task=task)
+        if (world := self._world_of(self.task.split)) is not self._world:
+            self._world = world
+            self._desk = UseTools(self._asked, [search_tool(world, self._search)], _RULES)
         self._asked.question = self._world.graph.ask(self.rng, self._hops)
         self._read, self._queries = {}, set()
         observation, info = await self._desk.reset(task=self.task)

@@ -1,8 +1,8 @@
 """The worlds of this process, and what searches them.
 
 A world and its index are made once per process and shared by all episodes. The index lies in the user's Palestra folder under
-the content hash of its documents, so the next process opens it instead of building it. Several processes may build the same
-index at once: the first to finish wins.
+the content hash of its documents and the format of the index, so the next process opens it instead of building it. Several
+processes may build the same index at once: the first to finish wins.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from palestra.models.home import home_folder
 from palestra.references import is_reference, resolve
 from palestra.registry import parse_options
 from palestra.tools.search import Document, Retriever, SearchTool
-from palestra.tools.search.bm25 import Bm25Index, build_index
-from palestra.tools.search.dense import DenseIndex, Embedder, Hybrid, SentenceEmbedder, build_dense_index
+from palestra.tools.search.bm25 import Bm25Index, bm25_format, build_index
+from palestra.tools.search.dense import DenseIndex, Embedder, Hybrid, SentenceEmbedder, build_dense_index, dense_format
 
 __all__ = ["METHODS", "World", "invented", "real", "search_tool"]
 
@@ -103,14 +103,16 @@ def _search_tool(held: _Held, method: str, embedder: str, k: int) -> SearchTool:
 @cache
 def _words(held: _Held) -> Retriever:
     world = held.world
-    return Bm25Index(_built(f"{world.sha256}-bm25", lambda place: build_index(world.documents, place)))
+    return Bm25Index(_built(f"{world.sha256}-{bm25_format()}", lambda place: build_index(world.documents, place)))
 
 
 @cache
 def _meaning(held: _Held, name: str) -> Retriever:
     embedder: Embedder = resolve(name) if is_reference(name) else SentenceEmbedder(name)
     mark = hashlib.sha256(name.encode()).hexdigest()[:16]
-    place = _built(f"{held.world.sha256}-{mark}", lambda place: build_dense_index(held.world.documents, place, embedder))
+    place = _built(
+        f"{held.world.sha256}-{mark}-{dense_format()}", lambda place: build_dense_index(held.world.documents, place, embedder)
+    )
     return DenseIndex(place, embedder)
 
 

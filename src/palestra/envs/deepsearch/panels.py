@@ -1,4 +1,4 @@
-"""The tasks of the panel ``search``: seeds 0 to 49 of each number of hops in the invented world."""
+"""The tasks of the panel ``search``: seeds 0 to 49 of each number of hops, in a world that no training task shows."""
 
 from palestra.envs.deepsearch.ids import HOPS
 from palestra.envs.panels import PanelTask
@@ -10,9 +10,9 @@ _SEEDS = 50
 
 
 def panel_tasks() -> list[PanelTask]:
-    """Return the tasks. The real facts have none: their questions change with the versions of the packages."""
+    """Return the tasks. The real facts have none: there is one real world only, and training shows it."""
     return [
-        PanelTask(Task(f"search:invented-{hops}hop", seed), f"Search/{hops} hops")
+        PanelTask(Task(f"search:invented-{hops}hop", seed, split="test"), f"Search/{hops} hops")
         for hops in HOPS["invented"]
         for seed in range(_SEEDS)
     ]

@@ -14,10 +14,11 @@ A panel has two parts:
    second field is the task's column in the report's table: ``World/Column``, or empty. An entry in ``catalog.py`` names the
    panel, its description and its rules; a panel may join the rules of several worlds.
 
-2. **A file**, ``files/NAME.json``, which is committed: the tasks in order, each with the hash of its first observation, and
-   the panel's own hash over all of these. ``python -m palestra.envs.panels NAME`` writes the file; with ``--check`` it compares
-   the file with the rule and with the environments of this machine. An evaluation plays the file, so a rule that changes by
-   mistake changes no panel.
+2. **A file**, ``files/NAME.json``, which is committed: the tasks in order, each with the hash of its first observation and its
+   column, the panel's own hash over all of these, and the versions of the packages that the tasks depend on. ``python -m
+   palestra.envs.panels NAME`` writes the file; with ``--check`` it compares the file with the rule and with the environments of
+   this machine. An evaluation plays the file, so a rule that changes by mistake changes no panel. It compares what every
+   episode shows first with the file, and ends if it is something else.
 
 A world proves its panel in a test::
 
@@ -27,7 +28,7 @@ A world proves its panel in a test::
         assert differences("craft", every=10) == []
 """
 
-from palestra.envs.panels.frozen import FrozenPanel, FrozenTask, PanelTask, first_observation_hash, freeze
+from palestra.envs.panels.frozen import FrozenPanel, FrozenTask, PanelTask, first_observation_hash, freeze, start_all
 from palestra.envs.panels.store import differences, list_panels, load_panel, panel_from_rules, panel_json
 
 __all__ = [
@@ -41,4 +42,5 @@ __all__ = [
     "load_panel",
     "panel_from_rules",
     "panel_json",
+    "start_all",
 ]

@@ -14,7 +14,9 @@ sets themselves are not part of Palestra."""
 def search_tasks() -> list[PanelTask]:
     """Questions over invented worlds and over real facts, by the number of hops."""
     return [
-        PanelTask(Task(f"search:{world}-{hops}hop", _FIRST_SEED + place), f"Search/{world.capitalize()}, {hops} hops")
+        PanelTask(
+            Task(f"search:{world}-{hops}hop", _FIRST_SEED + place, split="test"), f"Search/{world.capitalize()}, {hops} hops"
+        )
         for world, numbers in _SEARCH.items()
         for hops, count in numbers.items()
         for place in range(count)

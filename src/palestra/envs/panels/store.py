@@ -8,7 +8,7 @@ import msgspec
 
 from palestra.encoding import decode_json, encode_json
 from palestra.envs.panels.catalog import PANELS, Rule
-from palestra.envs.panels.frozen import FrozenPanel, FrozenTask, PanelTask, freeze
+from palestra.envs.panels.frozen import FrozenPanel, FrozenTask, PanelTask, freeze, package_versions_of
 from palestra.errors import UsageError
 from palestra.references import resolve
 
@@ -25,6 +25,7 @@ class _File(msgspec.Struct, frozen=True):
     name: str
     description: str
     sha256: str
+    packages: dict[str, str]
     entries: tuple[FrozenTask, ...]
 
 
@@ -45,7 +46,7 @@ def load_panel(name: str) -> FrozenPanel:
     if not file.is_file():
         raise UsageError(f'the panel "{name}" has no file yet: python -m palestra.envs.panels {name}')
     found = decode_json(file.read_bytes(), _File)
-    panel = FrozenPanel(found.name, found.description, found.entries)
+    panel = FrozenPanel(found.name, found.description, found.entries, found.packages)
     if panel.sha256 != found.sha256 or panel.name != name:
         raise UsageError(f'the file of the panel "{name}" does not match its own hash: python -m palestra.envs.panels {name}')
     return panel
@@ -54,12 +55,14 @@ def load_panel(name: str) -> FrozenPanel:
 def panel_from_rules(name: str) -> FrozenPanel:
     """Make the panel ``name`` from its rules: list its tasks, start each of them once, and hash what it shows."""
     rule = _rule(name)
-    return FrozenPanel(name, rule.description, tuple(freeze(_listed(rule))))
+    entries = tuple(freeze(_listed(rule)))
+    return FrozenPanel(name, rule.description, entries, package_versions_of(entry.task.env for entry in entries))
 
 
 def panel_json(panel: FrozenPanel) -> bytes:
     """Return the content of the panel's file: one line per task, so that a change shows in a diff."""
-    head = encode_json({"name": panel.name, "description": panel.description, "sha256": panel.sha256})[1:-1]
+    about = {"name": panel.name, "description": panel.description, "sha256": panel.sha256, "packages": panel.packages}
+    head = encode_json(about)[1:-1]
     lines = b",\n".join(encode_json(_plain(entry)) for entry in panel.entries)
     return b"{" + head + b',"entries":[\n' + lines + b"\n]}\n"
 

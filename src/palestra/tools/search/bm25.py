@@ -23,7 +23,7 @@ from palestra.errors import MissingExtra, SchemaError, UsageError
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit
 
-__all__ = ["Bm25Index", "build_index"]
+__all__ = ["Bm25Index", "bm25_format", "build_index"]
 
 _VERSION = 2
 _WORD = re.compile(r"\w+")
@@ -41,6 +41,12 @@ _COMMON = frozenset(
     )
 )
 """Words that stand in every document: they cost the most and tell the least."""
+
+
+def bm25_format() -> str:
+    """Return the format of the indexes that this process builds and reads: ours and tantivy's, for the name of a folder."""
+    tantivys = re.search(r"index_format v(\d+)", _tantivy().__version__)
+    return f"bm25-{_VERSION}-{tantivys[1] if tantivys else 'unknown'}"
 
 
 class _BM25Manifest(msgspec.Struct):

@@ -23,8 +23,9 @@ from palestra.errors import MissingExtra, SchemaError, UsageError
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit, Retriever
 
-__all__ = ["DenseIndex", "Embedder", "Hybrid", "SentenceEmbedder", "build_dense_index"]
+__all__ = ["DenseIndex", "Embedder", "Hybrid", "SentenceEmbedder", "build_dense_index", "dense_format"]
 
+_VERSION = 1
 _BATCH = 256
 _RANK_OFFSET = 60
 """The constant of reciprocal rank fusion: the larger it is, the less the first places differ."""
@@ -57,6 +58,11 @@ class SentenceEmbedder:
 
     def __call__(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
         return np.asarray(self._model.encode(list(texts), show_progress_bar=False), dtype=np.float32)
+
+
+def dense_format() -> str:
+    """Return the format of the indexes that this process builds and reads, for the name of a folder."""
+    return f"dense-{_VERSION}"
 
 
 def build_dense_index(
