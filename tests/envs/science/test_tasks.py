@@ -2,7 +2,7 @@
 
 import pytest
 
-from palestra.envs.science.gold import shipped_paths
+from palestra.envs.science.gold import read_gold, shipped_paths, shortened
 from palestra.envs.science.panels import agentgym, every_task
 from palestra.envs.science.tasks import AGENTGYM, SPLITS, TASKS, Game, games_of
 from palestra.errors import UsageError
@@ -53,8 +53,16 @@ def test_the_panels_have_the_promised_games() -> None:
     assert len(held_out) == 300 - 4 - 2  # identify-life-stages-2 has ten variations, identify-life-stages-1 has fourteen
 
 
+def test_a_path_waits_instead_of_looking_many_times() -> None:
+    looks = ["look at slope"] * 23
+    assert shortened(["open door", *looks, "wait1", "wait1"]) == ["open door", *looks[:3], "wait", "wait", "wait1", "wait1"]
+    assert shortened(looks[:10]) == looks[:10]
+    assert all(shortened(path) == path for path in shipped_paths().values())
+
+
 def test_the_shipped_gold_paths_are_of_games_that_exist_and_fit_into_the_turn_limit() -> None:
     paths = shipped_paths()
     assert [game for game in paths if game.variation not in TASKS[game.task].split("all")] == []
     assert [game for game, path in paths.items() if len(path) * 1.2 > TASKS[game.task].max_turns] == []
-    assert {game.task for game in paths} <= set(TASKS)
+    assert {game.task for game in paths} == set(TASKS)
+    assert read_gold().short == {Game("grow-fruit", 87): 46}

@@ -8,21 +8,21 @@ import argparse
 import asyncio
 from time import monotonic
 
-from palestra.envs.science.gold import Gold, compute_path, known_path, read_gold, write_gold
+from palestra.envs.science.gold import Gold, compute_path, known_path, read_gold, shortened, write_gold
 from palestra.envs.science.jvm import Jvm
 from palestra.envs.science.link import Link
 from palestra.envs.science.panels import panel_games
 from palestra.envs.science.simulator import Simulator
-from palestra.envs.science.tasks import Game
+from palestra.envs.science.tasks import TASKS, Game
 
 
 def score_of(link: Link, game: Game, path: list[str]) -> int:
-    """Return the score that a path reaches."""
+    """Return the score that a path reaches within the turn limit of its task."""
     simulator = Simulator(link)
     try:
         simulator.begin(game, "")
         score = 0
-        for action in path:
+        for action in path[: TASKS[game.task].max_turns]:
             answer = simulator.take(action)
             score = answer.score
             if answer.completed or score < 0:
@@ -40,7 +40,7 @@ async def complete(gold: Gold, games: list[Game], seconds: float) -> Gold:
             if monotonic() > until:
                 break
             known = known_path(game, "")
-            path = await jvm.call(compute_path, game, "") if known is None else known
+            path = await jvm.call(compute_path, game, "") if known is None else shortened(known)
             score = await jvm.call(score_of, game, path)
             if score == 100:
                 gold.paths[game] = path

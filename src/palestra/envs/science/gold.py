@@ -10,6 +10,7 @@ import json
 from contextlib import suppress
 from functools import cache
 from importlib import metadata
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -20,9 +21,12 @@ from palestra.envs.science.tasks import Game
 from palestra.errors import UsageError
 from palestra.models.home import home_folder
 
-__all__ = ["Gold", "compute_path", "known_path", "read_gold", "shipped_paths", "write_gold"]
+__all__ = ["Gold", "compute_path", "known_path", "read_gold", "shipped_paths", "shortened", "write_gold"]
 
 T = TypeVar("T")
+
+_WAIT = 10
+"""Steps that the action ``wait`` lets pass."""
 
 _FILE = Path(__file__).parent / "data" / "gold.json.gz"
 
@@ -43,10 +47,10 @@ def known_path(game: Game, simplifications: str) -> list[str] | None:
 
 
 def compute_path(link: Link, game: Game, simplifications: str) -> list[str]:
-    """Compute the path of a game in a simulator of its own, and keep it."""
+    """Compute the path of a game in a simulator of its own, and keep it, without long runs of looks."""
     simulator = Simulator(link)
     try:
-        path = simulator.gold_path(game, simplifications)
+        path = shortened(simulator.gold_path(game, simplifications))
     finally:
         simulator.free()
     place = _place(game, simplifications)
@@ -55,6 +59,19 @@ def compute_path(link: Link, game: Game, simplifications: str) -> list[str]:
         place.parent.mkdir(parents=True, exist_ok=True)
         write_whole(place, json.dumps(path).encode())
     return path
+
+
+def shortened(path: list[str]) -> list[str]:
+    """Return the path with ``wait`` for each ten looks at the same thing.
+
+    Where something takes long, ScienceWorld's own path looks at it hundreds of times. ``wait`` lets the time of ten looks pass.
+    """
+    short: list[str] = []
+    for action, run in groupby(path):
+        length = len(list(run))
+        waits = (length - 1) // _WAIT if action.startswith("look at ") else 0
+        short += [action] * (length - waits * _WAIT) + ["wait"] * waits
+    return short
 
 
 @cache

@@ -1,0 +1,276 @@
+"""ScienceWorld at full size: gold paths, 64 episodes at once, a killed Java process, determinism, hostile actions, cost.
+
+CPU time is that of Python and Java together, on both sides of a ratio. The bare library is ``ScienceWorldEnv``. The whole takes
+about 40 minutes of CPU time, half of it for the gold paths of genetics.
+"""
+
+import asyncio
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+from rows import Row, interleaved
+from tests.envs.same_everywhere import different_hashes
+
+import palestra
+from palestra.checking.hostile import GROWING, SHORT
+from palestra.core import Conversation, Env
+from palestra.envs.science.gold import read_gold, shipped_paths
+from palestra.envs.science.panels import every_task
+from palestra.envs.science.pool import MOST, SEATS, shared_pool
+from palestra.envs.science.tasks import TASKS, Game
+from palestra.registry import make
+from palestra.seeding import derive
+from palestra.trajectory import Task
+
+__all__ = ["rows"]
+
+IDS = ("science:find-animal-test", "science:lifespan-longest-lived-test", "science:chemistry-mix-paint-secondary-color-test")
+TEXTS = [*SHORT.values(), *(grow(300) for grow in GROWING.values()), "Action: 0", "Action: reset task", "Action: look in (.)"]
+CLOCK = os.sysconf("SC_CLK_TCK")
+
+
+def rows(quick: bool) -> list[Row]:
+    """The rows of this world."""
+    actions = 40 if quick else 10_000
+    return [
+        *gold_rows(["lifespan-longest-lived"] if quick else list(TASKS)),
+        *crowd_rows(4 if quick else MOST * SEATS),
+        Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(quick), "<= 1"),
+        Row(f"errors in {actions} random actions", mishaps(actions, hostile=False), "<= 0"),
+        Row(f"errors in {actions} hostile actions", mishaps(actions, hostile=True), "<= 0"),
+        *cost_rows(1 if quick else 5),
+    ]
+
+
+def game_of(task: Task, group: str) -> Game:
+    """The game of a task of the panel ``science``."""
+    name = group.partition("/")[2]
+    return Game(name, TASKS[name].split(task.env.rpartition("-")[2])[task.index or 0])
+
+
+# ------------------------------------------------------------------------------------------------------------- gold paths
+
+
+def gold_rows(names: list[str]) -> list[Row]:
+    """Ten games of each task by the oracle. Games without a path, or whose path does not solve them, are named."""
+    gold, played, lost = read_gold(), 0, []
+    missing: Counter[str] = Counter()
+    for task, group in every_task():
+        game = game_of(task, group)
+        if game.task not in names:
+            continue
+        played += 1
+        if game in gold.short:
+            lost.append(f"{game.task} {game.variation}")
+        elif game not in gold.paths:
+            missing[game.task] += 1
+        elif not solves(task):
+            lost.append(f"{game.task} {game.variation}")
+    for name, count in missing.items():
+        print(f"science: the gold paths of {count} of 10 games of {name} have not been computed")
+    print(*(f"science: its gold path does not solve {one}" for one in lost), sep="\n", end="\n" if lost else "")
+    solved, known = played - len(lost) - missing.total(), sum(game.task in names for game in gold.short)
+    return [
+        Row(f"games that the oracle solves, of {played}", solved, f">= {played - missing.total() - known}"),
+        Row("games that ScienceWorld's own gold path does not solve, named above", len(lost), f"<= {known}"),
+        Row("games whose gold path has not been computed, named above", missing.total(), ""),
+    ]
+
+
+def solves(task: Task) -> bool:
+    with make(task.env) as env:
+        env.reset(task=task)
+        while True:
+            step = env.step(env.oracle())
+            if step.terminated or step.truncated:
+                return bool(step.info.get("success"))
+
+
+# ------------------------------------------------------------------------------------------------------- many episodes
+
+
+class Crowd:
+    """Follows the gold path. It waits until all episodes have begun, and kills a Java process in the middle of one."""
+
+    privileged = True
+
+    def __init__(self, episodes: int) -> None:
+        self.episodes = episodes
+        self.most_seats = self.most_jvms = self.megabytes = 0.0
+        self.killed = 0
+
+    async def act(self, conversation: Conversation) -> str:
+        if conversation.turn == 1:
+            while self.most_seats < self.episodes:
+                self.look()
+                await asyncio.sleep(0.05)
+        self.look()
+        if conversation.turn == 2 and not self.killed:
+            self.killed = next(jvm.pid for jvm in shared_pool().jvms if jvm.pid)
+            os.kill(self.killed, signal.SIGKILL)
+        return await conversation.env.oracle()
+
+    def look(self) -> None:
+        """Note how many episodes and Java processes there are, and what they hold in memory."""
+        jvms = shared_pool().jvms
+        self.most_jvms = max(self.most_jvms, len(jvms))
+        self.most_seats = max(self.most_seats, sum(jvm.seats for jvm in jvms))
+        self.megabytes = max(self.megabytes, sum(resident(jvm.pid) for jvm in jvms if jvm.pid))
+
+
+def crowd_rows(episodes: int) -> list[Row]:
+    paths = shipped_paths()
+    known = [(len(paths[game]), task) for task, group in every_task() if (game := game_of(task, group)) in paths]
+    tasks = [task for _, task in sorted((one for one in known if one[0] > 3), key=lambda one: one[0])[:episodes]]
+    policy = Crowd(episodes)
+    played = palestra.collect(tasks, policy, concurrency=episodes)
+    lost = episodes - sum(one.reward is not None and abs(one.reward - 1) < 1e-6 for one in played)
+    retried = sum(any(failure.boundary == "infrastructure" for failure in one.failures) for one in played)
+    return [
+        Row("episodes at once", policy.most_seats, f">= {episodes}"),
+        Row("Java processes for them", policy.most_jvms, f"<= {MOST}"),
+        Row("their resident memory together, MB", policy.megabytes, "<= 1500"),
+        Row("episodes that were begun again after a Java process was killed", retried, ">= 1"),
+        Row("episodes lost by it", lost, "<= 0"),
+    ]
+
+
+def resident(pid: int) -> float:
+    """Megabytes of memory of a process, 0 if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/statm").read_text().split()
+    except OSError:
+        return 0.0
+    return int(fields[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+# --------------------------------------------------------------------------------------------------------- robustness
+
+
+def same_everywhere(quick: bool) -> int:
+    """How many different hashes 1, 2 and 8 workers with two hash seeds give."""
+    if quick:
+        return different_hashes(IDS[:1], seeds=1, wandering=58, cases=[(1, "0"), (2, "1")])
+    return different_hashes(IDS, seeds=4, wandering=20)
+
+
+def mishaps(actions: int, *, hostile: bool) -> int:
+    """Exceptions, and rewards out of range, over all tasks in turn."""
+    chance, names = derive(0, "mishaps"), list(TASKS)
+    failed = taken = begun = 0
+    while taken < actions:
+        id = f"science:{names[begun % len(names)]}"
+        begun += 1
+        with make(id) as env:
+            low, high = env.unwrapped.reward_range
+            env.reset(task=Task(id, begun))
+            over = False
+            while not over and taken < actions:
+                taken += 1
+                try:
+                    step = env.step(hostile_text(chance, env) if hostile else env.sample_random_action())
+                    failed += not low <= step.reward <= high
+                    over = step.terminated or step.truncated
+                except Exception as error:  # any exception counts
+                    print(f"science: {type(error).__name__} in {id}: {error}")
+                    failed, over = failed + 1, True
+    return failed
+
+
+def hostile_text(chance: Any, env: Env) -> str:
+    """A hostile text: alone, or after a piece of a possible action."""
+    text = TEXTS[int(chance.random() * len(TEXTS))]
+    if chance.random() < 0.7:
+        return text
+    action = env.sample_random_action()
+    return f"{action[: int(chance.random() * len(action))]}{text}"
+
+
+# ---------------------------------------------------------------------------------------------------------------- cost
+
+
+def cpu_of(pid: int) -> float:
+    """CPU seconds of a process, all threads."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / CLOCK
+
+
+def child_of_this_process(known: set[int]) -> int:
+    """The Java process that was started since ``known`` was read."""
+    return max(java_children() - known)
+
+
+def java_children() -> set[int]:
+    found = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            name, rest = (folder / "stat").read_text().partition("(")[2].rsplit(")", 1)
+        except OSError:
+            continue
+        if name == "java" and int(rest.split()[1]) == os.getpid():
+            found.add(int(folder.name))
+    return found
+
+
+def cost_rows(rounds: int) -> list[Row]:
+    """CPU time of the same actions here, in ``ScienceWorldEnv.step``, and in the three calls of the simulator that it needs."""
+    from scienceworld import ScienceWorldEnv
+
+    names = ("find-animal", "chemistry-mix", "test-conductivity")[: 1 if rounds == 1 else 3]
+    games = [next(game for game in shipped_paths() if game.task == name) for name in names]
+    before = java_children()
+    bare: Any = ScienceWorldEnv("", envStepLimit=1000)
+    bare_pid = child_of_this_process(before)
+    shared_pool().end()
+    with make("science:find-animal-test") as env:
+        env.reset(seed=0)
+        (jvm,) = shared_pool().jvms
+        assert jvm.pid is not None
+
+        def timed(begin: Callable[[Game], object], act: Callable[[str], object], pid: int) -> float:
+            spent = 0.0
+            for game in games:
+                begin(game)
+                at = process_time() + cpu_of(pid)
+                for action in shipped_paths()[game]:
+                    act(action)
+                spent += process_time() + cpu_of(pid) - at
+            return spent
+
+        def ours() -> float:
+            with ExitStack() as playing:
+
+                def begin(game: Game) -> None:
+                    playing.close()  # the episodes of one game after the other stay in the same Java process
+                    now.append(playing.enter_context(make(f"science:{game.task}", split="all")))
+                    now[-1].reset(task=Task(f"science:{game.task}", 0, index=game.variation))
+
+                now: list[Any] = []
+                return timed(begin, lambda action: now[-1].step(f"Action: {action}"), jvm.pid or 0)
+
+        def whole() -> float:
+            return timed(lambda game: (bare.load(*game, ""), bare.reset()), bare.step, bare_pid)
+
+        def calls() -> float:
+            server = bare.server
+            act = lambda action: (server.step(action), server.getScore(), server.getCompleted())  # noqa: E731
+            return timed(lambda game: bare.load(*game, ""), act, bare_pid)
+
+        if rounds > 1:  # the first rounds are those of Java's compiler
+            ours(), whole(), ours(), calls()
+        over_whole = interleaved(whole, ours, rounds)
+        over_calls = interleaved(calls, ours, rounds)
+        assert shared_pool().jvms == (jvm,), "another Java process has played a part, and its CPU time was not counted"
+    bare.close()
+    steps = sum(len(shipped_paths()[game]) for game in games)
+    return [
+        Row("CPU of a step over ScienceWorldEnv.step, the same actions", over_whole[2], "<= 1.3"),
+        Row("CPU of a step over three bare calls in a Java process whose texts vary", over_calls[2], ""),
+        Row("CPU of a step, ms", over_whole[1] / steps * 1e3, ""),
+    ]
