@@ -48,6 +48,7 @@ HERE = Path(__file__).parent
 RESULTS = HERE.parent / "docs" / "design" / "learning"
 IMAGES = HERE.parent / "docs" / "images"
 PAGE = HERE.parent / "docs" / "design" / "learning.md"
+WORLDS = HERE.parent / "docs" / "results" / "worlds-training.md"
 _USUAL = ("success", "turns", "reward", "entropy")
 _PANELS = {"sums": ("success", "entropy")}
 _POINTS = 100
@@ -70,6 +71,8 @@ class Study:
     """Arms to compare, and in what: (first, second, measure)."""
     by_observation: bool = False
     """Whether tasks with the same first observation are one and the same: there are fewer sums than held-out tasks."""
+    page: Path = PAGE
+    """The page that shows it."""
 
 
 def binary_search(numbers: int, turns: int) -> dict[str, float]:
@@ -109,6 +112,9 @@ STUDIES = {
     "horizon": Study("maze.toml", _HORIZONS, 500, pairs=_BY_HORIZON),
     "sums": Study("sums.toml", {"GRPO": ()}, 256, {"success": 1.0}, by_observation=True),
     "guess_smollm2": Study("guess_smollm2.toml", {"ReBN": ()}, 256, binary_search(10, 4)),
+    "craft": Study("craft.toml", {"REINFORCE": ()}, 300, page=WORLDS),
+    "babyai": Study("babyai.toml", {"ReBN": ()}, 200, page=WORLDS),
+    "desk": Study("desk.toml", {"REINFORCE": ()}, 50, page=WORLDS),
 }
 
 
@@ -262,6 +268,17 @@ def pairs(name: str, first: str, second: str, measure: str) -> str:
     return f"{first} − {second}, {measure}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]; by seed {shown}"
 
 
+def gain(name: str, arm: str) -> str:
+    """After − before in reward, over all tasks of all seeds (strata)."""
+    runs = [one for one in load(name) if one["arm"] == arm]
+    scores = [
+        [Score((str(one["seed"]),), task, value) for one in runs for task, value in enumerate(one[when]["reward"])]
+        for when in ("after", "before")
+    ]
+    found = compare(*scores).difference
+    return f"{arm}, after − before, mean reward over {len(runs)} seeds: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
 def _scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:
     return [Score((), task, float(value)) for task, value in zip(tasks, values, strict=True)]
 
@@ -278,18 +295,24 @@ def _difference(tasks: Sequence[Hashable], first: Sequence[float], second: Seque
 
 def write_page() -> None:
     """Put the tables of every study that has runs between its marks in the page, and draw its figure."""
-    text = PAGE.read_text(encoding="utf-8")
+    for page in (PAGE, WORLDS):
+        page.write_text(_filled(page), encoding="utf-8")
+
+
+def _filled(page: Path) -> str:
+    text = page.read_text(encoding="utf-8")
     for name, study in STUDIES.items():
         begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-        if begin not in text or not load(name):
+        if study.page != page or begin not in text or not load(name):
             continue
         present = {one["arm"] for one in load(name)}
         compared = [f"- {pairs(name, *pair)}" for pair in study.pairs if {*pair[:2]} <= present]
         picture = f"![Curves of {name} by step](../images/{figure(name, _PANELS.get(name, _USUAL)).name})"
-        parts = [begin, _optimum(study), summary(name), table(name), "\n".join(compared), picture]
+        gains = [f"- {gain(name, arm)}" for arm in study.arms if study.page == WORLDS and arm in present]
+        parts = [begin, _optimum(study), summary(name), table(name), "\n".join([*compared, *gains]), picture]
         head, _, rest = text.partition(begin)
         text = head + "\n\n".join(part for part in parts if part) + f"\n\n{end}" + rest.partition(end)[2]
-    PAGE.write_text(text, encoding="utf-8")
+    return text
 
 
 def _optimum(study: Study) -> str:

@@ -13,7 +13,7 @@ from palestra.engines.hf import HFEngine
 from palestra.errors import SchemaError, UsageError
 from palestra.models import build_tiny, fetch_smollm2, model_home
 from palestra.models.home import is_model, new_model
-from palestra.registry import make
+from palestra.registry import make, register
 from palestra.rendering import renderer_for
 from palestra.trajectory import Message, text_of
 
@@ -64,6 +64,22 @@ def test_phrases_make_a_move_one_token_and_an_observation_few(tmp_path: Path) ->
         observation, _, terminated, _, _ = env.step(move)
         if terminated:
             break
+    renderer_for(words)
+
+
+def test_words_are_the_same_token_in_a_recipe_and_in_a_command(tmp_path: Path) -> None:
+    small = {"depth": 1, "distractors": 1, "names": 8, "max_turns": 4}
+    register("test:craft-small", "palestra.envs.craft.invented:InventedCraft", kwargs=small)
+    folder = build_tiny(tmp_path / "w", envs="test:craft-small", words=0, unit="word", width=16)
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    env = make("test:craft-small")
+    observation, _ = env.reset(seed=3)
+    shown = words.encode(text_of(observation))
+    assert words.decode(shown) == observation
+    move = env.oracle()
+    verb, item = words.encode(move)
+    assert words.decode([verb, item]) == move
+    assert item in shown, "the number and the name in `get 2 claavi` are one token, which the recipe has too"
     renderer_for(words)
 
 

@@ -7,12 +7,15 @@ same seed gives the same model, in seconds.
 ``words=0`` makes the smallest vocabulary in which one game can be played: each move, each number and each piece of text between
 them is a token. An observation is then about ten tokens, and the vocabulary has a few dozen. That makes a learning study
 possible in a minute. Such a model can read and write only the texts of its game.
+
+``unit="word"`` makes each word of one environment a token instead, together with the space before it. In a world whose commands
+repeat names of the first observation, a name is then the same token wherever it occurs, so the model can learn to copy it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from palestra.core import Env
 from palestra.errors import MissingExtra, Unsupported, UsageError
@@ -22,6 +25,8 @@ from palestra.seeding import derive_seed
 from palestra.trajectory import text_of
 
 __all__ = ["build_tiny"]
+
+_Unit = Literal["phrase", "word"]
 
 MOST_PARAMETERS = 1_000_000
 _ROLES = ("system", "user", "assistant", "tool")
@@ -35,6 +40,8 @@ _TEMPLATE = (
 _NUMBERS = 101
 _ATOMS = r"\\boxed\{[^{}]+\}|\d+"
 """What is always one token in a vocabulary of phrases."""
+_WORDS = r" ?\b\d [^\W\d_]+| ?[^\W\d_]+| ?\d|[\s\S]"
+"""The same in a vocabulary of words: a word, a digit, or both together, with the space before; otherwise a character."""
 _TASKS = 8
 """Episodes of each game that the tokenizer learns from."""
 _PHRASE_TASKS = 256
@@ -43,15 +50,23 @@ _TURNS = 12
 _PHRASE_TURNS = 64
 
 
-def build_tiny(
-    folder: Path | None = None, *, envs: str = "game:*", words: int = 1024, width: int = 64, layers: int = 2, seed: int = 0
+def build_tiny(  # noqa: PLR0913 - the keywords of a public function are written out
+    folder: Path | None = None,
+    *,
+    envs: str = "game:*",
+    words: int = 1024,
+    unit: _Unit = "phrase",
+    width: int = 64,
+    layers: int = 2,
+    seed: int = 0,
 ) -> Path:
     """Build a tiny model in ``folder``, unless there is one already, and return the folder.
 
     Args:
         folder: The folder to create; by default one in the user's cache folder.
         envs: The pattern of environments whose text the tokenizer learns.
-        words: The size of the vocabulary; 0 makes a vocabulary of phrases.
+        words: The size of the vocabulary; 0 makes a vocabulary of all phrases or words of the environments.
+        unit: Whether a token is a phrase or a word if ``words`` is 0.
         width: The width of the hidden layers.
         layers: The number of layers.
         seed: The seed of the weights and of the text.
@@ -62,7 +77,7 @@ def build_tiny(
         return folder
     _check_packages()
     with new_model(folder) as draft:
-        tokenizer = _tokenizer(envs, words, seed) if words else _phrase_tokenizer(envs, seed)
+        tokenizer = _tokenizer(envs, words, seed) if words else _whole_tokenizer(envs, unit, seed)
         _model(len(tokenizer), width, layers, seed, tokenizer.eos_token_id).save_pretrained(draft)
         tokenizer.save_pretrained(draft)
     return folder
@@ -101,20 +116,21 @@ def _tokenizer(envs: str, words: int, seed: int) -> Any:
     return fast
 
 
-def _phrase_tokenizer(envs: str, seed: int) -> Any:
-    """Moves, numbers and the texts between them, one token each, in the order of their first occurrence."""
+def _whole_tokenizer(envs: str, unit: _Unit, seed: int) -> Any:
+    """Moves, numbers and the texts between them, or words, one token each, in the order of their first occurrence."""
     import transformers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+    atoms = _WORDS if unit == "word" else _ATOMS
     said = (
         piece
-        for text in _suite_text(envs, _PHRASE_TASKS, _PHRASE_TURNS, seed)
-        for piece in re.split(f"({_ATOMS})", text)
+        for text in _suite_text(envs, _PHRASE_TASKS, _PHRASE_TURNS, seed, unit)
+        for piece in re.split(f"({atoms})", text)
         if piece
     )
     vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*_SPECIALS, _UNKNOWN, *said]))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_ATOMS), "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(atoms), "isolated")
     tokenizer.decoder = decoders.Fuse()
     fast = transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, eos_token=_END, pad_token=_END, unk_token=_UNKNOWN, additional_special_tokens=_SPECIALS[1:]
@@ -149,7 +165,7 @@ def _model(words: int, width: int, layers: int, seed: int, stop: int) -> Any:
     return model
 
 
-def _suite_text(envs: str, tasks: int, turns: int, seed: int) -> Iterator[str]:
+def _suite_text(envs: str, tasks: int, turns: int, seed: int, unit: _Unit = "phrase") -> Iterator[str]:
     """Yield the texts of the environments, and moves in them."""
     # A file of questions and a module:Class are in no list.
     matches = list_envs(envs) or [spec(envs)]
@@ -158,7 +174,9 @@ def _suite_text(envs: str, tasks: int, turns: int, seed: int) -> Iterator[str]:
         raise UsageError(f"no environment that can run here matches {envs!r}")
     for known in specs:
         for number in range(tasks):
-            yield from _episode_text(known, turns, derive_seed(seed, "tiny text", number))
+            # Random moves need not contain all words of good ones.
+            players = ("oracle", "random") if unit == "word" and number % 2 else ("random", "oracle")
+            yield from _episode_text(known, turns, derive_seed(seed, "tiny text", number), players)
 
 
 def _is_default(known: EnvSpec, asked: str) -> bool:
@@ -166,12 +184,12 @@ def _is_default(known: EnvSpec, asked: str) -> bool:
     return not known.levels or known.id == asked or known.id.endswith(known.levels[0])
 
 
-def _episode_text(known: EnvSpec, turns: int, seed: int) -> Iterator[str]:
+def _episode_text(known: EnvSpec, turns: int, seed: int, players: Sequence[str]) -> Iterator[str]:
     with make(known.id) as env:
         observation, _ = env.reset(seed=seed)
         yield text_of(observation)
         for _ in range(turns):
-            action = _action(env)
+            action = _action(env, players)
             if action is None:
                 return
             step = env.step(action)
@@ -181,10 +199,11 @@ def _episode_text(known: EnvSpec, turns: int, seed: int) -> Iterator[str]:
                 return
 
 
-def _action(env: Env) -> str | None:
-    for choose in (env.sample_random_action, env.oracle):
+def _action(env: Env, players: Sequence[str]) -> str | None:
+    """Return the move of the first of ``players`` that the environment has."""
+    for player in players:
         try:
-            return choose()
+            return env.oracle() if player == "oracle" else env.sample_random_action()
         except Unsupported:
             continue
     return None

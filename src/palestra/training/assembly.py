@@ -97,7 +97,7 @@ def _check_model(path: str) -> None:
         what = str(error).partition("\n")[0]
         raise UsageError(
             f'model.path = "{path}" cannot be loaded ({what}). Give a folder with a config.json, a name on the Hugging Face '
-            "hub, smollm2, or tiny:ID"
+            "hub, smollm2, tiny:ID or tiny-words:ID"
         ) from None
 
 

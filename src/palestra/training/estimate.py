@@ -104,7 +104,7 @@ def model_size(path: str) -> ModelSize:
 
     if path == "smollm2":
         return ModelSize(134_515_008, "known", 49_152, 576, 30)
-    if path.startswith("tiny:"):
+    if path.startswith(("tiny:", "tiny-words:")):
         return ModelSize(1e5, "about", 64, 64, 2)
     try:
         config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)

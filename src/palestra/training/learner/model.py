@@ -54,8 +54,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The network, and how it computes."""
 
     path: str
-    """A model folder or a name on the Hugging Face hub. ``smollm2`` is fetched; ``tiny:ID`` is built for the environment
-    ``ID``."""
+    """A model folder or a name on the Hugging Face hub. ``smollm2`` is fetched; ``tiny:ID`` and ``tiny-words:ID`` are
+    built for the environment ``ID``, from phrases or from words."""
     device: str = "cpu"
     """The device of the learner: ``cpu``, ``cuda``, ``cuda:1``."""
     lora: LoraSettings | None = None
