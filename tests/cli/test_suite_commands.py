@@ -1,4 +1,4 @@
-"""``palestra show`` and ``palestra prefetch``."""
+"""``palestra show``, ``palestra prefetch`` and ``palestra list worlds``."""
 
 import json
 from pathlib import Path
@@ -7,8 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
+from palestra.cli.listing import WORLDS
 from palestra.envs.data import loader
 from palestra.errors import UsageError
+from palestra.registry import list_envs
 
 runner = CliRunner()
 
@@ -58,3 +60,16 @@ def test_prefetch_writes_our_fields_and_the_loader_finds_them(tmp_path: Path, mo
 def test_prefetch_of_a_game_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="uses no data set"):
         palestra("prefetch", "game:Sudoku-v0")
+
+
+def test_list_worlds_can_be_read_at_80_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    lines = runner.invoke(app, ["list", "worlds"], catch_exceptions=False).output.splitlines()
+    heads = [line.partition(" ")[0] for line in lines if not line.startswith(" ")]
+    assert heads == [name for name in WORLDS if list_envs(f"{name}:*")]
+    assert len(lines) <= 5 * len(WORLDS)
+    assert all(len(line) <= 80 for line in lines)
+    assert "    One of them needs ALFWorld's games: run alfworld-download and set" in [line.rstrip() for line in lines]
+    assert any("4 of them need the data of bfcl: palestra prefetch bfcl" in line for line in lines)

@@ -12,8 +12,16 @@ from palestra.registry import EnvSpec, list_envs
 __all__ = ["list_command"]
 
 _ALL = "*"
-WORLDS = ("craft", "babyai", "science", "house", "text", "search", "tools")
-"""The namespaces of the worlds."""
+WORLDS = {
+    "craft": "Craft items by recipes, of Minecraft or invented.",
+    "babyai": "Find and move objects in rooms: minigrid's BabyAI levels.",
+    "science": "Experiments of ScienceWorld.",
+    "house": "Household tasks in rooms: ALFWorld's six types.",
+    "text": "Text adventures of TextWorld.",
+    "search": "Questions of several hops over a search tool.",
+    "tools": "Serve users by calling functions: simulated APIs and service desks.",
+}
+"""The namespaces of the worlds, and what one does there."""
 _MOST_ROWS = 40
 """A namespace with more families is one row of the whole list; ``palestra list NAMESPACE`` shows them."""
 
@@ -26,8 +34,8 @@ def list_command(
 ) -> None:
     """List the environments, one row per family. A namespace with many families is folded into one row.
 
-    `palestra list worlds` lists the namespaces whose episodes have many turns, such as craft and babyai. `palestra list
-    panels` lists the named panels of tasks.
+    `palestra list worlds` shows the worlds, whose episodes have many turns, such as craft and babyai: one paragraph each.
+    `palestra list panels` lists the named panels of tasks.
     """
     if pattern == "panels":
         _print_panels(as_json)
@@ -36,9 +44,12 @@ def list_command(
     if as_json:
         typer.echo(encode_json([_plain(spec) for spec in specs]).decode())
         return
+    if pattern == "worlds":
+        _print_worlds(specs)
+        return
     if not specs:
         raise UnknownEnv(f'no environment matches "{pattern}": `palestra list` shows all of them')
-    _print_table(specs, fold=pattern in (_ALL, "worlds"))
+    _print_table(specs, fold=pattern == _ALL)
 
 
 def _print_panels(as_json: bool) -> None:
@@ -51,6 +62,28 @@ def _print_panels(as_json: bool) -> None:
     for one in panels:
         typer.echo(f"{one.label:<{width}}  {len(one):>5} tasks  {one.description}")
     typer.echo("\npalestra eval POLICY --panel NAME plays a panel.")
+
+
+def _print_worlds(specs: list[EnvSpec]) -> None:
+    """One paragraph per world: what it is, how many ids it has, one of them, and what is missing here."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    console = Console(highlight=False)
+    for namespace, members in groupby(specs, key=_namespace):
+        ids = list(members)
+        missing = {need: sum(need in spec.missing() for spec in ids) for spec in ids for need in spec.missing()}
+        example = next((spec.id for spec in ids if not spec.missing()), ids[0].id)
+        lines = [f"{len(ids)} ids, such as {example}: palestra list {namespace}"]
+        lines += [f"{_how_many(number, ids)} {need.label}: {need.remedy}" for need, number in missing.items()]
+        console.print(f"[cyan]{namespace}[/cyan]  {escape(WORLDS[namespace])}")
+        for line in lines:
+            console.print(Padding(escape(line), (0, 0, 0, 4)), style="dim")
+
+
+def _how_many(number: int, ids: list[EnvSpec]) -> str:
+    return "All of them need" if number == len(ids) else "One of them needs" if number == 1 else f"{number} of them need"
 
 
 def _plain(spec: EnvSpec) -> dict[str, object]:

@@ -2,6 +2,8 @@
 
 import decimal
 import importlib
+import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,9 +14,10 @@ from tests.envs.tool_worlds import digests_elsewhere, frames, many_actions, orac
 from palestra.calls import format_call
 from palestra.checking import check_env
 from palestra.checking.report import Status
+from palestra.envs.bfcl.apis import Apis, _paths
 from palestra.envs.bfcl.dialogue import MESSAGES_PER_TURN
 from palestra.envs.bfcl.package import gold_call, read_tasks
-from palestra.errors import SchemaError
+from palestra.errors import MissingExtra, SchemaError
 from palestra.registry import list_envs, make, spec
 from palestra.trajectory import StopReason, Task, ToolCall
 
@@ -179,3 +182,44 @@ def test_anything_but_literals_is_refused(written: str) -> None:
 
 def test_positional_arguments_get_their_names() -> None:
     assert gold_call("f(3, b=[1, {'x': None}])", METHODS) == ToolCall("f", {"a": 3, "b": [1, {"x": None}]})
+
+
+def api(name: str) -> Apis:
+    row = next(row for row in read_tasks("base").rows if name in row["involved_classes"])
+    return Apis(row)
+
+
+def test_a_tree_that_copies_made_huge_is_not_walked() -> None:
+    files = api("GorillaFileSystem")
+    answers = []
+    for number in range(60):  # each folder holds the one before it twice
+        here, next_ = f"n{number}", f"n{number + 1}"
+        files.call(ToolCall("mkdir", {"dir_name": here}))
+        files.call(ToolCall("mkdir", {"dir_name": next_}))
+        files.call(ToolCall("cp", {"source": here, "destination": next_}))
+        files.call(ToolCall("mv", {"source": here, "destination": f"m{number}"}))
+        files.call(ToolCall("cp", {"source": f"m{number}", "destination": next_}))
+        answers.append(files.call(ToolCall("find", {})))
+    assert answers[0].ok
+    assert answers[-1].text == "Error during execution: the file system has more than 10000 paths"
+    assert not files.call(ToolCall("cp", {"source": "a", "destination": "c"})).ok
+    assert files.call(ToolCall("pwd", {})).ok
+
+
+def test_every_task_has_far_fewer_paths() -> None:
+    rows = [row for row in read_tasks("long_context").rows if "GorillaFileSystem" in row["involved_classes"]]
+    assert max(_paths(Apis(row)._objects["GorillaFileSystem"].root) for row in rows) < 1000
+
+
+@pytest.mark.parametrize(("born", "adult"), [("2006-09-01", True), ("2006-09-02", False)])
+def test_the_age_of_a_traveler_does_not_depend_on_the_clock(born: str, adult: bool) -> None:
+    travel = api("TravelAPI")
+    first, last = (travel._objects["TravelAPI"].__dict__[f"user_{part}_name"] for part in ("first", "last"))
+    given = {"first_name": first, "last_name": last, "date_of_birth": born, "passport_number": "US1"}
+    assert (json.loads(travel.call(ToolCall("verify_traveler_information", given)).text)["verification_status"]) is adult
+
+
+def test_without_the_data_the_message_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))
+    with pytest.raises(MissingExtra, match='"tools:bfcl-base" needs the data of bfcl: palestra prefetch bfcl'):
+        make(BASE)

@@ -119,6 +119,32 @@ def without_the_answer(env: ServiceDesk, action: str) -> Mutated | None:
     return Mutated([ANYTHING_ELSE], "untold") if _settles(env, action) and _current(env).tells else None
 
 
+def _every_answer(request: Request) -> str:
+    return ", ".join([*request.tells, *(value for values in request.others for value in values)])
+
+
+def listing_every_answer(env: ServiceDesk, action: str) -> Mutated | None:
+    request = _current(env)
+    return (
+        Mutated([f"{_every_answer(request)}. {ANYTHING_ELSE}"], "untold") if _settles(env, action) and request.tells else None
+    )
+
+
+def one_answer_after_the_other(env: ServiceDesk, action: str) -> Mutated | None:
+    request = _current(env)
+    if not _settles(env, action) or not request.tells:
+        return None
+    return Mutated([request.reply, f"It is {request.others[-1][0]}.", ANYTHING_ELSE], "untold")
+
+
+def answering_another_time(env: ServiceDesk, action: str) -> Mutated | None:
+    """The right words, but about another request."""
+    request = _current(env)
+    if not _settles(env, action) or not request.tells or env.state.current + 1 == len(env.case.requests):
+        return None
+    return Mutated([ANYTHING_ELSE, request.reply], "untold")
+
+
 def a_stranger_s_record(env: ServiceDesk, action: str) -> Mutated | None:
     if not _settles(env, action):
         return None
@@ -195,6 +221,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *(too_early, without_asking, without_details, on_an_old_yes, not_at_all, closing_early),
     *(without_the_answer, a_stranger_s_record, a_needless_transfer, another_refund, another_length, another_product),
     *(another_value, twice, not_yet_delivered),
+    *(listing_every_answer, one_answer_after_the_other, answering_another_time),
 )
 
 

@@ -11,8 +11,10 @@ from tests.envs.desk.mutants import RULES, mutants, played
 from palestra.calls import format_call, parse_results
 from palestra.checking import check_env
 from palestra.core import Conversation
-from palestra.envs.desk.customer import DONE, YES
+from palestra.envs.desk.case import Case
+from palestra.envs.desk.customer import DONE, YES, CustomerState, reply
 from palestra.envs.desk.desk import AGENT, CUSTOMER, ServiceDesk
+from palestra.envs.desk.solving import ANYTHING_ELSE, confirmation_question
 from palestra.envs.panels import differences
 from palestra.errors import UsageError
 from palestra.rollout import collect
@@ -44,6 +46,55 @@ def test_every_mutant_fails_and_the_grader_names_the_rule() -> None:
             assert not outcome.last.info["success"]
             found[outcome.rule] += 1
     assert found.keys() == RULES
+
+
+def _with_a_change() -> tuple[Case, str]:
+    """A case whose first request is a change, and the question for it."""
+    for seed in range(50):
+        env = ServiceDesk("shop", done=2, declined=0, numbered=True)
+        env.reset(seed=seed)
+        request = env.case.requests[0]
+        if request.writes and request.terms:
+            return env.case, confirmation_question(request.writes[0])
+    raise AssertionError("no seed begins with a change")
+
+
+def test_a_confirmation_comes_before_anything_else() -> None:
+    case, question = _with_a_change()
+    start = CustomerState()
+    assert reply(case, start, f"{question} {ANYTHING_ELSE}") == (YES, start)
+    assert reply(case, start, f"{ANYTHING_ELSE} Please confirm {case.requests[0].terms[0]}.")[1] == start
+    answer, state = reply(case, start, f"Do you confirm? {ANYTHING_ELSE}")  # without the details
+    assert answer.startswith("No, that is not what I asked for.")
+    assert state == start
+
+
+@pytest.mark.parametrize(
+    "words", ["Your change is confirmed.", "I can confirm that it is done.", "The confirmation is on its way. Goodbye for now."]
+)
+def test_words_about_a_confirmation_ask_for_none(words: str) -> None:
+    case, _ = _with_a_change()
+    answer, state = reply(case, CustomerState(), f"{words} {ANYTHING_ELSE}")
+    assert answer.startswith("There is one more thing.")
+    assert state.current == 1
+
+
+def test_today_s_date_is_no_second_answer() -> None:
+    for seed in range(30):
+        env = ServiceDesk("library", done=2, declined=0, numbered=True)
+        env.reset(seed=seed)
+        place = next((place for place, request in enumerate(env.case.requests) if request.tells), None)
+        if place is None:
+            continue
+        while not (step := env.step(_dated(env, place))).terminated:
+            pass
+        assert step.info["broken"] == []
+
+
+def _dated(env: ServiceDesk, place: int) -> str:
+    action = env.oracle()
+    settles = env.state.current == place and action.endswith(ANYTHING_ELSE)
+    return f"Today is {env.case.numbers['today']}. {action}" if settles else action
 
 
 @pytest.mark.slow

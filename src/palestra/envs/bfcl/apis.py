@@ -1,7 +1,9 @@
 """The simulated APIs of one episode: their objects, the calls made on them, and their state.
 
 A call runs under a decimal and a multi-precision context of its own, because the mathematics API sets both for the whole
-process. Arguments that would keep the processor busy for long (a power of huge integers, a million digits) are refused.
+process. Arguments that would keep the processor busy for long (a power of huge integers, a million digits) are refused. So are
+calls that walk through a tree of folders that copies have made huge: the file system shares the subfolders of a copied folder,
+which then have many paths.
 """
 
 import decimal
@@ -21,6 +23,10 @@ __all__ = ["Answer", "Apis"]
 _LARGEST = 10**18
 _MOST_DIGITS = 1000
 _LONGEST = 100_000
+_MOST_PATHS = 10_000
+"""Paths of a file system. Those of the tasks have at most a few hundred."""
+_WALKING = frozenset({"cd", "cp", "du", "find", "mv"})
+"""The functions that walk through folders, or copy what is in them."""
 
 
 class Answer(NamedTuple):
@@ -52,7 +58,7 @@ class Apis:
     def call(self, call: ToolCall) -> Answer:
         """Make one call. Whatever it raises becomes its answer."""
         self._made.append(call)
-        if problem := _too_much(call):
+        if problem := _too_much(call) or self._too_many_paths(call):
             return Answer(f"Error during execution: {problem}", False)
         try:
             with decimal.localcontext(), _own_precision():
@@ -60,6 +66,12 @@ class Apis:
                 return Answer(_as_text(result), not (isinstance(result, dict) and "error" in result))
         except Exception as error:  # the code of the APIs raises anything on arguments that it does not expect
             return Answer(f"Error during execution: {error}", False)
+
+    def _too_many_paths(self, call: ToolCall) -> str:
+        files = self._objects.get("GorillaFileSystem")
+        if call.name not in _WALKING or files is None or _paths(files.root) <= _MOST_PATHS:
+            return ""
+        return f"the file system has more than {_MOST_PATHS} paths"
 
     def same_state(self, other: "Apis") -> bool:
         """Return whether all public attributes of all objects are equal to those of ``other``."""
@@ -79,6 +91,16 @@ class Apis:
         for call in self._made:
             twin.call(call)
         return twin
+
+
+def _paths(root: Any) -> int:
+    """Count the paths below ``root``, at most a few more than matter. A folder inside itself has endlessly many."""
+    open_, found = [root], 0
+    while open_ and found <= _MOST_PATHS:
+        contents = getattr(open_.pop(), "contents", {})  # a file has none
+        found += len(contents)
+        open_ += contents.values()
+    return found
 
 
 def _own_precision() -> AbstractContextManager[Any]:

@@ -79,6 +79,8 @@ class Request:
     """The changes that the rules ask for; empty if the request must be declined or is a question."""
     tells: tuple[str, ...] = ()
     """What the agent must say: the answer to a question."""
+    others: tuple[tuple[str, ...], ...] = ()
+    """For each of ``tells``: what else would answer the question, wrongly. A message that says one of these is no answer."""
     terms: tuple[str, ...] = ()
     """The customer agrees to a message that contains all of these."""
     reply: str

@@ -1,8 +1,8 @@
 """The scripted customer: gives what is asked for, agrees to what they want, and has one request after the other.
 
 It reads a message for a few words only, so it is the same for every agent: a question for the name is answered by name, a
-message that asks for confirmation by yes or no, and "anything else" by the next request. Any other message gets the current
-request once more.
+message that asks for confirmation by yes or no, and "anything else" by the next request. A message that asks for both is
+answered by yes or no: what is not confirmed yet comes first. Any other message gets the current request once more.
 """
 
 import re
@@ -15,7 +15,8 @@ __all__ = ["DONE", "YES", "CustomerState", "brief", "first_words", "has_finished
 DONE = "No, that is all. Thank you."
 YES = "Yes, please."
 _ASKS_ELSE = re.compile(r"\b(anything|something) (else|more)\b|\bfurther (request|question)", re.IGNORECASE)
-_ASKS_CONFIRMATION = re.compile(r"\bconfirm|\byes\b|\bshall i\b|\bproceed\b|\bis that (right|correct)\b", re.IGNORECASE)
+_QUESTION = re.compile(r"[^.!?]*\?|[^.!?]*\bplease confirm\b[^.!?]*", re.IGNORECASE)
+_ASKS_CONFIRMATION = re.compile(r"\bconfirm(?!ed)|\byes\b|\bshall i\b|\bproceed\b|\bis that (right|correct)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ def first_words(case: Case) -> str:
 def reply(case: Case, state: CustomerState, message: str) -> tuple[str, CustomerState]:
     """What the customer says to ``message``, and the state after it."""
     request = case.requests[state.current]
-    if _ASKS_ELSE.search(message):
+    if _ASKS_ELSE.search(message) and not (request.terms and _has_confirmation_question(message)):
         if state.current + 1 == len(case.requests):
             return DONE, CustomerState(state.current, finished=True)
         return f"There is one more thing. {case.requests[state.current + 1].text}", CustomerState(state.current + 1)
@@ -47,6 +48,12 @@ def reply(case: Case, state: CustomerState, message: str) -> tuple[str, Customer
     if asked := [name for name in case.identity if name in message.lower()]:
         return " ".join(f"My {name} is {case.identity[name]}." for name in asked), state
     return f"{request.text} I cannot say more about it.", state
+
+
+def _has_confirmation_question(message: str) -> bool:
+    """Whether one of the questions in ``message`` asks for confirmation. "Your order is confirmed." is none."""
+    questions = [question for question in _QUESTION.findall(message) if not _ASKS_ELSE.search(question)]
+    return any(_ASKS_CONFIRMATION.search(question) for question in questions)
 
 
 def has_finished(words: str) -> bool:

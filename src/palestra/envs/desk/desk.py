@@ -127,7 +127,7 @@ class ServiceDesk(Env):
         return self._to_agent(self._opening(tools), tools=tools)
 
     def _answered(self, words: str, after: CustomerState) -> Step:
-        self.record.message(self.pending, words)
+        self.record.message(self.pending, words, self.state.current)
         self.pending, self.state = "", after
         self.heard.append(words)
         return self._to_agent(f"The customer says: {words}")

@@ -150,8 +150,15 @@ def _lost(draft: _Draft) -> Request:
 def _question(draft: _Draft) -> Request:
     loan = draft.loan()
     due = draft.db["loans"][loan]["due"]
+    around = [
+        (draft.today + timedelta(days=days)).isoformat() for days in range(-9, 10) if days
+    ]  # an agent may say today's date
     return Request(
-        text=f"When is {draft.called(loan)} due?", reads=_look(draft, loan)[:1], tells=(due,), reply=f"It is due on {due}."
+        text=f"When is {draft.called(loan)} due?",
+        reads=_look(draft, loan)[:1],
+        tells=(due,),
+        others=(tuple(day for day in around if day != due),),
+        reply=f"It is due on {due}.",
     )
 
 

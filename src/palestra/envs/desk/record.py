@@ -6,7 +6,7 @@ Rules that hold at every desk have these names; a domain adds its own:
 ``privacy``       a record of another customer was read or changed
 ``confirmation``  a change was made to which the customer had not agreed, with all its details
 ``unheard``       the case was closed before the customer had said that there is nothing more
-``untold``        a question was not answered
+``untold``        a question was not answered, or with several answers at once
 ``state``         the final database is not the one that the requests and the rules lead to
 """
 
@@ -22,6 +22,7 @@ from palestra.trajectory import ToolCall, ToolResult
 
 __all__ = ["Record", "expected_database"]
 
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _AGREES = re.compile(r"\s*yes\b", re.IGNORECASE)
 
 
@@ -37,8 +38,8 @@ class Record:
     identified: bool = False
     done: list[ToolCall] = field(default_factory=list)
     """The calls that worked, in order."""
-    said: list[str] = field(default_factory=list)
-    """The agent's messages to the customer."""
+    said: list[tuple[int, str]] = field(default_factory=list)
+    """The agent's messages to the customer, each with the number of the request that they talked about."""
     agreed: str = ""
     """The agent's latest message, if the customer has agreed to it."""
 
@@ -68,9 +69,9 @@ class Record:
             self.broken.add("confirmation")
         self.agreed = ""  # one agreement, one change
 
-    def message(self, said: str, answer: str) -> None:
-        """Note a message to the customer and the customer's answer."""
-        self.said.append(said)
+    def message(self, said: str, answer: str, current: int) -> None:
+        """Note a message to the customer about the request ``current``, and the customer's answer."""
+        self.said.append((current, said))
         self.agreed = said if _AGREES.match(answer) else ""
 
     def verdict(self, finished: bool) -> set[str]:
@@ -78,12 +79,26 @@ class Record:
         found = set(self.broken)
         if not finished:
             found.add("unheard")
-        told = "\n".join(self.said)
-        if not all(_says(told, word) for request in self.case.requests for word in request.tells):
+        if not all(self._answered(place) for place in range(len(self.case.requests))):
             found.add("untold")
         if self.db != expected_database(self.domain, self.case):
             found.add("state")
         return found
+
+    def _answered(self, place: int) -> bool:
+        """Whether the question of a request was answered.
+
+        The agent's last message about it counts that gives any answer, and that message must give one answer only: otherwise
+        an agent could list all of them.
+        """
+        request = self.case.requests[place]
+        messages = [said for current, said in self.said if current == place]
+        for word, others in zip(request.tells, request.others, strict=True):
+            said = messages if _DATE.fullmatch(word) else [_DATE.sub("", one) for one in messages]  # a day is no price
+            given = [[value for value in (word, *others) if _says(one, value)] for one in said]
+            if [values for values in given if values][-1:] != [[word]]:
+                return False
+        return True
 
 
 def _names(message: str, tool: DeskTool, arguments: Mapping[str, Any]) -> bool:

@@ -181,12 +181,14 @@ def _exchange(draft: _Draft, *, age: int | None = None, rule: str = "") -> Reque
 
 def _question(draft: _Draft) -> Request:
     order = draft.order(0, "shipped", draft.product())
-    item = draft.item(order)
+    item, paid = draft.item(order), draft.db["orders"][order]["paid_with"]
+    prices = sorted({str(article["price"]) for article in draft.db["articles"].values()} - {str(item["price"])})
     return Request(
         text=f"How much did I pay for {draft.called(order)}, and how did I pay?",
         reads=_look(order),
-        tells=(str(item["price"]), draft.db["orders"][order]["paid_with"]),
-        reply=f"You paid {item['price']} by {draft.db['orders'][order]['paid_with']}.",
+        tells=(str(item["price"]), paid),
+        others=(tuple(prices), tuple(payment for payment in PAYMENTS if payment != paid)),
+        reply=f"You paid {item['price']} by {paid}.",
     )
 
 
