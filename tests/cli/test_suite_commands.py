@@ -71,5 +71,5 @@ def test_list_worlds_can_be_read_at_80_columns(monkeypatch: pytest.MonkeyPatch, 
     assert heads == [name for name in WORLDS if list_envs(f"{name}:*")]
     assert len(lines) <= 5 * len(WORLDS)
     assert all(len(line) <= 80 for line in lines)
-    assert "    One of them needs ALFWorld's games: run alfworld-download and set" in [line.rstrip() for line in lines]
+    assert "    4 of them need ALFWorld's games: run alfworld-download and set" in [line.rstrip() for line in lines]
     assert any("4 of them need the data of bfcl: palestra prefetch bfcl" in line for line in lines)
