@@ -100,6 +100,7 @@ env.reset(seed=0)
 child = os.fork()
 if child == 0:  # it outlives its parent, and must not keep the Java process alive
     assert shared_pool().jvms == ()
+    env.close()  # it waits for no thread of its parent
     os.read(0, 1)
     os._exit(0)
 print(shared_pool().jvms[0].pid, flush=True)

@@ -83,6 +83,8 @@ class Jvm:
             InfrastructureError: The Java process has ended.
             EnvError: The simulator raised an exception.
         """
+        if self.dead:  # in a forked child, the thread does not exist
+            raise InfrastructureError(self._obituary())
         try:
             waiting = self._thread.submit(self._guarded, job, *args)
         except RuntimeError:  # the thread takes no more calls
@@ -91,6 +93,8 @@ class Jvm:
 
     def call_later(self, job: Callable[[Link], object]) -> None:
         """Run ``job(link)`` after the calls that are waiting, if the process runs then. Does not wait for it."""
+        if self.dead:
+            return
         with suppress(RuntimeError):  # the process has ended, and with it what the job would do
             self._thread.submit(self._guarded_if_running, job)
 
