@@ -9,7 +9,7 @@ from palestra.evaluation.comparison import compare
 from palestra.statistics import Estimate, Score
 from tests.docs.test_pages import ROOT
 
-STUDIES = ("craft",)
+STUDIES = ("craft", "babyai")
 
 
 def runs_of(study: str) -> list[dict[str, Any]]:
