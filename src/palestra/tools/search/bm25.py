@@ -86,16 +86,16 @@ class _Counted:
     def more(self) -> bool:
         return self._next is not None
 
-    def part(self) -> Iterator[Document]:
+    def part(self) -> Iterator[tuple[Document, list[bytes]]]:
+        """Yield the documents of the next part, each with its fields as bytes."""
         characters = 0
         while self._next is not None and characters < _PART_CHARACTERS:
             document, self._next = self._next, next(self._remaining, None)
             characters += len(document.title) + len(document.text)
             self.count += 1
-            for field in document:
-                data = field.encode(errors="replace")
-                self.digest.update(len(data).to_bytes(8, "big") + data)
-            yield document
+            fields = [field.encode(errors="replace") for field in document]
+            self.digest.update(b"".join([part for data in fields for part in (len(data).to_bytes(8, "big"), data)]))
+            yield document, fields
             if self._progress is not None and (self.count % _BATCH == 0 or self._next is None):
                 self._progress(self.count)
 
@@ -104,8 +104,8 @@ def _write_part(tantivy: Any, folder: Path, counted: _Counted) -> None:
     folder.mkdir()
     index = tantivy.Index(_schema(tantivy), path=str(folder))
     writer = index.writer(heap_size=_WRITER_BYTES, num_threads=1)
-    for document in counted.part():
-        stored = {name: value.encode(errors="replace") for name, value in document._asdict().items()}
+    for document, fields in counted.part():
+        stored = dict(zip(Document._fields, fields, strict=True))
         writer.add_document(tantivy.Document(**stored, words=clean_text(f"{document.title}\n{document.text}")))
     writer.commit()
     writer.wait_merging_threads()
