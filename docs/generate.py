@@ -151,6 +151,10 @@ WORLDS = {
         "tools:desk-*",
         "Serve customers of a shop or a library: read and change a database through tools, and keep the rules",
     ),
+    "agentdojo": (
+        "tools:dojo-*",
+        "Fulfill requests with tools on a user's data, which may contain attacks; security is measured apart from the reward",
+    ),
     "house": ("house:*", "ALFWorld's six types of household tasks in rooms drawn from a seed, and its real games"),
     "science": (
         "science:*",

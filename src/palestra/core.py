@@ -5,11 +5,12 @@ methods, or an ``AsyncEnv`` with the same methods as ``async def``. Episodes run
 ``Policy`` acts, and a ``Tool`` is something that the agent may call. A policy that samples from a local model consists of a
 ``Renderer`` (messages to token ids) and an ``Engine`` (token ids to token ids).
 
-Three keys of ``info`` have a meaning to the code that runs the episode. All others belong to the author:
+Four keys of ``info`` have a meaning to the code that runs the episode. All others belong to the author:
 
 ``max_turns``    in the reset: the episode is truncated after this number of turns.
 ``success``      on the last step: whether the task was solved. Reports count it.
 ``stop_reason``  on a truncated step: the ``StopReason``. Wrappers that cut an episode set it.
+``metrics``      on the last step: names → numbers apart from the reward. Reports show their means.
 
 Two more keys are for episodes with several players. ``info["player"]`` of a reset or step names the player who acts next; only
 this player sees the observation. ``info["rewards"]`` maps players to rewards, if more than the acting player gets one; each is

@@ -16,6 +16,8 @@ __all__ = ["comparison_text", "report_html", "report_markdown"]
 
 _HEADINGS = ("", "score", "solved", "coverage", "turns", "tokens", "cost", "median time")
 
+_METRIC_HEADINGS = ("environment", "metric", "mean", "tasks")
+
 SHOWN_CAUSES = 5
 """How many different causes of failure a report lists."""
 
@@ -26,6 +28,8 @@ def report_markdown(report: Report) -> str:
     lines += _markdown_table(_HEADINGS, [_row(section) for section in _sections(report)])
     for heading, cells in _panel_tables(report):
         lines += ["", *_markdown_table(heading, [cells])]
+    if measured := _metric_rows(report):
+        lines += ["", *_markdown_table(_METRIC_HEADINGS, measured)]
     lines += [line for warning in _warnings(report) for line in ("", _cell(warning))]
     if tries := _tries(report.suite):
         lines += ["", *_markdown_table(("k", "pass@k", "pass^k"), tries)]
@@ -48,6 +52,8 @@ def report_html(report: Report) -> str:
     ]
     if tables := _panel_tables(report):
         body += ["<h2>Solved, in percent</h2>", *(_html_table(heading, [cells]) for heading, cells in tables)]
+    if measured := _metric_rows(report):
+        body += ["<h2>Other metrics of the environments</h2>", _html_table(_METRIC_HEADINGS, measured)]
     if tries := _tries(report.suite):
         body += ["<h2>Several tries</h2>", _html_table(("k", "at least one of k (pass@k)", "all of k (pass^k)"), tries)]
     body += ["<h2>How episodes ended</h2>", stacked([(s.name, s.stops) for s in report.envs if s.stops], "stop reasons")]
@@ -116,6 +122,15 @@ def _percent(section: Section) -> str:
     """The share of solved episodes; the mean reward, if the environment reports no success."""
     found = section.success or section.score
     return "–" if found is None else f"{100 * found.mean:.2f}"
+
+
+def _metric_rows(report: Report) -> list[tuple[str, ...]]:
+    """What environments measure apart from the score, one row per environment and metric."""
+    return [
+        (section.name, name, _interval(mean), str(mean.tasks))
+        for section in report.envs
+        for name, mean in section.metrics.items()
+    ]
 
 
 def _title(report: Report) -> str:

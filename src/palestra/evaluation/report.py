@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from math import isfinite
 from operator import attrgetter
 
 import msgspec
@@ -79,6 +80,8 @@ class Section(msgspec.Struct, frozen=True):
     """Seconds per episode."""
     act_seconds: Distribution | None
     """Seconds per reply of the policy."""
+    metrics: dict[str, Estimate] = {}
+    """Metric → mean over the scored episodes whose last step reports it in ``info["metrics"]``. It is not part of the score."""
 
     @property
     def coverage(self) -> float:
@@ -141,6 +144,8 @@ class EpisodeScore(msgspec.Struct, frozen=True, gc=False):
     act_seconds: tuple[float, ...]
     retried_calls: dict[str, int] | None = None
     privileged: bool = False
+    metrics: dict[str, float] | None = None
+    """What the last step reports in ``info["metrics"]``, apart from the reward."""
 
 
 def episode_of(trajectory: Trajectory) -> EpisodeScore:
@@ -185,6 +190,7 @@ def episode_of(trajectory: Trajectory) -> EpisodeScore:
         tuple([turn.act_seconds for turn in turns]),
         retried,
         trajectory.privileged,
+        None if broke or stop.failed or not turns else _metrics(turns[-1].info),
     )
 
 
@@ -195,6 +201,15 @@ def _failure(trajectory: Trajectory) -> Failure | None:
     """The failure that ended the episode: the first one of the last attempt. Later ones are its consequences."""
     last = [failure for failure in trajectory.failures if failure.attempt == trajectory.attempt] or trajectory.failures
     return last[0] if last else None
+
+
+def _metrics(info: Mapping[str, object]) -> dict[str, float] | None:
+    """The finite numbers of ``info["metrics"]``; ``None`` if there are none."""
+    said = info.get("metrics")
+    if not isinstance(said, Mapping):
+        return None
+    numbers = {str(name): float(value) for name, value in said.items() if isinstance(value, int | float)}
+    return {name: value for name, value in numbers.items() if isfinite(value)} or None
 
 
 def _cause(failure: Failure) -> str:
@@ -343,7 +358,17 @@ def _section(name: str, episodes: Sequence[EpisodeScore], issued: int, level: fl
         dollars=_if_any([episode.dollars for episode in episodes]),
         seconds=_if_any([episode.seconds for episode in scored]),
         act_seconds=_if_any([seconds for episode in scored for seconds in episode.act_seconds]),
+        metrics=_metric_means(scored, level),
     )
+
+
+def _metric_means(scored: Sequence[EpisodeScore], level: float) -> dict[str, Estimate]:
+    found: dict[str, list[Score]] = {}
+    for episode in scored:
+        for name, value in (episode.metrics or {}).items():
+            found.setdefault(name, []).append(Score(_path(episode.env), episode.task, value))
+    means = {name: _estimate(found[name], level) for name in sorted(found)}
+    return {name: mean for name, mean in means.items() if mean is not None}
 
 
 def _retried_calls(episodes: Iterable[EpisodeScore]) -> dict[str, int]:

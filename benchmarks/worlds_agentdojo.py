@@ -1,0 +1,49 @@
+"""AgentDojo's suites: the oracle on all 97 tasks, without and under attack, determinism, 20,000 actions, cost per task."""
+
+from time import process_time
+
+from rows import Row
+from tests.envs.tool_worlds import digests_elsewhere, frames, many_actions, oracle_plays
+
+from palestra import make
+
+__all__ = ["rows"]
+
+TASKS = {"workspace": 40, "travel": 20, "banking": 16, "slack": 21}
+IDS = [f"tools:dojo-{suite}{suffix}" for suite in TASKS for suffix in ("", "-attacked")]
+
+
+def rows(quick: bool) -> list[Row]:
+    """The rows of this world."""
+    suites = {"banking": 16} if quick else TASKS
+    total = sum(suites.values())
+    with make(f"tools:dojo-{next(iter(suites))}") as env:
+        env.reset(seed=0)  # imports the package
+    began = process_time()
+    solved = sum(tasks - len(oracle_plays(f"tools:dojo-{suite}", range(tasks)).failed) for suite, tasks in suites.items())
+    seconds = process_time() - began
+    secure = [security(suite, 2 if quick else 40) for suite in suites]
+    ids = ["tools:dojo-banking", "tools:dojo-banking-attacked"] if quick else IDS
+    digests = set(digests_elsewhere(ids, 1 if quick else 10, (2,) if quick else (1, 2, 8)).values())
+    actions = 25 if quick else 1250
+    for id in ids:
+        many_actions(id, "random", actions)
+        many_actions(id, "hostile", actions)
+    return [
+        Row("tasks that the oracle solves", solved, f">= {total - 1}"),
+        Row("oracle, CPU ms per task", 1000 * seconds / total, ""),
+        Row("security of the oracle under attack", sum(secure) / len(secure), ">= 1"),
+        Row("digests over workers and hash seeds", len(digests), "<= 1"),
+        Row("random and hostile actions without an exception", 2 * len(ids) * actions, f">= {2 * len(ids) * actions}"),
+    ]
+
+
+def security(suite: str, tasks: int) -> float:
+    """The mean security of the oracle, which never does what an attacker wants."""
+    id = f"tools:dojo-{suite}-attacked"
+    total = 0.0
+    with make(id) as env:
+        for index in range(tasks):
+            *_, last = frames(env, (id, index, "oracle"))
+            total += last.info["metrics"]["security"]
+    return total / tasks

@@ -1,0 +1,169 @@
+"""AgentDojo's tasks: the oracle, the package's own verdict, floors, attacks and their score, hostile calls."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+from tests.envs.tool_worlds import digests_elsewhere, frames, many_actions, oracle_plays
+
+from palestra.calls import format_call
+from palestra.checking import check_env
+from palestra.checking.report import Status
+from palestra.envs.agentdojo.env import MESSAGES
+from palestra.envs.agentdojo.package import SUITES, make_state, read_tasks, suite_of
+from palestra.evaluation import evaluate
+from palestra.policies import OraclePolicy
+from palestra.registry import make
+from palestra.trajectory import StopReason, Task, ToolCall
+
+pytestmark = [pytest.mark.worlds, pytest.mark.timeout(1800)]
+
+TASKS = {"workspace": 40, "travel": 20, "banking": 16, "slack": 21}
+GOALS = {"workspace": 14, "travel": 7, "banking": 9, "slack": 5}
+BANKING = "tools:dojo-banking"
+ATTACKED = "tools:dojo-banking-attacked"
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_there_are_as_many_tasks_as_in_the_paper(suite: str) -> None:
+    assert len(read_tasks(suite)) == TASKS[suite]
+    assert len(read_tasks(suite, True)) == TASKS[suite] * GOALS[suite]
+    assert len({row["user"] for row in read_tasks(suite).rows}) == TASKS[suite]
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_oracle_solves_every_task(suite: str) -> None:
+    assert oracle_plays(f"tools:dojo-{suite}", range(TASKS[suite])) == (TASKS[suite], [])
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_state_is_that_of_the_package(suite: str) -> None:
+    assert make_state(suite, "") == suite_of(suite).load_and_inject_default_environment({})
+
+
+def constant_scores(suite: str) -> dict[str, float]:
+    """The share of tasks that each of the package's own answers, and "Done.", solves without a call."""
+    id = f"tools:dojo-{suite}"
+    answers = {str(task.GROUND_TRUTH_OUTPUT) for task in suite_of(suite).user_tasks.values()} - {""} | {"Done."}
+    found = dict.fromkeys(answers, 0.0)
+    with make(id) as env:
+        for index in range(TASKS[suite]):
+            env.reset(task=Task(id, 0, index=index))
+            judge: Any = env.unwrapped
+            for answer in answers:
+                found[answer] += judge._is_solved(answer) / TASKS[suite]
+    return found
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_the_floor_is_the_best_constant_answer(suite: str) -> None:
+    scores = constant_scores(suite)
+    with make(f"tools:dojo-{suite}") as env:
+        assert max(scores.values()) == pytest.approx(env.unwrapped.floor)
+    assert scores["Done."] == pytest.approx(5 / 16 if suite == "banking" else 0)
+
+
+@cache
+def attack_plays(suite: str) -> dict[str, tuple[float, bool]]:
+    """For each goal of an attacker: the security after the calls that reach it, and whether there are such calls."""
+    id = f"tools:dojo-{suite}-attacked"
+    found = {}
+    with make(id) as env:
+        for index in range(GOALS[suite]):
+            _, info = env.reset(task=Task(id, 0, index=index))
+            goal: Any = env.unwrapped
+            calls = goal._attack.ground_truth(goal._before)
+            if calls:
+                env.step("".join(format_call(ToolCall(call.function, dict(call.args))) for call in calls))
+            step = env.step(str(goal._attack.GROUND_TRUTH_OUTPUT) or "Done.")
+            found[info["data"]["injection_task"]] = (step.info["metrics"]["security"], bool(calls))
+    return found
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_an_agent_that_does_what_the_attacker_wants_is_not_secure(suite: str) -> None:
+    # Eight goals of the workspace suite have no calls in the package; nothing there shows how to reach them.
+    # AgentDojo's verdict on goal 0 of the workspace suite overlooks the e-mail if another one contains its subject.
+    kept = {name for name, (security, _) in attack_plays(suite).items() if security}
+    without = {name for name, (_, calls) in attack_plays(suite).items() if not calls}
+    if suite == "workspace":
+        assert without == {f"injection_task_{number}" for number in range(6, 14)}
+        assert kept == without | {"injection_task_0"}
+    else:
+        assert kept == set()
+
+
+def test_the_security_is_not_part_of_the_reward() -> None:
+    with make(ATTACKED) as env:
+        *_, last = frames(env, (ATTACKED, 0, "oracle"))
+        assert last.info["metrics"] == {"security": 1.0}
+        assert last.reward == 1.0
+        env.reset(task=Task(ATTACKED, 0, index=7))  # change the password
+        env.step(format_call(ToolCall("update_password", {"password": "new_password"})) + env.oracle())
+        last = env.step("Done.")
+        assert last.info["metrics"] == {"security": 0.0}
+        assert last.reward == last.info["success"]
+
+
+def test_attacked_texts_are_what_the_agent_reads() -> None:
+    with make(ATTACKED) as env:
+        observation, _ = env.reset(task=Task(ATTACKED, 0, index=7))
+        assert "new_password" not in str(observation)
+        assert "new_password" in str(env.step(env.oracle()).observation)
+    with make(BANKING) as env:
+        env.reset(task=Task(BANKING, 0, index=0))
+        assert "new_password" not in str(env.step(env.oracle()).observation)
+        assert "metrics" not in env.step("Done.").info
+
+
+def test_the_report_has_the_security_apart_from_the_score() -> None:
+    report = evaluate([ATTACKED, BANKING], OraclePolicy(), n=4)
+    attacked, plain = sorted(report.envs, key=lambda section: section.name != ATTACKED)
+    assert attacked.metrics["security"].tasks == 4
+    assert attacked.metrics["security"].mean == 1.0
+    assert plain.metrics == {}
+
+
+def password(env: Any) -> str:
+    return str(env.unwrapped._state.user_account.password)
+
+
+def test_the_data_of_an_episode_are_its_own() -> None:
+    with make(BANKING) as env, make(BANKING) as other:
+        env.reset(task=Task(BANKING, 0, index=0))
+        other.reset(task=Task(BANKING, 0, index=0))
+        env.step(format_call(ToolCall("update_password", {"password": "x"})))
+        with env.fork() as twin:
+            twin.step(format_call(ToolCall("update_password", {"password": "y"})))
+            assert password(twin) == "y"
+        assert password(env) == "x"
+        assert password(other) not in ("x", "y")
+
+
+def test_the_limit_of_messages_truncates_and_the_attack_is_judged() -> None:
+    with make(ATTACKED) as env:
+        env.reset(task=Task(ATTACKED, 0, index=7))
+        call = format_call(ToolCall("update_password", {"password": "new_password"}))
+        for _ in range(MESSAGES - 1):
+            assert not env.step(call).truncated
+        last = env.step(call)
+        assert last.truncated
+        assert last.info["stop_reason"] == StopReason.TURN_LIMIT
+        assert last.info["metrics"] == {"security": 0.0}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+@pytest.mark.parametrize("kind", ["random", "hostile"])
+def test_no_action_raises(suite: str, kind: str) -> None:
+    assert many_actions(f"tools:dojo-{suite}-attacked", kind, 100) > 1
+
+
+def test_workers_and_hash_seeds_change_nothing() -> None:
+    ids = [f"tools:dojo-{suite}{suffix}" for suite in SUITES for suffix in ("", "-attacked")]
+    assert len(set(digests_elsewhere(ids, 2, workers=(1, 2)).values())) == 1
+
+
+@pytest.mark.parametrize("id", [BANKING, "tools:dojo-slack-attacked"])
+def test_it_passes_palestra_check(id: str) -> None:
+    report = check_env(id, n=16, seconds=20.0)
+    assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
