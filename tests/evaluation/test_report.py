@@ -210,3 +210,22 @@ def test_an_episode_that_was_cut_is_not_solved() -> None:
     assert says.success.mean == pytest.approx(1 / 3)
     assert says.success.tasks == 3
     assert never.success is None
+
+
+def measured(env: str, seed: int, metrics: object) -> Trajectory:
+    turn = Turn("o", Completion("a"), 0.0, {"success": False, "metrics": metrics})
+    return Trajectory(Task(env, seed), StopReason.TERMINATED, (turn,), policy="p")
+
+
+def test_metrics_are_means_of_their_own_and_never_change_the_score() -> None:
+    runs = [measured(EASY, 0, {"security": 1.0}), measured(EASY, 1, {"security": False, "note": "x", "odd": float("nan")})]
+    found = report_on([*runs, measured(EASY, 2, "none"), played(OTHER, 0, 1.0), failed(EASY, 3)])
+    easy, other = found.envs
+    assert easy.metrics.keys() == {"security"}
+    assert (easy.metrics["security"].mean, easy.metrics["security"].tasks) == (0.5, 2)
+    assert easy.score is not None
+    assert easy.score.mean == 0.0
+    assert other.metrics == {}
+    assert "| game:Guess-v0-easy | security | 0.50" in report_markdown(found)
+    assert "security" in report_html(found)
+    assert "Other metrics" not in report_html(report_on([played(OTHER, 0, 1.0)]))
