@@ -50,7 +50,7 @@ IMAGES = HERE.parent / "docs" / "images"
 PAGE = HERE.parent / "docs" / "design" / "learning.md"
 WORLDS = HERE.parent / "docs" / "results" / "worlds-training.md"
 _USUAL = ("success", "turns", "reward", "entropy")
-_PANELS = {"sums": ("success", "entropy")}
+_PANELS = {"sums": ("success", "entropy"), "desk": ("reward", "turns", "entropy")}
 _POINTS = 100
 """Of a curve in a figure; more would not be seen."""
 CURVES = ("success", "turns", "reward", "format_errors", "entropy", "clipped", "kl_old", "gradient_norm", "tokens")
@@ -276,7 +276,7 @@ def gain(name: str, arm: str) -> str:
         for when in ("after", "before")
     ]
     found = compare(*scores).difference
-    return f"{arm}, after − before, mean reward over {len(runs)} seeds: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    return f"{arm}, after − before, mean reward (seeds: {len(runs)}): {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
 def _scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:

@@ -9,7 +9,7 @@ from palestra.evaluation.comparison import compare
 from palestra.statistics import Estimate, Score
 from tests.docs.test_pages import ROOT
 
-STUDIES = ("craft", "babyai")
+STUDIES = ("craft", "babyai", "desk")
 
 
 def runs_of(study: str) -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def test_the_page_shows_the_difference_of_the_runs(study: str) -> None:
     runs = runs_of(study)
     found = difference(runs)
     page = (ROOT / "docs" / "results" / "worlds-training.md").read_text(encoding="utf-8")
-    shown = f"mean reward over {len(runs)} seeds: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    shown = f"mean reward (seeds: {len(runs)}): {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
     assert shown in page.partition(f"<!-- {study} -->")[2].partition(f"<!-- end of {study} -->")[0]
 
 
