@@ -15,6 +15,7 @@ calls = st.builds(ToolCall, name=words, arguments=st.dictionaries(words, values,
 
 
 @given(st.lists(calls, min_size=1, max_size=4), st.text("abc \n", max_size=10))
+@pytest.mark.slow
 def test_calls_written_are_calls_read(written: list[ToolCall], prose: str) -> None:
     parsed = parse_calls(prose + "\n".join(format_call(call) for call in written))
     assert parsed.calls == tuple(written)

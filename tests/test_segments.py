@@ -55,6 +55,7 @@ def test_every_sampled_token_is_in_exactly_one_span_with_its_own_logprob_turn_an
 
 
 @given(episodes())
+@pytest.mark.slow
 def test_the_context_before_every_sampled_stretch_is_the_prompt_the_engine_saw(turns: list[Tokens]) -> None:
     first_span: dict[int, tuple[Segment, int]] = {}
     for segment in record(turns):

@@ -323,6 +323,7 @@ async def test_an_environment_that_cannot_be_built_leaves_a_worker_that_can_be_u
         await env.close()
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_is_told_and_close_is_harmless() -> None:
     async with nothing_left_here():
         env = InWorker("tests.rollout.faulty:Dying", {}, Dying)
@@ -332,6 +333,7 @@ async def test_a_worker_that_dies_is_told_and_close_is_harmless() -> None:
         await env.close()
 
 
+@pytest.mark.slow
 async def test_a_call_that_is_given_up_kills_the_worker_and_what_it_started() -> None:
     async with nothing_left_here():
         env = make_async(SLOW)

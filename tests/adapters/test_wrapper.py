@@ -234,6 +234,7 @@ async def test_an_attribute_that_cannot_be_copied_is_named() -> None:
             await env.fork()
 
 
+@pytest.mark.slow
 async def test_a_worker_process_refuses_to_fork_and_says_what_to_do() -> None:
     env = palestra.make_async("tests.rollout.faulty:Slow")
     await env.reset(seed=1)

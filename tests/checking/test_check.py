@@ -229,6 +229,7 @@ def test_slow_episodes_are_played_less_often(short_texts: None) -> None:
     assert (report.tasks, report.asked) == (5, 1000)
 
 
+@pytest.mark.slow
 def test_a_leaking_env_is_played_less_often(short_texts: None) -> None:
     assert check_env(broken.LeaksFile, n=60, skip={"same-elsewhere"}).tasks == 20
 

@@ -102,6 +102,7 @@ def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
         palestra("compare", str(tmp_path), str(tmp_path))
 
 
+@pytest.mark.slow
 async def test_a_model_behind_an_api(tmp_path: Path) -> None:
     server = ChatServer({"429": 0.1, "500": 0.05})
     server.reply = {"content": "\\boxed{5}"}
@@ -168,6 +169,7 @@ def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
 
 @pytest.mark.torch
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
+@pytest.mark.slow
 async def test_a_model_behind_a_server_that_samples_tokens(kind: str, tmp_path: Path, tiny_model: Path) -> None:
     pytest.importorskip("transformers")
     async with serving(Server().app()) as url:

@@ -29,6 +29,7 @@ def test_a_target_that_cannot_be_written_names_the_option(target: str, tmp_path:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+@pytest.mark.slow
 def test_permissions_are_found_out_beforehand(tmp_path: Path) -> None:
     # In a child: permissions do not bind root, and a process that is another user cannot become root again.
     code = (

@@ -164,6 +164,7 @@ class Deadly(Env):
         Deadly.playing.discard(self.task.seed)
 
 
+@pytest.mark.slow
 async def test_an_episode_that_kills_its_workers_is_given_up_and_harms_nobody_else() -> None:
     def dies() -> str:
         return "after" if 13 in Deadly.playing else ""
@@ -211,6 +212,7 @@ async def test_a_slow_consumer_is_not_overrun() -> None:
     assert begun <= 20
 
 
+@pytest.mark.slow
 async def test_leaving_early_frees_everything_and_the_dispatcher_goes_on() -> None:
     async with nothing_left_here(), Dispatcher(LocalProvider()) as workers:
         stream = workers.rollout("tests.rollout.faulty:Slow", lambda text: "3600", RolloutOptions(n=4))
@@ -231,6 +233,7 @@ async def test_jobs_share_the_workers() -> None:
         assert digest(played) == digest(collect(GUESS, "random", n=30, seed=seed, progress=False))
 
 
+@pytest.mark.slow
 async def test_a_silent_worker_is_replaced() -> None:
     class Silent(LocalHandle):
         silent = True
@@ -330,6 +333,7 @@ def test_a_file_that_describes_none_is_told(tmp_path: Path, text: str) -> None:
         load_cluster_config(tmp_path / "cluster.toml")
 
 
+@pytest.mark.slow
 def test_importing_the_package_imports_no_ray() -> None:
     import subprocess
     import sys

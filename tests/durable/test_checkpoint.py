@@ -124,6 +124,7 @@ def test_a_damaged_pointer_does_not_matter(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_sync")
+@pytest.mark.slow
 def test_a_damaged_ledger_and_damaged_checkpoints_still_agree(tmp_path: Path) -> None:
     store, path = Checkpoints(tmp_path / "checkpoints", keep=4), tmp_path / "ledger"
     with Ledger(path) as ledger:

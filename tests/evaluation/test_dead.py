@@ -129,6 +129,7 @@ async def test_a_wrong_key_is_shown_ends_with_1_and_is_mended_by_the_same_comman
         assert "5 of 5 episodes" in shown
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_shows_within_seconds(tmp_path: Path) -> None:
     began = monotonic()
     command = ["eval", "m", "--base-url", "http://127.0.0.1:9/v1", "-e", GUESS, "-n", "3", "-o", str(tmp_path / "run")]

@@ -32,6 +32,7 @@ def test_an_unknown_id_of_a_server_is_the_servers_business() -> None:
     assert evaluate("remote:http://127.0.0.1:9#no:Such-v0", "oracle", n=1, retries=0, deadline=3.0).suite.scored == 0
 
 
+@pytest.mark.slow
 async def test_the_server_plays_what_it_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with EnvServer(SUMS, TOKEN) as server:
         monkeypatch.setenv("PALESTRA_TOKEN_HOST", server.url.removeprefix("http://"))

@@ -88,6 +88,7 @@ async def test_leniency_is_for_values_that_came_from_json(judge: CodeJudge) -> N
     assert (await replace(judge, lenient=True).function(code, "solve", cases)).ok
 
 
+@pytest.mark.slow
 async def test_methods_fractions_and_time_outs(judge: CodeJudge) -> None:
     code = "class Solution:\n    def solve(self, n):\n        while n == 2: pass\n        return n"
     hurried = replace(judge, wall_seconds=2.0)

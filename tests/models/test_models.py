@@ -67,6 +67,7 @@ def test_phrases_make_a_move_one_token_and_an_observation_few(tmp_path: Path) ->
     renderer_for(words)
 
 
+@pytest.mark.slow
 def test_words_are_the_same_token_in_a_recipe_and_in_a_command(tmp_path: Path) -> None:
     small = {"depth": 1, "distractors": 1, "names": 8, "max_turns": 4}
     register("test:craft-small", "palestra.envs.craft.invented:InventedCraft", kwargs=small)

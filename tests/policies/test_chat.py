@@ -58,6 +58,7 @@ async def test_a_turn_is_text_and_what_it_cost() -> None:
     assert policy.ledger.dollars == pytest.approx((10 + 70) / 1e6)
 
 
+@pytest.mark.slow
 async def test_every_episode_is_accounted_through_all_faults_and_no_turn_is_there_twice() -> None:
     server = ChatServer({"429": 0.1, "500": 0.1, "cut": 0.1, "stall": 0.02}, stall=30.0)
     async with chatting(server, timeout=1.5, attempts=40) as policy:
@@ -151,6 +152,7 @@ async def test_a_call_has_a_budget_of_its_own() -> None:
         ChatPolicy(Endpoint("m", "http://x", completion_price=100.0), budget=Budget(call_dollars=0.0000001))
 
 
+@pytest.mark.slow
 async def test_too_many_requests_narrow_the_gate_and_answers_widen_it() -> None:
     server = ChatServer({"429": 0.5}, pace=0.001)
     async with chatting(server, concurrency=64, attempts=60) as policy:

@@ -151,6 +151,7 @@ def test_retries_are_bounded_and_what_never_worked_has_no_reward() -> None:
     assert {f.boundary for f in played.failures} == {Boundary.INFRASTRUCTURE}
 
 
+@pytest.mark.slow
 def test_failures_of_the_environment_are_not_tried_again() -> None:
     with nothing_left():
         (played,) = collect(Unbuildable, "random", n=1)
@@ -158,6 +159,7 @@ def test_failures_of_the_environment_are_not_tried_again() -> None:
     assert (failure.boundary, failure.kind, played.attempt) == (Boundary.ENV, "RuntimeError", 0)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_infrastructure_and_the_episode_is_played_again(tmp_path: Path) -> None:
     register("test:DyingOnce-v0", DyingOnce, kwargs={"faults": False, "work": 0.0, "book": str(tmp_path / "book")})
     try:

@@ -76,6 +76,7 @@ def test_info_that_never_ends_is_the_environments_failure_and_costs_nothing_else
     assert back.turns[0].observation == "seen"
 
 
+@pytest.mark.slow
 def test_a_live_object_among_endless_data_is_marked_in_bounded_time(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with TrajectoryWriter(path) as writer:

@@ -229,6 +229,7 @@ def test_all_are_reset_at_once() -> None:
     assert Echo.most_resetting > 10
 
 
+@pytest.mark.slow
 def test_recv_may_give_up_and_a_deadline_is_told_apart_from_an_error_of_the_same_kind() -> None:
     with nothing_left(), make_vec(ECHO, 2, deadline=1.5) as vec:
         vec.reset(seed=0)

@@ -61,6 +61,7 @@ async def _settled(session: SandboxSession) -> int:
 
 
 @pytest.mark.parametrize("name", BACKGROUND)
+@pytest.mark.slow
 async def test_nothing_runs_between_cells(name: str, boxes: Bubblewrap) -> None:
     async with await boxes.open_session() as session:
         await session.run(BACKGROUND[name], wall_seconds=60.0)
@@ -81,6 +82,7 @@ async def test_a_cell_that_forges_its_answer_does_not_run_on(boxes: Bubblewrap) 
         assert await _count(session) == settled
 
 
+@pytest.mark.slow
 async def test_a_forged_answer_does_not_lift_the_deadline_of_the_next_cell(boxes: Bubblewrap) -> None:
     async with await boxes.open_session() as session:
         outcome = await session.run("import os, time\nos.write(3, b'\\0\\0\\0\\x011')\ntime.sleep(60)", wall_seconds=60.0)
@@ -114,6 +116,7 @@ async def small_boxes(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         yield sandbox
 
 
+@pytest.mark.slow
 async def test_pages_that_forks_share_are_counted_once(small_boxes: Bubblewrap) -> None:
     code = (
         "import os, time\nx = bytearray(200 << 20)\nchildren = []\nfor _ in range(10):\n    child = os.fork()\n"
@@ -149,6 +152,7 @@ async def test_a_box_that_is_measured_holds_up_no_other(small_boxes: Bubblewrap)
         assert taken[len(taken) // 2] < 0.05 * slowness()
 
 
+@pytest.mark.slow
 async def test_a_deadline_holds_while_a_box_is_measured(small_boxes: Bubblewrap) -> None:
     hostile = (
         "import os, time\nx = bytearray(200 << 20)\nfor _ in range(40):\n    if not os.fork():\n        time.sleep(600)\n"

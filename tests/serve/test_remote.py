@@ -221,6 +221,7 @@ async def test_both_sides_keep_the_agreed_size(server: EnvServer) -> None:
     await env.close()
 
 
+@pytest.mark.slow
 async def test_a_full_server_asks_for_patience() -> None:
     async with EnvServer(REFERENCE, TOKEN, limits=ServerLimits(max_sessions=1)) as server:
         first, second = remote(server, REFERENCE), remote(server, REFERENCE)
@@ -233,6 +234,7 @@ async def test_a_full_server_asks_for_patience() -> None:
         await second.close()
 
 
+@pytest.mark.slow
 async def test_worker_processes_are_bounded() -> None:
     async with EnvServer(ISOLATED, TOKEN, limits=ServerLimits(max_workers=1)) as server:
         first, second = remote(server, ISOLATED), remote(server, ISOLATED, deadline=3.0)
@@ -249,6 +251,7 @@ async def test_worker_processes_are_bounded() -> None:
 # ------------------------------------------------------------------------------------------------------------ what goes wrong
 
 
+@pytest.mark.slow
 async def test_a_hang_costs_one_call_and_one_episode(server: EnvServer) -> None:
     hung, other = remote(server, MOODY), remote(server, MOODY)
     await hung.reset(seed=1)
@@ -302,6 +305,7 @@ async def test_abandoned_calls_are_ended_by_close(server: EnvServer) -> None:
     assert len(server.sessions) == 0
 
 
+@pytest.mark.slow
 async def test_a_slow_call_outlives_many_heartbeats(server: EnvServer) -> None:
     env = remote(server, WAITING)
     await env.reset(seed=0)
@@ -313,6 +317,7 @@ async def test_a_slow_call_outlives_many_heartbeats(server: EnvServer) -> None:
 # ------------------------------------------------------------------------------------------------------------ lease and resume
 
 
+@pytest.mark.slow
 async def test_a_thinking_player_keeps_the_session() -> None:
     async with EnvServer(REFERENCE, TOKEN, limits=ServerLimits(heartbeat=0.1, ttl=1.5)) as server:
         env = remote(server, REFERENCE)
@@ -397,12 +402,14 @@ async def test_draining_lets_episodes_end_and_starts_no_others(server: EnvServer
 # ---------------------------------------------------------------------------------------------------------------------- chaos
 
 
+@pytest.mark.slow
 async def test_nothing_is_lost_or_counted_twice_over_a_bad_network() -> None:
     outcome = await faulted.run(faults=100, players=10, seed=1)
     assert (outcome.wrong, outcome.miscounted, outcome.failed) == (0, 0, 0)
     assert sum(outcome.counts.values()) >= 100
 
 
+@pytest.mark.slow
 async def test_nor_if_the_environment_runs_in_a_worker() -> None:
     outcome = await faulted.run(faults=30, players=3, seed=2, env=ISOLATED)
     assert (outcome.wrong, outcome.miscounted, outcome.failed) == (0, 0, 0)
@@ -425,6 +432,7 @@ def test_faults_are_drawn_from_the_seed() -> None:
     assert 0.4 < share < 0.6
 
 
+@pytest.mark.slow
 async def test_calls_under_way_are_counted_and_bounded() -> None:
     async with EnvServer(WAITING, TOKEN, limits=ServerLimits(max_waiting=1)) as server:
         first, second = remote(server, WAITING), remote(server, WAITING)

@@ -178,6 +178,7 @@ async def test_a_connection_that_says_nothing_is_closed() -> None:
         assert closed.value.rcvd.code == LEASE_OVER
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_not_read_from(server: EnvServer) -> None:
     host, port = server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1024)

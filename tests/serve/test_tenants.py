@@ -126,6 +126,7 @@ async def test_one_token_cannot_take_every_session() -> None:
             await socket.close()
 
 
+@pytest.mark.slow
 async def test_one_token_cannot_take_every_worker() -> None:
     limits = ServerLimits(max_workers=2)
     async with EnvServer(IN_WORKER, [ANN, BOB], limits=limits) as server:
@@ -214,6 +215,7 @@ async def test_bodies_that_never_end_are_bounded_too() -> None:
         await asyncio.wait(answers)
 
 
+@pytest.mark.slow
 async def test_answers_that_are_kept_are_bounded() -> None:
     limits = ServerLimits(max_remembered=4 * MEGABYTE, max_message=2 * MEGABYTE)
     async with EnvServer(REFERENCE, ANN, limits=limits) as server:
@@ -233,6 +235,7 @@ async def test_answers_that_are_kept_are_bounded() -> None:
         assert server.sessions._remembered.held == 0
 
 
+@pytest.mark.slow
 async def test_a_client_that_does_not_read_is_not_worked_for() -> None:
     async with EnvServer(REFERENCE, ANN) as server, dial(server, ANN) as socket:
         await socket.send(encode_frame(Hello((1,), REFERENCE)))

@@ -56,6 +56,7 @@ def test_without_bwrap_the_run_is_refused_with_the_remedy() -> None:
     assert "apt-get install bubblewrap" in played("4", path="/nowhere")["refused"]
 
 
+@pytest.mark.slow
 def test_a_bwrap_that_vanishes_is_infrastructure() -> None:
     said = played("4", "4096", "--late", path="/nowhere")
     assert said["kinds"] == {"failed: infrastructure": 4}

@@ -115,7 +115,7 @@ def test_what_is_not_a_recipe_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("steps = ")
     with pytest.raises(UsageError, match=r"x\.toml is not a recipe"):
         load_recipe(tmp_path / "x.toml")
-    with pytest.raises(UsageError, match=r"there is no recipe .*absent\.toml: name a TOML file, or one of cpu/guess"):
+    with pytest.raises(UsageError, match=r"there is no recipe .*absent\.toml: name a TOML file, or one of cpu/babyai"):
         load_recipe(tmp_path / "absent.toml")
 
 

@@ -103,6 +103,7 @@ def test_a_folder_without_a_finished_step_becomes_the_new_run(model: Path, tmp_p
     assert (tmp_path / "vocabulary.json").stat().st_size > 2
 
 
+@pytest.mark.slow
 def test_evaluations_of_steps_that_are_made_again_are_removed(model: Path, tmp_path: Path) -> None:
     settings = config(model, steps=1, evaluation={"every": 1, "n": 2})
     train(settings, tmp_path, check=False)

@@ -72,6 +72,7 @@ def fingerprint(trainer: Trainer) -> str:
 
 
 @pytest.mark.parametrize("method", ["rebn", "grpo", "ppo_turn", "ppo_token", "gigpo"])
+@pytest.mark.slow
 def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, method: str) -> None:
     shown: list[Any] = []
     settings = config(
@@ -176,6 +177,7 @@ def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
 
 
 @pytest.mark.parametrize("crash", [None, "_learn", "commit"])
+@pytest.mark.slow
 def test_waves_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_path: Path, crash: str | None) -> None:
     shown: list[Any] = []
     settings = config(model, staleness=2, play={"tasks": 3, "group_size": 2, "max_tokens": 6}, engine={"batch": 4, "rows": 8})

@@ -29,6 +29,7 @@ def trajectories(draw: st.DrawFn) -> Trajectory:
 
 
 @given(trajectories())
+@pytest.mark.slow
 def test_prompt_and_response_are_the_segment_and_the_arrays_agree_with_it(trajectory: Trajectory) -> None:
     flats = flatten(trajectory)
     assert len(flats) == len(trajectory.segments)
@@ -46,6 +47,7 @@ def test_prompt_and_response_are_the_segment_and_the_arrays_agree_with_it(trajec
 
 
 @given(trajectories())
+@pytest.mark.slow
 def test_the_rewards_add_up_to_the_reward_of_the_episode(trajectory: Trajectory) -> None:
     flats = flatten(trajectory)
     if flats:
@@ -53,6 +55,7 @@ def test_the_rewards_add_up_to_the_reward_of_the_episode(trajectory: Trajectory)
 
 
 @given(trajectories())
+@pytest.mark.slow
 def test_a_reward_is_on_the_last_token_of_its_turn(trajectory: Trajectory) -> None:
     last: dict[int, tuple[int, int]] = {}
     flats = flatten(trajectory)

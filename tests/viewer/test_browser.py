@@ -16,7 +16,7 @@ from palestra.registry import unregister
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 from palestra.viewer import export_page
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module")
@@ -204,7 +204,6 @@ def test_a_megabyte_in_one_line_comes_in_pieces(watched: Watched, url: str) -> N
     expect(more).to_have_text("show more (780,000 characters left)")
 
 
-@pytest.mark.slow
 def test_the_exported_page_needs_nobody(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(export_page(EPISODES, HOSTILE), encoding="utf-8")
@@ -222,7 +221,6 @@ def test_the_exported_page_needs_nobody(browser: Browser, tmp_path: Path) -> Non
 
 
 @pytest.mark.alone
-@pytest.mark.slow
 def test_an_episode_of_100_000_tokens_opens_within_a_second(browser: Browser, tmp_path: Path) -> None:
     long = Trajectory(
         Task("x:y"), StopReason.TERMINATED, tuple(Turn("o", Completion("a" * 2000)) for _ in range(50)), (segment(50, 2000),)

@@ -12,7 +12,7 @@ from palestra.encoding import encode_json
 from palestra.errors import Boundary
 from palestra.trajectory import Failure, Phase, StopReason, Task, Trajectory
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 PROSE = """# Plan
@@ -173,7 +173,6 @@ def test_an_episode_is_copied_and_downloaded(shelved: Watched, shelf: Path, shel
 @pytest.mark.parametrize(
     "view", ["", "#/r/0", "#/r/0?list=tasks", "#/r/0?list=envs", "#/r/0/e/4", "#/r/0/e/0/tokens", "#/?text=go"]
 )
-@pytest.mark.slow
 def test_every_page_fits_a_phone(browser: Browser, shelf_url: str, view: str) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844})
     watched = Watched(context.new_page(), shelf_url)

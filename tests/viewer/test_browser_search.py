@@ -9,7 +9,7 @@ from tests.viewer.browsing import Watched, episode, serving, watching, write_run
 
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 CALLS = """To call, write <tool_call>{"name": …}</tool_call> and wait.
@@ -107,7 +107,6 @@ def test_a_key_works_after_a_search(pages: Watched, several: str) -> None:
     expect(page.locator("mark")).to_have_text("go on 7")
 
 
-@pytest.mark.slow
 def test_the_prompts_own_example_of_a_call_is_not_folded(pages: Watched, several: str) -> None:
     page = pages.page
     pages.open(f"{several}#/r/1/e/0")

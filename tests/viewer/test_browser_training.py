@@ -13,7 +13,7 @@ from palestra.encoding import encode_json
 from palestra.trajectory import Trajectory
 from palestra.viewer import export_runs
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 TRAINED = [
@@ -116,7 +116,6 @@ def test_tokens_of_training_are_coloured_by_what_the_trainer_recorded(training: 
     expect(page.locator(".legend")).to_contain_text("version 1")
 
 
-@pytest.mark.slow
 def test_an_exported_training_run_has_its_curves(browser: Browser, training_folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     export_runs([training_folder], file)

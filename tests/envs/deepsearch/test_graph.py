@@ -86,6 +86,7 @@ def test_no_answer_is_common() -> None:
     assert all(max(counts.values()) / counts.total() <= 0.05 for counts in types.values())
 
 
+@pytest.mark.slow
 def test_the_question_does_not_find_the_document_with_the_answer() -> None:
     world = invented(0, 10_000)
     index = search_tool(world, "bm25?k=5")._retriever

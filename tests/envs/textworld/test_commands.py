@@ -39,6 +39,7 @@ def test_only_commands_of_the_game_are_read(reply: str, command: str | None) -> 
 
 
 @given(st.text(max_size=300) | st.builds("take {}".format, st.text(max_size=200)))
+@pytest.mark.slow
 def test_a_command_is_short_plain_and_begins_with_a_verb(reply: str) -> None:
     command = read_command(reply, VERBS)
     if command is not None:
