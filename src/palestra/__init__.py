@@ -21,6 +21,7 @@ from palestra.adapters import Wrapper, as_async
 from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
 from palestra.envs import mix, register_suite
 from palestra.errors import MissingExtra
+from palestra.integrations import register_theirs
 from palestra.registry import Need, list_envs, make, make_async, register, register_scheme
 from palestra.rollout import VectorEnv, collect, make_vec, play, read_trajectories, rollout
 from palestra.specs import is_importable
@@ -117,6 +118,7 @@ __all__ = [
 register_suite()
 for _scheme, _entry in (("remote", "palestra.serve.client:RemoteEnv"), ("openenv", "palestra.integrations.openenv:OpenEnv")):
     register_scheme(_scheme, _entry, needs=[Need(label="websockets", module="websockets", extra="serve")])
+register_theirs()
 
 
 def __getattr__(name: str) -> Any:

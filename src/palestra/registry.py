@@ -54,8 +54,8 @@ ENTRY_POINT_GROUP = "palestra.envs"
 
 _specs: dict[str, EnvSpec] = {}
 _schemes: dict[str, EnvSpec] = {}
-_files: set[str] = set()
-"""Schemes whose ids name a file and options."""
+_files: dict[str, bool] = {}
+"""Schemes whose ids name a file and options → whether the values of the options stay text."""
 _later: list[str] = []
 _plugins_loaded = False
 
@@ -130,7 +130,7 @@ def register_scheme(scheme: str, entry: str, **details: Any) -> None:
     _schemes[scheme] = EnvSpec(id=scheme, entry=entry, **{**details, "needs": tuple(details.get("needs", ()))})
 
 
-def register_files(scheme: str, entry: str, **details: Any) -> None:
+def register_files(scheme: str, entry: str, *, as_text: bool = True, **details: Any) -> None:
     """Let every id ``scheme:path?key=value&key=value`` mean ``entry(path="path", key="value", …)``.
 
     The name of its tasks is the whole id: a path and options on this machine.
@@ -138,10 +138,11 @@ def register_files(scheme: str, entry: str, **details: Any) -> None:
     Args:
         scheme: One word, before the colon.
         entry: ``module:name`` of the class or function.
+        as_text: Pass every value as text. Otherwise a number, ``true``, ``false`` and ``null`` become values of Python.
         details: Fields of ``EnvSpec``, such as ``rows``.
     """
     register_scheme(scheme, entry, **details)
-    _files.add(scheme)
+    _files[scheme] = as_text
 
 
 def _with_turns(spec: EnvSpec) -> EnvSpec:
@@ -170,7 +171,7 @@ def spec(id: str) -> EnvSpec:
     """
     scheme, _, address = id.partition(":")
     if scheme in _files:
-        path, options = parse_options(address, as_text=True)
+        path, options = parse_options(address, as_text=_files[scheme])
         if "path" in options:
             raise UsageError(f'"{id}" names two files: write the path before the question mark only')
         return replace(_schemes[scheme], id=id, kwargs={"path": path, **options})

