@@ -27,7 +27,7 @@ def main() -> None:
     """Evaluate both policies on the same tasks, and print one line for each."""
     for policy in ("random", along_the_cliff):
         report = palestra.evaluate(ENV, policy, n=20)
-        print(report)
+        print(report.policy, report.suite.score, report.suite.success)
 
 
 if __name__ == "__main__":

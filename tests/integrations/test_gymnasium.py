@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-gymnasium = pytest.importorskip("gymnasium")
+pytest.importorskip("gymnasium")
+
+import gymnasium
 
 from palestra import check_env, collect, make
 from palestra.errors import UsageError
