@@ -49,6 +49,11 @@ class LoopThread:
             raise
         return outcome()
 
+    async def wait(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run ``work`` on the loop and wait for its result in another event loop. Cancelling the wait cancels ``work``."""
+        outcome = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_outcome(work), self.loop))
+        return outcome()
+
     def _serve(self) -> None:
         asyncio.set_event_loop(self.loop)
         try:

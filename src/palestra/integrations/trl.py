@@ -9,8 +9,6 @@ cannot end TRL's loop: the model writes one more turn after the end, and TRL tra
 """
 
 import asyncio
-import threading
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -18,8 +16,8 @@ from palestra.adapters import run_anywhere
 from palestra.core import Engine, Renderer, Sampling
 from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import UsageError
+from palestra.integrations.leases import LentEnv
 from palestra.policies.sampled import SampledPolicy
-from palestra.registry import make
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import FlatSegment, Task, Trajectory, flatten, text_of
 
@@ -139,9 +137,7 @@ def environment_factory(id: str, **kwargs: Any) -> type:
 
     class PalestraEnvironment:
         def __init__(self) -> None:
-            self._env = make(id, **kwargs)
-            # In a thread of its own: the collector may run in the thread that has to close the environment.
-            weakref.finalize(self, threading.Thread(target=self._env.close, name="palestra-close").start).atexit = False
+            self._env = LentEnv(id, **kwargs)
             self._reward = 0.0
             self._over = True
 

@@ -1,0 +1,134 @@
+"""Environments lent to programs that never say when an episode is over.
+
+Some trainers drop an episode at their own turn limit and never call ``close``. A ``LentEnv`` closes its environment at the
+first of three events: a call of ``close``, the collection of the ``LentEnv`` by the garbage collector, and, if ``idle`` is
+given, that many seconds without a call. The environment lives on the background event loop of Palestra, not on the trainer's,
+so that it can be closed after the trainer's loop has ended. Each method exists twice: for plain callers, and with ``_async``
+for coroutines.
+"""
+
+import asyncio
+import weakref
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from palestra.adapters import LoopThread
+from palestra.core import AsyncEnv, Step
+from palestra.errors import UsageError
+from palestra.registry import make_async
+from palestra.trajectory import Content, Task
+
+__all__ = ["LentEnv"]
+
+_T = TypeVar("_T")
+
+_closing: set[asyncio.Task[None]] = set()
+"""Keeps environments that are being closed from the garbage collector."""
+
+
+class LentEnv:
+    """One environment, lent to another program's loop.
+
+    Args:
+        id: The id of the environment, as for ``palestra.make``.
+        idle: Seconds without a call after which the environment is closed; by default it waits for the garbage collector.
+        kwargs: Keyword arguments of the environment.
+
+    Raises:
+        UsageError: From ``reset`` and ``step``, if the environment has been closed.
+    """
+
+    def __init__(self, id: str, *, idle: float | None = None, **kwargs: Any) -> None:
+        self._thread = LoopThread.hold()
+        self._lease = _Lease(self._thread, make_async(id, **kwargs), idle)
+        self._end = weakref.finalize(self, self._lease.end_soon)
+        self._end.atexit = False  # at the exit of Python, the background loop and the worker processes end by themselves
+
+    @property
+    def closed(self) -> bool:
+        return self._lease.ended
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        """Begin an episode, as ``Env.reset`` does."""
+        return self._thread.run(self._lease.use(self._lease.env.reset(seed=seed, task=task)))
+
+    def step(self, action: str) -> Step:
+        """Take an action, as ``Env.step`` does."""
+        return self._thread.run(self._lease.use(self._lease.env.step(action)))
+
+    def close(self) -> None:
+        """Close the environment. A second call does nothing."""
+        if self._end.detach():
+            try:
+                self._thread.run(self._lease.end())
+            finally:
+                self._thread.release()
+
+    async def reset_async(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        """Begin an episode, as ``AsyncEnv.reset`` does."""
+        return await self._thread.wait(self._lease.use(self._lease.env.reset(seed=seed, task=task)))
+
+    async def step_async(self, action: str) -> Step:
+        """Take an action, as ``AsyncEnv.step`` does."""
+        return await self._thread.wait(self._lease.use(self._lease.env.step(action)))
+
+    async def close_async(self) -> None:
+        """Close the environment. A second call does nothing."""
+        if self._end.detach():
+            try:
+                await self._thread.wait(self._lease.end())
+            finally:
+                await asyncio.to_thread(self._thread.release)
+
+
+class _Lease:
+    """The environment and its deadline. Everything except ``end_soon`` runs on the background loop."""
+
+    def __init__(self, thread: LoopThread, env: AsyncEnv, idle: float | None) -> None:
+        self.thread = thread
+        self.env = env
+        self.idle = idle
+        self.ended = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def use(self, work: Coroutine[Any, Any, _T]) -> _T:
+        if self.ended:
+            work.close()
+            after = f" after {self.idle:g} s without a call" if self.idle else ""
+            raise UsageError(f"this environment has been closed{after}; begin a new episode")
+        self._stop_timer()
+        try:
+            return await work
+        finally:
+            if self.idle is not None and not self.ended:
+                self._timer = asyncio.get_running_loop().call_later(self.idle, self._expire)
+
+    async def end(self) -> None:
+        self._stop_timer()
+        if not self.ended:
+            self.ended = True
+            await self.env.close()
+
+    def end_soon(self) -> None:
+        """Close the environment without waiting for it. The garbage collector calls this, in any thread."""
+        self.thread.loop.call_soon_threadsafe(self._start, True)
+
+    def _expire(self) -> None:
+        self._start(False)
+
+    def _start(self, release: bool) -> None:
+        task = asyncio.ensure_future(self._finish(release))
+        _closing.add(task)
+        task.add_done_callback(_closing.discard)
+
+    async def _finish(self, release: bool) -> None:
+        try:
+            await self.end()
+        finally:
+            if release:
+                self.thread.release()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
