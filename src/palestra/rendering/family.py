@@ -24,7 +24,7 @@ def _package() -> Any:
         import renderers
     except ImportError as error:
         raise MissingExtra(
-            f'rendering by model family needs the package renderers: pip install "palestra[hf]" ({error})'
+            f'rendering by model family needs the package renderers: pip install "palestra[render]" ({error})'
         ) from None
     return renderers
 

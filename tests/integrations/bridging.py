@@ -1,0 +1,163 @@
+r"""What the contract tests of all bridges share: rough episodes, a scripted model, and the comparison token by token.
+
+``Rough`` is GuessTheNumber with the seed in its first observation; every eighth task breaks at its second step. ``Speller`` is
+the model. Its next tokens are a function of the tokens before, so an episode comes out the same in any loop, in any order, and
+in any process: ``expected`` plays the tasks in Palestra's own loop, and ``compare`` holds the rows of a trainer against them.
+
+    tasks = rough_tasks(200)
+    played = expected(tasks, tokenizer)                      # what Palestra records
+    rows = [Row(prompt, response, mask, logprobs), …]         # what the trainer received, without its padding
+    compare(rows, played); assert_rough(played)
+
+Nothing here imports another framework, nor torch.
+"""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from palestra import Message, StopReason, Task, Trajectory
+from palestra.core import Sampling
+from palestra.encoding import Ints, ints
+from palestra.engines.calls import CallEngine, Sampled
+from palestra.envs.games.guess_the_number import GuessTheNumber
+from palestra.policies.sampled import SampledPolicy
+from palestra.rendering import renderer_for
+from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
+
+GAME = "game:GuessTheNumber-v0-easy"
+ROUGH = "tests.integrations.bridging:Rough"
+MAX_TOKENS = 16
+CONTEXT = 2048
+
+
+class Rough(GuessTheNumber):
+    """GuessTheNumber with the seed of the task in its first observation; it breaks if the seed is 7 modulo 8."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        observation, info = super().reset(seed=seed, task=task)
+        self.number = task.seed if task is not None else seed or 0
+        return f"Game {self.number}. {observation}", info
+
+    def step(self, action: str) -> Any:
+        if self.number % 8 == 7 and self.turn == 1:
+            raise RuntimeError("broken on purpose")
+        return super().step(action)
+
+
+class Whole(Rough):
+    """The same without breaks, for trainers that cannot record a failed episode."""
+
+    def step(self, action: str) -> Any:
+        return GuessTheNumber.step(self, action)
+
+
+WHOLE = "tests.integrations.bridging:Whole"
+
+
+def rough_tasks(count: int, env: str = ROUGH) -> list[Task]:
+    return [Task(env, seed) for seed in range(count)]
+
+
+class Speller:
+    """The scripted model: one random guess per turn; every tenth turn is cut by the token limit.
+
+    Token number ``at`` of a turn has the log-prob ``-(at + 1) / 64``, which is exact in every float type.
+    """
+
+    def __init__(self, tokenizer: Any, stop_id: int | None = None, cuts: float = 0.1) -> None:
+        self._tokenizer = tokenizer
+        self._stop_id = tokenizer.eos_token_id if stop_id is None else stop_id
+        self._cuts = cuts
+
+    def __call__(self, prompt_ids: Sequence[int], max_tokens: int = MAX_TOKENS) -> Sampled:
+        chance = random.Random(",".join(map(str, prompt_ids)))
+        ids = [*self._tokenizer.encode(f"\\boxed{{{chance.randint(1, 50)}}}", add_special_tokens=False), self._stop_id]
+        if chance.random() < self._cuts:
+            ids = (ids[:-1] * max_tokens)[:max_tokens]  # rambles until the limit
+        stopped = len(ids) <= max_tokens and ids[-1] == self._stop_id
+        ids = ids[:max_tokens]
+        return Sampled(ids, [-(at + 1) / 64 for at in range(len(ids))], stopped)
+
+    def engine(self, context_length: int = CONTEXT) -> CallEngine:
+        async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
+            return self(prompt_ids, sampling.max_tokens)
+
+        return CallEngine(call, context_length=context_length)
+
+
+def expected(
+    tasks: Sequence[Task],
+    tokenizer: Any,
+    *,
+    max_tokens: int = MAX_TOKENS,
+    context_length: int = CONTEXT,
+    options: RolloutOptions | None = None,
+) -> list[Trajectory]:
+    """What Palestra's own loop records when ``Speller`` plays ``tasks``."""
+    policy = SampledPolicy(
+        renderer_for(tokenizer, append_only=True), Speller(tokenizer).engine(context_length), Sampling(max_tokens=max_tokens)
+    )
+
+    async def play_all() -> list[Trajectory]:
+        async with EpisodeRunner(policy, options or RolloutOptions(retries=0)) as runner:
+            keys = [EpisodeKey(task, group=number) for number, task in enumerate(tasks)]
+            return [one for (one,) in await asyncio.gather(*map(runner.play, keys))]
+
+    return asyncio.run(play_all())
+
+
+class Row(NamedTuple):
+    """One sequence as a trainer holds it, without padding. Mask and log-probs have one entry per token of the response."""
+
+    prompt: list[int]
+    response: list[int]
+    mask: list[int]
+    logprobs: list[float]
+
+
+def compare(rows: Sequence[Row | tuple[list[int], list[int], list[int], list[float]]], played: Sequence[Trajectory]) -> None:
+    """Ids, mask and log-probs of the rows are those of the only segment of each trajectory, token by token.
+
+    An episode without a sampled token may stand as one masked token.
+    """
+    for row, trajectory in zip(rows, played, strict=True):
+        prompt, response, mask, logprobs = row
+        if not trajectory.segments:
+            assert not any(mask)
+            continue
+        (segment,) = trajectory.segments
+        start = segment.spans[0].start
+        assert prompt + response == segment.ids.tolist()
+        assert len(prompt) == start
+        assert mask == segment.mask[start:].astype(int).tolist()
+        assert [value for value, one in zip(logprobs, mask, strict=True) if one] == segment.logprobs.tolist()
+
+
+def assert_rough(played: Sequence[Trajectory], *, failures: bool = True) -> None:
+    """The episodes are of the kinds that a bridge has to carry: several turns, cuts, and failures if it can say so."""
+    assert max(len(one.turns) for one in played) > 2
+    assert {one.stop for one in played} >= {StopReason.TERMINATED, StopReason.TURN_LIMIT, StopReason.LENGTH_CUT}
+    assert any(one.stop.failed for one in played) == failures
+    assert len({one.reward for one in played if not one.stop.failed}) > 2
+
+
+class Forgetting:
+    """A renderer whose template rewrites what stands before: every turn starts a new segment."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._inner = renderer_for(tokenizer)
+        self.stop_ids = self._inner.stop_ids
+        self.read = self._inner.read
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        return ints([len(messages), *self._inner.first(messages)])
+
+    def extend(self, *_: Any) -> None:
+        return None
+
+
+def run(coroutine: Any) -> Any:
+    """Run ``coroutine`` in a loop of its own, with a limit against hangs."""
+    return asyncio.run(asyncio.wait_for(coroutine, 600))

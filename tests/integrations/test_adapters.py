@@ -1,0 +1,46 @@
+"""The adapters are small and load nothing, and the page of bridges says what was run of each."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+ADAPTERS = sorted(path for path in (ROOT / "src/palestra/integrations").glob("*.py") if path.stem != "__init__")
+LONGEST = 150
+LONGER = {"openenv": "a client and a server, older than the rule"}
+HEAVY = (
+    "torch transformers ray trl verl openrlhf skyrl skyrl_gym verifiers tinker tinker_cookbook areal art gem nemo_gym gymnasium"
+)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda path: path.stem)
+def test_an_adapter_is_one_short_file(adapter: Path) -> None:
+    lines = [line for line in adapter.read_text().splitlines() if line.strip()]
+    assert len(lines) <= LONGEST or adapter.stem in LONGER
+
+
+@pytest.mark.slow
+def test_no_adapter_loads_its_framework_at_import() -> None:
+    names = ", ".join(f"palestra.integrations.{path.stem}" for path in ADAPTERS)
+    code = f"import sys, {names}; print([name for name in {HEAVY.split()!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_page_of_bridges_is_generated() -> None:
+    found = importlib.util.spec_from_file_location("generate_bridges", ROOT / "docs" / "generate_bridges.py")
+    assert found is not None
+    assert found.loader is not None
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    assert module.PAGE.read_text() == module.page(), "run: python docs/generate_bridges.py"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "constraints").glob("*.txt")), ids=lambda path: path.stem)
+def test_a_bridge_says_what_its_tests_run(file: Path) -> None:
+    text = file.read_text()
+    wanted = ["framework"] if "# read: " in text else ["framework", "group", "runs", "equal"]
+    assert [key for key in wanted if f"# {key}: " not in text] == []
