@@ -265,6 +265,20 @@ def block(text: str) -> str:
     return f"~~~~text\n{text if len(text) <= SHOWN else text[:SHOWN] + ' …'}\n~~~~" if text else ""
 
 
+READING = """\
+## How the worlds read a reply
+
+In the crafting worlds, BabyAI, ScienceWorld, household tasks and TextWorld, an action is one line of text. All of them find it
+by the same rule (`palestra.envs.action_line`):
+
+1. If the reply contains `Action:`, the action follows the last one, on the same line or on the next line with words.
+2. Otherwise the action is the last line with words.
+
+So a model may think before its action in any case, and after it only if it writes `Action:`. Upper and lower case do not
+matter, and `**Action**:` counts, too. Quotation marks, brackets, marks of Markdown, periods and exclamation marks around the
+action are removed. `craft:minecraft-agentgym` keeps AgentGym's rule instead: a reply must contain `Action:` exactly once."""
+
+
 def gallery(pages: dict[str, list[EnvSpec]]) -> str:
     lines = [
         "# The suite",
@@ -288,7 +302,7 @@ def gallery(pages: dict[str, list[EnvSpec]]) -> str:
         lines.append(f"| [{name}]({name}.md) | {sum(not is_bare(known) for known in specs)} | {about} |")
     for name, (pattern, about) in sorted(WORLDS.items()):
         lines.append(f"| [{name}]({name}.md) | {sum(not is_bare(known) for known in list_envs(pattern))} | {about} |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", READING]) + "\n"
 
 
 def write_picture(name: str, known: EnvSpec) -> None:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.envs.craft.commands import LOOK, CraftItem, FetchItem, line_of, line_of_agentgym, read_command
+from palestra.envs.action_line import action_line
+from palestra.envs.craft.commands import LOOK, CraftItem, FetchItem, line_of_agentgym, read_command
 
 
 @pytest.mark.parametrize(
@@ -41,13 +42,6 @@ def test_what_a_line_means(line: str, command: object) -> None:
     assert read_command(line) == command
 
 
-def test_the_command_is_the_last_line_or_follows_the_label() -> None:
-    assert line_of("I need wood.\n\nget 1 log\n") == "get 1 log"
-    assert line_of("Action: get 1 coal\nAction: get 1 log\nThat should do.") == "get 1 log"
-    assert line_of("Action:\n get 1 log") == "get 1 log"
-    assert line_of(" \n ") == line_of("Action:") == ""
-
-
 def test_agentgym_asks_for_exactly_one_label() -> None:
     assert line_of_agentgym("Thought: wood\nAction: get 1 log\nmore") == "get 1 log"
     assert line_of_agentgym("Action:\nget 1 log") == "get 1 log"
@@ -59,7 +53,7 @@ _names = st.text("abcdefgh ", min_size=1).map(lambda text: " ".join(text.split()
 
 @given(st.text())
 def test_any_text_is_read(text: str) -> None:
-    for line in (line_of(text), line_of_agentgym(text)):
+    for line in (action_line(text), line_of_agentgym(text)):
         assert "\n" not in line
         assert read_command(line) is None or isinstance(read_command(line), tuple)
 

@@ -19,7 +19,7 @@ from palestra.envs.science.gold import shipped_paths
         ("Action: 3", "3"),
         ("", None),
         ("Action:", None),
-        ("first line\nsecond line", None),
+        ("first line\nlook around", "look around"),
         ("look\x00around", None),
         ("öffne die Tür", None),
         ("\ud800", None),

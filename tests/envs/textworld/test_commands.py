@@ -18,6 +18,7 @@ VERBS = ("look", "inventory", "go", "take", "prepare")
         ("take coin", "take coin"),
         ("I should go east.\n\n> Go  EAST \n", "go east"),
         ("take block of cheese from BBQ", "take block of cheese from bbq"),
+        ("Action: take coin\nIt may be of use.", "take coin"),
         ("save", None),
         ("restart", None),
         ("tw-trace-actions", None),

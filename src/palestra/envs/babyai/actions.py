@@ -10,6 +10,7 @@ An object is written as in the observation: ``red ball 2``. Without a number, it
 
 import re
 
+from palestra.envs.action_line import action_line
 from palestra.envs.babyai.sight import Sight, Thing
 from palestra.envs.babyai.world import DONE, DROP, FORWARD, LEFT, PICK_UP, PRIMITIVES, RIGHT, TOGGLE
 
@@ -30,7 +31,6 @@ GRAMMAR = (
 _LONGEST = 200
 """Longest action in characters; longer lines have no meaning."""
 
-_MARKED = re.compile(r"action[ \t]*:", re.IGNORECASE)
 _NUMBERED = re.compile(r" \d+$")
 _OBJECT_VERBS = ("go to ", "pick up ", "go through ", "toggle and go through ")
 
@@ -39,17 +39,9 @@ Moves = dict[str, list[int]]
 
 
 def line_of(text: str) -> str:
-    """Return the line after the last ``Action:`` in lower case and with single spaces; without ``Action:``, the whole text.
-
-    The result is empty if the line is too long for an action.
-    """
-    marks = list(_MARKED.finditer(text))
-    line = (text[marks[-1].end() :] if marks else text).strip()
-    if marks:
-        line = line.partition("\n")[0]
-    if len(line) > _LONGEST:
-        return ""
-    return " ".join(line.lower().strip("\"'`*.[]<> \t\r\n").split())
+    """Return the action in ``text`` in lower case; empty if there is none, or if it is too long for an action."""
+    line = action_line(text)
+    return line.lower() if len(line) <= _LONGEST else ""
 
 
 def action_of(text: str) -> str:

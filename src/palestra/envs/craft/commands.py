@@ -1,12 +1,12 @@
 """The commands of a player: ``get 2 oak logs``, ``craft 4 oak planks using 1 oak logs`` and ``inventory``.
 
-A player may write other text around the command. The command is what follows the last ``Action:`` on its line; without that
-word, it is the last line that is not empty. AgentGym asks for exactly one ``Action:`` and takes the line after it.
+``palestra.envs.action_line`` finds the line of a reply that is the command. AgentGym has a rule of its own: a reply must
+contain ``Action:`` exactly once, and the command is the line after it.
 """
 
 from typing import NamedTuple
 
-__all__ = ["LOOK", "CraftItem", "FetchItem", "Look", "line_of", "line_of_agentgym", "read_command"]
+__all__ = ["LOOK", "CraftItem", "FetchItem", "Look", "line_of_agentgym", "read_command"]
 
 _LABEL = "Action:"
 _MOST_DIGITS = 6
@@ -34,15 +34,6 @@ class Look(NamedTuple):
 
 
 LOOK = Look()
-
-
-def line_of(text: str) -> str:
-    """Return the line of ``text`` that holds the command."""
-    after = text.rpartition(_LABEL)[2] if _LABEL in text else text
-    lines = after.strip().splitlines()
-    if not lines:
-        return ""
-    return lines[0] if _LABEL in text else lines[-1]
 
 
 def line_of_agentgym(text: str) -> str:

@@ -12,8 +12,9 @@ from html import escape
 from typing import Any, ClassVar
 
 from palestra.core import Env, Step
+from palestra.envs.action_line import action_line
 from palestra.envs.craft.book import Book, Recipe
-from palestra.envs.craft.commands import CraftItem, FetchItem, line_of, read_command
+from palestra.envs.craft.commands import CraftItem, FetchItem, read_command
 from palestra.envs.craft.planning import plan
 from palestra.errors import UsageError
 from palestra.trajectory import Task
@@ -50,7 +51,7 @@ class Crafting(Env):
 
     def command_line(self, action: str) -> str:
         """Return the part of an action that is the command."""
-        return line_of(action)
+        return action_line(action)
 
     def as_action(self, command: str) -> str:
         """Return ``command`` in the form in which a player writes it."""

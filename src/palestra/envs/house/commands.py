@@ -1,11 +1,12 @@
 """Commands: how to read one, which ones work now, and what the agent reads after one.
 
-The last line of a reply that is not empty is the command. Names have a number: ``take mug 2 from shelf 1``.
+``palestra.envs.action_line`` finds the line of a reply that is the command. Names have a number: ``take mug 2 from shelf 1``.
 """
 
 import re
 from typing import NamedTuple
 
+from palestra.envs.action_line import action_line
 from palestra.envs.house.goals import TREATMENTS
 from palestra.envs.house.world import HAND, MIDDLE, House
 
@@ -27,8 +28,6 @@ inventory"""
 
 _LONGEST = 160
 """Characters of the longest line that can be a command."""
-_MARKS = " \t\r\v\f`*\"'.!>"
-"""Marks around a command that do not belong to it."""
 _SHAPE = re.compile(
     r"(?P<alone>look|inventory)"
     r"|(?P<one>go to|open|close|use|examine) (?:the )?(?P<name>.+)"
@@ -56,12 +55,9 @@ class Answer(NamedTuple):
 
 
 def read_command(reply: str) -> Command | None:
-    """Return the command in the last line of ``reply``, or ``None`` if that line is not a command."""
-    line = reply.rstrip().rpartition("\n")[2].strip(_MARKS)
-    if len(line) > _LONGEST:
-        return None
-    line = " ".join(line.lower().split()).removeprefix("action:").strip(_MARKS)
-    found = _SHAPE.fullmatch(line)
+    """Return the command in ``reply``, or ``None`` if its action is not a command."""
+    line = action_line(reply).lower()
+    found = _SHAPE.fullmatch(line) if len(line) <= _LONGEST else None
     if found is None:
         return None
     verb = found.lastgroup

@@ -56,7 +56,7 @@ class InRoom(Env):
         command = read_command(action)
         info: dict[str, Any] = {}
         if command is None:
-            text = f"The last line of your reply is not a command. The commands are:\n{GRAMMAR}"
+            text = f"Your reply contains no command. Write one on its last line. The commands are:\n{GRAMMAR}"
             info["format_error"] = True
         else:
             text, worked = perform(self.house, command)

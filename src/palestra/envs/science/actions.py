@@ -1,17 +1,17 @@
 """The text of an action, and the texts that the environment adds to those of the simulator.
 
-``Action: open door to kitchen`` is the action ``open door to kitchen``. The last ``Action:`` counts. A message
-without ``Action:`` is an action if it is one line. The simulator gets plain short text only.
+``palestra.envs.action_line`` finds the line of a message that is the action. The simulator gets plain short text only.
 """
 
 import re
+
+from palestra.envs.action_line import action_line
 
 __all__ = ["NOT_AN_ACTION", "action_of", "first_observation"]
 
 LONGEST = 200
 """Characters of the longest action. The longest in a gold path has fewer than 100."""
 
-_MARK = re.compile("action:", re.IGNORECASE)
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ,.'()/-]*")
 
 NOT_AN_ACTION = (
@@ -34,13 +34,7 @@ _TELEPORT = "teleport to PLACE: be there at once\n"
 
 def action_of(message: str) -> str | None:
     """Return the action in ``message``, or ``None`` if there is none that the simulator could read."""
-    start = 0
-    for mark in _MARK.finditer(message):
-        start = mark.end()
-    text = message[start:].strip()
-    if start:
-        text = text.partition("\n")[0]
-    text = " ".join(text[: 2 * LONGEST].split(" ")).strip("\"'`*. \t\r")
+    text = action_line(message)
     return text if len(text) <= LONGEST and _PLAIN.fullmatch(text) else None
 
 

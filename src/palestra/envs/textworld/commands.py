@@ -8,6 +8,8 @@ itself. A command acts on one thing. A period, a comma and the word ``then`` wou
 import re
 from collections.abc import Collection
 
+from palestra.envs.action_line import action_line
+
 __all__ = ["first_text", "grammar", "observed", "read_command"]
 
 _FORMS = {
@@ -45,9 +47,8 @@ def grammar(verbs: Collection[str]) -> str:
 
 
 def read_command(action: str, verbs: Collection[str]) -> str | None:
-    """Return the command in the last line of a reply; ``None`` if it is not one."""
-    last = action[-4 * _LONGEST :].rstrip().rpartition("\n")[2]
-    command = " ".join(last.lower().removeprefix(">").split())
+    """Return the command in a reply; ``None`` if its action is not a command of the game."""
+    command = action_line(action).lower()
     if len(command) > _LONGEST or not _PLAIN.fullmatch(command):
         return None
     first, *rest = command.split()

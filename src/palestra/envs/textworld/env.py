@@ -73,7 +73,7 @@ class TextAdventure(Env):
         self._turn += 1
         command = read_command(action, game.verbs)
         if command is None:
-            text = f"The last line of your reply is not a command. The commands are:\n{grammar(game.verbs)}"
+            text = f"Your reply contains no command. Write one on its last line. The commands are:\n{grammar(game.verbs)}"
             return self._continued(text, 0.0, {"format_error": True, "score": self._score})
         self._made.append(command)
         state = game.step(command)
