@@ -1,6 +1,7 @@
 """An async environment for synchronous callers: its coroutines run on a background event loop."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from functools import partial
@@ -21,6 +22,7 @@ class LoopThread:
     shared: ClassVar["Shared[LoopThread]"]
 
     def __init__(self) -> None:
+        self._process = os.getpid()
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self.loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._serve, name="palestra-loop", daemon=True)
@@ -31,16 +33,31 @@ class LoopThread:
         """Return the running loop; the first call starts it. Call ``release`` once for every ``hold``."""
         return cls.shared.hold()
 
+    @property
+    def elsewhere(self) -> bool:
+        """Whether this is a forked child: the loop runs in the parent process, and nothing runs on it here."""
+        return os.getpid() != self._process
+
     def release(self) -> None:
         """Stop using the loop. The last user stops it."""
-        if self.shared.release() is None:
+        if self.elsewhere or self.shared.release() is None:
             return
         self.loop.call_soon_threadsafe(self.loop.stop)
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def run(self, work: Coroutine[Any, Any, _T]) -> _T:
-        """Run ``work`` on the loop and wait for its result. A ``KeyboardInterrupt`` in this thread cancels ``work``."""
+        """Run ``work`` on the loop and wait for its result. A ``KeyboardInterrupt`` in this thread cancels ``work``.
+
+        Raises:
+            RuntimeError: This process was forked after the loop had started, and has no loop.
+        """
+        if self.elsewhere:
+            work.close()
+            raise RuntimeError(
+                f"the event loop of process {self._process} does not run in process {os.getpid()}, which was forked from it. "
+                f"Make a new environment in this process."
+            )
         future = asyncio.run_coroutine_threadsafe(_outcome(work), self.loop)
         try:
             outcome = future.result()
@@ -62,7 +79,14 @@ class LoopThread:
             self._runner.close()  # cancels what still runs, and waits for it
 
 
-LoopThread.shared = Shared(LoopThread)
+def _no_loop_yet() -> None:
+    """Let the next user start a loop. A forked child has no thread of its parent, and a lock of its parent is never free."""
+    LoopThread.shared = Shared(LoopThread)
+
+
+_no_loop_yet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_no_loop_yet)
 
 
 def run_anywhere(work: Coroutine[Any, Any, _T]) -> _T:
@@ -108,7 +132,8 @@ class Blocking(Env):
         if self._thread is None:
             return
         try:
-            self._run(self.env.close())
+            if not self._thread.elsewhere:  # what the environment holds belongs to the parent of a forked child
+                self._run(self.env.close())
         finally:
             thread, self._thread = self._thread, None
             thread.release()

@@ -46,7 +46,8 @@ class LoopEngine(VectorEngine):
         if self._thread is None:
             return
         try:
-            self._thread.run(self._close(slots))
+            if not self._thread.elsewhere:  # what the environments hold belongs to the parent of a forked child
+                self._thread.run(self._close(slots))
         finally:
             thread, self._thread = self._thread, None
             thread.release()

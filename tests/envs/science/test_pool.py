@@ -88,23 +88,37 @@ def test_nothing_is_lost_when_the_process_is_killed_in_mid_run() -> None:
 def wait_until_gone(pid: int) -> None:
     until = monotonic() + 120
     while alive(pid):
-        assert monotonic() < until, f"the Java process {pid} is still running"
+        assert monotonic() < until, f"process {pid} is still running"
         sleep(0.02)
 
 
 STARTS_ONE = f"""
-import os, palestra
+import os, palestra, signal
 from palestra.envs.science.pool import shared_pool
 env = palestra.make({ID!r})
 env.reset(seed=0)
-child = os.fork()
-if child == 0:  # it outlives its parent, and must not keep the Java process alive
-    assert shared_pool().jvms == ()
-    env.close()  # it waits for no thread of its parent
-    os.read(0, 1)
-    os._exit(0)
-print(shared_pool().jvms[0].pid, flush=True)
-env.step("Action: look around")  # the child did not close the connection
+
+
+def forked(then):  # a child that closes the episode of its parent
+    child = os.fork()
+    if child == 0:
+        signal.alarm(300)  # a child that hangs ends all the same, and not with 0
+        code = 1
+        try:
+            assert shared_pool().jvms == ()
+            env.close()  # it waits for no thread of its parent
+            then()
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+ended = os.waitstatus_to_exitcode(os.waitpid(forked(lambda: None), 0)[1])
+outlives = forked(lambda: os.read(HOLD, 1))  # it must not keep the Java process alive
+os.close(HOLD)
+print(shared_pool().jvms[0].pid, outlives, ended, flush=True)
+env.step("Action: look around")  # no child closed the connection
 print("played", flush=True)
 os.read(0, 1)
 """
@@ -112,25 +126,31 @@ os.read(0, 1)
 
 @pytest.mark.parametrize("end", ["exit", "kill"])
 def test_the_java_process_ends_with_its_python_process(end: str) -> None:
+    hold, let_go = os.pipe()
     with subprocess.Popen(
-        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", STARTS_ONE],
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning", "-c", f"HOLD = {hold}\n{STARTS_ONE}"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        pass_fds=[hold],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     ) as parent:
+        os.close(hold)
         assert parent.stdin is not None
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert parent.stdout.readline() == b"played\n"
-        assert alive(pid)
-        if end == "kill":
-            parent.kill()
-        else:
-            parent.stdin.write(b"12")
-            parent.stdin.flush()
-        wait_until_gone(pid)
-        parent.stdin.close()
-        assert parent.wait() == (-signal.SIGKILL if end == "kill" else 0)
+        java, child, ended = map(int, parent.stdout.readline().split())
+        try:
+            assert ended == 0
+            assert parent.stdout.readline() == b"played\n"
+            assert alive(java)
+            if end == "kill":
+                parent.kill()
+            parent.stdin.close()
+            assert parent.wait(120) == (-signal.SIGKILL if end == "kill" else 0)
+            wait_until_gone(java)
+            assert alive(child)
+        finally:
+            os.close(let_go)
+            wait_until_gone(child)
 
 
 BUSY = f"""
