@@ -4,7 +4,7 @@ The code of every step is written out in one function, because even a function c
 """
 
 import gc
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -13,7 +13,7 @@ import numpy as np
 
 from palestra.adapters import Direct
 from palestra.core import Step
-from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep, new_step, with_final
+from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep
 from palestra.rollout.validation import checked_reset, checked_step
 from palestra.trajectory import Content, Phase
 
@@ -26,14 +26,17 @@ class InPlaceEngine(VectorEngine):
     """Steps plain environments without an event loop."""
 
     def reset(self, slots: Sequence[Slot]) -> list[Step]:
-        return [self._begin(slot) for slot in slots]
+        # What takes the next step of each slot, or begins its next episode. A step need not read the slot itself then.
+        self._advances: list[Callable[[str], Step]] = [partial(self._restart, slot) for slot in slots]
+        return [self._restart(slot) for slot in slots]
 
     def step(self, slots: Sequence[Slot], actions: Sequence[str]) -> VectorStep:
         with _collections_later():
-            return self._advance(slots, actions)
+            return self._advance(slots, self._advances, actions)
 
     def send(self, slots: Sequence[Slot], actions: Mapping[int, str], ready: ReadySteps) -> None:
-        steps = self._advance([slots[index] for index in actions], list(actions.values()))
+        chosen = [slots[index] for index in actions]
+        steps = self._advance(chosen, [self._advances[index] for index in actions], list(actions.values()))
         columns = (steps.observations, *(array.tolist() for array in steps[1:4]), steps.infos)
         for index, *step in zip(actions, *columns, strict=True):
             ready.put((index, Step(*step)))
@@ -42,57 +45,64 @@ class InPlaceEngine(VectorEngine):
         for slot in slots:
             self._discard(slot)
 
-    def _advance(self, slots: Sequence[Slot], actions: Sequence[str]) -> VectorStep:
+    def _advance(self, slots: Sequence[Slot], advances: Sequence[Callable[[str], Step]], actions: Sequence[str]) -> VectorStep:
         observations: list[Content] = []
         infos: list[dict[str, Any]] = []
         # Most rewards are 0 and most episodes continue: only the others are written.
         rewards, terminated, truncated = np.zeros(len(slots)), np.zeros(len(slots), bool), np.zeros(len(slots), bool)
-        place = -1
         # Each step is unpacked at once: keeping thousands of tuples would cost more.
-        for slot, action in zip(slots, actions, strict=True):
-            place += 1
+        for advance, action in zip(advances, actions, strict=True):
             try:
-                observation, reward, has_terminated, was_truncated, info = slot.advance(action)  # type: ignore[misc]  # set by reset
+                observation, reward, has_terminated, was_truncated, info = advance(action)
                 if reward.__class__ is not float or info.__class__ is not dict:
                     unchecked = (observation, reward, has_terminated, was_truncated, info)
                     observation, reward, has_terminated, was_truncated, info = checked_step(unchecked)
             except (Exception, SystemExit) as error:
+                slot = slots[len(infos)]
                 observation, reward, has_terminated, was_truncated, info = self._replace(slot, error, Phase.STEP)
             if has_terminated or was_truncated:
-                terminated[place], truncated[place] = has_terminated, was_truncated
+                terminated[len(infos)], truncated[len(infos)] = has_terminated, was_truncated
+                slot = slots[len(infos)]
                 if not slot.ended:
                     observation, info = self._end(slot, observation, info)
             if reward:
-                rewards[place] = reward
+                rewards[len(infos)] = reward
             observations.append(observation)
             infos.append(info)
         return VectorStep(observations, rewards, terminated, truncated, infos)
 
-    def _begin(self, slot: Slot, action: str = "") -> Step:
-        """Begin the next episode; ``action`` was meant for the last one and is ignored."""
-        task = self._next_task(slot)
+    def _restart(self, slot: Slot, action: str = "") -> Step:
+        """Begin the next episode, as a step; ``action`` was meant for the last one and is ignored."""
         try:
             if slot.env is None:
                 slot.env = self._make_env()
-            assert isinstance(slot.env, Direct)
-            observation, info = checked_reset(slot.env.env.reset(task=task))
+            observation, info = self._first(slot)
         except (Exception, SystemExit) as error:
             return self._replace(slot, error, Phase.RESET)
-        slot.advance = slot.env.env.step
-        return new_step(Step, (observation, 0.0, False, False, info))
+        assert isinstance(slot.env, Direct)
+        self._advances[slot.index] = slot.env.env.step
+        return Step(observation, 0.0, False, False, info)
+
+    def _first(self, slot: Slot) -> tuple[Content, dict[str, Any]]:
+        """The first observation of the next episode and a copy of its info."""
+        return checked_reset(slot.env.env.reset(task=self._next_task(slot)))  # type: ignore[union-attr]  # a Direct
 
     def _end(self, slot: Slot, observation: Content, info: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
         """The observation and the info that the last step of an episode returns."""
-        if self._same_step:
-            first = self._begin(slot)
-            return first[0], with_final(first[4], observation, info)
-        slot.ended = True
-        slot.advance = partial(self._begin, slot)
-        return observation, info
+        if not self._same_step:
+            slot.ended = True
+            self._advances[slot.index] = partial(self._restart, slot)
+            return observation, info
+        try:
+            first, first_info = self._first(slot)
+        except (Exception, SystemExit) as error:
+            first, *_, first_info = self._replace(slot, error, Phase.RESET)
+        first_info["final_observation"], first_info["final_info"] = observation, info
+        return first, first_info
 
     def _replace(self, slot: Slot, error: BaseException, phase: Phase) -> Step:
         """Close the environment that failed; the next step begins an episode in a new one."""
-        slot.advance = partial(self._begin, slot)
+        self._advances[slot.index] = partial(self._restart, slot)
         self._discard(slot)
         return self._failed(slot, error, phase)
 

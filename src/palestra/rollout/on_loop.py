@@ -9,7 +9,7 @@ import numpy as np
 from palestra.adapters import LoopThread
 from palestra.core import AsyncEnv, Step
 from palestra.errors import EnvError
-from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep, new_step, with_final
+from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep
 from palestra.rollout.validation import checked_reset, checked_step
 from palestra.trajectory import Phase
 
@@ -136,4 +136,5 @@ async def _together(works: list[Coroutine[Any, Any, _T]]) -> list[_T]:
 
 def _joined(last: Step, first: Step) -> Step:
     """The last step of one episode and the beginning of the next as one step."""
-    return new_step(Step, (first[0], last[1], last[2], last[3], with_final(first[4], last[0], last[4])))
+    info = {**first.info, "final_observation": last.observation, "final_info": last.info}
+    return Step(first.observation, last.reward, last.terminated, last.truncated, info)

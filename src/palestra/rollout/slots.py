@@ -12,13 +12,10 @@ import numpy.typing as npt
 from palestra.core import AsyncEnv, Step
 from palestra.trajectory import Content, Failure, Phase, Task
 
-__all__ = ["ReadySteps", "Slot", "VectorEngine", "VectorStep", "new_step", "with_final"]
+__all__ = ["ReadySteps", "Slot", "VectorEngine", "VectorStep"]
 
 ReadySteps = queue.SimpleQueue[tuple[int, Step | BaseException]]
 """The steps that ``recv`` returns, with the index of their environment; or an exception that is a bug."""
-
-new_step = tuple.__new__
-"""``new_step(Step, values)`` equals ``Step(*values)`` and takes a third of its time: a vector makes millions of steps."""
 
 
 class VectorStep(NamedTuple):
@@ -41,8 +38,6 @@ class Slot:
     seed: int = 0
     """The seed of the latest task. The next task has this seed plus 1."""
     ended: bool = True
-    advance: Callable[[str], Step] | None = None
-    """In place: takes a step; after the end of an episode, begins the next one."""
 
 
 class VectorEngine(ABC):
@@ -79,8 +74,3 @@ class VectorEngine(ABC):
         """The step that reports a failure: truncated, with NaN as reward."""
         slot.ended = True
         return Step("", float("nan"), False, True, {"failure": Failure.of(error, phase)})
-
-
-def with_final(first: dict[str, Any], observation: Content, info: dict[str, Any]) -> dict[str, Any]:
-    """The info of a first observation, with the last observation and info of the episode before it."""
-    return {**first, "final_observation": observation, "final_info": info}
