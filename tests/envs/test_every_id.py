@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,11 +31,20 @@ GAMES = [id for id in IDS if id.startswith("game:")]
 SINGLE = [id for id in IDS if id.startswith(("rg:", "math:"))]
 DATA = [known.id for known in list_envs("*") if known.namespace in ("math", "code", "logic", "qa", "eval")]
 
+FAMILIES = {id.partition("-")[0]: id for id in sorted(GAMES, key=lambda game: game.endswith("-random"))}
+"""One level of each game: ``random``, which draws the others, where there is one."""
+
 SECONDS = 3.0
 """What a check may take in the mean: all of them have eight minutes on two cores."""
 FEW, MANY = 20, 60
 LEAKY = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """The programs that rg:codeio runs leave event loops open; whatever leaks elsewhere is ours, and fails."""
+
+
+def level(id: str) -> Any:
+    """``id`` as a parameter: ``.ci/run`` plays one level of each game, and the nightly run the others too."""
+    marks = [pytest.mark.full] * (id in GAMES and id not in FAMILIES.values())
+    return pytest.param(id, marks=[*marks, LEAKY] if id == "rg:codeio" else marks)
 
 
 @pytest.fixture(autouse=True)
@@ -43,7 +53,7 @@ def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", [pytest.param(id, marks=LEAKY if id == "rg:codeio" else ()) for id in IDS])
+@pytest.mark.parametrize("id", [level(id) for id in IDS])
 def test_it_passes_palestra_check(id: str) -> None:
     # The generators are looked at in other processes below, all at once: each would import the library for seconds.
     skip = [] if id in GAMES else ["same-elsewhere"]
@@ -53,9 +63,16 @@ def test_it_passes_palestra_check(id: str) -> None:
     assert hidden.status in (Status.PASS, Status.SKIP, Status.WARN)
 
 
+EVERY_WAY = tuple(product((1, 2, 8), ("1", "4242")))
+"""Numbers of workers, and hash seeds."""
+
+
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_any_number_of_workers_and_any_hash_seed_give_the_same_episodes() -> None:
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "ways", [(EVERY_WAY[0], EVERY_WAY[-1]), pytest.param(EVERY_WAY, marks=pytest.mark.full)], ids=["two", "all"]
+)
+def test_any_number_of_workers_and_any_hash_seed_give_the_same_episodes(ways: tuple[tuple[int, str], ...]) -> None:
     script = str(Path(__file__).with_name("every_id.py"))
     path = os.pathsep.join(part for part in sys.path if part)
 
@@ -65,8 +82,8 @@ def test_any_number_of_workers_and_any_hash_seed_give_the_same_episodes() -> Non
         found: dict[str, str] = json.loads(run.stdout)
         return found
 
-    runs = {(workers, seed): digests(workers, seed) for workers, seed in product((1, 2, 8), ("1", "4242"))}
-    first = runs[1, "1"]
+    runs = {way: digests(*way) for way in ways}
+    first = runs[ways[0]]
     assert set(first) == set(IDS)
     assert {how: [id for id in IDS if run[id] != first[id]] for how, run in runs.items()} == {how: [] for how in runs}
 
@@ -104,7 +121,7 @@ def hostile_texts(count: int, seed: int) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", "hostile"])
-@pytest.mark.parametrize("id", GAMES)
+@pytest.mark.parametrize("id", [level(id) for id in GAMES])
 def test_ten_thousand_actions_raise_nothing_and_keep_the_declared_rewards(id: str, kind: str) -> None:
     with make(id) as env:
         low, high = env.unwrapped.reward_range

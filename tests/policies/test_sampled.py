@@ -181,11 +181,12 @@ def test_what_was_sampled_is_what_is_recorded(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("count", [90, pytest.param(910, marks=pytest.mark.full)])
 @pytest.mark.parametrize("name", [*RENDERERS, *REAL])
-def test_what_was_sampled_is_what_is_recorded_in_ten_thousand_episodes(name: str) -> None:
+def test_what_was_sampled_is_what_is_recorded_in_a_thousand_or_ten_thousand_episodes(name: str, count: int) -> None:
     seen: set[str] = set()
 
-    @settings(max_examples=910, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
     @given(episodes())
     def hold(episode: Episode) -> None:
         check(name, episode, seen)

@@ -16,6 +16,7 @@ _CELLS = sum(1 << _STRIDE * column + row for column in range(COLUMNS) for row in
 _BOTTOM = sum(1 << _STRIDE * column for column in range(COLUMNS))
 _COLUMN_CELLS = tuple(((1 << ROWS) - 1) << _STRIDE * column for column in range(COLUMNS))
 _MIDDLE_FIRST = sorted(range(COLUMNS), key=lambda column: abs(column - COLUMNS // 2))
+_COLUMNS_MIDDLE_FIRST = tuple(_COLUMN_CELLS[column] for column in _MIDDLE_FIRST)
 
 _STEPS = (1, _STRIDE, _STRIDE - 1, _STRIDE + 1)
 """Distance from a cell to the next one upwards, to the right, and along both diagonals."""
@@ -79,7 +80,7 @@ class ConnectFour(Duel):
         best, chosen = -_WIN * 2, 0
         for column, disc in _drops(self.mine | self.theirs):
             # A column that cannot beat the best so far needs no exact score.
-            score = -_negamax(self.theirs, self.mine | disc, _ORACLE_DEPTH - 1, -_WIN * 2, -best)
+            score = _score(self.mine, self.theirs, disc, _ORACLE_DEPTH, best)
             if score > best:
                 best, chosen = score, column
         return boxed(chosen + 1)
@@ -90,7 +91,14 @@ class ConnectFour(Duel):
 
 def searched(mover: int, other: int, depth: int) -> dict[int, int]:
     """Return the score of each column for the player to move, looking ``depth`` moves ahead; middle columns first."""
-    return {column: -_negamax(other, mover | disc, depth - 1, -_WIN * 2, _WIN * 2) for column, disc in _drops(mover | other)}
+    return {column: _score(mover, other, disc, depth, -_WIN * 2) for column, disc in _drops(mover | other)}
+
+
+def _score(mover: int, other: int, disc: int, depth: int, worst: int) -> int:
+    """Return the score of dropping ``disc``, or any number up to ``worst`` if it is not above ``worst``."""
+    if _won(mover | disc):
+        return _WIN + depth - 1
+    return -_negamax(other, mover | disc, depth - 1, -_WIN * 2, -worst, _balance(other, mover | disc))
 
 
 def _drops(taken: int) -> Iterator[tuple[int, int]]:
@@ -101,20 +109,42 @@ def _drops(taken: int) -> Iterator[tuple[int, int]]:
             yield column, disc
 
 
-def _negamax(mover: int, other: int, depth: int, worst: int, best: int) -> int:
-    """Return the score for the player to move; earlier wins and later losses are better."""
-    if _won(other):
-        return -_WIN - depth
+def _negamax(mover: int, other: int, depth: int, worst: int, best: int, balance: int) -> int:
+    """Return the score for the player to move; earlier wins and later losses are better. The other has not won.
+
+    ``balance`` is ``_balance(mover, other)``: each disc changes it by its weight, so that it is not counted at every leaf.
+    """
+    landing = (mover | other) + _BOTTOM & _CELLS
     if not depth:
-        return _balance(mover, other)
-    for _, disc in _drops(mover | other):
-        worst = max(worst, -_negamax(other, mover | disc, depth - 1, -best, -worst))
-        if worst >= best:
-            break
-    else:
-        if (mover | other) == _CELLS:
-            return 0
+        return balance
+    if not landing:
+        return 0
+    if _completing(mover) & landing:
+        return _WIN + depth - 1
+    if depth == 1:
+        return balance + next(weight for weight, group in _HEAVIEST_FIRST if group & landing)
+    if threats := _completing(other) & landing:
+        if threats & threats - 1:  # only one of them can be taken
+            return 2 - _WIN - depth
+        landing = threats
+    for column in _COLUMNS_MIDDLE_FIRST:
+        if disc := landing & column:
+            after = -balance - _WEIGHT[disc]
+            worst = max(worst, -_negamax(other, mover | disc, depth - 1, -best, -worst, after))
+            if worst >= best:
+                break
     return worst
+
+
+def _completing(cells: int) -> int:
+    """Return where one more disc makes a line of four, among other bits: cells that are taken, and some off the board."""
+    found = cells << 1 & cells << 2 & cells << 3
+    for step in _STEPS[1:]:
+        pairs = cells << step & cells << 2 * step
+        found |= pairs & (cells << 3 * step | cells >> step)
+        pairs = cells >> step & cells >> 2 * step
+        found |= pairs & (cells >> 3 * step | cells << step)
+    return found
 
 
 def _won(cells: int) -> bool:
@@ -141,6 +171,9 @@ def _weights() -> tuple[tuple[int, int], ...]:
 
 
 _WEIGHTS = _weights()
+_HEAVIEST_FIRST = _WEIGHTS[::-1]
+_WEIGHT = {1 << cell: weight for weight, group in _WEIGHTS for cell in range(_STRIDE * COLUMNS) if group >> cell & 1}
+"""The weight of each cell."""
 
 
 def _balance(mover: int, other: int) -> int:

@@ -135,13 +135,20 @@ class FrozenLake(DirectionGame):
         patience = 1.0 - 1e-9
         goal = self.size**2 - 1
         tables = [[float(cell == goal) for cell in range(goal + 1)]]
-        open_cells = [cell for cell in range(goal) if cell not in self.holes]
+        ways = {cell: self._ways(cell) for cell in range(goal) if cell not in self.holes}
+        straight, aside = 1 - self._slip, self._slip
         for _ in range(self.max_turns):
-            table = [0.0] * goal + [1.0]
-            for cell in open_cells:
-                table[cell] = patience * max(self._chance(cell, move, tables[-1]) for move in DIRECTIONS)
+            table, after = [0.0] * goal + [1.0], tables[-1]
+            for cell, moves in ways.items():
+                chances = [straight * after[ahead] + aside * (after[one] + after[other]) / 2 for ahead, one, other in moves]
+                table[cell] = patience * max(chances)
             tables.append(table)
         return tables
+
+    def _ways(self, cell: int) -> list[tuple[int, int, int]]:
+        """Return, for each move, the cell ahead of ``cell`` and the two cells to which the player may slip."""
+        there = {move: self._there(cell, move) for move in DIRECTIONS}
+        return [(there[move], there[_ASIDE[move][0]], there[_ASIDE[move][1]]) for move in DIRECTIONS]
 
 
 @cache

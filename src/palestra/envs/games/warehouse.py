@@ -62,7 +62,7 @@ def _draw_floor(rng: np.random.Generator, rows: int, columns: int) -> int:
     for cell in rng.permutation(inside)[: round(len(inside) * _WALL_SHARE)].tolist():
         without = floor & ~(1 << cell)
         start = (without & -without).bit_length() - 1
-        if len(_walks(columns, without, start)) == without.bit_count():
+        if _reach(columns, without, start) == without:
             floor = without
     return floor
 
@@ -70,13 +70,17 @@ def _draw_floor(rng: np.random.Generator, rows: int, columns: int) -> int:
 def _walks(columns: int, free: int, start: int) -> dict[int, tuple[int, str]]:
     """Return, for every cell that can be walked to, its distance in steps and the last step."""
     found = {start: (0, "")}
+    moves = tuple(offsets(columns).items())
+    unseen = free & ~(1 << start)
     queue = deque([start])
     while queue:
         cell = queue.popleft()
-        for move, offset in offsets(columns).items():
+        steps = found[cell][0] + 1
+        for move, offset in moves:
             there = cell + offset
-            if free >> there & 1 and there not in found:
-                found[there] = (found[cell][0] + 1, move)
+            if unseen >> there & 1:
+                unseen ^= 1 << there
+                found[there] = (steps, move)
                 queue.append(there)
     return found
 
@@ -114,10 +118,11 @@ def _pulls(columns: int, floor: int, boxes: int, walks: dict[int, tuple[int, str
     """Return every pull that the player can still make: the box, the player's cell (where the box goes), the direction."""
     free = floor & ~boxes
     found = []
+    moves = tuple(offsets(columns).items())
     for stand, (steps, _) in walks.items():
         if steps + 1 > most:
             continue
-        for move, offset in offsets(columns).items():
+        for move, offset in moves:
             if boxes >> (stand - offset) & 1 and free >> (stand + offset) & 1:
                 found.append((stand - offset, stand, move))
     return found
