@@ -60,7 +60,11 @@ async def test_a_run_that_can_teach_nothing_is_refused_before_its_first_step(
     assert metrics(tmp_path) == []
 
 
-@pytest.mark.parametrize(("victim", "ranks", "lives"), [("LearnerActor", 1, 2), ("Rank", 2, 2), ("Replica", 1, 1)])
+# If a rank is killed, the learner ends itself, and Ray starts it again, as it does if the learner is killed.
+@pytest.mark.parametrize(
+    ("victim", "ranks", "lives"),
+    [pytest.param("LearnerActor", 1, 2, marks=pytest.mark.full), ("Rank", 2, 2), ("Replica", 1, 1)],
+)
 async def test_a_killed_learner_or_replica_costs_time_and_no_episode(
     ray: Any, config: TrainConfig, tmp_path: Path, victim: str, ranks: int, lives: int
 ) -> None:

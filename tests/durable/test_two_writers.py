@@ -10,19 +10,19 @@ import pytest
 
 from palestra.durable.ledger import read_ledger
 
-TRIES = 60
 EPISODES = 60
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_two_commands_at_once_never_write_into_one_place(tmp_path: Path) -> None:
-    command = [sys.executable, str(Path(__file__).with_name("two_writers.py")), str(tmp_path), str(TRIES)]
+@pytest.mark.parametrize("count", [30, pytest.param(60, marks=pytest.mark.full)])
+def test_two_commands_at_once_never_write_into_one_place(tmp_path: Path, count: int) -> None:
+    command = [sys.executable, str(Path(__file__).with_name("two_writers.py")), str(tmp_path), str(count)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "500"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=580)
     assert done.returncode == 0, done.stderr
     tries = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(tries) == TRIES
+    assert len(tries) == count
     for one in tries:
         (first, _), (second, told) = sorted(one["ended"])
         assert first == 0, one
@@ -60,12 +60,13 @@ learning_rate = 1e-3
 @pytest.mark.slow
 @pytest.mark.torch
 @pytest.mark.timeout(400)
-def test_two_trainings_at_once_never_mix_their_steps(tmp_path: Path, tiny_model: Path) -> None:
+@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_two_trainings_at_once_never_mix_their_steps(tmp_path: Path, tiny_model: Path, count: int) -> None:
     from palestra.training.record import read_metrics
 
     (tmp_path / "guess.toml").write_text(RECIPE.format(model=tiny_model))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "COLUMNS": "500", "OMP_NUM_THREADS": "1"}
-    for number in range(2):
+    for number in range(count):
         run = tmp_path / f"run-{number}"
         command = [sys.executable, "-m", "palestra.cli", "train", str(tmp_path / "guess.toml"), "--no-check", "--out", str(run)]
         both = [
