@@ -32,9 +32,7 @@ def measured(*arguments: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("how", "uid", "bound"),
-    [("group", None, 1.1), pytest.param("watch", None, 1.5, marks=pytest.mark.full), ("watch", "12345", 1.5)],
-    ids=str,
+    ("how", "uid", "bound"), [("group", None, 1.1), ("watch", None, 1.5), ("watch", "12345", 1.5)], ids=str
 )
 def test_no_kind_of_memory_exceeds_its_bound(how: str, uid: str | None, bound: float) -> None:
     place = memory_hierarchy()
