@@ -12,15 +12,16 @@ few_ids = st.lists(st.integers(0, 3), max_size=6)  # few distinct ids, so that a
 
 @st.composite
 def episodes(draw: st.DrawFn) -> list[Tokens]:
-    """Completions whose prompts extend the previous context, start over, or do something in between."""
-    context: list[int] = []
+    """Completions whose prompts extend an earlier context, start over, or do something in between."""
+    contexts: list[list[int]] = [[]]
     turns = []
     for _ in range(draw(st.integers(0, 8))):
+        context = draw(st.sampled_from(contexts))
         kept = context if draw(st.booleans()) else context[: draw(st.integers(0, len(context)))]
         prompt = kept + draw(few_ids)
         sampled = draw(few_ids)
         turns.append(_tokens(draw, prompt, sampled))
-        context = prompt + sampled
+        contexts.append(prompt + sampled)
     return turns
 
 
@@ -42,16 +43,26 @@ def record(turns: list[Tokens]) -> tuple[Segment, ...]:
 @pytest.mark.slow
 def test_every_sampled_token_is_in_exactly_one_span_with_its_own_logprob_turn_and_version(turns: list[Tokens]) -> None:
     segments = record(turns)
-    per_turn: dict[int, list[tuple[int, int]]] = {turn: [] for turn in range(len(turns))}
-    logprobs: list[float] = []
+    per_turn: dict[int, list[tuple[int, int, float]]] = {turn: [] for turn in range(len(turns))}
     for segment in segments:
-        for span in segment.spans:
-            per_turn[span.turn] += [(int(token), span.version) for token in segment.ids[span.start : span.stop]]
-        logprobs += segment.logprobs.tolist()
+        columns = (segment.ids[segment.mask], segment.versions[segment.mask], segment.logprobs)
+        for turn, *entry in zip(segment.turns[segment.mask].tolist(), *(column.tolist() for column in columns), strict=True):
+            per_turn[turn].append(tuple(entry))
+        assert [span.turn for span in segment.spans] == sorted(span.turn for span in segment.spans)
     for turn, tokens in enumerate(turns):
-        expected = [(int(tokens.ids[i]), version) for start, stop, version in tokens.runs for i in range(start, stop)]
-        assert per_turn[turn] == expected
-    assert logprobs == [value for tokens in turns for value in tokens.logprobs.tolist()]
+        versions = [version for start, stop, version in tokens.runs for _ in range(start, stop)]
+        assert per_turn[turn] == list(zip(tokens.ids.tolist(), versions, tokens.logprobs.tolist(), strict=True))
+
+
+@given(episodes())
+@pytest.mark.slow
+def test_a_prompt_that_extends_a_segment_never_opens_another(turns: list[Tokens]) -> None:
+    seen: list[Tokens] = []
+    for tokens in turns:
+        before = record(seen)
+        seen.append(tokens)
+        extended = [s for s in before if s.ids.tolist() == tokens.prompt[: len(s.ids)].tolist()]
+        assert len(record(seen)) - len(before) == (len(tokens.ids) > 0 and not extended)
 
 
 @given(episodes())
@@ -86,6 +97,20 @@ def test_any_other_prompt_opens_a_segment(prompt: list[int]) -> None:
     first, second = record([_plain([1, 2], [3]), _plain(prompt, [5])])
     assert first.ids.tolist() == [1, 2, 3]
     assert second.ids.tolist() == [*prompt, 5]
+
+
+def test_the_calls_of_two_agents_may_alternate() -> None:
+    first, second = record([_plain([1], [2]), _plain([7], [8]), _plain([1, 2, 3], [4]), _plain([7, 8, 9], [10])])
+    assert first.ids.tolist() == [1, 2, 3, 4]
+    assert first.turns.tolist() == [-1, 0, -1, 2]
+    assert second.ids.tolist() == [7, 8, 9, 10]
+    assert second.turns.tolist() == [-1, 1, -1, 3]
+
+
+def test_a_reply_that_was_sampled_again_continues_in_the_later_segment() -> None:
+    first, second = record([_plain([1], [2]), _plain([1], [2]), _plain([1, 2, 3], [4])])
+    assert first.ids.tolist() == [1, 2]
+    assert second.ids.tolist() == [1, 2, 3, 4]
 
 
 def test_a_completion_that_sampled_nothing_leaves_no_trace() -> None:

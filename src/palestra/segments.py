@@ -1,8 +1,9 @@
 """From an engine's output, turn by turn, to the segments of a trajectory.
 
-A prompt that begins with everything in the open segment (its prompts and the tokens sampled after them) extends it: only the
-difference is appended. Any other prompt opens a new segment. Nothing is decoded or tokenized here, and a sampled token enters
-exactly once, so training sees exactly the sampled tokens.
+A prompt that begins with everything in a segment (its prompts and the tokens sampled after them) extends that segment: only
+the difference is appended. Any other prompt opens a new segment. Every segment stays open, because the calls of several agents
+may alternate: the calls A, B, A of two conversations are two segments. Nothing is decoded or tokenized here, and a sampled
+token enters exactly once, so training sees exactly the sampled tokens.
 """
 
 import msgspec
@@ -18,17 +19,19 @@ class SegmentRecorder:
     """Collects the tokens of one player's episode. Use one recorder per conversation."""
 
     def __init__(self) -> None:
-        self._closed: list[Segment] = []
-        self._open = _Growing()
+        self._segments: list[_Growing] = []
 
     def add(self, tokens: Tokens, turn: int) -> None:
         """Record a completion of ``turn``. A completion without sampled tokens is skipped."""
         if not len(tokens.ids):
             return
-        if not self._open.extended_by(tokens.prompt):
-            self._closed.append(self._open.segment())
-            self._open = _Growing()
-        self._open.append(tokens, turn)
+        extended = [segment for segment in self._segments if segment.extended_by(tokens.prompt)]
+        # The longest saves most. Of two equal ones the later continues: its reply was sampled again.
+        segment = max(reversed(extended), key=lambda one: one.length, default=None)
+        if segment is None:
+            segment = _Growing()
+            self._segments.append(segment)
+        segment.append(tokens, turn)
 
     def take(self, completion: Completion, turn: int) -> Completion:
         """Record everything that ``completion`` sampled, and return the completion without its tokens."""
@@ -41,12 +44,12 @@ class SegmentRecorder:
         return msgspec.structs.replace(completion, tokens=None, notes=())
 
     def segments(self) -> tuple[Segment, ...]:
-        """Return the segments recorded so far, in order. Recording may continue afterwards."""
-        return (*self._closed, self._open.segment()) if self._open.length else tuple(self._closed)
+        """Return the segments recorded so far, in the order of their first tokens. Recording may continue afterwards."""
+        return tuple(segment.segment() for segment in self._segments)
 
 
 class _Growing:
-    """The open segment: a buffer that doubles, so that an episode of n tokens copies O(n) of them."""
+    """A segment that may still grow: a buffer that doubles, so that an episode of n tokens copies O(n) of them."""
 
     def __init__(self) -> None:
         self.length = 0
@@ -56,7 +59,8 @@ class _Growing:
 
     def extended_by(self, prompt: Ints) -> bool:
         n = self.length
-        return len(prompt) >= n and np.array_equal(prompt[:n], self._ids[:n])
+        # The last token tells most contexts apart, so that many segments cost little.
+        return len(prompt) >= n and prompt[n - 1] == self._ids[n - 1] and np.array_equal(prompt[:n], self._ids[:n])
 
     def append(self, tokens: Tokens, turn: int) -> None:
         delta = tokens.prompt[self.length :]
@@ -75,5 +79,4 @@ class _Growing:
             self._ids = grown
 
     def segment(self) -> Segment:
-        logprobs = np.concatenate(self._logprobs) if self._logprobs else ()
-        return Segment(ints(self._ids[: self.length]), tuple(self._spans), floats(logprobs))
+        return Segment(ints(self._ids[: self.length]), tuple(self._spans), floats(np.concatenate(self._logprobs)))

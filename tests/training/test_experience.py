@@ -7,7 +7,8 @@ import torch
 from tests.training.samples import VOCABULARY, random_group
 from tests.training.tiny import learner_of, tiny_network
 
-from palestra.encoding import floats
+from palestra.encoding import floats, ints
+from palestra.segments import SegmentRecorder
 from palestra.training.algorithms.advantage import AdvantageConfig, advantages
 from palestra.training.algorithms.groups import PartialGroups, episode_of
 from palestra.training.algorithms.loss import LossConfig
@@ -15,7 +16,7 @@ from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.experience import prepare
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
-from palestra.trajectory import StopReason, Trajectory, TrajectoryGroup
+from palestra.trajectory import Completion, Segment, StopReason, Task, Tokens, Trajectory, TrajectoryGroup, Turn
 
 pytestmark = pytest.mark.torch
 
@@ -107,6 +108,44 @@ def test_values_targets_and_kl_reach_the_advantages() -> None:
     assert made.batch.targets is not None
     assert made.batch.reference is not None
     assert (~np.isnan(made.batch.targets)).sum() == sum(len(m.turns) for m in groups[0].members)
+
+
+@pytest.mark.parametrize("method", ["grpo", "reinforce_pp", "ppo_turn", "ppo_token"])
+def test_segments_whose_turns_alternate_get_the_advantages_of_separate_ones(method: str) -> None:
+    learner = learner_of(loss=PLAIN)
+    learner.reference = tiny_network(critic=False)
+    rng = np.random.default_rng(2)
+    alternating, separate = zip(*(two_agents(rng, member) for member in range(3)), strict=True)
+    config = AdvantageConfig(method, kl_in_reward=0.1, discount=0.9)
+    made = []
+    for members in (alternating, separate):
+        (group,) = as_sampled_by(learner, [TrajectoryGroup(members[0].task, members)])
+        batch = prepare([group], learner, config, PartialGroups(), LIMITS).batch
+        assert batch.advantages is not None
+        assert len(np.unique(batch.advantages.round(6))) > 1
+        made.append([batch.advantages[batch.tokens_of(e)] for e in range(3)])
+    for ours, theirs in zip(*made, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def two_agents(rng: np.random.Generator, member: int) -> tuple[Trajectory, Trajectory]:
+    """An episode whose turns belong to two conversations in turn, and the same one with a segment per turn."""
+    together = SegmentRecorder()
+    separate: list[Segment] = []
+    contexts: list[list[int]] = [[1], [2]]
+    for turn in range(6):
+        prompt = contexts[turn % 2] + rng.integers(3, VOCABULARY, size=2).tolist()
+        sampled = rng.integers(3, VOCABULARY, size=int(rng.integers(1, 4))).tolist()
+        tokens = Tokens(ints(prompt), ints(sampled), floats([-1.0] * len(sampled)))
+        together.add(tokens, turn)
+        alone = SegmentRecorder()
+        alone.add(tokens, turn)
+        separate += alone.segments()
+        contexts[turn % 2] = prompt + sampled
+    turns = tuple(Turn(f"o{k}", Completion(f"a{k}"), float(rng.normal())) for k in range(6))
+    episode = Trajectory(Task("game:x"), StopReason.TERMINATED, turns=turns, segments=together.segments(), member=member)
+    assert len(episode.segments) == 2
+    return episode, msgspec.structs.replace(episode, segments=tuple(separate))
 
 
 def test_the_kl_to_the_reference_lowers_the_reward() -> None:

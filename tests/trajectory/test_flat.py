@@ -14,16 +14,16 @@ few_ids = st.lists(st.integers(0, 3), max_size=5)
 
 @st.composite
 def trajectories(draw: st.DrawFn) -> Trajectory:
-    """Turns that extend the context, start over, sample nothing, or sample twice; weights may change inside a turn."""
-    recorder, turns, context = SegmentRecorder(), [], list[int]()
+    """Turns that extend an earlier context, start over, sample nothing, or sample twice; weights may change inside a turn."""
+    recorder, turns, contexts = SegmentRecorder(), [], [list[int]()]
     for number in range(draw(st.integers(0, 6))):
         for _ in range(draw(st.integers(1, 2))):
-            prompt = [9, *(context[1:] if draw(st.booleans()) else []), *draw(few_ids)]
+            prompt = [9, *draw(st.sampled_from(contexts))[1:], *draw(few_ids)]
             sampled = draw(few_ids)
             logprobs = draw(st.lists(st.floats(-9, -0.5, width=32), min_size=len(sampled), max_size=len(sampled)))
             updates = ((draw(st.integers(0, len(sampled))), 8),) if draw(st.booleans()) else ()
             recorder.add(Tokens(ints(prompt), ints(sampled), floats(logprobs), version=7, updates=updates), number)
-            context = prompt + sampled if sampled else context
+            contexts.append(prompt + sampled)
         turns.append(Turn("", Completion("x"), draw(st.integers(-3, 3)) / 2))
     return Trajectory(Task("game:Demo-v0", 1), StopReason.TERMINATED, tuple(turns), recorder.segments())
 

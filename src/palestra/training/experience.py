@@ -84,14 +84,9 @@ def prepare(
     counts = _value(table, advantage, partial)
     chosen = [e for e, row in enumerate(entering) if row.outcome == USED]
     credits = [credit for e in chosen if (credit := entering[e].credit) is not None]
-    targets = [credit.targets for credit in credits if credit.targets is not None]
     outcomes = [[row.outcome for row in rows] for rows in table]
     return Experience(
-        batch=replace(
-            every.take(chosen),
-            advantages=np.concatenate([np.zeros(0), *(credit.per_token() for credit in credits)]),
-            targets=np.concatenate(targets) if targets else None,
-        ),
+        batch=_credited(every.take(chosen), credits),
         outcomes=outcomes,
         counts=counts,
         invalid={name: n for name, n in Counter(itertools.chain(*outcomes)).items() if name not in _OUTCOMES},
@@ -120,6 +115,19 @@ def _value(table: Sequence[Sequence[_Row]], advantage: AdvantageConfig, partial:
         for row, credit in zip(table[g], credits, strict=True):
             row.credit = credit
     return selection.counts
+
+
+def _credited(batch: Batch, credits: Sequence[Credit]) -> Batch:
+    """Enter the credits of the episodes of ``batch``. A credit follows the turns, the batch its segments."""
+    advantages = np.zeros(len(batch.positions))
+    targets = np.full(len(batch.positions), np.nan)
+    for e, credit in enumerate(credits):
+        tokens = batch.tokens_of(e)
+        advantages[tokens] = credit.per_token()
+        if credit.targets is not None:
+            targets[tokens] = credit.targets
+    has_targets = any(credit.targets is not None for credit in credits)
+    return replace(batch, advantages=advantages, targets=targets if has_targets else None)
 
 
 def _agreement(batch: Batch, measured: Measured) -> dict[str, float]:

@@ -89,10 +89,8 @@ def _noted(member: Trajectory, step: int, advantages: Array | None) -> Trajector
     info = {**member.info, "step": step}
     if advantages is None:
         return msgspec.structs.replace(member, info=info)
-    turns = np.repeat(
-        [span.turn for segment in member.segments for span in segment.spans],
-        [span.stop - span.start for segment in member.segments for span in segment.spans],
-    )[: len(advantages)]  # a cut turn that is not learned from comes last
+    spoken = np.sort(np.concatenate([segment.turns[segment.mask] for segment in member.segments]))
+    turns = spoken[: len(advantages)]  # a cut turn that is not learned from comes last
     means = {int(turn): float(advantages[turns == turn].mean()) for turn in np.unique(turns)}
     noted = tuple(
         msgspec.structs.replace(turn, info={**turn.info, "advantage": means[k]}) if k in means else turn

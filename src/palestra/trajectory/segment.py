@@ -2,7 +2,8 @@
 
 A ``Segment`` holds flat ids and one ``Span`` for each part that the model sampled. The mask, the turn and the weight version
 of every token are derived from the spans, so they cannot disagree with the ids. A token takes four bytes, a sampled one
-eight. An episode has one segment as long as each prompt extends the previous one; each prompt that does not opens another.
+eight. An episode has one segment as long as each prompt extends the previous one; each prompt that extends no segment opens
+another. Inside a segment the turns never decrease. The turns of two segments may alternate, as two agents do.
 """
 
 from collections.abc import Sequence

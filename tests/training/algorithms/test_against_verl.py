@@ -136,7 +136,9 @@ def test_policy_losses_and_their_gradients(kind: Any, aggregation: Any) -> None:
     (gradient,) = torch.autograd.grad(loss, new)
 
     rows, columns = np.nonzero(mask.numpy())
-    batch = Batch(tuple(ints([0] * (WIDTH + 1)) for _ in range(6)), np.arange(6), 6, rows, columns + 1, np.zeros(len(rows)))
+    batch = Batch(
+        tuple(ints([0] * (WIDTH + 1)) for _ in range(6)), np.arange(6), 6, rows, columns + 1, 0 * rows, np.zeros(len(rows))
+    )
     chosen = mask.bool()
     flat = new.detach()[chosen].requires_grad_()
     tokens = PolicyTokens(

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from tests.training.samples import random_trajectory
 
 from palestra.encoding import floats, ints
 from palestra.training.learner.batch import Batch, Layout, PackingConfig, micro_batch, plan, token_weights, value_weights
-from palestra.trajectory import Segment, Span
+from palestra.trajectory import Segment, Span, Trajectory
 
 LAYOUTS: tuple[Layout, ...] = ("padded", "packed")
 
@@ -56,6 +57,7 @@ def test_token_weights(aggregation: Literal["token_mean", "sequence_mean", "cons
         count=2,
         segments=np.array([0, 0, 1, 2]),
         positions=np.array([1, 2, 1, 1]),
+        turns=np.array([0, 0, 1, 0]),
         sampled=np.zeros(4),
     )
     np.testing.assert_allclose(token_weights(batch, aggregation, 10), expected, atol=1e-12)
@@ -82,6 +84,22 @@ def test_take_keeps_every_array_in_step() -> None:
         assert part.ids[part.last_segment_of(new)] is batch.ids[batch.last_segment_of(old)]
 
 
+def test_the_tokens_of_an_episode_follow_its_turns_when_two_segments_alternate() -> None:
+    first = Segment(ints([1, 2, 3, 4, 5]), (Span(1, 3, 0), Span(4, 5, 2)), floats([-1, -2, -5]))
+    second = Segment(ints([6, 7, 8]), (Span(1, 3, 1),), floats([-3, -4]))
+    trajectory = random_trajectory(np.random.default_rng(0), turns=3)
+    batch = Batch.of([trajectory, replace_segments(trajectory, first, second), trajectory])
+    tokens = batch.tokens_of(1)
+    assert batch.sampled[tokens].tolist() == [-1, -2, -3, -4, -5]
+    assert batch.turns[tokens].tolist() == [0, 0, 1, 1, 2]
+    assert batch.ids[batch.last_segment_of(1)] is first.ids
+    assert sorted(np.concatenate([batch.tokens_of(e) for e in range(3)])) == list(range(len(batch.positions)))
+
+
+def replace_segments(trajectory: Trajectory, *segments: Segment) -> Trajectory:
+    return msgspec.structs.replace(trajectory, segments=segments)
+
+
 def test_split_gives_every_episode_to_one_mini_batch() -> None:
     batch = some_batch(2, episodes=7)
     parts = batch.split(3, np.random.default_rng(0))
@@ -95,7 +113,7 @@ def test_arrays_of_another_length_are_refused() -> None:
         replace(some_batch(0), advantages=np.zeros(1))
     first = Segment(ints([1, 2]), (Span(0, 2, 0),), floats([-1, -1]))
     with pytest.raises(ValueError, match="position 0"):
-        Batch((first.ids,), np.array([0]), 1, np.array([0, 0]), np.array([0, 1]), np.zeros(2))
+        Batch((first.ids,), np.array([0]), 1, np.array([0, 0]), np.array([0, 1]), np.zeros(2, dtype=int), np.zeros(2))
 
 
 @given(st.integers(0, 10**6), st.integers(1, 12), st.integers(1, 4), st.integers(1, 60), st.sampled_from(LAYOUTS))

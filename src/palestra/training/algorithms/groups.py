@@ -35,7 +35,10 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class GroupMember:
-    """One finished episode of K turns and T sampled tokens. The learner measures the last three fields if they are needed."""
+    """One finished episode of K turns and T sampled tokens, in the order of the turns.
+
+    The learner measures the last three fields if they are needed.
+    """
 
     rewards: Array
     """One per turn (K)."""

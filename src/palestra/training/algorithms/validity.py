@@ -177,7 +177,9 @@ def _decreasing(values: list[int]) -> bool:
 
 
 def _versions(trajectory: Trajectory) -> list[int]:
-    return [span.version for _, span in _spans(trajectory) if span.stop > span.start]
+    """The versions that sampled, turn by turn."""
+    sampled = [span for _, span in _spans(trajectory) if span.stop > span.start]
+    return [span.version for span in sorted(sampled, key=lambda span: span.turn)]
 
 
 def _all_zero(trajectory: Trajectory, limits: SampleLimits) -> bool:
@@ -212,7 +214,7 @@ _CHECKS: tuple[tuple[InvalidSample, _Check], ...] = (
     (InvalidSample.LOGPROB_IMPROBABLE, _any_logprob(lambda values, limits: bool((values < limits.logprob).any()))),
     (InvalidSample.LOGPROBS_ALL_ZERO, _all_zero),
     (InvalidSample.TURN_OUT_OF_RANGE, lambda t, _: any(not 0 <= span.turn < len(t.turns) for _, span in _spans(t))),
-    (InvalidSample.TURN_DECREASING, lambda t, _: _decreasing([span.turn for _, span in _spans(t)])),
+    (InvalidSample.TURN_DECREASING, _any_segment(lambda s, _: _decreasing([span.turn for span in s.spans]))),
     (InvalidSample.TURN_WITHOUT_TOKENS, _turn_without_tokens),
     (InvalidSample.VERSION_NEGATIVE, lambda t, _: any(version < 0 for version in _versions(t))),
     (InvalidSample.VERSION_DECREASING, lambda t, _: _decreasing(_versions(t))),

@@ -48,6 +48,8 @@ class Batch:
     """The segment of each sampled token (T)."""
     positions: Index
     """The index of the token in its segment (T). The position before it predicts the token."""
+    turns: Index
+    """The turn of its episode that sampled the token (T)."""
     sampled: Array
     """Log-probability at sampling time (T)."""
     old: Array | None = None
@@ -63,7 +65,7 @@ class Batch:
 
     def __post_init__(self) -> None:
         total = len(self.positions)
-        for name in ("segments", "sampled", "old", "reference", "advantages", "values", "targets"):
+        for name in ("segments", "turns", "sampled", "old", "reference", "advantages", "values", "targets"):
             array = getattr(self, name)
             if array is not None and len(array) != total:
                 raise ValueError(f"{total} sampled tokens but {len(array)} {name}")
@@ -81,6 +83,7 @@ class Batch:
             count=len(trajectories),
             segments=np.repeat(np.arange(len(segments)), [len(p) for p in positions]).astype(np.int64),
             positions=np.concatenate([np.empty(0, dtype=np.int64), *positions]),
+            turns=np.concatenate([np.empty(0, dtype=np.int64), *(segment.turns[segment.mask] for _, segment in segments)]),
             sampled=np.concatenate([np.empty(0), *(segment.logprobs.astype(np.float64) for _, segment in segments)]),
         )
 
@@ -94,14 +97,20 @@ class Batch:
         """The episode of each sampled token (T)."""
         return self.owners[self.segments]
 
-    def tokens_of(self, episode: int) -> slice:
-        """Return the slice of the flat arrays that holds the tokens of ``episode``."""
-        first, last = np.searchsorted(self.owners, [episode, episode + 1])
-        return slice(int(self.offsets[first]), int(self.offsets[last]))
+    def tokens_of(self, episode: int) -> Index:
+        """Return the places in the flat arrays of the tokens of ``episode``, turn by turn.
+
+        The flat arrays are ordered by segment. The turns of two segments may alternate, and advantages follow the turns. Inside
+        a turn the order is that of the segments.
+        """
+        first, last = self.offsets[np.searchsorted(self.owners, [episode, episode + 1])]
+        order: Index = first + np.argsort(self.turns[first:last], kind="stable")
+        return order
 
     def last_segment_of(self, episode: int) -> int:
-        """Return the last segment of the episode."""
-        return int(np.searchsorted(self.owners, episode + 1)) - 1
+        """Return the segment that holds the last sampled token of the episode; its last segment if nothing was sampled."""
+        tokens = self.tokens_of(episode)
+        return int(self.segments[tokens[-1]]) if len(tokens) else int(np.searchsorted(self.owners, episode + 1)) - 1
 
     def tokens_in(self, segments: Sequence[int]) -> tuple[Index, Index]:
         """The tokens of these segments, and for each of them its segment's place in ``segments``."""
@@ -122,6 +131,7 @@ class Batch:
             count=len(episodes),
             segments=local,
             positions=self.positions[tokens],
+            turns=self.turns[tokens],
             sampled=self.sampled[tokens],
             **{name: None if array is None else array[tokens] for name, array in optional.items()},
         )
