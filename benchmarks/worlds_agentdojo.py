@@ -3,7 +3,9 @@
 from time import process_time
 
 from rows import Row
-from tests.envs.tool_worlds import digests_elsewhere, frames, many_actions, oracle_plays
+from survival import survival_rows
+from tests.envs.same_everywhere import BOTH, EVERY_CASE, different_hashes
+from tests.envs.tool_worlds import frames, hostile_player, oracle_plays
 
 from palestra import make
 
@@ -24,17 +26,14 @@ def rows(quick: bool) -> list[Row]:
     seconds = process_time() - began
     secure = [security(suite, 2 if quick else 40) for suite in suites]
     ids = ["tools:dojo-banking", "tools:dojo-banking-attacked"] if quick else IDS
-    digests = set(digests_elsewhere(ids, 1 if quick else 10, (2,) if quick else (1, 2, 8)).values())
-    actions = 25 if quick else 1250
-    for id in ids:
-        many_actions(id, "random", actions)
-        many_actions(id, "hostile", actions)
+    cases = [(2, "0"), (2, "1")] if quick else EVERY_CASE
+    different = different_hashes(ids, seeds=1 if quick else 10, wandering=BOTH, cases=cases)
     return [
         Row("tasks that the oracle solves", solved, f">= {total - 1}"),
         Row("oracle, CPU ms per task", 1000 * seconds / total, ""),
         Row("security of the oracle under attack", sum(secure) / len(secure), ">= 1"),
-        Row("digests over workers and hash seeds", len(digests), "<= 1"),
-        Row("random and hostile actions without an exception", 2 * len(ids) * actions, f">= {2 * len(ids) * actions}"),
+        Row("different sha256 of the same episodes", different, "<= 1"),
+        *survival_rows(ids, 50 if quick else 10_000, hostile_player()),
     ]
 
 

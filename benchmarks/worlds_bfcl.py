@@ -3,8 +3,10 @@
 from time import process_time
 
 from rows import Row
+from survival import survival_rows
 from tests.envs.bfcl.differential import disagreements
-from tests.envs.tool_worlds import digests_elsewhere, many_actions, oracle_plays
+from tests.envs.same_everywhere import BOTH, EVERY_CASE, different_hashes
+from tests.envs.tool_worlds import hostile_player, oracle_plays
 
 IDS = [f"tools:bfcl-{category}" for category in ("base", "miss-func", "miss-param", "long-context")]
 
@@ -16,16 +18,12 @@ def rows(quick: bool) -> list[Row]:
     seconds = process_time() - began
     right = sum(one.tasks - len(one.failed) for one in solved)
     differing, _ = disagreements(40 if quick else 2000, 0)
-    workers = (2,) if quick else (1, 2, 8)
-    digests = set(digests_elsewhere(IDS, 1 if quick else 20, workers).values())
-    actions = 25 if quick else 2500
-    for id in IDS:
-        many_actions(id, "random", actions)
-        many_actions(id, "hostile", actions)
+    cases = [(2, "0"), (2, "1")] if quick else EVERY_CASE
+    different = different_hashes(IDS, seeds=1 if quick else 20, wandering=BOTH, cases=cases)
     return [
         Row("tasks that the oracle solves", right, f">= {4 * tasks}"),
         Row("oracle, CPU ms per task", 1000 * seconds / (4 * tasks), ""),
         Row("verdicts that differ from the leaderboard's", len(differing), "<= 0"),
-        Row("digests over workers and hash seeds", len(digests), "<= 1"),
-        Row("random and hostile actions without an exception", 8 * actions, f">= {8 * actions}"),
+        Row("different sha256 of the same episodes", different, "<= 1"),
+        *survival_rows(IDS, 100 if quick else 10_000, hostile_player()),
     ]

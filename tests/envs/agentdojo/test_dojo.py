@@ -4,7 +4,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.envs.tool_worlds import digests_elsewhere, frames, many_actions, oracle_plays
+from tests.envs.many_actions import Player, many_actions, random_player
+from tests.envs.same_everywhere import BOTH, different_hashes
+from tests.envs.tool_worlds import frames, hostile_player, oracle_plays
 
 from palestra.calls import format_call
 from palestra.checking import check_env
@@ -153,14 +155,17 @@ def test_the_limit_of_messages_truncates_and_the_attack_is_judged() -> None:
 
 
 @pytest.mark.parametrize("suite", SUITES)
-@pytest.mark.parametrize("kind", ["random", "hostile"])
-def test_no_action_raises(suite: str, kind: str) -> None:
-    assert many_actions(f"tools:dojo-{suite}-attacked", kind, 100) > 1
+@pytest.mark.parametrize("player", [random_player, hostile_player()], ids=["random", "hostile"])
+def test_no_action_raises(suite: str, player: Player) -> None:
+    played = many_actions(f"tools:dojo-{suite}-attacked", 100, player)
+    assert played.faults == []
+    assert played.actions == 100
+    assert played.episodes > 1
 
 
 def test_workers_and_hash_seeds_change_nothing() -> None:
     ids = [f"tools:dojo-{suite}{suffix}" for suite in SUITES for suffix in ("", "-attacked")]
-    assert len(set(digests_elsewhere(ids, 2, workers=(1, 2)).values())) == 1
+    assert different_hashes(ids, seeds=2, wandering=BOTH, cases=[(1, "0"), (2, "1")]) == 1
 
 
 @pytest.mark.parametrize("id", [BANKING, "tools:dojo-slack-attacked"])

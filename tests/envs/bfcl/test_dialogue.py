@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.envs.bfcl.differential import disagreements
-from tests.envs.tool_worlds import digests_elsewhere, frames, many_actions, oracle_plays
+from tests.envs.many_actions import Player, many_actions, random_player
+from tests.envs.same_everywhere import BOTH, different_hashes
+from tests.envs.tool_worlds import frames, hostile_player, oracle_plays
 
 from palestra.calls import format_call
 from palestra.checking import check_env
@@ -47,9 +49,12 @@ def test_the_verdict_is_that_of_the_leaderboard() -> None:
 
 
 @pytest.mark.parametrize("id", IDS)
-@pytest.mark.parametrize("kind", ["random", "hostile"])
-def test_no_action_raises(id: str, kind: str) -> None:
-    assert many_actions(id, kind, 150) > 1
+@pytest.mark.parametrize("player", [random_player, hostile_player()], ids=["random", "hostile"])
+def test_no_action_raises(id: str, player: Player) -> None:
+    played = many_actions(id, 150, player)
+    assert played.faults == []
+    assert played.actions == 150
+    assert played.episodes > 1
 
 
 @pytest.mark.slow
@@ -61,7 +66,7 @@ def test_it_passes_palestra_check(id: str) -> None:
 
 @pytest.mark.slow
 def test_workers_and_hash_seeds_change_nothing() -> None:
-    assert len(set(digests_elsewhere(IDS, 3, workers=(1, 2)).values())) == 1
+    assert different_hashes(IDS, seeds=3, wandering=BOTH, cases=[(1, "0"), (2, "1")]) == 1
 
 
 def test_the_state_counts_and_not_the_words() -> None:

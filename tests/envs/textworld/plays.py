@@ -5,6 +5,8 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
+from tests.envs.many_actions import Player
+
 from palestra import make
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.trajectory import Task
@@ -86,21 +88,7 @@ def hostile_action(rng: random.Random) -> str:
     return rng.choice(("", "look\n", "> ")) + " ".join(rng.choices(_PIECES, k=rng.randrange(1, 8)))
 
 
-def many_actions(id: str, kind: str, count: int, games: int) -> int:
-    """Take ``count`` random or hostile actions in the first games, check every step, and return the number of episodes."""
+def hostile_player() -> Player:
+    """A player of hostile actions, the same ones every time."""
     rng = random.Random(7)
-    episodes = taken = 0
-    with make(id) as env:
-        low, high = env.unwrapped.reward_range
-        while taken < count:
-            env.reset(task=Task(id, episodes % games))
-            env.seed_actions(episodes)
-            episodes += 1
-            ended = False
-            while not ended and taken < count:
-                step = env.step(env.sample_random_action() if kind == "random" else hostile_action(rng))
-                taken += 1
-                assert low <= step.reward <= high
-                assert not (step.terminated and step.truncated)
-                ended = step.terminated or step.truncated
-    return episodes
+    return lambda *_: hostile_action(rng)

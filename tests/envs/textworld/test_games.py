@@ -6,8 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.envs.many_actions import Player, many_actions, random_player
 from tests.envs.same_everywhere import different_hashes
-from tests.envs.textworld.plays import LEVELS, bare_outputs, many_actions, oracle_wins
+from tests.envs.textworld.plays import LEVELS, bare_outputs, hostile_player, oracle_wins
 
 from palestra import make
 from palestra.checking import check_env
@@ -137,6 +138,8 @@ def test_a_fork_is_an_independent_copy() -> None:
 
 
 @pytest.mark.parametrize("id", [COIN, "text:cooking-medium"])
-@pytest.mark.parametrize("kind", ["random", "hostile"])
-def test_hundreds_of_actions_raise_nothing(id: str, kind: str) -> None:
-    assert many_actions(id, kind, 200, games=2) > 0  # 10,000 in benchmarks/worlds_textworld.py
+@pytest.mark.parametrize("player", [random_player, hostile_player()], ids=["random", "hostile"])
+def test_hundreds_of_actions_raise_nothing(id: str, player: Player) -> None:
+    played = many_actions(id, 200, player, tasks=2)  # 10,000 in benchmarks/worlds_textworld.py
+    assert played.faults == []
+    assert played.actions == 200
