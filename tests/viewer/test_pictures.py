@@ -1,10 +1,11 @@
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import palestra
-from palestra import Completion, Env, Step, StopReason, Task, Trajectory, Turn
+from palestra import AsyncEnv, Completion, Env, Step, StopReason, Task, Trajectory, Turn
 from palestra.encoding import encode_json
 from palestra.registry import unregister
 from palestra.viewer.pictures import pictures_of, safe_nodes
@@ -51,6 +52,48 @@ def test_one_picture_for_each_turn_and_one_for_the_end() -> None:
 
 def test_no_picture_from_where_the_environment_shows_something_else() -> None:
     assert pictures_of(line(("dark", "switch"), ("dim", "end"))) == [lamp(False)]
+
+
+class BlockingLight(Light):
+    """The same lamp in a worker process."""
+
+    blocking = True
+
+
+class AsyncLight(AsyncEnv):
+    """The same lamp for an event loop."""
+
+    def __init__(self) -> None:
+        self.lamp = Light()
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        return self.lamp.reset(seed=seed, task=task)
+
+    async def step(self, action: str) -> Step:
+        return self.lamp.step(action)
+
+    def render(self) -> str:
+        return self.lamp.render()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [BlockingLight, AsyncLight])
+def test_environments_that_block_or_wait_are_drawn(kind: type[Env] | type[AsyncEnv]) -> None:
+    palestra.register("viewer:OtherLight-v0", kind)
+    try:
+        pictures = pictures_of(line(("dark", "switch"), ("bright", "end"), env="viewer:OtherLight-v0"))
+    finally:
+        unregister("viewer:OtherLight-v0")
+    assert pictures == [lamp(False), lamp(True), lamp(False)]
+
+
+def test_a_replay_that_takes_too_long_ends_with_the_pictures_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def forever(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr("palestra.viewer.pictures.LONGEST", 0.01)
+    monkeypatch.setattr("palestra.viewer.pictures._replay", forever)
+    assert pictures_of(line(("dark", "switch"))) == []
 
 
 @pytest.mark.parametrize(

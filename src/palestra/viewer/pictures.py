@@ -1,20 +1,21 @@
 """Boards as their environment draws them: the recorded actions are replayed, and ``render()`` is called before each.
 
-Only registered, plain environments that neither block nor have wrappers are replayed; a name in a stranger's file never leads
-to an import. Pictures stop where the observations differ from the recorded ones.
+Only registered environments without wrappers are replayed; a name in a stranger's file never leads to an import. An environment
+that blocks is replayed in a worker process. Pictures stop where the observations differ from the recorded ones.
 
 The HTML that ``render`` returns is not trusted. This module reduces it to text, a few tags, and a few style properties whose
 values are plain words and numbers. The page builds elements from these and never receives the HTML.
 """
 
+import asyncio
 import re
 from html.parser import HTMLParser
+from inspect import isawaitable
 from typing import Any
 
-from palestra.core import Env
+from palestra.core import AsyncEnv, Env
 from palestra.encoding import decode_json
-from palestra.errors import PalestraError
-from palestra.registry import EnvSpec, list_envs
+from palestra.registry import EnvSpec, build, list_envs
 from palestra.trajectory import Trajectory
 
 __all__ = ["Node", "pictures_of", "safe_nodes"]
@@ -23,6 +24,8 @@ Node = str | dict[str, Any]
 """Text, or ``{"tag": …, "style": {…}, "children": […]}``."""
 
 MOST_TURNS = 300
+LONGEST = 300.0
+"""Seconds after which a replay ends with the pictures that it has."""
 MOST_NODES = 5000
 DEEPEST = 30
 _TAGS = frozenset(["div", "span", "p", "b", "i", "table", "tbody", "tr", "td", "th"])
@@ -38,47 +41,52 @@ def pictures_of(line: bytes) -> list[list[Node]] | None:
     """Return the pictures before each turn and after the last, as far as the replay succeeds; ``None`` without any."""
     trajectory = decode_json(line, Trajectory)
     known = next((spec for spec in list_envs(trajectory.task.env) if spec.id == trajectory.task.env), None)
-    if known is None or trajectory.player or not trajectory.turns:
+    if known is None or trajectory.player or not trajectory.turns or not _draws(known):
         return None
-    env = _drawing(known)
-    if env is None:
-        return None
-    try:
-        return _replayed(env, trajectory)
-    except Exception:  # the author's code failed: the episode is shown without pictures
-        return None
-    finally:
-        env.close()
+    return asyncio.run(_pictures(known, trajectory))
 
 
-def _drawing(known: EnvSpec) -> Env | None:
-    """Return an environment with a ``render()``, or ``None``."""
+def _draws(known: EnvSpec) -> bool:
+    """Return whether the class of an environment has a ``render()``, and nothing is around it or missing."""
     if known.wrappers or known.missing():
-        return None
+        return False
     factory = known.factory()
-    if not (isinstance(factory, type) and issubclass(factory, Env) and not factory.blocking and hasattr(factory, "render")):
-        return None
-    try:
-        env = factory(**known.kwargs)
-    except PalestraError:
-        return None  # its data is not on this machine
-    assert isinstance(env, Env)
-    return env
+    return isinstance(factory, type) and issubclass(factory, Env | AsyncEnv) and hasattr(factory, "render")
 
 
-def _replayed(env: Any, trajectory: Trajectory) -> list[list[Node]]:
+async def _pictures(known: EnvSpec, trajectory: Trajectory) -> list[list[Node]] | None:
     pictures: list[list[Node]] = []
-    shown, _ = env.reset(task=trajectory.task)
+    try:
+        env = build(known, {})
+        try:
+            async with asyncio.timeout(LONGEST):
+                await _replay(env, trajectory, pictures)
+        finally:
+            await env.close()
+    except TimeoutError:
+        return pictures
+    except Exception:  # the author's code failed, or its data is not on this machine: the episode is shown without pictures
+        return None
+    return pictures
+
+
+async def _replay(env: AsyncEnv, trajectory: Trajectory, pictures: list[list[Node]]) -> None:
+    shown, _ = await env.reset(task=trajectory.task)
     for turn in trajectory.turns[:MOST_TURNS]:
         if shown != turn.observation:
-            return pictures
-        pictures.append(safe_nodes(env.render()))
-        shown, _, terminated, truncated, _ = env.step(turn.action)
+            return
+        pictures.append(await _drawn(env))
+        shown, _, terminated, truncated, _ = await env.step(turn.action)
         if terminated or truncated:
             break
     if shown == trajectory.final_observation and len(pictures) == len(trajectory.turns):
-        pictures.append(safe_nodes(env.render()))
-    return pictures
+        pictures.append(await _drawn(env))
+
+
+async def _drawn(env: AsyncEnv) -> list[Node]:
+    drawn: Any = env.unwrapped
+    html = drawn.render()
+    return safe_nodes(await html if isawaitable(html) else html)  # a worker process answers later
 
 
 def safe_nodes(html: str) -> list[Node]:

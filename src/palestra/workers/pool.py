@@ -213,6 +213,10 @@ class InWorker(AsyncEnv):
     async def sample_random_action(self) -> str:
         return str(await self._ask(CallRequest("sample_random_action")))
 
+    async def render(self) -> str:
+        """Return what the environment draws."""
+        return str(await self._ask(CallRequest("render")))
+
     async def seed_actions(self, seed: int) -> None:
         await self._ask(CallRequest("seed_actions", (seed,)))
 

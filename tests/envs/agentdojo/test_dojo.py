@@ -11,7 +11,7 @@ from tests.envs.tool_worlds import frames, hostile_player, oracle_plays
 from palestra.calls import format_call
 from palestra.checking import check_env
 from palestra.checking.report import Status
-from palestra.envs.agentdojo.env import MESSAGES
+from palestra.envs.agentdojo.env import MESSAGES, DojoTask
 from palestra.envs.agentdojo.package import SUITES, make_state, read_tasks, suite_of
 from palestra.evaluation import evaluate
 from palestra.policies import OraclePolicy
@@ -172,3 +172,14 @@ def test_workers_and_hash_seeds_change_nothing() -> None:
 def test_it_passes_palestra_check(id: str) -> None:
     report = check_env(id, n=16, seconds=20.0)
     assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
+
+
+def test_the_picture_shows_the_calls_and_what_they_changed() -> None:
+    with make(BANKING) as env:
+        env.reset(task=Task(BANKING, 0, index=0))
+        drawn = env.unwrapped
+        assert isinstance(drawn, DojoTask)
+        assert "Nothing has changed." in drawn.render()
+        env.step(format_call(ToolCall("update_password", {"password": "<script>"})))
+        assert "1. update_password(password=&#x27;&lt;script&gt;&#x27;)" in drawn.render()
+        assert "user_account.password" in drawn.render()

@@ -17,7 +17,7 @@ from palestra.calls import format_call
 from palestra.checking import check_env
 from palestra.checking.report import Status
 from palestra.envs.bfcl.apis import Apis, _paths
-from palestra.envs.bfcl.dialogue import MESSAGES_PER_TURN
+from palestra.envs.bfcl.dialogue import MESSAGES_PER_TURN, FunctionDialogue
 from palestra.envs.bfcl.package import gold_call, read_tasks
 from palestra.errors import MissingExtra, SchemaError
 from palestra.registry import list_envs, make, spec
@@ -209,6 +209,7 @@ def test_a_tree_that_copies_made_huge_is_not_walked() -> None:
     assert answers[-1].text == "Error during execution: the file system has more than 10000 paths"
     assert not files.call(ToolCall("cp", {"source": "a", "destination": "c"})).ok
     assert files.call(ToolCall("pwd", {})).ok
+    assert any(change.after == "…" for change in files.changed())
 
 
 def test_every_task_has_far_fewer_paths() -> None:
@@ -228,3 +229,14 @@ def test_without_the_data_the_message_says_what_to_type(tmp_path: Path, monkeypa
     monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))
     with pytest.raises(MissingExtra, match='"tools:bfcl-base" needs the data of bfcl: palestra prefetch bfcl'):
         make(BASE)
+
+
+def test_the_picture_shows_the_calls_and_what_they_changed() -> None:
+    with make(BASE) as env:
+        env.reset(task=Task(BASE, 0, index=0))
+        drawn = env.unwrapped
+        assert isinstance(drawn, FunctionDialogue)
+        assert "Nothing has changed." in drawn.render()
+        env.step(env.oracle())
+        assert "2. mkdir(dir_name=&#x27;temp&#x27;)" in drawn.render()
+        assert "GorillaFileSystem.root.document.temp" in drawn.render()

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,16 @@ def test_episodes_share_one_index_which_the_next_process_finds_on_disk(monkeypat
     monkeypatch.setattr(bm25, "_VERSION", 99)  # an index of another format is another folder
     with pytest.raises(AssertionError, match="built again"):
         index._words.__wrapped__(index._Held(invented(0, SMALL)))
+
+
+async def test_the_picture_shows_what_was_searched_for_and_read() -> None:
+    env = small(hops=2)
+    await env.reset(seed=0)
+    assert "search: " not in env.render()
+    action = await env.oracle()
+    await env.step(action)
+    assert f"search: {escape(action.removeprefix('<search>').removesuffix('</search>'))}" in env.render()
+    assert "read: " in env.render()
 
 
 def test_the_ids_have_the_paper_s_turn_limit() -> None:

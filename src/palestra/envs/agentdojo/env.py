@@ -13,6 +13,7 @@ from typing import Any
 from palestra.calls import BadCall, format_call
 from palestra.core import Env, Step
 from palestra.envs.agentdojo.package import make_state, read_tasks, schemas_of, standing_clock, suite_of
+from palestra.envs.changes import changes, drawn_changes
 from palestra.envs.function_calls import describe, read_calls, refusal, sample_call, show_result
 from palestra.envs.indices import draw_index
 from palestra.trajectory import StopReason, Task, ToolCall
@@ -124,6 +125,11 @@ class DojoTask(Env):
     def sample_random_action(self) -> str:
         """Return a random call, or now and then an answer."""
         return "Done." if self.action_rng.random() < 0.2 else sample_call(schemas_of(self._suite), self.action_rng)
+
+    def render(self) -> str:
+        """Return the request, the calls, and what they have changed in the user's data as HTML for people."""
+        made = [(call.function, call.args) for call in self._made]
+        return drawn_changes(self._row["prompt"], made, changes(self._before.model_dump(), self._state.model_dump()))
 
     def fork(self) -> "DojoTask":
         twin = copy.copy(self)

@@ -9,12 +9,13 @@ which then have many paths.
 import decimal
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from typing import Any, NamedTuple
 
 from palestra.envs.bfcl.package import api_class, api_schemas
+from palestra.envs.changes import Change, changes
 from palestra.envs.function_calls import Schema
 from palestra.trajectory import ToolCall
 
@@ -25,6 +26,8 @@ _MOST_DIGITS = 1000
 _LONGEST = 100_000
 _MOST_PATHS = 10_000
 """Paths of a file system. Those of the tasks have at most a few hundred."""
+_DEEPEST = 8
+"""Folders inside each other that a picture shows."""
 _WALKING = frozenset({"cd", "cp", "du", "find", "mv"})
 """The functions that walk through folders, or copy what is in them."""
 
@@ -46,7 +49,8 @@ class Apis:
         """What may be called, by name."""
         self.schemas: dict[str, Schema] = {}
         """How the functions are described to the agent."""
-        self._made: list[ToolCall] = []
+        self.made: list[ToolCall] = []
+        """The calls so far."""
         for name in row["involved_classes"]:
             made = self._objects[name] = api_class(name)()
             if hasattr(made, "_load_scenario"):
@@ -57,7 +61,7 @@ class Apis:
 
     def call(self, call: ToolCall) -> Answer:
         """Make one call. Whatever it raises becomes its answer."""
-        self._made.append(call)
+        self.made.append(call)
         if problem := _too_much(call) or self._too_many_paths(call):
             return Answer(f"Error during execution: {problem}", False)
         try:
@@ -85,12 +89,32 @@ class Apis:
         except RecursionError:  # a folder that was copied into itself
             return False
 
+    def changed(self) -> Iterator[Change]:
+        """Return what the calls have changed in the public attributes of all objects."""
+        return changes(Apis(self._row)._state(), self._state())
+
+    def _state(self) -> dict[str, Any]:
+        public = {
+            name: {key: value for key, value in vars(one).items() if key[0] != "_"} for name, one in self._objects.items()
+        }
+        return {name: _plain(attributes) for name, attributes in public.items()}
+
     def fork(self) -> "Apis":
         """Return objects in the same state: new ones, on which the same calls are made."""
         twin = Apis(self._row)
-        for call in self._made:
+        for call in self.made:
             twin.call(call)
         return twin
+
+
+def _plain(value: Any, depth: int = 0) -> Any:
+    """Return a copy in which folders are dictionaries and files are their content. A folder may be inside itself."""
+    if hasattr(value, "contents") and _paths(value) > _MOST_PATHS:
+        return "…"
+    value = getattr(value, "contents", getattr(value, "content", value))
+    if depth < _DEEPEST and isinstance(value, Mapping):
+        return {key: _plain(part, depth + 1) for key, part in value.items()}
+    return [_plain(part, depth + 1) for part in value] if depth < _DEEPEST and isinstance(value, list | tuple) else str(value)
 
 
 def _paths(root: Any) -> int:

@@ -17,6 +17,7 @@ from palestra.calls import BadCall, format_call
 from palestra.core import Env, Step
 from palestra.envs.bfcl.apis import Answer, Apis
 from palestra.envs.bfcl.package import gold_call, read_tasks
+from palestra.envs.changes import drawn_changes
 from palestra.envs.function_calls import Schema, describe, read_calls, refusal, sample_call, show_result
 from palestra.envs.indices import draw_index
 from palestra.trajectory import StopReason, Task, ToolCall
@@ -139,6 +140,12 @@ class FunctionDialogue(Env):
     def sample_random_action(self) -> str:
         """Return a random call, or now and then an answer."""
         return "Done." if self.action_rng.random() < 0.2 else sample_call(self._functions, self.action_rng)
+
+    def render(self) -> str:
+        """Return the current request, the calls so far, and what they have changed as HTML for people."""
+        request = self._request() if self._turn < len(self._row["question"]) else "The user has no more requests."
+        made = [(call.name, call.arguments) for call in self._apis.made]
+        return drawn_changes(request, made, self._apis.changed())
 
     def fork(self) -> "FunctionDialogue":
         twin = copy.copy(self)

@@ -11,6 +11,7 @@ episode: it searches for each entity by name, reads the next name in the passage
 
 import copy
 from collections.abc import Iterator
+from html import escape
 from typing import Any
 
 from palestra.calls import parse_results
@@ -32,6 +33,7 @@ _HOW = (
     "When you know the answer, write it into <answer></answer>, as short as it can be: a name or a number."
 )
 _MOST_HOPS = 8
+_QUIET = "#8390a2"
 _SPLITS = {"train": 0, "test": 1_000_000}
 """Split → what is added to the seed of the invented world."""
 _ONCE = "Your first answer is final."
@@ -97,7 +99,7 @@ class DeepSearch(AsyncEnv):
         self._asked = _Asked(retry)
         self._desk = UseTools(self._asked, [search_tool(self._world, search)], _RULES)
         self._read: dict[str, str] = {}
-        self._queries: set[str] = set()
+        self._queries: dict[str, None] = {}
 
     def _world_of(self, split: str) -> World:
         if split not in _SPLITS:
@@ -115,7 +117,7 @@ class DeepSearch(AsyncEnv):
             self._world = world
             self._desk = UseTools(self._asked, [search_tool(world, self._search)], _RULES)
         self._asked.question = self._world.graph.ask(self.rng, self._hops)
-        self._read, self._queries = {}, set()
+        self._read, self._queries = {}, {}
         observation, info = await self._desk.reset(task=self.task)
         return observation, {**info, "world": self._world.sha256, "type": self.question.type}
 
@@ -135,9 +137,15 @@ class DeepSearch(AsyncEnv):
         asked = desk.unwrapped
         assert isinstance(asked, _Asked)
         twin._desk, twin._asked = desk, asked
-        twin._read, twin._queries = dict(self._read), set(self._queries)
+        twin._read, twin._queries = dict(self._read), dict(self._queries)
         twin._rng, twin._action_rng = copy.deepcopy((self._rng, self._action_rng))
         return twin
+
+    def render(self) -> str:
+        """Return the question, the searches so far and the titles that they found as HTML for people."""
+        searched = "".join(f"<div>search: {escape(query)}</div>" for query in self._queries)
+        read = "".join(f'<div style="color:{_QUIET}">read: {escape(title)}</div>' for title in self._read)
+        return f"<p><b>{escape(self.question.text)}</b></p>{searched}{read}"
 
     # ---------------------------------------------------------------------------------------------------------- players
 
@@ -169,7 +177,7 @@ class DeepSearch(AsyncEnv):
 
     def _take_notes(self, action: str, results: str) -> None:
         calls = (call for call in find_calls(action, _RULES.forms) if isinstance(call, ToolCall))
-        self._queries.update(str(call.arguments.get("query")) for call in calls)
+        self._queries.update((str(call.arguments.get("query")), None) for call in calls)
         for result in parse_results(results):
             self._read.update(_passages(result.text))
 

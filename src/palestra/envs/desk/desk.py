@@ -203,7 +203,7 @@ class ServiceDesk(Env):
     def render(self) -> str:
         """Return the database and the rules broken so far as HTML for people: everything is escaped, nothing runs or loads."""
         shown = {name: table for name, table in self.record.db.items() if name != "articles"}
-        tables = "".join(f"<h3>{html.escape(name)}</h3><table>{_rows(table)}</table>" for name, table in shown.items())
+        tables = "".join(f"<div><b>{html.escape(name)}</b></div><table>{_rows(table)}</table>" for name, table in shown.items())
         return f"<div>{tables}<p>Broken rules: {html.escape(', '.join(sorted(self.record.broken)) or 'none')}</p></div>"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from palestra.core import Env, Step
 from palestra.envs.textworld.commands import first_text, grammar, observed, read_command
 from palestra.envs.textworld.games import CHALLENGES, GameFile, game_file, quietly
+from palestra.envs.textworld.picture import Seen, drawn_game
 from palestra.errors import UsageError
 from palestra.trajectory import StopReason, Task
 
@@ -64,7 +65,7 @@ class TextAdventure(Env):
         drawn = int(self.rng.integers(2**31 - 1))
         self._file = game_file(self._challenge, self._settings, self._directions, drawn)
         self._game = _Running(self._file)
-        self._made: list[str] = []
+        self._made: list[Seen] = []
         self._turn = self._score = 0
         return self._opening(), {"max_turns": self.max_turns, "data": {"sha256": self._file.sha256}}
 
@@ -75,11 +76,11 @@ class TextAdventure(Env):
         if command is None:
             text = f"Your reply contains no command. Write one on its last line. The commands are:\n{grammar(game.verbs)}"
             return self._continued(text, 0.0, {"format_error": True, "score": self._score})
-        self._made.append(command)
         state = game.step(command)
         score = int(state["score"] or 0)
         reward, self._score = max(0, score - self._score) / game.max_score, max(score, self._score)
         text = observed(state["feedback"])
+        self._made.append(Seen(command, text))
         if state["won"] or state["lost"]:
             return Step(text, reward, True, False, {"success": bool(state["won"]), "score": self._score})
         return self._continued(text, reward, {"score": self._score})
@@ -109,15 +110,16 @@ class TextAdventure(Env):
         """Return an independent copy, which makes the same commands in a new instance of the game."""
         twin = TextAdventure(self._challenge, self._settings, self._directions, self.max_turns, self._floor)
         twin.reset(task=self.task)
-        for command in self._made:
-            twin._playing().step(command)
+        for seen in self._made:
+            twin._playing().step(seen.command)
         twin._made, twin._turn, twin._score = list(self._made), self._turn, self._score
         return twin
 
     def render(self) -> str:
-        """Return the points, the turns and the commands so far, for people."""
-        lines = [f"{self._score} of {self._playing().max_score} points, turn {self._turn} of {self.max_turns}"]
-        return "\n".join([*lines, *(f"> {command}" for command in self._made)])
+        """Return the rooms that the agent has entered and its last commands as HTML for people."""
+        game = self._playing()
+        state = f"{self._score} of {game.max_score} points, turn {self._turn} of {self.max_turns}"
+        return drawn_game(state, first_text(game.opening), self._made)
 
     def _playing(self) -> "_Running":
         assert self._game is not None, "reset() comes before step()"
@@ -127,7 +129,7 @@ class TextAdventure(Env):
         self._playing()
         if self._guide is None:
             self._guide = _Guide(self._file)
-        self._guide.follow(self._made)
+        self._guide.follow([seen.command for seen in self._made])
         return self._guide
 
     def _opening(self) -> str:
