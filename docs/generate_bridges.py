@@ -24,7 +24,7 @@ observations, actions, rewards and ends are equal.
 READ = """
 ## Read, not run
 
-These adapters were written from the framework's source. No test has run them against it.
+These adapters were written from the framework's source, which is not on PyPI. No script installs the framework and runs tests.
 
 | framework | why |
 |---|---|

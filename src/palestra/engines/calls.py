@@ -23,8 +23,8 @@ class Sampled(NamedTuple):
     """One per token, under the distribution that the token was sampled from."""
     stopped: bool
     """Whether the model ended its turn; ``False`` if the token limit cut it."""
-    version: int | None = None
-    """The version of the weights; by default the engine's ``version``."""
+    version: int | Sequence[int] | None = None
+    """The version of the weights, or one per token if they changed during the call; by default the engine's ``version``."""
 
 
 class CallEngine:
@@ -63,7 +63,9 @@ class CallEngine:
         if len(ids) > sampling.max_tokens:
             raise PolicyError(f"the call returned {len(ids)} tokens, more than sampling.max_tokens = {sampling.max_tokens}")
         labelled = rest[0] if rest and rest[0] is not None else version
-        return Generation(Tokens(prompt, ints(ids), floats(logprobs), labelled), Finish.STOP if stopped else Finish.LENGTH)
+        first, updates = (labelled, ()) if isinstance(labelled, int) else _changes(labelled, len(ids))
+        tokens = Tokens(prompt, ints(ids), floats(logprobs), first, updates)
+        return Generation(tokens, Finish.STOP if stopped else Finish.LENGTH)
 
     async def update_weights(self, source: Any, version: int) -> None:
         """Refused: the program behind the call loads its own weights."""
@@ -77,3 +79,11 @@ class CallEngine:
 
     async def close(self) -> None:
         """Do nothing: the program behind the call stays open."""
+
+
+def _changes(versions: Sequence[int], count: int) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """The version of the first token, and ``(index, version)`` of every later change."""
+    if len(versions) != count:
+        raise PolicyError(f"the call returned {count} token ids but {len(versions)} versions; it must return one per id")
+    changes = [(at, version) for at, version in enumerate(versions) if at == 0 or version != versions[at - 1]]
+    return (changes[0][1], tuple(changes[1:])) if changes else (0, ())

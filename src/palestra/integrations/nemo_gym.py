@@ -1,0 +1,99 @@
+"""Palestra's environments as a resources server of NeMo Gym, which NeMo-RL trains with. Tried with nemo-gym 0.4.0, Python 3.12.
+
+NeMo Gym's ``gymnasium_agent`` runs the loop over text: it posts to ``/reset`` and ``/step``, and adds up the rewards. The
+file that NeMo Gym starts needs two lines::
+
+    from palestra.integrations.nemo_gym import PalestraServer
+    PalestraServer.run_webserver()
+
+A row of the data set holds the task (``task_rows``). A reply that the token limit has cut is not a move: it truncates the
+episode with the reward 0. If the environment fails, the request fails and with it the episode, which has no reward. The
+agent never says that it has reached its own ``max_steps``: a session without a request for ``lease_seconds`` is closed.
+
+``PalestraServer`` is made when it is first used, since it inherits from NeMo Gym's ``GymnasiumServer``.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from palestra.encoding import tame
+from palestra.errors import MissingExtra
+from palestra.integrations import rows
+from palestra.integrations.leases import LentEnv
+from palestra.trajectory import Task, text_of
+
+__all__ = ["PalestraServer", "task_rows"]  # noqa: F822 - PalestraServer is made by __getattr__
+
+LEASE_SECONDS = 600.0
+
+
+def task_rows(tasks: Iterable[Task]) -> list[dict[str, Any]]:
+    """Return one row per task for NeMo Gym's data set. The first observation is the first message."""
+    return rows.task_rows(tasks, responses_create_params={"input": []})
+
+
+async def _reset(self: Any, metadata: dict[str, Any], session_id: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Begin the episode of a row."""
+    task = rows.task_of(metadata)
+    await self.close_session(session_id)
+    _forget_closed(self.session_state)
+    lent = self.session_state[session_id] = LentEnv(task.env, idle=self.lease_seconds)
+    try:
+        observation, info = await lent.reset_async(task=task)
+    except BaseException:
+        await self.close_session(session_id)
+        raise
+    return text_of(observation), tame(info)
+
+
+async def _step(
+    self: Any, action: Any, metadata: dict[str, Any], session_id: str | None = None
+) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
+    """Play a reply of the model. The server closes the session after the end."""
+    from resources_servers.gymnasium import extract_text
+
+    lent = self.session_state.get(session_id)
+    if lent is None:
+        raise MissingSession(f"there is no session {session_id!r}: it was never reset, has ended, or its lease has expired")
+    if action.incomplete_details is not None:
+        return None, 0.0, False, True, {"stop": "length_cut"}
+    try:
+        step = await lent.step_async(extract_text(action))
+    except BaseException:
+        await self.close_session(session_id)
+        raise
+    return text_of(step.observation), step.reward, step.terminated, step.truncated, tame(step.info)
+
+
+async def _close_session(self: Any, session_id: str | None) -> None:
+    lent = self.session_state.pop(session_id, None)
+    if lent is not None:
+        await lent.close_async()
+
+
+def _forget_closed(sessions: dict[Any, Any]) -> None:
+    for name in [name for name, lent in sessions.items() if lent.closed]:
+        del sessions[name]
+
+
+class MissingSession(LookupError):
+    """A step came for an episode that is not there."""
+
+
+def __getattr__(name: str) -> Any:
+    if name != "PalestraServer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from resources_servers.gymnasium import GymnasiumServer
+    except ImportError as error:
+        raise MissingExtra(f"this needs NeMo Gym ({error}); it was tried with nemo-gym==0.4.0 on Python 3.12") from error
+    body = {
+        "__module__": __name__,
+        "__doc__": "One environment per session of NeMo Gym.",
+        "__annotations__": {"lease_seconds": float},
+        "lease_seconds": LEASE_SECONDS,
+        "reset": _reset,
+        "step": _step,
+        "close_session": _close_session,
+    }
+    return globals().setdefault(name, type(GymnasiumServer)(name, (GymnasiumServer,), body))

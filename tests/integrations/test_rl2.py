@@ -1,0 +1,165 @@
+"""RL2's own ``Rollout.rollout`` over HTTP: its states, masks, log-probs and rewards are those of the trajectories.
+
+SGLang and what needs a GPU are stand-ins for the imports; RL2 samples from an HTTP server that speaks SGLang's ``/generate``.
+"""
+
+import gc
+import sys
+import threading
+import types
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("RL2")
+
+import datasets  # noqa: F401 - before the stand-ins, which it would ask for
+import peft  # noqa: F401
+import transformers
+import wandb  # noqa: F401
+from aiohttp import web
+
+from palestra import StopReason, Task
+from palestra.errors import UsageError
+from palestra.integrations import rl2 as bridge
+from palestra.models.tiny import build_tiny
+from palestra.trajectory import flatten
+from tests.integrations.bridging import GAME, MAX_TOKENS, ROUGH, WHOLE, Row, Speller, compare, expected, rough_tasks, run
+
+pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+
+STAND_INS = """
+    sglang sglang.srt sglang.srt.utils sglang.srt.model_executor sglang.srt.model_executor.model_runner sglang.srt.server_args
+    sglang.srt.entrypoints sglang.srt.entrypoints.http_server sglang.srt.patch_torch sglang_router sglang_router.launch_router
+    ring_flash_attn liger_kernel liger_kernel.transformers RL2.utils.sequence_parallelism RL2.workers.actor RL2.workers.critic
+    RL2.workers.base
+"""
+
+
+class StandIn(types.ModuleType):
+    """A module that has every name."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (), {})
+
+
+@pytest.fixture(scope="module")
+def rollout_class() -> Any:
+    for name in STAND_INS.split():
+        sys.modules[name] = StandIn(name)
+        sys.modules[name].__path__ = []
+    from RL2.workers.rollout import Rollout
+
+    return Rollout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@asynccontextmanager
+async def sglang(tokenizer: Any) -> AsyncIterator[str]:
+    """A server that speaks SGLang's ``/generate``, with a scripted model."""
+    model = Speller(tokenizer)
+
+    async def generate(request: web.Request) -> web.Response:
+        body = await request.json()
+        params = body["sampling_params"]
+        ids, logprobs, stopped, _ = model(body["input_ids"], params["max_new_tokens"])
+        meta = {
+            "finish_reason": {"type": "stop" if stopped else "length"},
+            "output_token_logprobs": [[logprob, one, None] for one, logprob in zip(ids, logprobs, strict=True)],
+            "completion_tokens": len(ids),
+        }
+        text = tokenizer.decode(ids, skip_special_tokens=params.get("skip_special_tokens", True))
+        return web.json_response({"text": text, "meta_info": meta})
+
+    app = web.Application()
+    app.router.add_post("/generate", generate)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield site.name
+    finally:
+        await runner.cleanup()
+
+
+def worker_of(kind: Any, tokenizer: Any, url: str, max_turns: int, shown: bool = True) -> Any:
+    """RL2's worker without its servers, with the environment file loaded by RL2."""
+    worker = object.__new__(kind)
+    worker.config = SimpleNamespace(max_turns=max_turns, env_path=bridge.__file__)
+    worker.prepare_environment()
+    worker.tokenizer, worker.router_url = tokenizer, url
+    worker.train_sampling_params = {"max_new_tokens": MAX_TOKENS, "skip_special_tokens": not shown, "no_stop_trim": True}
+    return worker
+
+
+def played_by_rl2(
+    kind: Any, tokenizer: Any, folder: Path, tasks: list[Task], max_turns: int = 100, shown: bool = True
+) -> list[Any]:
+    async def play() -> list[Any]:
+        async with sglang(tokenizer) as url:
+            worker = worker_of(kind, tokenizer, url, max_turns, shown)
+            return [(await worker.rollout(row, True))[0] for row in bridge.task_rows(tasks, str(folder))]
+
+    made: list[Any] = run(play())
+    return made
+
+
+def row_of(tensors: Any) -> Row:
+    """RL2 keeps states without the last token, and everything else without the first."""
+    ids = [*tensors["states"].tolist(), int(tensors["actions"][-1])]
+    mask, logprobs = [0, *tensors["action_mask"].tolist()], [0.0, *tensors["llm_logps"].tolist()]
+    start = mask.index(1)
+    return Row(ids[:start], ids[start:], mask[start:], logprobs[start:])
+
+
+def test_two_hundred_episodes_arrive_token_by_token(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
+    tasks = rough_tasks(200, WHOLE)
+    ours = expected(tasks, tokenizer)
+    assert {one.stop for one in ours} >= {StopReason.LENGTH_CUT, StopReason.TRUNCATED, StopReason.TERMINATED}
+    theirs = played_by_rl2(rollout_class, tokenizer, folder, tasks)
+    compare([row_of(tensors) for (tensors,) in theirs], ours)
+    for (tensors,), one in zip(theirs, ours, strict=True):
+        (flat,) = flatten(one)
+        assert tensors["rewards"][len(flat.prompt) - 1 :].tolist() == flat.rewards.tolist()
+    assert max(len(one.turns) for one in ours) > 2
+
+
+def test_a_failed_episode_is_an_error_and_not_a_zero(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
+    broken = next(one.task for one in expected(rough_tasks(200), tokenizer) if one.stop.failed)
+    assert broken.env == ROUGH
+    with pytest.raises(Exception, match="broken on purpose"):
+        played_by_rl2(rollout_class, tokenizer, folder, [broken])
+
+
+def test_a_thousand_abandoned_episodes_are_closed(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
+    played_by_rl2(rollout_class, tokenizer, folder, rough_tasks(1000, WHOLE), max_turns=1)
+    gc.collect()
+    for thread in threading.enumerate():
+        if thread.name == "palestra-loop":
+            thread.join(60)
+    gc.collect()
+    from tests.integrations.bridging import Whole
+
+    assert "palestra-loop" not in [thread.name for thread in threading.enumerate()]
+    assert not [one for one in gc.get_objects() if type(one) is Whole]
+
+
+def test_hidden_stop_tokens_are_noticed(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
+    with pytest.raises(UsageError, match="none of the first 64 replies ended with a stop token"):
+        played_by_rl2(rollout_class, tokenizer, folder, rough_tasks(100, WHOLE), shown=False)

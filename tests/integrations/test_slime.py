@@ -1,0 +1,139 @@
+"""slime's own ``Sample`` and HTTP client, from its repository: the tokens in the samples are those of the trajectories.
+
+slime is on GitHub only, so no script installs it. With a checkout of THUDM/slime at commit 624b824::
+
+    PYTHONPATH=.:CHECKOUT pytest -m bridges tests/integrations/test_slime.py
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("slime.utils.types", reason="slime is on GitHub only: put a checkout on PYTHONPATH")
+
+import transformers
+from aiohttp import web
+from slime.utils import http_utils
+from slime.utils.types import Sample
+
+from palestra import Task
+from palestra.integrations import slime as bridge
+from palestra.models.tiny import build_tiny
+from tests.integrations.bridging import (
+    CONTEXT,
+    GAME,
+    MAX_TOKENS,
+    Forgetting,
+    Row,
+    Speller,
+    assert_rough,
+    compare,
+    expected,
+    rough_tasks,
+    run,
+)
+
+pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@asynccontextmanager
+async def router(tokenizer: Any) -> AsyncIterator[int]:
+    """A server that speaks SGLang's ``/generate``, with a scripted model. Yields its port."""
+    model = Speller(tokenizer)
+
+    async def generate(request: web.Request) -> web.Response:
+        body = await request.json()
+        ids, logprobs, stopped, _ = model(body["input_ids"], body["sampling_params"]["max_new_tokens"])
+        meta = {
+            "finish_reason": {"type": "stop" if stopped else "length"},
+            "output_token_logprobs": [[logprob, one, None] for one, logprob in zip(ids, logprobs, strict=True)],
+            "weight_version": "4",
+        }
+        return web.json_response({"text": tokenizer.decode(ids), "meta_info": meta})
+
+    app = web.Application()
+    app.router.add_post("/generate", generate)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+def generated(tasks: list[Task], tokenizer: Any, folder: Path) -> list[Any]:
+    async def play() -> list[Any]:
+        async with router(tokenizer) as port:
+            args = SimpleNamespace(
+                hf_checkpoint=str(folder),
+                sglang_router_ip="127.0.0.1",
+                sglang_router_port=port,
+                rollout_max_context_len=CONTEXT,
+                n_samples_per_prompt=4,
+                rollout_num_gpus=1,
+                rollout_num_gpus_per_engine=1,
+                sglang_server_concurrency=8,
+                use_distributed_post=False,
+            )
+            http_utils._http_client = http_utils.httpx.AsyncClient()
+            try:
+                rows = bridge.task_rows(tasks)
+                samples = [Sample(group_index=at // 4, index=at, metadata=row["metadata"]) for at, row in enumerate(rows)]
+                return [await bridge.generate(args, one, {"max_new_tokens": MAX_TOKENS, "temperature": 1.0}) for one in samples]
+            finally:
+                await http_utils._http_client.aclose()
+                http_utils._http_client = None
+
+    made: list[Any] = run(play())
+    return made
+
+
+def row_of(sample: Any) -> Row:
+    start = len(sample.tokens) - sample.response_length
+    return Row(sample.tokens[:start], sample.tokens[start:], sample.loss_mask, sample.rollout_log_probs)
+
+
+def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_aborted(tokenizer: Any, folder: Path) -> None:
+    tasks = rough_tasks(200)
+    played = expected(tasks, tokenizer)
+    assert_rough(played)
+    samples = generated(tasks, tokenizer, folder)
+    assert [one.status is Sample.Status.ABORTED for one in samples] == [one.stop.failed for one in played]
+    assert all(one.reward is None for one in samples if one.status is Sample.Status.ABORTED)
+    kept = [(sample, one) for sample, one in zip(samples, played, strict=True) if not one.stop.failed]
+    compare([row_of(sample) for sample, _ in kept], [one for _, one in kept])
+    assert [sample.reward for sample, _ in kept] == [one.reward for _, one in kept]
+    assert [sample.status is Sample.Status.TRUNCATED for sample, _ in kept] == [one.truncated for _, one in kept]
+    assert {tuple(sample.weight_versions) for sample, _ in kept} == {("4",)}
+    groups = [samples[at : at + 4] for at in range(0, 200, 4)]
+    assert [bridge.keep_whole_groups(None, group) for group in groups] == [
+        not any(one.stop.failed for one in played[at : at + 4]) for at in range(0, 200, 4)
+    ]
+
+
+def test_several_segments_become_several_samples_of_one_rollout(
+    tokenizer: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bridge, "_renderer", lambda name: Forgetting(tokenizer))
+    for number, made in enumerate(generated(rough_tasks(4), tokenizer, folder)):
+        some = made if isinstance(made, list) else [made]
+        assert {one.rollout_id for one in some} == {number}
+        assert all(all(one.loss_mask) for one in some), "every turn stands alone"
+        assert len({one.reward for one in some}) == 1
+    assert isinstance(made, list)
