@@ -7,6 +7,7 @@ not do: a library that is half imported may wrap a ``KeyboardInterrupt`` in an e
 
 import os
 import signal
+import sys
 from types import FrameType
 
 __all__ = ["main"]
@@ -18,8 +19,9 @@ def main() -> int:
     if usual is signal.default_int_handler:  # a shell that starts us in the background has Ctrl-C ignored: it stays so
         signal.signal(signal.SIGINT, _leave)
     from palestra.cli import main as run
-    from palestra.cli.app import run_command  # noqa: F401 - loaded here, where Ctrl-C ends the process at once
+    from palestra.cli.app import app_for
 
+    app_for(sys.argv[1:])  # imports the command here, where Ctrl-C ends the process at once
     signal.signal(signal.SIGINT, usual)
     return run()
 

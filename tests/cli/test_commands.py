@@ -287,8 +287,16 @@ def test_serve_counts_environments_and_not_patterns(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.slow
-def test_loading_the_commands_loads_nothing_that_only_some_of_them_need() -> None:
-    code = "import sys, palestra.cli.app; print(*sys.modules)"
+@pytest.mark.parametrize(
+    ("loading", "absent"),
+    [
+        ("app", {"aiohttp", "fastapi", "torch", "transformers", "ray", "rich.progress"}),
+        ("app_for(['show', '--help'])", {"palestra.cli.listing", "palestra.cli.evaluate", "palestra.cli.train", "rich"}),
+    ],
+    ids=["all", "one"],
+)
+def test_loading_the_commands_loads_nothing_that_only_some_of_them_need(loading: str, absent: set[str]) -> None:
+    code = f"import sys, palestra.cli.app; palestra.cli.app.{loading}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
@@ -296,4 +304,4 @@ def test_loading_the_commands_loads_nothing_that_only_some_of_them_need() -> Non
         text=True,
         check=True,
     )
-    assert not {"aiohttp", "fastapi", "torch", "transformers", "ray", "rich.progress"} & set(done.stdout.split())
+    assert not absent & set(done.stdout.split())

@@ -20,8 +20,8 @@ import rich.console
 import rich.markdown
 import rich.progress  # noqa: F401 - imported here once instead of in every process
 
-import palestra.cli.app  # noqa: F401
 from palestra.cli import main
+from palestra.cli.app import app  # noqa: F401 - all commands
 from palestra.rollout import read_trajectories
 
 EPISODES = 60

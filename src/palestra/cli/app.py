@@ -2,41 +2,21 @@
 
 import functools
 import re
+import sys
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from palestra import __version__
-from palestra.cli import (
-    check,
-    compare,
-    demo,
-    doctor,
-    evaluate,
-    index,
-    interchange,
-    leaderboard,
-    listing,
-    model,
-    plan,
-    play,
-    plot,
-    prefetch,
-    regrade,
-    rollout,
-    serve,
-    show,
-    train,
-    view,
-)
 from palestra.cli.endings import ExitCode, Interrupted
 from palestra.descriptors import raise_descriptor_limit
 from palestra.terminal import terminal_safe
 
-__all__ = ["app", "run_command"]
+__all__ = ["app", "app_for", "run_command"]
 
 
 class _Command(TyperCommand):
@@ -70,42 +50,34 @@ def _with_plain_values(params: list[Any], ctx: Any) -> list[Any]:
     return params
 
 
-app = typer.Typer(
-    cls=_Group,
-    help="A gym and a trainer for agentic LLMs.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
 _AGAIN = "Nothing was changed: type the same command again."
 _RESUMES = "Finished episodes are kept: the same command resumes with the others."
 
-_COMMANDS: tuple[tuple[str, Callable[..., None], str], ...] = (
-    ("list", listing.list_command, _AGAIN),
-    ("show", show.show_command, _AGAIN),
-    ("play", play.play_command, "You left the game: --seed plays the same task again."),
-    ("demo", demo.demo_command, "No page was written: the same command starts over."),
-    ("eval", evaluate.eval_command, _RESUMES),
-    ("rollout", rollout.rollout_command, _RESUMES),
-    ("plan", plan.plan_command, _AGAIN),
-    ("compare", compare.compare_command, _AGAIN),
-    ("regrade", regrade.regrade_command, "The run is as it was: the same command starts over."),
-    ("train", train.train_command, "The same command resumes from the latest checkpoint."),
-    ("plot", plot.plot_command, _AGAIN),
-    ("leaderboard", leaderboard.leaderboard_command, "The same command starts over."),
-    ("view", view.view_command, "The viewer is closed: the same command opens it again."),
-    ("export", interchange.export_command, "The same command starts over."),
-    ("import", interchange.import_command, "No run was made: the same command starts over."),
-    ("prefetch", prefetch.prefetch_command, "Complete data sets are kept: the same command fetches the others."),
-    ("check", check.check_command, "The check has no result: the same command starts over, -n 20 plays fewer tasks."),
-    ("doctor", doctor.doctor_command, _AGAIN),
-    ("serve", serve.serve_command, "The server is closed: the same command serves again, with the same token."),
+_COMMANDS: tuple[tuple[str, str, str], ...] = (
+    ("list", "listing:list_command", _AGAIN),
+    ("show", "show:show_command", _AGAIN),
+    ("play", "play:play_command", "You left the game: --seed plays the same task again."),
+    ("demo", "demo:demo_command", "No page was written: the same command starts over."),
+    ("eval", "evaluate:eval_command", _RESUMES),
+    ("rollout", "rollout:rollout_command", _RESUMES),
+    ("plan", "plan:plan_command", _AGAIN),
+    ("compare", "compare:compare_command", _AGAIN),
+    ("regrade", "regrade:regrade_command", "The run is as it was: the same command starts over."),
+    ("train", "train:train_command", "The same command resumes from the latest checkpoint."),
+    ("plot", "plot:plot_command", _AGAIN),
+    ("leaderboard", "leaderboard:leaderboard_command", "The same command starts over."),
+    ("view", "view:view_command", "The viewer is closed: the same command opens it again."),
+    ("export", "interchange:export_command", "The same command starts over."),
+    ("import", "interchange:import_command", "No run was made: the same command starts over."),
+    ("prefetch", "prefetch:prefetch_command", "Complete data sets are kept: the same command fetches the others."),
+    ("check", "check:check_command", "The check has no result: the same command starts over, -n 20 plays fewer tasks."),
+    ("doctor", "doctor:doctor_command", _AGAIN),
+    ("serve", "serve:serve_command", "The server is closed: the same command serves again, with the same token."),
 )
-_GROUPS: tuple[tuple[typer.Typer, str, str], ...] = (
-    (model.app, "model", "No model folder was made: the same command starts over."),
-    (index.index_app, "index", "No index was made or changed: the same command starts over."),
+"""The name of each command, its module and function, and the sentence after Ctrl-C."""
+_GROUPS: tuple[tuple[str, str, str], ...] = (
+    ("model", "model:app", "No model folder was made: the same command starts over."),
+    ("index", "index:index_app", "No index was made or changed: the same command starts over."),
 )
 
 
@@ -122,14 +94,60 @@ def _interruptible(command: Callable[..., None], way_out: str) -> Callable[..., 
     return run
 
 
-for _name, _function, _way_out in _COMMANDS:
-    app.command(_name, cls=_Command)(_interruptible(_function, _way_out))
-for _group, _name, _way_out in _GROUPS:
-    for _command in _group.registered_commands:
-        if _command.callback is not None:
-            _command.callback = _interruptible(_command.callback, _way_out)
-            _command.cls = _Command
-    app.add_typer(_group, name=_name, cls=_Group)
+def app_for(arguments: Sequence[str]) -> typer.Typer:
+    """Return the app that runs ``arguments``: with the command that they name alone, else with all commands.
+
+    To import all commands, and to build their options, takes longer than many a command.
+    """
+    first = next(iter(arguments), "")
+    return _app(first if any(first == name for name, *_ in (*_COMMANDS, *_GROUPS)) else "")
+
+
+@functools.cache
+def _app(only: str) -> typer.Typer:
+    """Return the app with one command or group, or with all if ``only`` is empty."""
+    made = typer.Typer(
+        cls=_Group,
+        help="A gym and a trainer for agentic LLMs.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_root)
+    for name, place, way_out in _COMMANDS:
+        if only in ("", name):
+            made.command(name, cls=_Command)(_interruptible(_imported(place), way_out))
+    for name, place, way_out in _GROUPS:
+        if only in ("", name):
+            made.add_typer(_group(place, way_out), name=name, cls=_Group)
+    return made
+
+
+def _imported(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(f"palestra.cli.{module}"), name)
+
+
+@functools.cache
+def _group(place: str, way_out: str) -> typer.Typer:
+    group: typer.Typer = _imported(place)
+    for command in group.registered_commands:
+        if command.callback is not None:
+            command.callback = _interruptible(command.callback, way_out)
+            command.cls = _Command
+    return group
+
+
+app: typer.Typer
+"""All commands."""
+
+
+def __getattr__(name: str) -> typer.Typer:
+    """Make ``app`` when it is asked for first."""
+    if name == "app":
+        return _app("")
+    raise AttributeError(name)
 
 
 def _print_version(wanted: bool) -> None:
@@ -138,7 +156,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
 ) -> None:
@@ -149,8 +166,9 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Errors are raised to the caller."""
     warnings.showwarning = _say
     raise_descriptor_limit()
+    typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app(None if arguments is None else list(arguments), prog_name="palestra")
+        app_for(typed)(typed, prog_name="palestra")
     except SystemExit as end:
         if end.code == ExitCode.INTERRUPTED:  # typer ends without a word if a command does not answer Ctrl-C itself
             raise Interrupted("The same command starts over.") from None
