@@ -11,7 +11,7 @@
 #   # python: 3.12               by default 3.11; without that Python, the bridge is skipped
 #   # extras: render             the extras of palestra
 #   # torch: 2.13.0              installed first and by pip, which alone knows of the machine's own CPU build, where there is one
-#   # no-deps: verl==0.9.1       installed without its requirements; may stand several times
+#   # no-deps: verl==0.9.1       installed without its requirements, also that of another Python; may stand several times
 #   # tests: tests/integrations/test_verl.py      by default this file of the bridge's name
 #   # runs: …                    the page: what of the framework the tests run
 #   # equal: tokens              the page: what is compared (tokens or text)
@@ -37,7 +37,7 @@ python_of() {  # prints the Python of version $1, or nothing
 
 pins_beside() {  # constraints.txt without the packages that the bridge pins itself
   { sed -n 's/^# no-deps: //p' "constraints/$1.txt"; grep -v '^#' "constraints/$1.txt"; header "$1" torch | sed 's/^/torch==/'; } \
-    | sed 's/[][=<>!~; @].*//' | tr 'A-Z_' 'a-z-' | sort -u >"$root/$1.own"
+    | sed 's/[]<>=!~; @[].*//' | tr 'A-Z_' 'a-z-' | sort -u >"$root/$1.own"
   awk -F== 'NR == FNR { own[$1] = 1; next } !($1 in own)' "$root/$1.own" constraints.txt
 }
 
@@ -53,7 +53,8 @@ build() {  # $1: bridge, $2: its Python
   install=("$venv/bin/uv" pip install --quiet --python "$venv/bin/python")
   "${install[@]}" --constraint "$root/$1.pins" --requirement "constraints/$1.txt" "${runner[@]}" --editable ".${extras:+[$extras]}"
   mapfile -t packages < <(header "$1" no-deps)
-  [ ${#packages[@]} -eq 0 ] || "${install[@]}" --no-deps "${packages[@]}"
+  # pip: a package without its requirements may also ask for another Python than the tests need
+  [ ${#packages[@]} -eq 0 ] || "$venv/bin/pip" install --quiet --no-deps --ignore-requires-python "${packages[@]}"
 }
 
 run() {  # $1: bridge

@@ -1,0 +1,123 @@
+"""Palestra's environments in verifiers, and so in prime-rl: taskset, environment and harness. Tried with verifiers 0.4.0.
+
+verifiers finds the three classes under the id ``palestra-verifiers``, the module that this package installs for it::
+
+    vf-eval palestra-verifiers --env.taskset.env game:GuessTheNumber-v0-easy -m MODEL
+
+The environment opens the conversation as its user. The harness calls the model in the process of verifiers, through the
+interception server. The harness ``null`` of verifiers works, too; it starts a process per turn. With the train client, every
+branch of the trace is a sequence of token ids. A history that was rewritten becomes another branch.
+
+A reply that was cut is not a move: it ends the episode. If the environment fails, verifiers records the error in the trace and
+the episode, without a reward. verifiers has one reward per episode: the sum over the turns.
+"""
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from palestra.errors import MissingExtra, UsageError
+from palestra.integrations.leases import LentEnv
+from palestra.rollout.supply import tasks_of
+from palestra.trajectory import Task, text_of
+
+__all__ = ["Plugin", "play_in", "plugin"]
+
+
+class Plugin(NamedTuple):
+    """The classes that verifiers looks for in a module's ``__all__``."""
+
+    taskset: type
+    env: type
+    harness: type
+
+
+async def play_in(interaction: Any, task: Task) -> tuple[float, dict[str, float]]:
+    """Play ``task`` as the user of an interaction of verifiers. Returns the reward and the metrics."""
+    env = LentEnv(task.env)
+    total, turns, metrics = 0.0, 0, {}
+    try:
+        observation, info = await env.reset_async(task=task)
+        if info.get("player"):
+            raise UsageError(f'"{task.env}" has several players, and this bridge plays one; use palestra.rollout')
+        over = False
+        while not over:
+            segment = await interaction.turn(text_of(observation))
+            if segment.terminated or interaction.trace.is_truncated:
+                break
+            # Not last_reply: it strips spaces that the model wrote.
+            reply = interaction.trace.assistant_messages[-1].content or ""
+            observation, reward, terminated, truncated, info = await env.step_async(reply)
+            over, total, turns = terminated or truncated, total + reward, turns + 1
+            solved = {"success": float(info["success"])} if "success" in info else {}
+            metrics = {**solved, **info.get("metrics", {})}
+    finally:
+        await env.close_async()
+    return total, {"turns": float(turns), **metrics}
+
+
+@cache
+def plugin() -> Plugin:
+    """Return the classes for verifiers. ``palestra_verifiers`` exports them."""
+    try:
+        import verifiers.v1 as vf
+    except ImportError as error:
+        raise MissingExtra(f"this needs {error.name}; tried with: pip install verifiers==0.4.0") from error
+
+    class PalestraConfig(vf.TasksetConfig):  # type: ignore[misc]
+        env: str = "game:GuessTheNumber-v0-easy"
+        tasks: int = 100
+        seed: int = 0
+
+    class PalestraData(vf.TaskData):  # type: ignore[misc]
+        palestra: dict[str, Any]
+
+    class PalestraTask(vf.Task[PalestraData, vf.State, vf.TaskConfig]):  # type: ignore[misc]
+        pass
+
+    class PalestraTaskset(vf.Taskset[PalestraTask, PalestraConfig]):  # type: ignore[misc]
+        def load(self) -> Iterator[PalestraTask]:
+            tasks, _ = tasks_of(self.config.env, self.config.tasks, self.config.seed)
+            for number, task in enumerate(tasks):
+                data = PalestraData(name=f"{task.env}#{number}", palestra=msgspec.to_builtins(task))
+                yield PalestraTask(data, self.config.task)
+
+    class PalestraEnvConfig(vf.EnvConfig):  # type: ignore[misc]
+        player: vf.AgentConfig = vf.AgentConfig(runtime={"type": "subprocess"})
+
+    class PalestraEnv(vf.Env[PalestraEnvConfig]):  # type: ignore[misc]
+        async def run(self, task: Any, agents: Any) -> None:
+            async with agents.player.interaction(task) as interaction:
+                reward, metrics = await play_in(interaction, msgspec.convert(task.data.palestra, Task))
+            if not interaction.trace.errors:
+                interaction.trace.record_reward("palestra", reward)
+                interaction.trace.record_metrics(metrics)
+
+    return Plugin(PalestraTaskset, PalestraEnv, _harness(vf))
+
+
+def _harness(vf: Any) -> type:
+    from openai import AsyncOpenAI, OpenAIError
+    from verifiers.v1.dialects.chat import message_to_wire
+
+    class PalestraHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
+        """One call of the model per turn, in this process."""
+
+        APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True
+        EXECUTES_CODE = NEEDS_CONTAINER = False
+
+        async def launch(self, ctx: Any, trace: Any, runtime: Any, endpoint: str, secret: str, *rest: Any) -> Any:
+            _, data = rest  # the URLs of tools, of which our tasks have none; and the task with the conversation
+            system, messages = self.resolve_prompt(data)
+            wire = [{"role": "system", "content": system}] if system else []
+            wire += [message_to_wire(message) for message in messages]
+            try:
+                async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, timeout=None) as client:
+                    await client.chat.completions.create(model=ctx.model, messages=wire)
+            except OpenAIError as error:  # verifiers has recorded why: a limit, or an error of the model's server
+                return vf.ProgramResult(exit_code=1, stdout="", stderr=str(error))
+            return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+    return PalestraHarness
