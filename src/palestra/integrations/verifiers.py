@@ -99,7 +99,7 @@ def plugin() -> Plugin:
 
 
 def _harness(vf: Any) -> type:
-    from openai import AsyncOpenAI, OpenAIError
+    import aiohttp
     from verifiers.v1.dialects.chat import message_to_wire
 
     class PalestraHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
@@ -113,11 +113,14 @@ def _harness(vf: Any) -> type:
             system, messages = self.resolve_prompt(data)
             wire = [{"role": "system", "content": system}] if system else []
             wire += [message_to_wire(message) for message in messages]
+            url, body = f"{endpoint}/chat/completions", {"model": ctx.model, "messages": wire}
+            session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {secret}"}, timeout=aiohttp.ClientTimeout(None))
             try:
-                async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, timeout=None) as client:
-                    await client.chat.completions.create(model=ctx.model, messages=wire)
-            except OpenAIError as error:  # verifiers has recorded why: a limit, or an error of the model's server
+                async with session, session.post(url, json=body) as answer:
+                    text = await answer.text()
+            except aiohttp.ClientError as error:
                 return vf.ProgramResult(exit_code=1, stdout="", stderr=str(error))
-            return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+            # If the call failed, verifiers has recorded why: a limit, or an error of the model's server.
+            return vf.ProgramResult(exit_code=0 if answer.ok else 1, stdout="", stderr="" if answer.ok else text)
 
     return PalestraHarness
