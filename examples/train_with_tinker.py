@@ -17,6 +17,7 @@ import asyncio
 import re
 import sys
 import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 
 from palestra import Task
@@ -76,7 +77,7 @@ async def smoke(folder: str) -> None:
 
     from palestra.models.tiny import build_tiny
 
-    model = str(build_tiny(f"{folder}/tiny", envs=ENV))
+    model = str(build_tiny(Path(folder) / "tiny", envs=ENV))
     dataset, _ = await task_source(tasks(4), GroupOptions(model, size=2), groups=4)()
     policy = TinkerTokenCompleter(BinarySearch(model), max_tokens=32)
     groups = [await do_group_rollout(group, policy) for group in dataset.get_batch(0)]
