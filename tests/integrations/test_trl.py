@@ -1,5 +1,6 @@
 """TRL's own ``GRPOTrainer`` on a CPU, with a tiny model: the tokens that it trains on are those of the trajectories."""
 
+import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ from tests.integrations.bridging import GAME, MAX_TOKENS, Forgetting, Row, Spell
 from tests.leftovers import nothing_left
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +134,18 @@ def test_two_hundred_episodes_with_cuts_and_failures_arrive_token_by_token(
     assert [value is None for value in columns["palestra_reward"]] == [one.stop.failed for one in played]
     logged = [entry["reward"] for entry in running.state.log_history if "reward" in entry]
     assert all(value == value for value in logged), "a failed episode made the mean of a batch undefined"
+
+
+@pytest.mark.timeout(3600)
+def test_the_reward_rises_with_every_seed() -> None:
+    """The example, as it is: on tasks of another split, the interval of after − before is above 0."""
+    found = importlib.util.spec_from_file_location("train_with_trl", ROOT / "examples" / "train_with_trl.py")
+    assert found is not None
+    assert found.loader is not None
+    example = importlib.util.module_from_spec(found)
+    found.loader.exec_module(example)
+    gains = [example.main(["--seed", str(seed)]) for seed in range(3)]
+    assert all(gain.low > 0 for gain in gains), gains
 
 
 def test_an_episode_of_several_segments_is_refused(folder: Path, tmp_path: Path) -> None:

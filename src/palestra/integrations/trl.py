@@ -14,19 +14,19 @@ from typing import Any
 
 from palestra.adapters import run_anywhere
 from palestra.core import Engine, Renderer, Sampling
-from palestra.encoding import decode_json, encode_json, floats, ints
-from palestra.errors import UsageError
+from palestra.encoding import floats, ints
 from palestra.integrations.leases import LentEnv
+from palestra.integrations.sequences import appending_renderer, only_sequence, task_of, task_text
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
-from palestra.trajectory import FlatSegment, Task, Trajectory, flatten, text_of
+from palestra.trajectory import FlatSegment, Task, Trajectory, text_of
 
 __all__ = ["environment_factory", "reward", "rollout_func", "task_rows"]
 
 
 def task_rows(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     """Return the rows of a data set for ``rollout_func``: ``Dataset.from_list(task_rows(tasks))``."""
-    return [{"prompt": [{"role": "user", "content": encode_json(task).decode()}]} for task in tasks]
+    return [{"prompt": [{"role": "user", "content": task_text(task)}]} for task in tasks]
 
 
 def reward(completions: Sequence[Any], palestra_reward: Sequence[float | None], **_: Any) -> list[float | None]:
@@ -60,10 +60,10 @@ def rollout_func(
     settings = options or RolloutOptions()
 
     def play(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
-        tasks = [decode_json(prompt[-1]["content"].encode(), Task) for prompt in prompts]
+        tasks = [task_of(prompt[-1]["content"]) for prompt in prompts]
         model = trainer.accelerator.unwrap_model(trainer.model)
         training = model.training
-        chosen = (renderer or _appending)(trainer.processing_class)
+        chosen = (renderer or appending_renderer)(trainer.processing_class)
         sampling = Sampling(
             max_tokens=max_tokens,
             temperature=trainer.temperature,
@@ -80,12 +80,6 @@ def rollout_func(
         return _columns(played, chosen)
 
     return play
-
-
-def _appending(tokenizer: Any) -> Renderer:
-    from palestra.rendering import renderer_for
-
-    return renderer_for(tokenizer, append_only=True)
 
 
 def _on_the_model(trainer: Any) -> Engine:
@@ -116,14 +110,8 @@ def _columns(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, list
 
 
 def _one_sequence(trajectory: Trajectory, renderer: Renderer) -> FlatSegment:
-    flats = flatten(trajectory)
-    if len(flats) > 1:
-        raise UsageError(
-            f'an episode of "{trajectory.task.env}" has {len(flats)} segments, and TRL takes one sequence per episode: use a '
-            f"renderer with append_only=True and a history that keeps all messages"
-        )
-    if flats:
-        return flats[0]
+    if trajectory.segments:
+        return only_sequence(trajectory, "TRL")
     # Nothing was sampled, because the environment or the first call failed. One masked token stands for the episode.
     stop, none, unknown = ints([renderer.stop_ids[0]]), floats([0.0]), ints([-1])
     return FlatSegment(stop, stop, ints([0]), none, none, unknown, unknown)

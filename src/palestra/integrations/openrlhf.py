@@ -1,0 +1,176 @@
+"""Palestra's environments in OpenRLHF, in two ways. Tried with OpenRLHF 0.11.2.
+
+Write a file for ``--train.agent_func_path``. In the first way, Palestra plays the episode and OpenRLHF's vLLM engine samples::
+
+    from palestra.integrations.openrlhf import agent_executor
+
+    AgentExecutor = agent_executor(max_tokens=512)
+
+The second way is OpenRLHF's own loop, ``MultiTurnAgentExecutor``, with an agent around the environment::
+
+    AgentExecutor = multi_turn_executor("Qwen/Qwen3-4B")
+
+Prefer the first. The second exchanges text, so it refuses a tokenizer that encodes the text of a prompt to other ids. OpenRLHF
+sends a turn to the environment even if the token limit has cut it, and does not say when it gives up an episode; the
+environment is then closed by the garbage collector.
+
+``label`` of a row is the task as JSON: ``task_rows`` writes it. OpenRLHF cannot record an episode without a reward, so a failed
+episode raises an exception, and it takes one sequence per episode, so an episode of several segments raises ``UsageError``.
+"""
+
+from collections.abc import Iterable
+from copy import deepcopy
+from typing import Any
+
+from palestra.core import Sampling
+from palestra.encoding import ints
+from palestra.engines.calls import Sampled
+from palestra.errors import UsageError
+from palestra.integrations.leases import LentEnv
+from palestra.integrations.sequences import (
+    appending_renderer,
+    framework,
+    only_sequence,
+    play_sequence,
+    scored,
+    task_of,
+    task_text,
+)
+from palestra.trajectory import Finish, Message, Task, Trajectory
+
+__all__ = ["agent_executor", "multi_turn_executor", "task_rows"]
+
+TRIED = "0.11.2"
+
+
+def task_rows(tasks: Iterable[Task]) -> list[dict[str, str]]:
+    """Return rows for ``--data.input_key prompt --data.label_key label``. The environment writes its own first prompt."""
+    return [{"prompt": f"{task.env} {task.seed}", "label": task_text(task)} for task in tasks]
+
+
+def agent_executor(*, max_tokens: int = 512, **options: Any) -> type:
+    """Return the class ``AgentExecutor``: it plays one episode per call on OpenRLHF's engine.
+
+    Args:
+        max_tokens: The token limit of one turn; a smaller ``--rollout.max_new_tokens`` is obeyed.
+        options: Further keywords of ``palestra.play``: ``deadline``, ``max_turns``, ``retries``, ``tools``, …
+
+    Raises:
+        MissingExtra: OpenRLHF is not installed, or a version without ``openrlhf.utils.agent``.
+    """
+    agent = framework("openrlhf.utils.agent", "openrlhf", TRIED)
+
+    class AgentExecutor(agent.AgentExecutorBase):  # type: ignore[misc, name-defined]
+        async def execute(  # noqa: PLR0913 - OpenRLHF's own signature
+            self,
+            prompt: Any,
+            label: str,
+            sampling_params: Any,
+            max_length: int,
+            hf_tokenizer: Any,
+            llm_engine: Any,
+            images: Any = None,
+        ) -> dict[str, Any]:
+            played = await play_sequence(
+                task_of(label),
+                _calling(llm_engine, sampling_params),
+                appending_renderer(hf_tokenizer),
+                max_tokens=min(max_tokens, sampling_params.max_tokens or max_tokens),
+                context_length=max_length,
+                **options,
+            )
+            return {
+                "prompt": prompt,
+                "label": label,
+                "images": images,
+                **_response(played, sampling_params.logprobs is not None),
+            }
+
+    return AgentExecutor
+
+
+def _calling(engine: Any, sampling_params: Any) -> Any:
+    async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
+        wanted = deepcopy(sampling_params)
+        wanted.max_tokens, wanted.stop_token_ids = sampling.max_tokens, list(sampling.stop_ids)
+        output = (await engine.generate(prompt_ids, wanted)).outputs[0]
+        ids = list(output.token_ids)
+        if output.logprobs is None:
+            return Sampled(ids, [0.0] * len(ids), output.finish_reason != "length")
+        logprobs = [found[one].logprob for one, found in zip(ids, output.logprobs, strict=True)]
+        return Sampled(ids, logprobs, output.finish_reason != "length")
+
+    return call
+
+
+def _response(played: Trajectory, logprobs: bool) -> dict[str, Any]:
+    reward = scored(played, "OpenRLHF")
+    flat = only_sequence(played, "OpenRLHF")
+    (segment,) = played.segments
+    before = [0.0] * len(flat.prompt)
+    return {
+        "mm_train_inputs": None,
+        "reward": reward,
+        "scores": float(bool(played.success)),
+        "observation_tokens": segment.ids.tolist(),
+        "action_ranges": [(span.start, span.stop) for span in segment.spans],
+        "rollout_log_probs": before + flat.logprobs.tolist() if logprobs else None,
+        "truncated": played.turns[-1].completion.finish in (Finish.LENGTH, Finish.OVERFLOW),
+        "extra_logs": {"turns": len(played.turns)},
+    }
+
+
+def multi_turn_executor(tokenizer: Any, *, idle: float = 3600.0) -> type:
+    """Return the class ``AgentExecutor`` of OpenRLHF's own loop.
+
+    Args:
+        tokenizer: The tokenizer of the model, or the name to load it by. OpenRLHF does not pass it to an agent.
+        idle: Seconds without a call after which an environment is closed.
+    """
+    agent = framework("openrlhf.utils.agent", "openrlhf", TRIED)
+
+    class AgentInstance(agent.AgentInstanceBase):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            self._words = _tokenizer(tokenizer)
+            self._renderer = appending_renderer(self._words)
+
+        async def reset(self, states: dict[str, Any], **_: Any) -> dict[str, str]:
+            task = task_of(states["label"])
+            self._env = LentEnv(task.env, idle=idle)
+            observation, _info = await self._env.reset_async(task=task)
+            return {"observation": _text(self._words, self._renderer.first([Message("user", observation)]))}
+
+        async def step(self, states: dict[str, Any], **_: Any) -> dict[str, Any]:
+            import torch
+
+            stop = self._renderer.stop_ids[0]
+            step = await self._env.step_async(states["action_text"].removesuffix(self._words.decode([stop])))
+            done, feedback = step.terminated or step.truncated, ""
+            if done:
+                await self._env.close_async()
+            else:
+                tail = self._renderer.extend(ints([stop]), ints([stop]), [Message("user", step.observation)])
+                feedback = _text(self._words, tail)
+            return {"rewards": torch.tensor(step.reward), "environment_feedback": feedback, "done": done, "extra_logs": {}}
+
+    class AgentExecutor(agent.MultiTurnAgentExecutor):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__(AgentInstance)
+
+    return AgentExecutor
+
+
+def _tokenizer(named: Any) -> Any:
+    if not isinstance(named, str):
+        return named
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(named)
+
+
+def _text(tokenizer: Any, ids: Any) -> str:
+    """The text that OpenRLHF will encode to ``ids``."""
+    text: str = tokenizer.decode(ids, skip_special_tokens=False)
+    if tokenizer.encode(text, add_special_tokens=False) != ids.tolist():
+        raise UsageError("OpenRLHF's own loop would encode this prompt to other ids: use agent_executor, which exchanges ids")
+    return text

@@ -1,0 +1,117 @@
+"""What the adapters share in which Palestra plays the episode and the trainer takes one sequence of tokens.
+
+``play_sequence`` plays a task on the trainer's own sampling call. ``only_sequence`` returns the tokens, and refuses an episode
+of several segments: the model saw them as separate contexts, so merging them would train on contexts that never occurred.
+"""
+
+import importlib
+from collections.abc import Awaitable, Callable
+from functools import lru_cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from palestra.core import Renderer, Sampling
+from palestra.encoding import decode_json, encode_json
+from palestra.engines.calls import CallEngine
+from palestra.errors import InfrastructureError, MissingExtra, UsageError
+from palestra.policies.sampled import SampledPolicy
+from palestra.rollout import play
+from palestra.trajectory import FlatSegment, Task, Trajectory, flatten
+
+__all__ = ["appending_renderer", "framework", "only_sequence", "play_sequence", "scored", "task_of", "task_text"]
+
+
+def framework(module: str, package: str, tried: str) -> Any:
+    """Import ``module`` of ``package``, or say which version the bridge was tried with."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        try:
+            found = f"{package} {version(package)} is installed"
+        except PackageNotFoundError:
+            found = f'{package} is not installed: pip install "{package}=={tried}"'
+        raise MissingExtra(f"this bridge was tried with {package} {tried}, and {found} ({error})") from error
+
+
+def task_text(task: Task) -> str:
+    """Return ``task`` as the JSON text that a column of a data set holds."""
+    return encode_json(task).decode()
+
+
+def task_of(row: Any) -> Task:
+    """Return the task in a column of a data set: JSON text or a mapping."""
+    return decode_json(row.encode(), Task) if isinstance(row, str) else msgspec.convert(dict(row), Task)
+
+
+@lru_cache(maxsize=8)
+def appending_renderer(tokenizer: Any) -> Renderer:
+    """Return the renderer of ``tokenizer`` that keeps all sampled text in the context. It is proved once per tokenizer."""
+    from palestra.rendering import renderer_for
+
+    return renderer_for(tokenizer, append_only=True)
+
+
+async def play_sequence(
+    task: Task,
+    call: Callable[[list[int], Sampling], Awaitable[Any]],
+    renderer: Renderer,
+    *,
+    max_tokens: int,
+    context_length: int,
+    response_length: int | None = None,
+    **options: Any,
+) -> Trajectory:
+    """Play ``task`` on ``await call(prompt_ids, sampling)``, and return the trajectory.
+
+    Args:
+        task: The task.
+        call: Samples, as for ``CallEngine``.
+        renderer: The renderer of the trainer's tokenizer.
+        max_tokens: The token limit of one turn.
+        context_length: The token limit of the episode.
+        response_length: The token limit of everything after the first prompt.
+        options: Further keywords of ``palestra.play``, such as ``deadline``.
+    """
+
+    async def limited(prompt_ids: list[int], sampling: Sampling) -> Any:
+        if response_length is not None:
+            # The first prompt is the shortest, so its call sets the limit of the episode.
+            engine.context_length = min(engine.context_length, len(prompt_ids) + response_length)
+        return await call(prompt_ids, sampling)
+
+    engine = CallEngine(limited, context_length=context_length)
+    limit = max_tokens if response_length is None else min(max_tokens, response_length)
+    return await play(task, SampledPolicy(renderer, engine, Sampling(max_tokens=limit)), **options)
+
+
+def only_sequence(trajectory: Trajectory, trainer: str) -> FlatSegment:
+    """Return the only segment of ``trajectory``.
+
+    Raises:
+        UsageError: There are several segments, or no token was sampled because the first prompt leaves no room.
+    """
+    flats = flatten(trajectory)
+    if len(flats) > 1:
+        raise UsageError(
+            f'an episode of "{trajectory.task.env}" has {len(flats)} segments, and {trainer} takes one sequence per episode: '
+            f"use a renderer with append_only=True and a history that keeps all messages"
+        )
+    if not flats:
+        raise UsageError(f"{trajectory.task} has no sampled token ({trajectory.stop}): raise the length limits of {trainer}")
+    return flats[0]
+
+
+def scored(trajectory: Trajectory, trainer: str) -> float:
+    """Return the reward of ``trajectory``.
+
+    Raises:
+        InfrastructureError: The episode failed, so it has no reward, and ``trainer`` cannot leave it out.
+    """
+    if trajectory.reward is None or trajectory.stop.failed:
+        why = trajectory.failures[-1].message if trajectory.failures else str(trajectory.stop)
+        raise InfrastructureError(
+            f"{trajectory.task} failed, and {trainer} cannot record an episode without a reward; 0 would be wrong: {why}"
+        )
+    return trajectory.reward

@@ -1,0 +1,209 @@
+"""verl's own ``AgentLoopWorker`` on a CPU: what it passes to the trainer are the tokens of the trajectories."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("verl")
+
+import numpy as np
+import torch
+import transformers
+import verl
+from hydra import compose, initialize_config_dir
+
+from palestra import Task, Trajectory
+from palestra.errors import InfrastructureError, UsageError
+from palestra.integrations import verl as bridge
+from palestra.models.tiny import build_tiny
+from tests.integrations.bridging import (
+    GAME,
+    MAX_TOKENS,
+    WHOLE,
+    Forgetting,
+    Row,
+    Speller,
+    assert_rough,
+    compare,
+    expected,
+    rough_tasks,
+    run,
+)
+from tests.leftovers import nothing_left
+
+pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+
+PROMPT, RESPONSE = 128, 256
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+class Server:
+    """The LLM client of verl, with the scripted model behind it."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.sample = Speller(tokenizer)
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+
+    async def generate(self, request_id: str, *, prompt_ids: list[int], sampling_params: dict[str, Any], **_: Any) -> Any:
+        from verl.workers.rollout.replica import TokenOutput
+
+        self.asked.append((request_id, sampling_params))
+        ids, logprobs, stopped, _version = self.sample(prompt_ids, sampling_params["max_tokens"])
+        return TokenOutput(token_ids=ids, log_probs=logprobs, stop_reason="completed" if stopped else "length")
+
+
+def worker(folder: Path, tokenizer: Any, tmp_path: Path, **settings: Any) -> Any:
+    """Make verl's worker with its own configuration, and the agent loop named in a YAML file, as a user does it."""
+    from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
+
+    lines = {
+        "name": "palestra",
+        "_target_": "palestra.integrations.verl.PalestraAgentLoop",
+        "max_tokens": MAX_TOKENS,
+        **settings,
+    }
+    loops = tmp_path / "loops.yaml"
+    loops.write_text("- " + "\n  ".join(f"{key}: {value}" for key, value in lines.items()) + "\n")
+    rollout = "actor_rollout_ref.rollout"
+    overrides = [
+        f"actor_rollout_ref.model.path={folder}",
+        f"{rollout}.name=vllm",
+        f"{rollout}.prompt_length={PROMPT}",
+        f"{rollout}.response_length={RESPONSE}",
+        f"{rollout}.calculate_log_probs=true",
+        f"{rollout}.agent.agent_loop_config_path={loops}",
+        "data.train_files=none",
+        "data.val_files=none",
+    ]
+    with initialize_config_dir(os.path.join(os.path.dirname(verl.__file__), "trainer", "config"), version_base=None):
+        config = compose("ppo_trainer", overrides=overrides)
+    return AgentLoopWorker(config, Server(tokenizer))
+
+
+def generated(worker: Any, tasks: list[Task]) -> Any:
+    from verl.protocol import DataProto
+
+    rows = bridge.task_rows(tasks)
+    columns: dict[str, Any] = {name: np.empty(len(rows), dtype=object) for name in ("task", "agent_name", "raw_prompt")}
+    for at, row in enumerate(rows):
+        columns["task"][at], columns["agent_name"][at], columns["raw_prompt"][at] = (
+            row["task"],
+            row["agent_name"],
+            row["prompt"],
+        )
+    batch = DataProto.from_dict(tensors={"dummy": torch.zeros(len(rows), 1)}, non_tensors=columns)
+    return run(worker.generate_sequences(batch))
+
+
+def rows_of(batch: Any) -> list[Row]:
+    """The sequences without verl's padding."""
+    rows = []
+    for at in range(len(batch["prompts"])):
+        before = batch["attention_mask"][at][:PROMPT].bool()
+        after = batch["attention_mask"][at][PROMPT:].bool()
+        columns = ("responses", "response_mask", "rollout_log_probs")
+        rows.append(Row(batch["prompts"][at][before].tolist(), *(batch[name][at][after].tolist() for name in columns)))
+    return rows
+
+
+def ours(tasks: list[Task], tokenizer: Any) -> list[Trajectory]:
+    played = expected(tasks, tokenizer)
+    assert max(len(one.segments[0].ids) - one.segments[0].spans[0].start for one in played) <= RESPONSE
+    return played
+
+
+def test_two_hundred_episodes_arrive_token_by_token(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    tasks = rough_tasks(200, WHOLE)
+    working = worker(folder, tokenizer, tmp_path)
+    output = generated(working, tasks)
+    played = ours(tasks, tokenizer)
+    assert_rough(played, failures=False)
+    compare(rows_of(output.batch), played)
+    assert len({name for name, _ in working.llm_client.asked}) == 200, "an episode has one request id"
+    scores = output.batch["rm_scores"]
+    assert scores.sum(1).tolist() == pytest.approx([one.reward for one in played], abs=1e-6)
+    assert all(row.mask[int(at)] for row, one in zip(rows_of(output.batch), scores, strict=True) for at in one.nonzero())
+
+
+def test_the_rewards_reach_the_advantages_of_grpo(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    tasks = rough_tasks(8, WHOLE)
+    batch = generated(worker(folder, tokenizer, tmp_path), tasks).batch
+    advantages, _ = compute_grpo_outcome_advantage(batch["rm_scores"], batch["response_mask"], np.array(["a"] * 8))
+    rewards = np.array([one.reward for one in ours(tasks, tokenizer)])
+    first = [float(row[mask.bool()][0]) for row, mask in zip(advantages, batch["response_mask"], strict=True)]
+    np.testing.assert_allclose(first, (rewards - rewards.mean()) / (rewards.std(ddof=1) + 1e-6), atol=1e-4)
+
+
+def test_a_failed_episode_is_raised_or_masked_but_no_zero_is_trained(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    tasks = rough_tasks(40)
+    with pytest.raises(InfrastructureError, match=r"cannot record an episode without a reward.*broken on purpose"):
+        generated(worker(folder, tokenizer, tmp_path, options="{retries: 0}"), tasks)
+    masked = generated(worker(folder, tokenizer, tmp_path, options="{retries: 0}", failed="mask"), tasks).batch
+    played = ours(tasks, tokenizer)
+    assert any(one.stop.failed for one in played)
+    for row, one in zip(rows_of(masked), played, strict=True):
+        if one.stop.failed:
+            assert not any(row.mask)
+        else:
+            compare([row], [one])
+
+
+def test_a_long_episode_ends_where_verl_has_no_room(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    working = worker(folder, tokenizer, tmp_path)
+    working.rollout_config.response_length = working.config.actor_rollout_ref.rollout.response_length = 40
+    batch = generated(working, rough_tasks(20, WHOLE)).batch
+    assert batch["responses"].shape[1] == 40
+    assert all(sum(row.mask) for row in rows_of(batch))
+
+
+def test_several_segments_are_refused(folder: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridge, "appending_renderer", Forgetting)
+    with pytest.raises(UsageError, match="verl takes one sequence per episode"):
+        generated(worker(folder, tokenizer, tmp_path), rough_tasks(8, WHOLE))
+
+
+def test_a_thousand_cancelled_episodes_leave_nothing(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    import asyncio
+
+    working = worker(folder, tokenizer, tmp_path)
+    generated(working, rough_tasks(1, WHOLE))
+    stuck = working.llm_client
+
+    async def never(*_: Any, **__: Any) -> Any:
+        await asyncio.sleep(3600)
+
+    async def abandon() -> None:
+        stuck.generate = never
+        loop = bridge.agent_loop()
+        from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+
+        made = loop(
+            trainer_config=DictConfigWrap(working.config),
+            server_manager=stuck,
+            tokenizer=working.tokenizer,
+            processor=None,
+            dataset_cls=working.dataset_cls,
+            data_config=DictConfigWrap(working.config.data),
+        )
+        rows = bridge.task_rows(rough_tasks(1000, WHOLE))
+        running = [asyncio.create_task(made.run({}, task=row["task"])) for row in rows]
+        await asyncio.sleep(0.5)
+        for one in running:
+            one.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    with nothing_left():
+        run(abandon())
