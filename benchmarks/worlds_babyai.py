@@ -3,9 +3,11 @@
 from time import process_time
 from typing import Any
 
+from mishaps import mishap_rows
 from rows import Row, interleaved
 from tests.envs.same_everywhere import different_hashes
 
+from palestra.adapters import Guarded
 from palestra.checking.hostile import SHORT
 from palestra.envs.babyai.env import BabyAI
 from palestra.envs.babyai.levels import LEVELS, minigrid_id
@@ -25,8 +27,7 @@ def rows(quick: bool) -> list[Row]:
     solved = sum(all(solves(level, seed) for seed in range(seeds)) for level in levels)
     return [
         Row(f"levels that the oracle solves in {seeds} of {seeds} tasks", solved, f">= {len(levels) if quick else 86}"),
-        Row(f"errors in {actions} random actions", mishaps(actions, hostile=False), "<= 0"),
-        Row(f"errors in {actions} hostile actions", mishaps(actions, hostile=True), "<= 0"),
+        *mishap_rows(["babyai:MiniBossLevel"], actions, hostile_text),
         Row("different sha256 of the same episodes", same_everywhere(quick), "<= 1"),
         Row("CPU of a primitive step without text, over bare minigrid", primitive_ratio(3 if quick else 15), "<= 1.3"),
         Row("CPU of a step with text and macro search, µs", step_cost(2 if quick else 10), "<= 500"),
@@ -42,28 +43,11 @@ def solves(level: str, seed: int) -> bool:
             return bool(step.info["success"])
 
 
-def mishaps(actions: int, *, hostile: bool) -> int:
-    """Exceptions, and rewards out of range."""
-    chance = derive(0, "mishaps")
-    failed, seed = 0, 0
-    env = BabyAI("MiniBossLevel")
-    env.reset(seed=seed)
-    for _ in range(actions):
-        action = env.sample_random_action()
-        if hostile:
-            text = TEXTS[int(chance.random() * len(TEXTS))]
-            action = text if chance.random() < 0.5 else f"Action: {action[: int(chance.random() * len(action))]}{text}"
-        try:
-            step = env.step(action)
-            failed += not 0.0 <= step.reward <= 1.0
-            over = step.terminated or step.truncated
-        except Exception:  # any exception counts
-            failed += 1
-            over = True
-        if over:
-            seed += 1
-            env.reset(seed=seed)
-    return failed
+def hostile_text(chance: Any, env: Guarded) -> str:
+    """A hostile text: alone, or after a piece of a possible action."""
+    action = env.sample_random_action()
+    text = TEXTS[int(chance.random() * len(TEXTS))]
+    return text if chance.random() < 0.5 else f"Action: {action[: int(chance.random() * len(action))]}{text}"
 
 
 def same_everywhere(quick: bool) -> int:

@@ -1,8 +1,10 @@
 """The household tasks at full size: oracle, search by text, random and hostile actions, determinism, cost per step."""
 
 from time import process_time
+from typing import Any
 
 from house_searcher import Searcher
+from mishaps import mishap_rows
 from rows import Row
 from tests.envs.same_everywhere import different_hashes
 
@@ -29,8 +31,7 @@ def rows(quick: bool) -> list[Row]:
     found = [Row(f"{id}: solved by the oracle, share of {tasks} tasks", solved[id] / tasks, ">= 1") for id in LEVELS]
     found += [Row(f"{id}: solved by random play, share of {tasks} tasks", random_share(id, tasks), "") for id in LEVELS]
     found += [Row(f"{id}: solved by a player that reads only the text", searched(id, tasks), ">= 1") for id in LEVELS]
-    found.append(Row(f"errors in {actions} random actions", mishaps(actions, hostile=False), "<= 0"))
-    found.append(Row(f"errors in {actions} hostile actions", mishaps(actions, hostile=True), "<= 0"))
+    found += mishap_rows([id for id in LEVELS if id.endswith("-hard")], actions, hostile_text, longest=0.05)
     found.append(Row("different sha256 of the same episodes", same_everywhere(quick), "<= 1"))
     found.append(Row("CPU per step, µs", step_cost(5 if quick else 40), "<= 30"))
     return found
@@ -64,31 +65,13 @@ def searched(id: str, tasks: int) -> float:
         return sum(Searcher(env).play(str(env.reset(task=Task(id, seed))[0])) for seed in range(tasks)) / tasks
 
 
-def mishaps(actions: int, *, hostile: bool) -> int:
-    """Exceptions, rewards out of range, and steps that take more than 50 ms of CPU time."""
-    chance = derive(0, "mishaps")
-    failed, seed = 0, 0
-    env = Household(size="hard", max_turns=50)
-    env.reset(seed=seed)
-    for _ in range(actions):
-        action = env.sample_random_action()
-        if hostile:
-            text = TEXTS[int(chance.random() * len(TEXTS))]
-            word = VERBS[int(chance.random() * len(VERBS))]
-            cut = action[: int(chance.random() * len(action))]
-            action = word.replace("{}", text if chance.random() < 0.7 else cut)
-        began = process_time()
-        try:
-            step = env.step(action)
-            failed += not 0.0 <= step.reward <= 1.0 or process_time() - began > 0.05
-            over = step.terminated or step.truncated
-        except Exception:  # whatever it is, it counts
-            failed += 1
-            over = True
-        if over:
-            seed += 1
-            env.reset(seed=seed)
-    return failed
+def hostile_text(chance: Any, env: Guarded) -> str:
+    """A verb with a hostile text, or with a piece of a possible command."""
+    action = env.sample_random_action()
+    text = TEXTS[int(chance.random() * len(TEXTS))]
+    word = VERBS[int(chance.random() * len(VERBS))]
+    cut = action[: int(chance.random() * len(action))]
+    return word.replace("{}", text if chance.random() < 0.7 else cut)
 
 
 def same_everywhere(quick: bool) -> int:

@@ -186,7 +186,7 @@ def test_a_busy_java_process_holds_up_neither_the_end_nor_ctrl_c(how: bytes, cod
 
 
 async def test_a_process_that_cannot_start_is_an_infrastructure_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palestra.envs.science.jvm._OPTIONS", ("-XX:NoSuchOption=1",))
+    monkeypatch.setattr("palestra.envs.science.jvm.JAVA_OPTIONS", ("-XX:NoSuchOption=1",))
     jvm = Jvm()
     with pytest.raises(
         InfrastructureError, match=r"ended or did not answer.*Java wrote: Unrecognized VM option 'NoSuchOption=1'"

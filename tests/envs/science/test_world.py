@@ -10,6 +10,7 @@ import pytest
 import palestra
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.core import Step
+from palestra.encoding import encode_json
 from palestra.envs.panels import differences
 from palestra.envs.science.actions import NOT_AN_ACTION
 from palestra.envs.science.gold import shipped_paths
@@ -20,7 +21,8 @@ from palestra.envs.science.tasks import SPLITS, TASKS, Game
 from palestra.envs.science.world import ScienceWorld
 from palestra.errors import MissingExtra, UsageError
 from palestra.registry import make, spec
-from palestra.trajectory import Task, text_of
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn, text_of
+from palestra.viewer.pictures import pictures_of, safe_nodes
 
 QUICK = ("find-animal", "chemistry-mix-paint-secondary-color", "lifespan-shortest-lived", "use-thermometer")
 
@@ -107,6 +109,17 @@ def test_a_path_that_is_not_shipped_is_computed_once_and_kept(tmp_path: Any, mon
     with make("science:find-plant") as env:
         env.reset(task=Task("science:find-plant", 0, index=game.variation))
         assert env.oracle() == "Action: look around" != first
+
+
+def test_the_viewer_plays_an_episode_again_and_draws_it(env: Any) -> None:
+    task = Task("science:find-animal-test", 0, index=0)
+    observation, _ = env.reset(task=task)
+    answer = env.step("Action: look around").observation
+    turns = (Turn(observation, Completion("Action: look around")),)
+    pictures = pictures_of(encode_json(Trajectory(task, StopReason.TRUNCATED, turns, final_observation=answer)))
+    assert pictures is not None
+    assert len(pictures) == 2
+    assert pictures[1] == safe_nodes(env.unwrapped.render())
 
 
 def test_the_oracle_goes_on_after_other_actions(env: Any) -> None:

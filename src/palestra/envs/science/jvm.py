@@ -25,11 +25,11 @@ from palestra.envs.science.link import JavaFailure, Link, reference, text
 from palestra.envs.science.simulator import Simulator
 from palestra.errors import EnvError, InfrastructureError
 
-__all__ = ["Jvm", "Seat"]
+__all__ = ["JAVA_OPTIONS", "Jvm", "Seat"]
 
 R = TypeVar("R")
 
-_OPTIONS = (
+JAVA_OPTIONS = (
     "-XX:+UnlockExperimentalVMOptions",
     "-XX:hashCode=2",
     "-XX:+UseSerialGC",
@@ -37,7 +37,7 @@ _OPTIONS = (
     "-Xms64m",
     "-Xmx512m",
 )
-"""An episode takes about 12 MB of the heap."""
+"""The options of every Java process. An episode takes about 12 MB of the heap."""
 
 _SILENCE = 600.0
 """Seconds after which a call without an answer means that the process hangs. The longest gold path takes about a minute."""
@@ -127,7 +127,7 @@ class Jvm:
         from scienceworld.constants import BASEPATH, JAR_PATH
 
         server = ["py4j.GatewayServer", "--die-on-broken-pipe", "--enable-auth", "0"]
-        command = ["java", *_OPTIONS, "-classpath", os.pathsep.join((find_jar_path(), JAR_PATH)), *server]
+        command = ["java", *JAVA_OPTIONS, "-classpath", os.pathsep.join((find_jar_path(), JAR_PATH)), *server]
         self._complaints = TemporaryFile()  # noqa: SIM115, end() closes it. A pipe that nothing reads would fill up
         # A session of its own: Ctrl-C is for us, who then end the process.
         self._process = subprocess.Popen(
@@ -147,7 +147,9 @@ class Jvm:
         try:
             link = Link(int(port), token.decode(), _SILENCE)
             # The simulator prints much, which nothing reads. What Java itself has to say still arrives.
-            nowhere = reference(link.new("java.io.PrintStream", text(os.devnull)))
+            nowhere = reference(link.new("java.io.FileOutputStream", text(os.devnull)))
+            for kind in ("java.io.BufferedOutputStream", "java.io.PrintStream"):  # a stream without a buffer writes each word
+                nowhere = reference(link.new(kind, nowhere))
             for stream in ("setOut", "setErr"):
                 link.call("z:java.lang.System", stream, nowhere)
         except JavaFailure as error:

@@ -12,6 +12,7 @@ from palestra.envs.indices import draw_index
 from palestra.envs.science.actions import NOT_AN_ACTION, action_of, first_observation
 from palestra.envs.science.gold import compute_path, known_path
 from palestra.envs.science.jvm import Seat
+from palestra.envs.science.picture import Seen, drawn
 from palestra.envs.science.pool import seat
 from palestra.envs.science.simulator import Simulator
 from palestra.envs.science.tasks import Game, games_of
@@ -54,6 +55,7 @@ class ScienceWorld(AsyncEnv):
         self._taken: list[str] = []
         self._score = 0
         description, room = await (await self._seated()).call(Simulator.begin, self._game, self._simplifications)
+        self._seen = Seen(description, room)
         teleport = any(name in self._simplifications for name in ("easy", "teleportAction"))
         about = {"task": self._game.task, "variation": self._game.variation}
         return first_observation(description, room, teleport=teleport), about
@@ -83,6 +85,7 @@ class ScienceWorld(AsyncEnv):
         self._taken.append(text)
         score = answer.score if answer.score >= 0 else self._fatal
         reward, self._score = (score - self._score) / 100, score
+        self._seen = self._seen.after(text, answer.text, score)
         if answer.score < 0 or answer.completed:
             info = {"score": score, "success": answer.score >= 100, "fatal": answer.score < 0}
             return Step(answer.text, reward, True, False, info)
@@ -111,6 +114,10 @@ class ScienceWorld(AsyncEnv):
         assert self._seat is not None
         chances = [float(chance) for chance in self.action_rng.random(3)]
         return f"Action: {await self._seat.call(Simulator.random_action, chances)}"
+
+    def render(self) -> str:
+        """Return the task, the score and what the agent saw last as HTML for people."""
+        return drawn(self._seen)
 
     async def fork(self) -> "ScienceWorld":
         """Return an independent copy. The simulator is deterministic, so the copy takes the same actions from the start."""
