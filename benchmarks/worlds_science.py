@@ -285,11 +285,11 @@ def cost_rows(rounds: int) -> list[Row]:
             return timed(lambda game: library.load(*game, ""), act, pid)
 
         varying, same = partial(calls, bare, bare_pid), partial(calls, like_ours, like_ours_pid)
-        for _ in range(1 if rounds == 1 else 3):  # the first rounds are those of Java's compiler
+        for _ in range(1 if rounds == 1 else 10):  # the first rounds are those of Java's compiler
             ours(), varying(), same()
-        over_whole = interleaved(whole, ours, rounds)
         over_same = interleaved(same, ours, rounds)
         over_varying = interleaved(varying, ours, rounds)
+        over_whole = interleaved(whole, ours, rounds)
         assert shared_pool().jvms == (jvm,), "another Java process has played a part, and its CPU time was not counted"
     bare.close()
     like_ours.close()

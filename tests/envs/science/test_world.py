@@ -16,6 +16,7 @@ from palestra.envs.science.actions import NOT_AN_ACTION
 from palestra.envs.science.gold import shipped_paths
 from palestra.envs.science.jvm import Jvm
 from palestra.envs.science.link import Link
+from palestra.envs.science.pool import seat
 from palestra.envs.science.simulator import Simulator
 from palestra.envs.science.tasks import SPLITS, TASKS, Game
 from palestra.envs.science.world import ScienceWorld
@@ -155,12 +156,37 @@ def replayed(link: Link, games: list[Game]) -> dict[Game, str]:
 
 async def test_two_java_processes_in_another_order_give_the_same_episodes() -> None:
     games = [Game("find-animal", 225), Game("chemistry-mix", 24), Game("use-thermometer", 405)]
-    first, second = Jvm(), Jvm()
+    place, other = await seat(), Jvm()  # the process that all tests share, and one of its own
     try:
-        assert await first.call(replayed, games) == await second.call(replayed, games[::-1])
+        assert await place.jvm.call(replayed, games) == await other.call(replayed, games[::-1])
     finally:
-        first.end()
-        second.end()
+        place.leave()
+        other.end()
+
+
+async def test_a_simulator_that_has_played_is_as_good_as_new() -> None:
+    place = await seat()
+    try:
+        seen = await place.jvm.call(new_and_used, Game("find-animal", 225))
+    finally:
+        place.leave()
+    assert "Ambiguous request" in seen[0]
+    assert seen[1] == seen[2]
+
+
+def new_and_used(link: Link, game: Game) -> tuple[str, str, str]:
+    """What a simulator that waits for a number answers, and what a new one and that one answer to a number in a new game."""
+    used = Simulator(link)
+    used.begin(Game("boil", 0), "")
+    ambiguous = [used.take(action).text for action in ("open door", "focus on door", "pick up door")]
+    waiting = next((text for text in ambiguous if "Ambiguous" in text), "")
+    fresh = Simulator(link)
+    answers = []
+    for simulator in (fresh, used):
+        began = simulator.begin(game, "")
+        answers.append(repr((began, simulator.take("0"), simulator.random_action([0.2, 0.4, 0.6]))))
+        simulator.free()
+    return waiting, answers[0], answers[1]
 
 
 async def test_the_table_of_splits_is_the_simulators() -> None:

@@ -39,6 +39,9 @@ JAVA_OPTIONS = (
 )
 """The options of every Java process. An episode takes about 12 MB of the heap."""
 
+_SPARE = 8
+"""Simulators that a process keeps for the next episodes. To make one takes as long as to load a game."""
+
 _SILENCE = 600.0
 """Seconds after which a call without an answer means that the process hangs. The longest gold path takes about a minute."""
 
@@ -60,6 +63,8 @@ class Jvm:
         self._last_words = ""
         """The end of what it wrote there, once it has ended."""
         self._link: Link | None = None
+        self.spare: list[Simulator] = []
+        """Simulators without an episode. Only the thread uses them."""
         self._ending = threading.Lock()
         self.dead = False
         """It ended, or was ended. It is not started again."""
@@ -211,11 +216,11 @@ class Seat:
 
     def _seated(self, link: Link, job: Callable[..., R], *args: Any) -> R:
         if self._simulator is None:
-            self._simulator = Simulator(link)
+            self._simulator = self.jvm.spare.pop() if self.jvm.spare else Simulator(link)
         return job(self._simulator, *args)
 
     def leave(self) -> None:
-        """Free the simulator, without waiting for the process. A second call does nothing."""
+        """Leave the simulator to the next episode, without waiting for the process. A second call does nothing."""
         if self._left:
             return
         self._left = True
@@ -223,5 +228,10 @@ class Seat:
         self.jvm.call_later(self._free)
 
     def _free(self, _: Link) -> None:
-        if self._simulator is not None:
+        if self._simulator is None:
+            return
+        if len(self.jvm.spare) < _SPARE:
+            self.jvm.spare.append(self._simulator)
+        else:
             self._simulator.free()
+        self._simulator = None
