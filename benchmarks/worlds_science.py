@@ -18,6 +18,7 @@ from typing import Any
 
 from mishaps import mishaps
 from rows import Row, interleaved
+from science_floors import floor_rows
 from tests.envs.same_everywhere import different_hashes
 
 import palestra
@@ -30,6 +31,7 @@ from palestra.envs.science.panels import every_task
 from palestra.envs.science.pool import MOST, SEATS, shared_pool
 from palestra.envs.science.tasks import TASKS, Game
 from palestra.registry import make
+from palestra.statistics import Score, mean_interval
 from palestra.trajectory import Task
 
 __all__ = ["rows"]
@@ -47,6 +49,7 @@ def rows(quick: bool) -> list[Row]:
         lambda: gold_rows(["lifespan-longest-lived"] if quick else list(TASKS)),
         lambda: crowd_rows(4 if quick else MOST * SEATS),
         lambda: [Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(quick), "<= 1")],
+        lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 2 if quick else 5),
         lambda: random_rows(actions),
         lambda: hostile_rows(actions),
     ]
@@ -173,7 +176,8 @@ def same_everywhere(quick: bool) -> int:
 def random_rows(actions: int) -> list[Row]:
     """Random actions in the training games of all tasks in turn, and what the whole episodes score."""
     played = mishaps([f"science:{name}" for name in TASKS], actions)
-    scores = [score for _, score in played.scores]
+    scores = [Score((), place, max(0.0, score)) for place, (_, score) in enumerate(played.scores)]
+    mean = mean_interval(scores) if scores else None
     for name in TASKS:
         ours = [score for id, score in played.scores if id == f"science:{name}"]
         print(f"science: random play of {name}: {sum(ours):.2f} in {len(ours)} episodes, highest {max(ours, default=0):.2f}")
@@ -181,7 +185,11 @@ def random_rows(actions: int) -> list[Row]:
         Row("random actions played", played.actions, f">= {actions}"),
         Row("errors in the random actions", played.errors, "<= 0"),
         Row("whole episodes in them", len(scores), ""),
-        Row("their mean score", sum(scores) / max(len(scores), 1), ""),
+        *(
+            Row(f"their mean score, {part} of a 95 % interval", getattr(mean, part), "")
+            for part in ("mean", "low", "high")
+            if mean
+        ),
     ]
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from palestra.envs.science.gold import read_gold, shipped_paths, shortened
 from palestra.envs.science.panels import agentgym, every_task
-from palestra.envs.science.tasks import AGENTGYM, SPLITS, TASKS, Game, games_of
+from palestra.envs.science.tasks import AGENTGYM, FLOORS, SPLITS, TASKS, Game, games_of
 from palestra.errors import UsageError
 from palestra.registry import list_envs, spec
 
@@ -37,6 +37,11 @@ def test_every_task_is_an_id_with_its_splits_as_levels() -> None:
     rows = spec("science:boil-test").read_rows()
     assert rows is not None
     assert len(rows) == 9
+
+
+def test_floors_are_of_tasks_that_exist() -> None:
+    assert set(FLOORS) <= set(TASKS)
+    assert all(0 < floor <= 0.5 for floor in FLOORS.values())
 
 
 def test_an_unknown_task_or_split_is_a_usage_error() -> None:

@@ -68,6 +68,13 @@ def test_a_wrong_focus_ends_the_episode_without_points(env: Any) -> None:
     assert step.reward < 0
 
 
+def test_air_is_a_thing_that_does_not_live_and_the_floor_says_so() -> None:
+    with make("science:find-non-living-thing-test") as env:
+        env.reset(task=Task("science:find-non-living-thing-test", 0, index=3))
+        assert env.step("Action: focus on air").reward == env.unwrapped.floor == 0.5
+        assert not env.step("Action: focus on air").terminated
+
+
 def test_agentgym_scores_a_fatal_mistake_as_minus_one() -> None:
     with make("science:agentgym") as env:
         _, info = env.reset(task=Task("science:agentgym", 0, index=30))

@@ -15,7 +15,7 @@ from palestra.envs.science.jvm import Seat
 from palestra.envs.science.picture import Seen, drawn
 from palestra.envs.science.pool import seat
 from palestra.envs.science.simulator import Simulator
-from palestra.envs.science.tasks import Game, games_of
+from palestra.envs.science.tasks import FLOORS, Game, games_of
 from palestra.errors import UsageError
 from palestra.trajectory import Task
 
@@ -93,6 +93,10 @@ class ScienceWorld(AsyncEnv):
 
     async def close(self) -> None:
         self._leave()
+
+    @property
+    def floor(self) -> float:
+        return FLOORS.get(self._tasks, 0.0)
 
     async def oracle(self) -> str:
         """Return the next action of the gold path that was not taken yet.
