@@ -54,7 +54,11 @@ async def test_a_failing_call_is_a_failure_of_the_episode() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [(([1, 2], [-0.5], True), "2 token ids but 1 log-probs"), (([1, 2, 3], [-1, -1, -1], True), "3 tokens, more than")],
+    [
+        (([1, 2], [-0.5], True), "2 token ids but 1 log-probs"),
+        (([1, 2, 3], [-1, -1, -1], True), "3 tokens, more than"),
+        (([1, 2], [-1, -1], True, [5]), "2 token ids but 1 versions"),
+    ],
 )
 async def test_an_answer_that_cannot_be_right_is_refused(answer: Any, message: str) -> None:
     async def call(prompt_ids: list[int], sampling: Sampling) -> Any:
@@ -74,3 +78,15 @@ async def test_a_plain_tuple_has_the_version_of_the_engine_and_a_cut_is_seen() -
     assert (tokens.version, finish) == (4, Finish.LENGTH)
     with pytest.raises(Unsupported, match="owns them"):
         await engine.update_weights(None, 5)
+
+
+@pytest.mark.parametrize(
+    ("versions", "first", "updates"),
+    [([7, 7, 7, 7], 7, ()), ([7, 8, 8, 9], 7, ((1, 8), (3, 9))), (4, 4, ()), (None, 3, ())],
+)
+async def test_the_weights_may_change_during_a_call(versions: Any, first: int, updates: Any) -> None:
+    async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
+        return Sampled([1, 2, 3, 4], [-1.0] * 4, True, versions)
+
+    tokens, _ = await CallEngine(call, context_length=64, version=3).generate(ints([5]), Sampling(max_tokens=8))
+    assert (tokens.version, tokens.updates) == (first, updates)
