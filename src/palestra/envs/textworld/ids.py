@@ -39,7 +39,7 @@ _LEVELS = {
         },
     },
     "simple": {
-        "easy": {"settings": {"rewards": "dense", "goal": "detailed", "test": False}, "max_turns": 50, "floor": 0.08},
+        "easy": {"settings": {"rewards": "dense", "goal": "detailed", "test": False}, "max_turns": 50, "floor": 0.06},
         "medium": {"settings": {"rewards": "balanced", "goal": "brief", "test": False}, "max_turns": 75},
         "hard": {"settings": {"rewards": "sparse", "goal": "none", "test": False}, "max_turns": 100},
     },
