@@ -14,7 +14,7 @@ from tests.tools.test_search import CORPUS, letters
 import palestra
 from palestra.core import Env, Step
 from palestra.tools.forms import CallForm
-from palestra.tools.search import Document, SearchTool
+from palestra.tools.search import Document, SearchTool, parts
 from palestra.tools.search import bm25 as bm25_module
 from palestra.tools.search.bm25 import Bm25Index, build_index
 from palestra.tools.search.dense import DenseIndex, Hybrid, build_dense_index
@@ -52,6 +52,19 @@ def test_equal_scores_stand_in_the_order_of_the_corpus(tmp_path: Path, monkeypat
     found = Bm25Index(tmp_path / "index").search("fruit", 100)
     assert {hit.score for hit in found} == {found[0].score}
     assert [hit.document for hit in found] == same[:100]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("_MOST_DOCUMENTS", 0), ("_MOST_BYTES", 0), ("_DENSE", 1), ("_DENSE", 10**9), ("_FEW", 0)]
+)
+def test_kept_scores_rank_as_tantivy_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
+    documents, asked = corpus(300), [*queries(30), "town town TOWN time", "no such word", "x_town"]
+    expected = index_and_rank(documents, asked, tmp_path / "usual")
+    monkeypatch.setattr(parts, name, value)  # 0 documents: tantivy adds the scores itself
+    found = index_and_rank(documents, asked, tmp_path / "other")
+    for one, other in zip(expected, found, strict=True):
+        assert [place for place, _ in one] == [place for place, _ in other]
+        assert [score for _, score in one] == pytest.approx([score for _, score in other], rel=1e-6)
 
 
 def test_parts_hold_every_document_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,7 @@ from palestra.encoding import clean_text
 from palestra.errors import MissingExtra, SchemaError, UsageError
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit
+from palestra.tools.search.parts import WORDS, Part
 
 __all__ = ["Bm25Index", "bm25_format", "build_index"]
 
@@ -133,37 +134,24 @@ class Bm25Index:
         """How many there are."""
         self.source = f"sha256:{manifest.sha256}"
         """The content hash of the corpus, in its order."""
-        self._parts = [tantivy.Index.open(str(place / _part(number))) for number in range(manifest.parts)]
-        self._searchers = [part.searcher() for part in self._parts]
+        self._stemmer = _stemmer(tantivy)
+        self._parts = [Part(tantivy, place / _part(number)) for number in range(manifest.parts)]
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The best ``k`` documents, best first; equal scores in the order of the corpus."""
-        words = [_lowered(word) for word in _WORD.findall(query[:2000])]
-        telling = [word for word in words if word not in _COMMON] or words
-        if not telling or k < 1:
+        words = _WORD.findall(query[:2000])
+        telling = [word for word in words if word.lower() not in _COMMON] or words
+        once = {word.lower(): word for word in reversed(telling[:_QUERY_WORDS])}  # a word counts once
+        stems = self._stemmer.analyze(clean_text(" ".join(reversed(once.values()))))
+        if not stems or k < 1:
             return []
-        asked = " ".join(telling[:_QUERY_WORDS])
-        found = [hit for number in range(len(self._parts)) for hit in self._search_part(number, asked, k)]
-        found.sort(key=lambda hit: -hit[0])  # stable: parts, and the documents of a part, stand in the corpus's order
-        return [Hit(_stored(self._searchers[number].doc(address)), score) for score, number, address in found[:k]]
-
-    def _search_part(self, number: int, asked: str, k: int) -> list[tuple[float, int, Any]]:
-        parsed, _ = self._parts[number].parse_query_lenient(asked, ["words"])
-        hits = self._searchers[number].search(parsed, k, count=False).hits
-        return [(float(score), number, address) for score, address in hits]
+        found = [(hit, part) for part in self._parts for hit in part.best(stems, k)]
+        found.sort(key=lambda one: -one[0].score)  # stable: parts, and the documents of a part, stand in the corpus's order
+        return [Hit(_stored(part.document(hit.number)), hit.score) for hit, part in found[:k]]
 
     async def retrieve(self, queries: Sequence[str], k: int) -> list[list[Hit]]:
         """The best ``k`` for each query. A search takes less than a thread would."""
         return [self.search(query, k) for query in queries]
-
-
-def _lowered(word: str) -> str:
-    """Return ``word`` in lower case, so that no word is an operator; tantivy lowers the others itself.
-
-    İ becomes two characters, of which the second is a mark that would split the word.
-    """
-    lowered = word.lower()
-    return lowered if len(lowered) == len(word) else word
 
 
 def _part(number: int) -> str:
@@ -178,8 +166,15 @@ def _schema(tantivy: Any) -> Any:
     builder = tantivy.SchemaBuilder()
     for name in Document._fields:
         builder.add_bytes_field(name, stored=True)  # kept, not searched
-    builder.add_text_field("words", stored=False, tokenizer_name="en_stem", index_option="freq")
+    builder.add_text_field(WORDS, stored=False, tokenizer_name="en_stem", index_option="freq")
     return builder.build()
+
+
+def _stemmer(tantivy: Any) -> Any:
+    """Return what makes the stems of a query as ``en_stem`` makes those of the documents."""
+    simple, filters = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple()), tantivy.Filter
+    short = simple.filter(filters.remove_long(40)).filter(filters.lowercase())
+    return short.filter(filters.stemmer("english")).build()
 
 
 def _tantivy() -> Any:
