@@ -132,8 +132,8 @@ FLOORS: dict[str, float] = {
     "PickupLoc": 0.05,
     "UnblockPickup": 0.01,
 }
-"""The mean score of the best constant answer over 150 tasks, rounded up (``benchmarks/babyai_floors.py``). A level that is not
-listed scores 0 or was not measured."""
+"""The mean score of the best constant answer over 150 tasks, rounded up. ``benchmarks/babyai_floors.py`` measures it. A level that is
+not listed scores 0 or was not measured."""
 
 
 def max_turns_of(level: str) -> int:

@@ -26,7 +26,7 @@ _MOST_BYTES = 64 * 2**20
 _OVERHEAD = 1024
 """Bytes that an entry takes besides its numbers."""
 _DENSE = 16
-"""A stem has an array over all documents if at least one in so many documents has it."""
+"""A stem has an array over all documents if at least one in 16 documents has it."""
 _FEW = 32
 """Up to this number, the best documents are taken one by one."""
 
