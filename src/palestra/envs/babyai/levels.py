@@ -88,6 +88,8 @@ _TURNS: dict[str, int] = {level: turns for turns, levels in _MORE_TURNS.items() 
 """Turn limits with macro actions, where they are not 20: about twice what the oracle needs at most in 20 tasks."""
 
 FLOORS: dict[str, float] = {
+    "ActionObjDoor": 0.02,
+    "FindObjS5": 0.01,
     "GoToDoor": 0.11,
     "GoToLocal": 0.06,
     "GoToLocalS5N2": 0.08,
@@ -132,8 +134,8 @@ FLOORS: dict[str, float] = {
     "PickupLoc": 0.05,
     "UnblockPickup": 0.01,
 }
-"""The mean score of the best constant answer over 150 tasks, rounded up. ``benchmarks/babyai_floors.py`` measures it. A level that is
-not listed scores 0 or was not measured."""
+"""The mean score of the best constant answer over 150 tasks, rounded up, as ``benchmarks/babyai_floors.py`` measures it. A
+level that is not listed scores 0 or was not measured."""
 
 
 def max_turns_of(level: str) -> int:
