@@ -5,9 +5,10 @@ methods, or an ``AsyncEnv`` with the same methods as ``async def``. Episodes run
 ``Policy`` acts, and a ``Tool`` is something that the agent may call. A policy that samples from a local model consists of a
 ``Renderer`` (messages to token ids) and an ``Engine`` (token ids to token ids).
 
-Four keys of ``info`` have a meaning to the code that runs the episode. All others belong to the author:
+Five keys of ``info`` have a meaning to the code that runs the episode. All others belong to the author:
 
 ``max_turns``    in the reset: the episode is truncated after this number of turns.
+``opening``      in the reset: messages before the first observation, such as ``[{"role": "system", "content": TEXT}]``.
 ``success``      on the last step: whether the task was solved. Reports count it.
 ``stop_reason``  on a truncated step: the ``StopReason``. Wrappers that cut an episode set it.
 ``metrics``      on the last step: names → numbers apart from the reward. Reports show their means.
@@ -261,12 +262,14 @@ class Conversation:
         seed_path: (run seed, group, member, attempt), from which ``seed`` is derived.
     """
 
-    __slots__ = ("_env", "_seed_path", "memory", "messages", "player", "task")
+    __slots__ = ("_env", "_seed_path", "memory", "messages", "opening", "player", "task")
 
     def __init__(self, task: Task, env: AsyncEnv | None = None, *, player: str = "", seed_path: tuple[int, ...] = (0,)) -> None:
         self.task = task
         self.player = player
         self.messages: list[Message] = []
+        self.opening = 0
+        """How many messages stand before the first observation. Those of an assistant among them are examples, not turns."""
         self.memory: dict[str, Any] = {}
         self._env = env
         self._seed_path = seed_path
@@ -293,7 +296,7 @@ class Conversation:
     @property
     def turn(self) -> int:
         """The number of actions that this player has taken."""
-        return sum(message.role == "assistant" for message in self.messages)
+        return sum(message.role == "assistant" for message in self.messages[self.opening :])
 
     @property
     def seed(self) -> int:

@@ -7,6 +7,7 @@ from it have none either: they count as not scored, not as zero.
 
 import base64
 import binascii
+import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -27,6 +28,7 @@ from palestra.trajectory import (
     Trajectory,
     Turn,
     observed,
+    opening_of,
     text_of,
 )
 
@@ -41,6 +43,9 @@ def messages_of(trajectory: Trajectory, *, final: bool = True) -> list[Message]:
     system = trajectory.info.get(SYSTEM)
     messages = [Message("system", system)] if isinstance(system, str) else []
     info = trajectory.info
+    if info.get("player", "") == trajectory.player:
+        with contextlib.suppress(ValueError):  # a file of others
+            messages += opening_of(info)
     for turn in trajectory.turns:
         messages.append(observed(turn.observation, info))
         messages.append(Message("assistant", turn.action, turn.completion.reasoning))

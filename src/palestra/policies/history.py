@@ -9,8 +9,8 @@ last           the task and the latest observation           one per turn
 summary        the task, a summary, what came since          one up to and with each summary
 ============== ============================================= ==============================================
 
-The task, which is the first observation, is never dropped. A summary is written by the model itself; its tokens are recorded
-and trained like any other.
+The task, which is the first observation with its opening, is never dropped. A summary is written by the model itself; its
+tokens are recorded and trained like any other.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -50,8 +50,8 @@ class Window:
         self.turns = turns
 
     async def view(self, conversation: Conversation, ask: Ask) -> Sequence[Message]:
-        head = _head(conversation.messages)
-        replies = [index for index, message in enumerate(conversation.messages) if message.role == "assistant"]
+        head = _head(conversation)
+        replies = [at for at, one in enumerate(conversation.messages) if one.role == "assistant" and at >= head]
         if len(replies) <= self.turns:
             return conversation.messages
         return [*conversation.messages[:head], *conversation.messages[replies[-self.turns] :]]
@@ -61,7 +61,7 @@ class LastObservation:
     """The task and the latest observation, in one message; nothing the model said itself."""
 
     async def view(self, conversation: Conversation, ask: Ask) -> Sequence[Message]:
-        head, latest = _head(conversation.messages), _latest(conversation.messages)
+        head, latest = _head(conversation), _latest(conversation.messages)
         if latest < head:
             return conversation.messages
         return [
@@ -83,7 +83,8 @@ class Summary:
     async def view(self, conversation: Conversation, ask: Ask) -> Sequence[Message]:
         messages = conversation.messages
         shown = self._shown(conversation)
-        since = sum(message.role == "assistant" for message in messages[conversation.memory.get("summary_until", 0) :])
+        begun = conversation.memory.get("summary_until", conversation.opening)
+        since = sum(message.role == "assistant" for message in messages[begun:])
         if since < self.turns:
             return shown
         # The latest observation is left out of the summary: it is what the model acts upon next.
@@ -97,16 +98,17 @@ class Summary:
         messages, until = conversation.messages, conversation.memory.get("summary_until", 0)
         if not until:
             return messages
-        head = _head(messages)
+        head = _head(conversation)
         summary = Message("user", f"Your summary so far: {conversation.memory['summary']}")
         # What follows the summary up to the next reply is one message: templates want the roles to alternate.
         reply = next((i for i in range(until, len(messages)) if messages[i].role == "assistant"), len(messages))
         return [*messages[: head - 1], _joined(messages[head - 1], [summary, *messages[until:reply]]), *messages[reply:]]
 
 
-def _head(messages: Sequence[Message]) -> int:
+def _head(conversation: Conversation) -> int:
     """How many messages state the task: everything before the first reply."""
-    return next((index for index, message in enumerate(messages) if message.role == "assistant"), len(messages))
+    messages = conversation.messages
+    return next((at for at in range(conversation.opening, len(messages)) if messages[at].role == "assistant"), len(messages))
 
 
 def _latest(messages: Sequence[Message]) -> int:

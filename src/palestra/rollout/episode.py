@@ -33,6 +33,7 @@ from palestra.trajectory import (
     Trajectory,
     Turn,
     observed,
+    opening_of,
 )
 
 __all__ = ["CLEAN_UP_SHARE", "DEADLINE", "EnvSupply", "EpisodeKey", "Players", "run_episode"]
@@ -96,6 +97,11 @@ class _Seat:
         self.turns: list[Turn] = []
         self.segments: SegmentRecorder | None = None
 
+    def open(self, messages: list[Message]) -> None:
+        """Put ``messages`` before the first observation."""
+        self.conversation.messages[:0] = messages
+        self.conversation.opening = len(messages)
+
 
 class _RunningEpisode:
     """The state of one running episode."""
@@ -120,6 +126,8 @@ class _RunningEpisode:
         self.phase = Phase.RESET
         observation, info = checked_reset(await env.reset(task=self.key.task))
         self.info = info
+        if "opening" in info:
+            self._seat(info.get("player", ""), env).open(opening_of(info))
         turn = 0
         while self.stop is None:
             seat = self._seat(info.get("player", ""), env)

@@ -4,7 +4,7 @@ from typing import Any
 
 from palestra.core import Step
 from palestra.errors import EnvError
-from palestra.trajectory import LARGEST_REWARD, Content, Image, Text
+from palestra.trajectory import LARGEST_REWARD, Content, Image, Text, opening_of
 
 __all__ = ["checked_reset", "checked_reward", "checked_step"]
 
@@ -17,6 +17,10 @@ def checked_reset(result: Any) -> tuple[Content, dict[str, Any]]:
         raise EnvError(f"reset() must return an observation and a dict, got {result!r:.200}") from None
     if not isinstance(info, dict):
         raise EnvError(f"reset() must return a dict as info, got a {type(info).__name__}")
+    try:
+        opening_of(info)
+    except ValueError as error:
+        raise EnvError(str(error)) from None
     return _content(observation), dict(info)
 
 

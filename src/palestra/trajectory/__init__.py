@@ -17,6 +17,7 @@ from palestra.trajectory.completion import (
     ToolResult,
     Usage,
     observed,
+    opening_of,
 )
 from palestra.trajectory.content import Content, Image, Part, Text, text_of
 from palestra.trajectory.episode import LARGEST_REWARD, SCHEMA_VERSION, StopReason, Trajectory, TrajectoryGroup, Turn, verdicts
@@ -52,6 +53,7 @@ __all__ = [
     "Usage",
     "flatten",
     "observed",
+    "opening_of",
     "text_of",
     "traceback_of",
     "verdicts",

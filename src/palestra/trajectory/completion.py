@@ -9,7 +9,7 @@ import msgspec
 from palestra.encoding import Floats, Ints, clean_text
 from palestra.trajectory.content import Content
 
-__all__ = ["Completion", "Finish", "Message", "Tokens", "ToolCall", "ToolResult", "Usage", "observed"]
+__all__ = ["Completion", "Finish", "Message", "Tokens", "ToolCall", "ToolResult", "Usage", "observed", "opening_of"]
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -25,6 +25,28 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 def observed(content: Content, info: Mapping[str, Any]) -> Message:
     """Return the message for an observation; ``info`` comes from the same ``reset`` or ``step``."""
     return Message("tool" if info.get("role") == "tool" else "user", content)
+
+
+def opening_of(info: Mapping[str, Any]) -> list[Message]:
+    """Return the messages before the first observation; ``info`` comes from ``reset``.
+
+    Raises:
+        ValueError: ``info["opening"]`` is not a list of ``{"role": "system", "user" or "assistant", "content": text}``.
+    """
+    if "opening" not in info:
+        return []
+    found = info["opening"]
+    try:
+        said = [(one["role"], one["content"]) for one in found]
+        sound = all(role in ("system", "user", "assistant") and isinstance(text, str) for role, text in said)
+    except (TypeError, KeyError):
+        sound = False
+    if not sound:
+        raise ValueError(
+            f'info["opening"] must be a list of {{"role": "system", "user" or "assistant", "content": TEXT}}, '
+            f"got {found!r:.200}"
+        )
+    return [Message(role, text) for role, text in said]
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):

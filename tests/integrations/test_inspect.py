@@ -1,0 +1,143 @@
+"""Inspect's own ``eval()`` on Palestra's environments, and Inspect's tasks in Palestra."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("inspect_ai")
+
+import inspect_ai
+from inspect_ai.model import ModelOutput, ModelUsage, get_model
+
+import palestra
+from palestra import check_env, collect, make
+from palestra.errors import UsageError
+from palestra.integrations.inspect import inspect_task
+from palestra.rollout.supply import tasks_of
+from tests.leftovers import nothing_left
+
+pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+
+GAME = "game:GuessTheNumber-v0-easy"
+LONG = "game:GuessTheNumber-v0-hard"
+HERE = "inspect:tests.integrations.inspect_tasks"
+
+
+def scripted(text: str) -> str:
+    """One guess per turn; which one depends on the conversation only."""
+    return f"\\boxed{{{len(text) % 10 + 1}}}"
+
+
+def answered(reply: str, cut: bool = False) -> ModelOutput:
+    output = ModelOutput.from_content("mockllm/model", reply, stop_reason="max_tokens" if cut else "stop")
+    output.usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)  # else Inspect downloads a tokenizer
+    return output
+
+
+def evaluated(task: Any, reply: Any, tmp_path: Path, **settings: Any) -> Any:
+    model = get_model("mockllm/model", custom_outputs=reply, memoize=False)
+    (log,) = inspect_ai.eval(task, model=model, display="none", log_dir=str(tmp_path), **settings)
+    return log
+
+
+def test_two_hundred_episodes_are_those_of_palestra(tmp_path: Path) -> None:
+    def reply(messages: Any, *_: Any) -> ModelOutput:
+        return answered(scripted(messages[-1].text))
+
+    log = evaluated(inspect_task(GAME, n=200, seed=3), reply, tmp_path)
+    assert log.status == "success"
+    ours = collect(tasks_of(GAME, 200, 3)[0], scripted)
+    assert len(log.samples) == len(ours) == 200
+    by_task = {trajectory.task: trajectory for trajectory in ours}
+    for sample in log.samples:
+        task = palestra.encoding.decode_json(sample.metadata["task"].encode(), palestra.Task)
+        mine = by_task[task]
+        said = [(one.role, one.text) for one in sample.messages]
+        expected = [part for turn in mine.turns for part in (("user", turn.observation), ("assistant", turn.action))]
+        assert said == expected
+        score = sample.scores["palestra_outcome"]
+        assert score.value == {"reward": mine.reward, "success": float(bool(mine.success))}
+        assert score.metadata == {"stop": str(mine.stop), "rewards": [turn.reward for turn in mine.turns]}
+    assert max(len(one.turns) for one in ours) > 2
+    mean = log.results.scores[0].metrics["mean"].value
+    assert mean == pytest.approx(sum(one.reward or 0.0 for one in ours) / 200)
+
+
+def test_a_cut_turn_is_no_move(tmp_path: Path) -> None:
+    log = evaluated(inspect_task(GAME, n=2), lambda *_: answered("\\boxed{5", cut=True), tmp_path)
+    assert [sample.scores["palestra_outcome"].metadata["stop"] for sample in log.samples] == ["length_cut"] * 2
+
+
+def test_a_failed_episode_is_an_error_and_not_a_zero(tmp_path: Path) -> None:
+    task = inspect_task("tests.integrations.test_inspect:Broken", n=2)
+    log = evaluated(task, lambda *_: answered("x"), tmp_path, fail_on_error=False)
+    assert [("broken" in sample.error.message, sample.scores) for sample in log.samples] == [(True, {})] * 2
+
+
+def test_a_limit_of_inspect_reaches_inspect(tmp_path: Path) -> None:
+    log = evaluated(inspect_task(LONG, n=1), lambda *_: answered("\\boxed{1}"), tmp_path, message_limit=3)
+    assert log.samples[0].limit.type == "message"
+
+
+def test_abandoned_episodes_leave_nothing(tmp_path: Path) -> None:
+    evaluated(inspect_task(LONG, n=1), lambda *_: answered("\\boxed{1}"), tmp_path)
+    with nothing_left():
+        log = evaluated(inspect_task(LONG, n=1000), lambda *_: answered("\\boxed{1}"), tmp_path, message_limit=3)
+    assert sum(sample.limit is not None and sample.limit.type == "message" for sample in log.samples) > 900
+
+
+class Broken(type(make(GAME).unwrapped)):  # type: ignore[misc]
+    def step(self, action: str) -> Any:
+        raise RuntimeError("broken")
+
+
+# ------------------------------------------------------------------------------------------------------------ theirs in ours
+
+
+def test_samples_are_tasks_and_scores_are_inspects(tmp_path: Path) -> None:
+    def solve(text: str) -> str:
+        number = int(text.split()[2])
+        return str(2 * number if number % 3 else 7)
+
+    log = evaluated(
+        "tests/integrations/inspect_tasks.py@sums", lambda messages, *_: answered(solve(messages[-1].text)), tmp_path
+    )
+    report = palestra.evaluate(f"{HERE}:sums", solve, n=100)
+    assert report.suite.issued == len(log.samples) == 10  # each sample once
+    assert report.suite.score is not None
+    assert report.suite.score.mean == pytest.approx(log.results.scores[0].metrics["accuracy"].value)
+    assert report.suite.metrics["score_1"].mean == pytest.approx(log.results.scores[1].metrics["accuracy"].value)
+
+
+def test_the_conversation_is_the_solvers() -> None:
+    (played,) = collect([palestra.Task(f"{HERE}:sums?count=3", 0, index=2)], lambda text: "4")
+    assert played.turns[0].observation == "What is 2 + 2?"
+    assert played.info["opening"] == [{"role": "system", "content": "Answer briefly."}]
+    assert (played.reward, played.success) == (1.0, True)
+    (played,) = collect([palestra.Task(f"{HERE}:shown", 0)], lambda text: "4")
+    assert [one["role"] for one in played.info["opening"]] == ["system", "user", "assistant"]
+    (played,) = collect([palestra.Task(f"{HERE}:choices", 0)], lambda text: "ANSWER: B" if "B) pear" in text else "")
+    assert played.reward == 1.0
+    (played,) = collect([palestra.Task(f"{HERE}:asked_twice", 0)], lambda text: "yes" if "sure" in text else "no")
+    assert [turn.observation for turn in played.turns] == ["Say yes.", "Are you sure?"]
+    assert played.reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("boxed", "sandbox"),
+        ("no_task", "returned a int"),
+        ("with_tools", "lends tools"),
+        ("never_asks", "never called generate"),
+    ],
+)
+def test_what_palestra_cannot_play_says_why(name: str, message: str) -> None:
+    with pytest.raises((UsageError, palestra.errors.EnvError), match=message):
+        make(f"{HERE}:{name}").reset(seed=0)
+
+
+def test_the_check_passes() -> None:
+    report = check_env(f"{HERE}:sums", n=5)
+    assert [finding for finding in report.findings if finding.status == "fail"] == []
