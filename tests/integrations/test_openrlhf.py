@@ -12,7 +12,7 @@ pytest.importorskip("openrlhf")
 
 import transformers
 
-from palestra import Task, Trajectory
+from palestra import Message, Task, Trajectory
 from palestra.errors import InfrastructureError, UsageError
 from palestra.integrations import openrlhf as bridge
 from palestra.integrations import sequences
@@ -111,9 +111,10 @@ def test_without_log_probs_openrlhf_gets_none(theirs: Any, tokenizer: Any) -> No
 
 
 def test_a_failed_episode_is_raised(tokenizer: Any) -> None:
-    executor, engine = bridge.agent_executor(max_tokens=MAX_TOKENS, retries=0)(), Engine(tokenizer, cuts=0.0)
+    executor, engine = bridge.agent_executor(max_tokens=MAX_TOKENS, retries=0)(), Engine(tokenizer)
+    broken = next(one.task for one in expected(rough_tasks(40), tokenizer) if one.stop.failed)
     with pytest.raises(InfrastructureError, match=r"OpenRLHF cannot record an episode without a reward.*broken on purpose"):
-        execute(executor, engine, tokenizer, rough_tasks(8)[7])
+        execute(executor, engine, tokenizer, broken)
 
 
 def test_several_segments_are_refused(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +139,7 @@ def test_the_loop_of_openrlhf_needs_text_that_encodes_to_the_same_ids(tokenizer:
 
     other = Other(decode=tokenizer.decode, encode=lambda text, **_: [0])
     with pytest.raises(UsageError, match="use agent_executor"):
-        bridge._text(other, sequences.appending_renderer(tokenizer).first([]))
+        bridge._text(other, sequences.appending_renderer(tokenizer).first([Message("user", "Guess.")]))
 
 
 def test_a_thousand_abandoned_episodes_leave_nothing(tokenizer: Any) -> None:
