@@ -1,7 +1,7 @@
 """ScienceWorld at full size: gold paths, 64 episodes at once, a killed Java process, determinism, hostile actions, cost.
 
 CPU time is that of Python and Java together, on both sides of a ratio. The bare library is ``ScienceWorldEnv``. The whole takes
-about 40 minutes of CPU time, half of it for the gold paths of genetics; with ``--quick``, half a minute, because each of its
+about 40 minutes of CPU time, half of it for the gold paths of genetics; with ``--quick``, up to 50 s, because each of its
 parts starts Java processes.
 """
 
@@ -180,7 +180,8 @@ def random_rows(actions: int) -> list[Row]:
     mean = mean_interval(scores) if scores else None
     for name in TASKS:
         ours = [score for id, score in played.scores if id == f"science:{name}"]
-        print(f"science: random play of {name}: {sum(ours):.2f} in {len(ours)} episodes, highest {max(ours, default=0):.2f}")
+        if ours:
+            print(f"science: random play of {name}: {sum(ours):.2f} in {len(ours)} episodes, highest {max(ours):.2f}")
     return [
         Row("random actions played", played.actions, f">= {actions}"),
         Row("errors in the random actions", played.errors, "<= 0"),
