@@ -14,7 +14,8 @@ def beginning(mission: str, actions: Sequence[str], max_turns: int) -> str:
         "You move through rooms on a grid. You see the cells ahead of you, up to 6 steps ahead and 3 to each side, and nothing "
         "behind walls and closed doors.\n"
         f"Your mission: {mission}.\n"
-        f"In each of up to {max_turns} turns, write one action on the last line of your reply: {', '.join(actions)}."
+        f"In each of up to {max_turns} turns, write one action on a line of its own: {', '.join(actions)}. "
+        'If you write more than the action, begin its line with "Action:".'
     )
 
 
