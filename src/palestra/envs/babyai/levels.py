@@ -90,6 +90,7 @@ _TURNS: dict[str, int] = {level: turns for turns, levels in _MORE_TURNS.items() 
 FLOORS: dict[str, float] = {
     "ActionObjDoor": 0.02,
     "FindObjS5": 0.01,
+    "FindObjS7": 0.01,
     "GoToDoor": 0.11,
     "GoToLocal": 0.06,
     "GoToLocalS5N2": 0.08,
@@ -121,6 +122,10 @@ FLOORS: dict[str, float] = {
     "GoToRedBlueBall": 0.20,
     "GoToSeq": 0.01,
     "GoToSeqS5R2": 0.05,
+    "OneRoomS12": 0.07,
+    "OneRoomS16": 0.04,
+    "OneRoomS20": 0.04,
+    "OneRoomS8": 0.09,
     "Open": 0.03,
     "OpenDoor": 0.11,
     "OpenDoorColor": 0.10,
@@ -132,6 +137,8 @@ FLOORS: dict[str, float] = {
     "PickupDist": 0.02,
     "PickupDistDebug": 0.02,
     "PickupLoc": 0.05,
+    "Synth": 0.01,
+    "SynthLoc": 0.02,
     "UnblockPickup": 0.01,
 }
 """The mean score of the best constant answer over 150 tasks, rounded up, as ``benchmarks/babyai_floors.py`` measures it. A
