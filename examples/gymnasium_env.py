@@ -27,7 +27,8 @@ def main() -> None:
     """Evaluate both policies on the same tasks, and print one line for each."""
     for policy in ("random", along_the_cliff):
         report = palestra.evaluate(ENV, policy, n=20)
-        print(report.policy, report.suite.score, report.suite.success)
+        score, success = report.suite.score, report.suite.success
+        print(f"{report.policy}: score {score.mean:.1f}, solved {success.mean:.2f}")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ build() {  # $1: bridge, $2: its Python
 }
 
 run() {  # $1: bridge
-  local venv=$root/$1 tests python wanted begun=$SECONDS
+  local venv=$root/$1 tests python wanted example smoke begun=$SECONDS
   if [ -n "$(header "$1" read)" ]; then
     echo "bridge $1: read, not run"
     return
@@ -79,6 +79,14 @@ run() {  # $1: bridge
   OMP_NUM_THREADS=1 PYTHONPATH=$PWD "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --timeout 900 -m bridges --junitxml "$root/$1.xml" \
     ${tests:-tests/integrations/test_$1.py}
   "$venv/bin/python" scripts/bridge_result.py "$1" "$root/$1.xml"
+  for example in examples/*_with_"$1".py; do
+    [ -e "$example" ] || continue
+    begun=$SECONDS
+    smoke=()
+    ! grep -q '"--smoke"' "$example" || smoke=(--smoke)
+    (cd "$root" && OMP_NUM_THREADS=1 "$venv/bin/python" "../../$example" "${smoke[@]}")
+    echo "bridge $1: $example took $((SECONDS - begun)) s"
+  done
 }
 
 reuse=0
