@@ -17,7 +17,7 @@ import random
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from palestra import Message, StopReason, Task, Trajectory
+from palestra import Message, Step, StopReason, Task, Trajectory
 from palestra.core import Sampling
 from palestra.encoding import Ints, ints
 from palestra.engines.calls import CallEngine, Sampled
@@ -33,7 +33,10 @@ CONTEXT = 2048
 
 
 class Rough(GuessTheNumber):
-    """GuessTheNumber with the seed of the task in its first observation; it breaks if the seed is 7 modulo 8."""
+    """GuessTheNumber with the seed of the task in its first observation, and a reward of its own for every turn.
+
+    It breaks if the seed is 7 modulo 8.
+    """
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         observation, info = super().reset(seed=seed, task=task)
@@ -43,14 +46,18 @@ class Rough(GuessTheNumber):
     def step(self, action: str) -> Any:
         if self.number % 8 == 7 and self.turn == 1:
             raise RuntimeError("broken on purpose")
-        return super().step(action)
+        return self.paid(super().step(action))
+
+    def paid(self, step: Step) -> Step:
+        """A different reward for every turn, exact in every float type: a reward in the wrong turn is found."""
+        return step._replace(reward=round(step.reward * 64) / 64 + self.turn / 256)
 
 
 class Whole(Rough):
     """The same without breaks, for trainers that cannot record a failed episode."""
 
     def step(self, action: str) -> Any:
-        return GuessTheNumber.step(self, action)
+        return self.paid(GuessTheNumber.step(self, action))
 
 
 WHOLE = "tests.integrations.bridging:Whole"
@@ -63,7 +70,8 @@ def rough_tasks(count: int, env: str = ROUGH) -> list[Task]:
 class Speller:
     """The scripted model: one random guess per turn; every tenth turn is cut by the token limit.
 
-    Token number ``at`` of a turn has the log-prob ``-(at + 1) / 64``, which is exact in every float type.
+    A third of the turns is spelled in other tokens than the tokenizer would choose, where it can: a bridge that decodes and
+    encodes is found. The log-probs are random multiples of 1/64, exact in every float type, and different in every turn.
     """
 
     def __init__(self, tokenizer: Any, stop_id: int | None = None, cuts: float = 0.1) -> None:
@@ -73,12 +81,21 @@ class Speller:
 
     def __call__(self, prompt_ids: Sequence[int], max_tokens: int = MAX_TOKENS) -> Sampled:
         chance = random.Random(",".join(map(str, prompt_ids)))
-        ids = [*self._tokenizer.encode(f"\\boxed{{{chance.randint(1, 50)}}}", add_special_tokens=False), self._stop_id]
+        guess = f"\\boxed{{{chance.randint(1, 50)}}}"
+        ids = [*self._encoded(guess, apart=chance.random() < 1 / 3), self._stop_id]
         if chance.random() < self._cuts:
             ids = (ids[:-1] * max_tokens)[:max_tokens]  # rambles until the limit
         stopped = len(ids) <= max_tokens and ids[-1] == self._stop_id
         ids = ids[:max_tokens]
-        return Sampled(ids, [-(at + 1) / 64 for at in range(len(ids))], stopped)
+        return Sampled(ids, [-chance.randint(1, 640) / 64 for _ in ids], stopped)
+
+    def _encoded(self, text: str, *, apart: bool) -> list[int]:
+        parts = list(text) if apart else [text]
+        ids = [one for part in parts for one in self._tokenizer.encode(part, add_special_tokens=False)]
+        # A tokenizer may add a space to single characters: then only its own spelling says the same.
+        if self._tokenizer.decode(ids) != text or len(ids) >= MAX_TOKENS:
+            ids = self._tokenizer.encode(text, add_special_tokens=False)
+        return list(ids)
 
     def engine(self, context_length: int = CONTEXT) -> CallEngine:
         async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:

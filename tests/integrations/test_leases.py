@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from palestra import Step, Task
-from palestra.core import Env
+from palestra.core import AsyncEnv, Env
 from palestra.errors import UsageError
-from palestra.integrations.leases import LentEnv
+from palestra.integrations.leases import LentEnv, first_messages, only_text
 from tests.leftovers import child_processes, nothing_left, open_files
 
 COUNTED = "tests.integrations.test_leases:Counted"
@@ -83,9 +83,8 @@ def test_the_loop_of_the_other_program_may_have_ended() -> None:
 def test_an_idle_environment_is_closed_and_says_so() -> None:
     lent = LentEnv(COUNTED, idle=0.02)
     lent.reset(seed=0)
-    while not lent.closed:
+    while not lent.closed or Counted.open:
         time.sleep(0.01)
-    assert Counted.open == 0
     with pytest.raises(UsageError, match=r"closed after 0\.02 s without a call"):
         lent.step("on")
     lent.close()
@@ -103,6 +102,86 @@ def test_closing_twice_closes_once_and_an_error_is_the_environments_own() -> Non
     assert lent.closed
     asyncio.run(lent.close_async())
     assert settled()
+
+
+def test_a_class_that_cannot_be_built_leaves_no_loop_behind() -> None:
+    for _ in range(3):
+        with pytest.raises(TypeError, match="unexpected"):
+            LentEnv(COUNTED, unexpected=1)
+    assert settled(Counted.open)
+
+
+@pytest.mark.slow
+def test_the_lease_runs_from_the_beginning_and_not_during_a_call() -> None:
+    lent = LentEnv(COUNTED, idle=0.02)
+    while not lent.closed:
+        time.sleep(0.01)
+    lent.close()
+
+    async def two_at_once() -> None:
+        slow = LentEnv("tests.integrations.test_leases:Slow", idle=2.0)
+        await slow.reset_async(seed=0)
+        first, second = asyncio.create_task(slow.step_async("0.01")), asyncio.create_task(slow.step_async("2.5"))
+        assert (await first).observation == "0.01"
+        assert (await second).observation == "2.5"
+        assert not slow.closed
+        await slow.close_async()
+
+    asyncio.run(two_at_once())
+    assert settled()
+
+
+def test_a_caller_that_is_cancelled_while_closing_leaves_nothing_open() -> None:
+    async def abandon() -> None:
+        slow = LentEnv("tests.integrations.test_leases:Slow")
+        await slow.reset_async(seed=0)
+        closing = asyncio.create_task(slow.close_async())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+
+    asyncio.run(abandon())
+    assert settled()
+
+
+def test_several_players_are_refused() -> None:
+    lent = LentEnv("tests.integrations.test_leases:Players")
+    with pytest.raises(UsageError, match="several players"):
+        lent.reset(seed=0)
+    lent.close()
+    assert settled()
+
+
+def test_the_messages_before_the_first_observation_are_kept_or_refused() -> None:
+    info = {"opening": [{"role": "system", "content": "You are careful."}]}
+    assert [message.role for message in first_messages("go", info)] == ["system", "user"]
+    with pytest.raises(UsageError, match=r"further messages \(system\)"):
+        only_text("go", info)
+    assert only_text("go", {}) == "go"
+
+
+class Slow(AsyncEnv):
+    """Waits as long as it is asked to, and a little when it is closed."""
+
+    def __init__(self) -> None:
+        Counted.open += 1
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        return "go", {}
+
+    async def step(self, action: str) -> Step:
+        await asyncio.sleep(float(action))
+        return Step(action, 1.0, False, False, {})
+
+    async def close(self) -> None:
+        await asyncio.sleep(0.05)
+        Counted.open -= 1
+
+
+class Players(Counted):
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        return "go", {"player": "white"}
 
 
 @pytest.mark.slow

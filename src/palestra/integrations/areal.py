@@ -23,6 +23,7 @@ from palestra.core import Renderer, Sampling
 from palestra.engines.calls import CallEngine, Sampled
 from palestra.errors import InfrastructureError, MissingExtra
 from palestra.integrations.rows import task_of, task_rows
+from palestra.integrations.sequences import note_failures
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout.playing import play
 from palestra.trajectory import Segment, Trajectory
@@ -55,6 +56,7 @@ class _Workflow:
         """Play the task of a row, and return its tensors; ``None`` if the episode failed."""
         policy = SampledPolicy(self.renderer, self._engine(engine), self.sampling)
         played = await play(task_of(data), policy, **self.options)
+        note_failures([played], "AReaL")
         return None if played.stop.failed or not played.segments else _rows(played)
 
     def _engine(self, engine: Any) -> CallEngine:

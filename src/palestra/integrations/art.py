@@ -18,7 +18,7 @@ from typing import Any
 from palestra.errors import MissingExtra, PalestraError, UsageError
 from palestra.rollout.options import AnyPolicy
 from palestra.rollout.playing import play
-from palestra.trajectory import Finish, Task, Trajectory, flatten, observed, text_of
+from palestra.trajectory import Finish, Task, Trajectory, flatten, observed, opening_of, text_of
 
 __all__ = ["EpisodeFailed", "rollout", "to_art"]
 
@@ -73,7 +73,7 @@ def to_art(played: Trajectory, *, tokenizer: Any = None) -> Any:
 
 def _history(played: Trajectory) -> list[Any]:
     (flat,) = flatten(played)
-    history: list[Any] = []
+    history: list[Any] = [{"role": one.role, "content": text_of(one.content)} for one in opening_of(played.info)]
     for number, turn in enumerate(played.turns):
         message = observed(turn.observation, played.turns[number - 1].info if number else played.info)
         history.append({"role": message.role, "content": text_of(message.content)})

@@ -15,6 +15,7 @@ from typing import Any
 from palestra.core import Env, Step
 from palestra.errors import MissingExtra, Unsupported, UsageError
 from palestra.integrations.generators import GlobalGenerators
+from palestra.integrations.leases import only_text
 from palestra.registry import list_envs, make
 from palestra.seeding import derive_seed, fresh_seed
 from palestra.trajectory import Content, Task, text_of
@@ -73,7 +74,9 @@ class _Lent:
             seed = fresh_seed() if self._seed is None else derive_seed(self._seed, "gem", self._id, self._begun)
         self._begun += 1
         observation, info = self._env.reset(seed=seed)
-        return text_of(observation), {**info, "suffix": ""}  # GEM's wrappers and ROLL read info["suffix"]
+        if info.get("player"):
+            raise UsageError(f'"{self._id}" has several players, and GEM plays one; use palestra.rollout')
+        return only_text(observation, info), {**info, "suffix": ""}  # GEM's wrappers and ROLL read info["suffix"]
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         step = self._env.step(action)

@@ -9,21 +9,38 @@ for coroutines.
 
 import asyncio
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
 from palestra.adapters import LoopThread
 from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.registry import make_async
-from palestra.trajectory import Content, Task
+from palestra.trajectory import Content, Message, Task, observed, opening_of, text_of
 
-__all__ = ["LentEnv"]
+__all__ = ["LentEnv", "first_messages", "only_text"]
 
 _T = TypeVar("_T")
 
 _closing: set[asyncio.Task[None]] = set()
 """Keeps environments that are being closed from the garbage collector."""
+
+
+def first_messages(observation: Content, info: Mapping[str, Any]) -> list[Message]:
+    """Return the messages that an episode begins with: those of ``info["opening"]`` and the first observation."""
+    return [*opening_of(info), observed(observation, info)]
+
+
+def only_text(observation: Content, info: Mapping[str, Any]) -> str:
+    """Return the first observation as text, for a program that takes one text.
+
+    Raises:
+        UsageError: The episode begins with several messages, such as a system message.
+    """
+    if opening := opening_of(info):
+        roles = ", ".join(message.role for message in opening)
+        raise UsageError(f"this episode begins with further messages ({roles}), and this program takes one text")
+    return text_of(observation)
 
 
 class LentEnv:
@@ -35,22 +52,25 @@ class LentEnv:
         kwargs: Keyword arguments of the environment.
 
     Raises:
-        UsageError: From ``reset`` and ``step``, if the environment has been closed.
+        UsageError: From ``reset`` and ``step``, if the environment has been closed; from ``reset``, if it has several players.
     """
 
     def __init__(self, id: str, *, idle: float | None = None, **kwargs: Any) -> None:
+        env = make_async(id, **kwargs)
+        self._id = id
         self._thread = LoopThread.hold()
-        self._lease = _Lease(self._thread, make_async(id, **kwargs), idle)
+        self._lease = _Lease(self._thread, env, idle)
         self._end = weakref.finalize(self, self._lease.end_soon)
         self._end.atexit = False  # at the exit of Python, the background loop and the worker processes end by themselves
 
     @property
     def closed(self) -> bool:
+        """Whether the environment has been closed, or is being closed."""
         return self._lease.ended
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         """Begin an episode, as ``Env.reset`` does."""
-        return self._thread.run(self._lease.use(self._lease.env.reset(seed=seed, task=task)))
+        return self._for_one(self._thread.run(self._lease.use(self._lease.env.reset(seed=seed, task=task))))
 
     def step(self, action: str) -> Step:
         """Take an action, as ``Env.step`` does."""
@@ -66,7 +86,7 @@ class LentEnv:
 
     async def reset_async(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         """Begin an episode, as ``AsyncEnv.reset`` does."""
-        return await self._thread.wait(self._lease.use(self._lease.env.reset(seed=seed, task=task)))
+        return self._for_one(await self._thread.wait(self._lease.use(self._lease.env.reset(seed=seed, task=task))))
 
     async def step_async(self, action: str) -> Step:
         """Take an action, as ``AsyncEnv.step`` does."""
@@ -74,11 +94,22 @@ class LentEnv:
 
     async def close_async(self) -> None:
         """Close the environment. A second call does nothing."""
-        if self._end.detach():
-            try:
-                await self._thread.wait(self._lease.end())
-            finally:
-                await asyncio.to_thread(self._thread.release)
+        if not self._end.detach():
+            return
+        try:
+            await self._thread.wait(self._lease.end())
+        except asyncio.CancelledError:
+            self._lease.end_soon()  # the caller no longer waits; the environment is closed all the same
+            raise
+        except BaseException:
+            self._thread.release()
+            raise
+        await asyncio.to_thread(self._thread.release)
+
+    def _for_one(self, begun: tuple[Content, dict[str, Any]]) -> tuple[Content, dict[str, Any]]:
+        if begun[1].get("player"):
+            raise UsageError(f'"{self._id}" has several players, and this program plays one; use palestra.rollout')
+        return begun
 
 
 class _Lease:
@@ -89,31 +120,43 @@ class _Lease:
         self.env = env
         self.idle = idle
         self.ended = False
+        self._calls = 0
+        self._ending: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        thread.loop.call_soon_threadsafe(self._wait)
 
     async def use(self, work: Coroutine[Any, Any, _T]) -> _T:
         if self.ended:
             work.close()
             after = f" after {self.idle:g} s without a call" if self.idle else ""
             raise UsageError(f"this environment has been closed{after}; begin a new episode")
+        self._calls += 1
         self._stop_timer()
         try:
             return await work
         finally:
-            if self.idle is not None and not self.ended:
-                self._timer = asyncio.get_running_loop().call_later(self.idle, self._expire)
+            self._calls -= 1
+            self._wait()
 
     async def end(self) -> None:
         self._stop_timer()
-        if not self.ended:
-            self.ended = True
-            await self.env.close()
+        self.ended = True
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self.env.close())
+        await asyncio.shield(self._ending)  # a caller that is cancelled does not stop the closing
 
     def end_soon(self) -> None:
         """Close the environment without waiting for it. The garbage collector calls this, in any thread."""
         self.thread.loop.call_soon_threadsafe(self._start, True)
 
+    def _wait(self) -> None:
+        """Start to count the idle time, unless a call is under way."""
+        if self.idle is not None and not self.ended and not self._calls:
+            self._stop_timer()
+            self._timer = asyncio.get_running_loop().call_later(self.idle, self._expire)
+
     def _expire(self) -> None:
+        self.ended = True  # at once: no call may begin before the closing does
         self._start(False)
 
     def _start(self, release: bool) -> None:

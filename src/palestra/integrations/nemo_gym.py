@@ -19,7 +19,7 @@ from typing import Any
 from palestra.encoding import tame
 from palestra.errors import MissingExtra
 from palestra.integrations import rows
-from palestra.integrations.leases import LentEnv
+from palestra.integrations.leases import LentEnv, only_text
 from palestra.trajectory import Task, text_of
 
 __all__ = ["PalestraServer", "task_rows"]  # noqa: F822 - PalestraServer is made by __getattr__
@@ -40,10 +40,10 @@ async def _reset(self: Any, metadata: dict[str, Any], session_id: str | None = N
     lent = self.session_state[session_id] = LentEnv(task.env, idle=self.lease_seconds)
     try:
         observation, info = await lent.reset_async(task=task)
+        return only_text(observation, info), tame(info)
     except BaseException:
         await self.close_session(session_id)
         raise
-    return text_of(observation), tame(info)
 
 
 async def _step(

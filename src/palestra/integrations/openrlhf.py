@@ -25,8 +25,8 @@ from typing import Any
 from palestra.core import Sampling
 from palestra.encoding import ints
 from palestra.engines.calls import Sampled
-from palestra.errors import UsageError
-from palestra.integrations.leases import LentEnv
+from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.integrations.leases import LentEnv, first_messages
 from palestra.integrations.sequences import (
     appending_renderer,
     framework,
@@ -94,11 +94,16 @@ def _calling(engine: Any, sampling_params: Any) -> Any:
         wanted = deepcopy(sampling_params)
         wanted.max_tokens, wanted.stop_token_ids = sampling.max_tokens, list(sampling.stop_ids)
         output = (await engine.generate(prompt_ids, wanted)).outputs[0]
+        if output.finish_reason not in ("stop", "length"):
+            raise InfrastructureError(f"OpenRLHF's engine ended a reply with {output.finish_reason!r}")
         ids = list(output.token_ids)
-        if output.logprobs is None:
-            return Sampled(ids, [0.0] * len(ids), output.finish_reason != "length")
-        logprobs = [found[one].logprob for one, found in zip(ids, output.logprobs, strict=True)]
-        return Sampled(ids, logprobs, output.finish_reason != "length")
+        if output.logprobs is not None:
+            logprobs = [found[one].logprob for one, found in zip(ids, output.logprobs, strict=True)]
+        elif wanted.logprobs is None:
+            logprobs = [0.0] * len(ids)  # OpenRLHF does not use them: it recomputes them in training
+        else:
+            raise PolicyError("OpenRLHF's engine returned no log-probs, although sampling_params.logprobs asks for them")
+        return Sampled(ids, logprobs, output.finish_reason == "stop")
 
     return call
 
@@ -137,8 +142,8 @@ def multi_turn_executor(tokenizer: Any, *, idle: float = 3600.0) -> type:
         async def reset(self, states: dict[str, Any], **_: Any) -> dict[str, str]:
             task = task_of(states["label"])
             self._env = LentEnv(task.env, idle=idle)
-            observation, _info = await self._env.reset_async(task=task)
-            return {"observation": _text(self._words, self._renderer.first([Message("user", observation)]))}
+            messages = first_messages(*await self._env.reset_async(task=task))
+            return {"observation": _text(self._words, self._renderer.first(messages))}
 
         async def step(self, states: dict[str, Any], **_: Any) -> dict[str, Any]:
             import torch

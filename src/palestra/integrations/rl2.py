@@ -22,7 +22,7 @@ from palestra.core import Renderer
 from palestra.encoding import ints
 from palestra.errors import UsageError
 from palestra.integrations import rows
-from palestra.integrations.leases import LentEnv
+from palestra.integrations.leases import LentEnv, first_messages
 from palestra.trajectory import Message, Task, observed
 
 __all__ = ["reset", "step", "task_rows"]
@@ -44,7 +44,7 @@ async def reset(extra_info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     tokenizer, renderer = _loaded(extra_info["model"])
     lent = LentEnv(task.env)
     observation, info = await lent.reset_async(task=task)
-    messages = [observed(observation, info)]
+    messages = first_messages(observation, info)
     return tokenizer.decode(renderer.first(messages)), {**extra_info, "lent": lent, "messages": messages}
 
 

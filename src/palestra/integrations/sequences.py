@@ -5,7 +5,8 @@ of several segments: the model saw them as separate contexts, so merging them wo
 """
 
 import importlib
-from collections.abc import Awaitable, Callable
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -20,7 +21,19 @@ from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import play
 from palestra.trajectory import FlatSegment, Task, Trajectory, flatten
 
-__all__ = ["appending_renderer", "framework", "only_sequence", "play_sequence", "scored", "task_of", "task_text"]
+__all__ = [
+    "appending_renderer",
+    "framework",
+    "note_failures",
+    "only_sequence",
+    "play_sequence",
+    "scored",
+    "task_of",
+    "task_text",
+]
+
+
+_log = logging.getLogger("palestra.integrations")
 
 
 def framework(module: str, package: str, tried: str) -> Any:
@@ -101,6 +114,21 @@ def only_sequence(trajectory: Trajectory, trainer: str) -> FlatSegment:
     if not flats:
         raise UsageError(f"{trajectory.task} has no sampled token ({trajectory.stop}): raise the length limits of {trainer}")
     return flats[0]
+
+
+def note_failures(played: Sequence[Trajectory], trainer: str) -> None:
+    """Log how many episodes of a batch failed, and the last reason.
+
+    Raises:
+        InfrastructureError: All of them failed. A setting is wrong, or a server is gone: training would go on with nothing.
+    """
+    failed = [one for one in played if one.stop.failed]
+    if not failed:
+        return
+    why = failed[-1].failures[-1].message if failed[-1].failures else str(failed[-1].stop)
+    if len(failed) == len(played) > 1:
+        raise InfrastructureError(f"all {len(played)} episodes of a batch for {trainer} failed; the last one: {why}")
+    _log.warning("%d of %d episodes for %s failed; the last one: %s", len(failed), len(played), trainer, why)
 
 
 def scored(trajectory: Trajectory, trainer: str) -> float:

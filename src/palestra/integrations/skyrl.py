@@ -11,8 +11,8 @@ from typing import Any
 
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import MissingExtra, SchemaError, UsageError
-from palestra.integrations.leases import LentEnv
-from palestra.trajectory import Content, Task, observed, text_of
+from palestra.integrations.leases import LentEnv, first_messages
+from palestra.trajectory import Message, Task, observed, text_of
 
 __all__ = ["metrics_of", "read_task", "register", "task_rows", "text_env"]
 
@@ -60,7 +60,7 @@ def text_env() -> type:
             task = read_task(prompt)
             self._env = LentEnv(task.env)
             observation, info = self._env.reset(task=task)
-            return [*prompt[:-1], _message(observation, info)], info
+            return [*prompt[:-1], *map(_chat, first_messages(observation, info))], info
 
         def step(self, action: str) -> dict[str, Any]:
             assert self._env is not None, "init() has to come first"
@@ -68,7 +68,7 @@ def text_env() -> type:
             self.turns += 1
             self._metrics = metrics_of(self.turns, info)
             done = terminated or truncated or (self.max_turns is not None and self.turns >= self.max_turns)
-            return {"observations": [_message(observation, info)], "reward": reward, "done": done, "metadata": info}
+            return {"observations": [_chat(observed(observation, info))], "reward": reward, "done": done, "metadata": info}
 
         def get_metrics(self) -> dict[str, float]:
             return self._metrics
@@ -80,10 +80,8 @@ def text_env() -> type:
     return PalestraTextEnv
 
 
-def _message(observation: Content, info: dict[str, Any]) -> dict[str, str]:
-    if info.get("player"):
-        raise UsageError("this environment has several players, and SkyRL plays one; use palestra.rollout")
-    return {"role": observed(observation, info).role, "content": text_of(observation)}
+def _chat(message: Message) -> dict[str, str]:
+    return {"role": message.role, "content": text_of(message.content)}
 
 
 def metrics_of(turns: int, info: dict[str, Any]) -> dict[str, float]:

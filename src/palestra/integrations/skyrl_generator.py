@@ -19,6 +19,7 @@ import numpy as np
 from palestra.core import Renderer, Sampling
 from palestra.engines.calls import CallEngine, Sampled
 from palestra.errors import MissingExtra, PolicyError, UsageError
+from palestra.integrations.sequences import note_failures
 from palestra.integrations.skyrl import metrics_of, read_task, register
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
@@ -82,7 +83,9 @@ def generator(
             ]
             async with EpisodeRunner(policy, settings) as runner, asyncio.TaskGroup() as group:
                 work = [group.create_task(_episode(runner, key, name, client)) for key, name in zip(keys, names, strict=True)]
-            output = _output(cfg, [one.result() for one in work], names, chosen.stop_ids[0])
+            played = [one.result() for one in work]
+            note_failures(played, "SkyRL")
+            output = _output(cfg, played, names, chosen.stop_ids[0])
             if cfg.apply_overlong_filtering:
                 output["loss_masks"] = utils.apply_overlong_filtering(output["loss_masks"], output["stop_reasons"])
             shown = (output["response_ids"], output["rewards"], output["env_metrics"], ["palestra"] * len(output["rewards"]))

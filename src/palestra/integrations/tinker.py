@@ -17,8 +17,8 @@ import numpy as np
 
 from palestra.core import Renderer
 from palestra.encoding import Ints, ints
-from palestra.errors import MissingExtra, UsageError
-from palestra.integrations.leases import LentEnv
+from palestra.errors import MissingExtra
+from palestra.integrations.leases import LentEnv, first_messages
 from palestra.trajectory import Message, Task, observed
 
 __all__ = ["GroupOptions", "PalestraEnv", "PalestraGroup", "task_source"]
@@ -90,9 +90,7 @@ class PalestraEnv:
     async def initial_observation(self) -> Any:
         self.lent = LentEnv(self.task.env)
         observation, info = await self.lent.reset_async(task=self.task)
-        if info.get("player"):
-            raise UsageError(f'"{self.task.env}" has several players, and Tinker plays one; use palestra.rollout')
-        self.messages = [observed(observation, info)]
+        self.messages = first_messages(observation, info)
         self.prompt = self.renderer.first(self.messages)
         if self._is_too_long():
             return _tinker().InitialObservationOverflow(0.0, {"stop/max_tokens": 1.0})

@@ -15,8 +15,8 @@ from typing import Any
 from palestra.adapters import run_anywhere
 from palestra.core import Engine, Renderer, Sampling
 from palestra.encoding import floats, ints
-from palestra.integrations.leases import LentEnv
-from palestra.integrations.sequences import appending_renderer, only_sequence, task_of, task_text
+from palestra.integrations.leases import LentEnv, only_text
+from palestra.integrations.sequences import appending_renderer, note_failures, only_sequence, task_of, task_text
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import FlatSegment, Task, Trajectory, text_of
@@ -73,8 +73,11 @@ def rollout_func(
         try:
             policy = SampledPolicy(chosen, (engine or _on_the_model)(trainer), sampling)
             step, size = trainer.state.global_step, trainer.num_generations
-            keys = [EpisodeKey(task, step, at // size, at % size) for at, task in enumerate(tasks)]
+            # Every process has its share of the prompts, and a group may be spread over several of them.
+            before = trainer.accelerator.process_index * len(tasks)
+            keys = [EpisodeKey(task, step, at // size, at % size) for at, task in enumerate(tasks, start=before)]
             played = run_anywhere(_play(policy, settings, keys))
+            note_failures(played, "TRL")
         finally:
             model.train(training)  # the engine put the model into evaluation mode, and TRL reads model.training
         return _columns(played, chosen)
@@ -130,9 +133,9 @@ def environment_factory(id: str, **kwargs: Any) -> type:
             self._over = True
 
         def reset(self, seed: int | None = None, **_: Any) -> str:
-            observation, _info = self._env.reset(seed=seed)
+            shown = only_text(*self._env.reset(seed=seed))
             self._reward, self._over = 0.0, False
-            return text_of(observation)
+            return shown
 
         def act(self, action: str) -> str:
             """Take the next action in the environment.

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from palestra.errors import MissingExtra, UsageError
-from palestra.integrations.leases import LentEnv
+from palestra.errors import MissingExtra
+from palestra.integrations.leases import LentEnv, only_text
 from palestra.rollout.supply import tasks_of
 from palestra.trajectory import Task, text_of
 
@@ -40,17 +40,15 @@ async def play_in(interaction: Any, task: Task) -> tuple[float, dict[str, float]
     total, turns, metrics = 0.0, 0, {}
     try:
         observation, info = await env.reset_async(task=task)
-        if info.get("player"):
-            raise UsageError(f'"{task.env}" has several players, and this bridge plays one; use palestra.rollout')
-        over = False
+        shown, over = only_text(observation, info), False
         while not over:
-            segment = await interaction.turn(text_of(observation))
+            segment = await interaction.turn(shown)
             if segment.terminated or interaction.trace.is_truncated:
                 break
             # Not last_reply: it strips spaces that the model wrote.
             reply = interaction.trace.assistant_messages[-1].content or ""
             observation, reward, terminated, truncated, info = await env.step_async(reply)
-            over, total, turns = terminated or truncated, total + reward, turns + 1
+            shown, over, total, turns = text_of(observation), terminated or truncated, total + reward, turns + 1
             solved = {"success": float(info["success"])} if "success" in info else {}
             metrics = {**solved, **info.get("metrics", {})}
     finally:

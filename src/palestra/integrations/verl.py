@@ -23,7 +23,7 @@ from uuid import uuid4
 
 from palestra.core import Sampling
 from palestra.engines.calls import Sampled
-from palestra.errors import UsageError
+from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.integrations.sequences import (
     appending_renderer,
     framework,
@@ -113,7 +113,11 @@ async def _play(loop: Any, sampling_params: dict[str, Any], task: Task) -> Traje
     async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
         wanted = {**sampling_params, "max_tokens": sampling.max_tokens, "stop_token_ids": list(sampling.stop_ids)}
         output = await loop.server_manager.generate(request_id=request_id, prompt_ids=prompt_ids, sampling_params=wanted)
+        if getattr(output, "stop_reason", None) in ("abort", "aborted"):
+            raise InfrastructureError("verl aborted the request")
         ids = list(output.token_ids)
+        if ids and not output.log_probs and loop.rollout_config.calculate_log_probs:
+            raise PolicyError("verl's server returned no log-probs, although rollout.calculate_log_probs asks for them")
         logprobs = list(output.log_probs) if output.log_probs else [0.0] * len(ids)
         return Sampled(ids, logprobs, bool(ids) and ids[-1] in sampling.stop_ids)
 
