@@ -9,11 +9,13 @@ PAGE = Path(__file__).parent / "reference" / "bridges.md"
 CONSTRAINTS = Path(__file__).parent.parent / "constraints"
 HEAD = """# Bridges: what was run, and when
 
-A bridge connects Palestra with another framework; [other trainers](../how-to/other-trainers.md) shows how to use each. This
-page says what of each framework the contract tests run, with which version, and when they last passed. The framework is the
-released package, in a virtual environment of its own. Models are tiny or scripted, and nothing needs a GPU.
+A bridge connects Palestra with another framework; [other trainers](../how-to/other-trainers.md) and
+[environments of other packages](../how-to/their-environments.md) show how to use each. This page says what of each framework
+the contract tests run, with which version, and when they last passed. The framework is the released package, in a virtual
+environment of its own. Models are tiny or scripted, and nothing needs a GPU.
 
-`bash scripts/bridge.sh NAME` runs the tests of one bridge, keeps the result in `constraints/results`, and writes this page.
+`bash scripts/bridge.sh NAME` runs the tests of one bridge; NAME is a file of `constraints/` without `.txt`. The
+script keeps the result in `constraints/results`, and writes this page.
 Under "equal", *tokens* means: token ids, masks and log-probs in the framework equal those of `Trajectory.segments`, token by
 token, over 200 random episodes of several turns with cuts and, where the framework can record them, failures. *Text* means:
 observations, actions, rewards and ends are equal.
@@ -22,9 +24,9 @@ observations, actions, rewards and ends are equal.
 |---|---|---|---|---|---|---|
 """
 READ = """
-## Read, not run
+## Written from the source
 
-These adapters were written from the framework's source, which is not on PyPI. No script installs the framework and runs tests.
+These frameworks are not on PyPI, so no script installs them and runs tests. Their trainers were not run.
 
 | framework | why |
 |---|---|

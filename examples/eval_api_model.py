@@ -4,9 +4,10 @@
 # ///
 """Evaluate a model behind an OpenAI-compatible API on all easy games, with a limit of cost.
 
-    OPENAI_API_KEY=… uv run --with dist/*.whl examples/eval_api_model.py --model NAME --base-url https://HOST/v1
+    OPENAI_API_KEY=… uv run --find-links dist examples/eval_api_model.py --model NAME --base-url https://HOST/v1
 
-``--smoke`` starts a small server on this machine instead, which answers every question with 5.
+Set the prices of your model in ``evaluate``. ``--smoke`` starts a small server on this machine instead, which
+answers every question with 5.
 """
 
 import argparse

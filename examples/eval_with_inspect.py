@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["palestra", "inspect-ai==0.3.285"]
 # ///
-"""A Palestra environment as a task of Inspect: ``uv run --with dist/*.whl examples/eval_with_inspect.py``.
+"""A Palestra environment as a task of Inspect: ``uv run --find-links dist examples/eval_with_inspect.py``.
 
 With a model of yours: ``inspect eval examples/eval_with_inspect.py --model openai/MODEL -T env=game:Sudoku-v0-easy``. As a
 script, a mock model plays that guesses the middle of the interval, so that the file runs without a key.

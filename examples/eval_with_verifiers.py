@@ -2,15 +2,15 @@
 # requires-python = ">=3.11"
 # dependencies = ["palestra[render]", "verifiers==0.4.0"]
 # ///
-"""Evaluate a model on a game of Palestra with verifiers, the environments of prime-rl.
+"""Evaluate a model on a game of Palestra with verifiers, the environment library that prime-rl uses.
 
 The model stands behind any OpenAI-compatible server. Further options go to ``vf-eval``::
 
-    uv run --with dist/*.whl examples/eval_with_verifiers.py -m MODEL --client.base-url http://localhost:8000/v1
+    uv run --find-links dist examples/eval_with_verifiers.py -m MODEL --client.base-url http://localhost:8000/v1
 
 ``--smoke`` starts a server whose model guesses by binary search, and evaluates it::
 
-    uv run --with dist/*.whl examples/eval_with_verifiers.py --smoke
+    uv run --find-links dist examples/eval_with_verifiers.py --smoke
 
 prime-rl trains on the same id: put ``palestra-verifiers`` where its configuration names a taskset.
 """

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["palestra[cluster]"]
 # ///
-"""Evaluate on a Ray cluster: ``uv run --with dist/*.whl examples/evaluate_on_a_cluster.py --address 10.0.0.1:6379``.
+"""Evaluate on a Ray cluster: ``uv run --find-links dist examples/evaluate_on_a_cluster.py --address 10.0.0.1:6379``.
 
 The default address, ``local``, starts Ray on this machine. The scores are those of a run in one process, because the random
 choices of an episode do not depend on the worker that plays it.

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["palestra[gymnasium]"]
 # ///
-"""Evaluate a policy on an environment of Gymnasium: ``uv run --with dist/*.whl examples/gymnasium_env.py``.
+"""Evaluate a policy on an environment of Gymnasium: ``uv run --find-links dist examples/gymnasium_env.py``.
 
 The policy here is a function of text that follows a fixed rule. Put ``ChatPolicy`` or ``hf:MODEL`` in its place to evaluate a
 model.

@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["palestra"]
 # ///
-"""Write an environment, check it, and evaluate two policies on it: ``uv run --with dist/*.whl examples/own_environment.py``."""
+"""Write an environment, check it, and evaluate two policies on it: ``uv run --find-links dist examples/own_environment.py``."""
 
 import re
 from typing import Any

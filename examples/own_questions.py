@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["palestra[train]"]
 # ///
-"""Train a tiny model on questions of your own, on one CPU core: ``uv run --with dist/*.whl examples/own_questions.py``.
+"""Train a tiny model on questions of your own, on one CPU core: ``uv run --find-links dist examples/own_questions.py``.
 
 The questions are lines of a JSONL file. A grader compares the reply with the answer. For a model of your own, replace
 ``tiny:…`` by its folder; ``palestra model export RUN`` writes the trained model.

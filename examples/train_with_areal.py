@@ -6,7 +6,7 @@
 
 Training needs GPUs. The arguments are AReaL's own: a YAML file with its settings, and KEY=VALUE::
 
-    uv run --with dist/*.whl examples/train_with_areal.py --config grpo.yaml
+    uv run --find-links dist examples/train_with_areal.py --config grpo.yaml
 
 ``--smoke`` needs no GPU: AReaL's ``WorkflowExecutor`` plays four episodes, with a fixed strategy in place of the model.
 """

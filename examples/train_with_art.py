@@ -6,7 +6,7 @@
 
 Training needs a GPU, and ART's backend::
 
-    uv run --with dist/*.whl --with "openpipe-art[backend]==0.5.18" examples/train_with_art.py
+    uv run --find-links dist --with "openpipe-art[backend]==0.5.18" examples/train_with_art.py
 
 ``--smoke`` needs neither: ART gathers and tokenizes four episodes, with a fixed strategy in place of the model.
 """

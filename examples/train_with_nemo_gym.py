@@ -8,7 +8,7 @@ NeMo Gym starts this file as a resources server: name it as the ``entrypoint`` o
 ``gymnasium_agent`` as its agent. ``--data FILE`` writes the data set. ``--smoke`` plays one episode with NeMo Gym's own agent,
 and a fixed strategy in place of the model::
 
-    uv run --with dist/*.whl examples/train_with_nemo_gym.py --smoke
+    uv run --find-links dist examples/train_with_nemo_gym.py --smoke
 """
 
 import asyncio

@@ -6,7 +6,7 @@
 
 Training needs GPUs. This file is also the agent that OpenRLHF loads. The other arguments are OpenRLHF's own::
 
-    uv run --with dist/*.whl examples/train_with_openrlhf.py data.jsonl --actor.model_name_or_path Qwen/Qwen3-4B …
+    uv run --find-links dist examples/train_with_openrlhf.py data.jsonl --actor.model_name_or_path Qwen/Qwen3-4B …
 
 ``--smoke`` needs no GPU: OpenRLHF's executor plays four episodes, with a fixed strategy in place of vLLM. With ``uv run`` it
 still installs OpenRLHF's requirements; `pip install --no-deps openrlhf==0.11.2` is enough for it.

@@ -4,7 +4,7 @@
 # ///
 """Write the data set for RL2 (``rl-square`` 0.0.2), and print the arguments that train on a game of Palestra.
 
-    uv run --with dist/*.whl examples/train_with_rl2.py Qwen/Qwen2.5-1.5B-Instruct runs/rl2/train.jsonl
+    uv run --find-links dist examples/train_with_rl2.py Qwen/Qwen2.5-1.5B-Instruct runs/rl2/train.jsonl
 
 RL2 needs GPUs, and versions of torch and SGLang of its own: start it in its own environment, with Palestra installed there, as
 ``torchrun -m RL2.trainer.ppo ARGUMENTS``. ``--smoke`` needs neither RL2 nor a GPU: it plays one episode through the environment

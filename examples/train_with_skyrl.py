@@ -6,11 +6,11 @@
 
 Training needs GPUs and Python 3.12. Options of SkyRL follow as KEY=VALUE::
 
-    uv run --with dist/*.whl --with "skyrl[fsdp]==0.4.0" examples/train_with_skyrl.py trainer.policy.model.path=MODEL
+    uv run --find-links dist --with "skyrl[fsdp]==0.4.0" examples/train_with_skyrl.py trainer.policy.model.path=MODEL
 
 ``--smoke`` needs neither: it plays one episode through skyrl-gym, with a fixed strategy in place of the model::
 
-    uv run --with dist/*.whl examples/train_with_skyrl.py --smoke
+    uv run --find-links dist examples/train_with_skyrl.py --smoke
 """
 
 import json

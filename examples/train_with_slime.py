@@ -4,7 +4,7 @@
 # ///
 """Write the data set for slime, and print the arguments that train on a game of Palestra. slime is on GitHub only.
 
-    uv run --with dist/*.whl examples/train_with_slime.py runs/slime/train.jsonl
+    uv run --find-links dist examples/train_with_slime.py runs/slime/train.jsonl
 
 Add the arguments to those of slime's ``train.py``. ``--smoke`` plays two tasks without slime's trainer, by a fixed strategy; it
 needs a checkout of slime on PYTHONPATH, and no GPU.

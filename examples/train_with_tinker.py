@@ -6,11 +6,11 @@
 
 Training needs an account with Tinker, and its key in TINKER_API_KEY::
 
-    uv run --with dist/*.whl examples/train_with_tinker.py Qwen/Qwen3-8B
+    uv run --find-links dist examples/train_with_tinker.py Qwen/Qwen3-8B
 
 ``--smoke`` needs neither. It runs the cookbook's rollouts and its data processing with a fixed strategy in place of the model::
 
-    uv run --with dist/*.whl examples/train_with_tinker.py --smoke
+    uv run --find-links dist examples/train_with_tinker.py --smoke
 """
 
 import asyncio

@@ -4,7 +4,7 @@
 # ///
 """Train a tiny model on game:GuessTheNumber-v0-easy with TRL's GRPOTrainer, on one CPU core.
 
-    uv run --with dist/*.whl examples/train_with_trl.py      (python -m build makes dist/*.whl, until there is a release)
+    uv run --find-links dist examples/train_with_trl.py      (python -m build makes dist/*.whl, until there is a release)
 
 The model first imitates random moves for some seconds, as `palestra train cpu/guess` does: it can then write a move, but not
 search. The texts of the game are shortened, so that a vocabulary of a few dozen phrases is enough. To train a model of your own

@@ -6,7 +6,7 @@
 
 Training needs GPUs. The arguments are verl's own; the data set and the agent loop are written into the folder given first::
 
-    uv run --with dist/*.whl examples/train_with_verl.py data actor_rollout_ref.model.path=Qwen/Qwen3-4B …
+    uv run --find-links dist examples/train_with_verl.py data actor_rollout_ref.model.path=Qwen/Qwen3-4B …
 
 ``--smoke`` needs no GPU: verl's ``AgentLoopWorker`` plays four episodes, with a fixed strategy in place of the model, and verl
 computes the advantages.

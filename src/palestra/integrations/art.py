@@ -7,10 +7,10 @@ Palestra plays, with any engine that samples from ART's model. ``rollout`` is wh
     )
     await model.train(groups)
 
-ART renders the messages again and puts the sampled ids and log-probs in place of the assistant's text. The result equals
-what the model saw only if the chat template appends: pass ``tokenizer`` to have every trajectory checked with ART's own
-tokenization. A failed episode raises ``EpisodeFailed``, which ART counts among the exceptions of the group; it has no
-reward. ART takes one history per trajectory from us, so an episode of several segments raises ``UsageError``.
+ART renders the messages again and puts the sampled ids and log-probs in place of the assistant's text. The result equals what
+the model saw only if the chat template leaves earlier messages unchanged: pass ``tokenizer`` to have every trajectory checked
+with ART's own tokenization. A failed episode raises ``EpisodeFailed``, which ART counts among the exceptions of the group; it
+has no reward. ART takes one history per trajectory from us, so an episode of several segments raises ``UsageError``.
 """
 
 from typing import Any

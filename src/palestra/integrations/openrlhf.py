@@ -12,7 +12,7 @@ The second way is OpenRLHF's own loop, ``MultiTurnAgentExecutor``, with an agent
 
 Prefer the first. The second exchanges text, so it refuses a tokenizer that encodes the text of a prompt to other ids. OpenRLHF
 sends a turn to the environment even if the token limit has cut it, and does not say when it gives up an episode; the
-environment is then closed by the garbage collector.
+environment is then closed by the garbage collector, or after ``idle`` seconds.
 
 ``label`` of a row is the task as JSON: ``task_rows`` writes it. OpenRLHF cannot record an episode without a reward, so a failed
 episode raises an exception, and it takes one sequence per episode, so an episode of several segments raises ``UsageError``.

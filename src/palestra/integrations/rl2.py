@@ -1,17 +1,17 @@
 """Palestra's environments in RL2. Tried with rl-square 0.0.2 from PyPI. This file is RL2's environment file::
 
     rollout.env_path=$(python -c "import palestra.integrations.rl2 as file; print(file.__file__)")
-    rollout.train_sampling_params.skip_special_tokens=false rollout.train_sampling_params.no_stop_trim=true
+    +rollout.train_sampling_params.skip_special_tokens=false +rollout.test_sampling_params.skip_special_tokens=false
 
 RL2 runs the loop over text, and its state is the rendered chat. It passes no tokenizer, so a row of the data set names the
 model beside the task (``task_rows``). RL2 tokenizes each observation itself and keeps the sampled ids as they are. Every
 turn has its own reward. If the chat template rewrites earlier messages, the next state does not continue the last, and RL2
 begins a new sequence.
 
-RL2 does not say whether the token limit has cut a reply. The two settings above keep the stop token in the text: a reply
-without it was cut, is not a move, and ends the episode with the reward 0. RL2 cannot record that an episode failed: the
-error of the environment ends the rollout of the batch. RL2 closes nothing: an environment is closed at the end of its
-episode, or when RL2 drops the row.
+RL2 does not say whether the token limit has cut a reply. These settings, with RL2's own ``no_stop_trim=true``, keep the stop
+token in the text: a reply without it was cut, is not a move, and ends the episode with the reward 0. RL2 cannot record that an
+episode failed: the error of the environment ends the rollout of the batch. RL2 closes nothing: an environment is closed at the
+end of its episode, or when RL2 drops the row.
 """
 
 from collections.abc import Iterable

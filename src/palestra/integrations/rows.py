@@ -1,6 +1,6 @@
 """Tasks as rows of another trainer's data set.
 
-The task is JSON in one column. A table of objects would give every task the fields of all others, and fill them with ``None``.
+The task is JSON in one column: a column of objects would give each row the fields of all rows, filled with ``None``.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What the adapters share in which Palestra plays the episode and the trainer takes one sequence of tokens.
+"""Code shared by the adapters in which Palestra plays the episode and the trainer takes one sequence of tokens.
 
 ``play_sequence`` plays a task on the trainer's own sampling call. ``only_sequence`` returns the tokens, and refuses an episode
 of several segments: the model saw them as separate contexts, so merging them would train on contexts that never occurred.
@@ -120,7 +120,7 @@ def note_failures(played: Sequence[Trajectory], trainer: str) -> None:
     """Log how many episodes of a batch failed, and the last reason.
 
     Raises:
-        InfrastructureError: All of them failed. A setting is wrong, or a server is gone: training would go on with nothing.
+        InfrastructureError: All of them failed. A setting is wrong, or a server is gone: training would continue with nothing.
     """
     failed = [one for one in played if one.stop.failed]
     if not failed:

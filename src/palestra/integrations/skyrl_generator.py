@@ -83,9 +83,7 @@ def generator(
             ]
             async with EpisodeRunner(policy, settings) as runner, asyncio.TaskGroup() as group:
                 work = [group.create_task(_episode(runner, key, name, client)) for key, name in zip(keys, names, strict=True)]
-            played = [one.result() for one in work]
-            note_failures(played, "SkyRL")
-            output = _output(cfg, played, names, chosen.stop_ids[0])
+            output = _output(cfg, [one.result() for one in work], names, chosen.stop_ids[0])
             if cfg.apply_overlong_filtering:
                 output["loss_masks"] = utils.apply_overlong_filtering(output["loss_masks"], output["stop_reasons"])
             shown = (output["response_ids"], output["rewards"], output["env_metrics"], ["palestra"] * len(output["rewards"]))
@@ -117,6 +115,7 @@ async def _episode(runner: EpisodeRunner, key: EpisodeKey, name: Any, client: An
 
 
 def _output(cfg: Any, played: Sequence[Trajectory], names: Sequence[Any], filler: int) -> dict[str, Any]:
+    note_failures(played, "SkyRL")
     scored: dict[str, list[float]] = {}
     for one, name in zip(played, names, strict=True):
         scored.setdefault(name.instance_id, []).extend([] if one.stop.failed else [one.reward or 0.0])

@@ -5,7 +5,8 @@ earlier messages, the next prompt does not continue the last one, and Tinker mak
 
 A reply that was cut is not a move: it ends the episode, and its turn has the reward 0. An environment that fails raises its
 error in the rollout, and Tinker's ``RolloutStrategy`` decides: ``MinViableGroup`` leaves the episode out of its group,
-``RetryOnFailure`` plays it again, and ``FailFast``, the default, ends the group. A failed episode is never scored as zero.
+``RetryOnFailure`` plays it again, and ``FailFast``, usually the default, ends the run. A failed episode is never a
+zero.
 """
 
 from collections.abc import Sequence
