@@ -93,9 +93,9 @@ class _Lent:
         return type(self)(self._id, kwargs.pop("seed", self._seed), {**self._settings, **kwargs}, twin)
 
     @property
-    def task(self) -> Task:
-        """The task of the current episode."""
-        return self._env.unwrapped.task
+    def task(self) -> Task | None:
+        """The task of the current episode; ``None`` before the first, when GEM's wrappers read every attribute."""
+        return getattr(self._env.unwrapped, "task", None)
 
     def close(self) -> None:
         self._env.close()
