@@ -167,17 +167,16 @@ def test_several_segments_become_several_data(folder: str, tokenizer: Any, monke
 
 
 def test_limits_end_an_episode_and_say_why(folder: str, tokenizer: Any) -> None:
+    first = next(one for one in expected(rough_tasks(20), tokenizer) if len(one.turns) > 2 and not one.stop.failed)
+
     def stopped(**limits: Any) -> tuple[str, int]:
-        (trajectory,) = run(
-            do_group_rollout(PalestraGroup(Task(ROUGH, 3), GroupOptions(folder, 1, **limits)), completer(tokenizer))
-        ).trajectories_G
+        group = PalestraGroup(first.task, GroupOptions(folder, 1, **limits))
+        (trajectory,) = run(do_group_rollout(group, completer(tokenizer))).trajectories_G
         return trajectory.stop_reason, len(trajectory.transitions)
 
-    whole = stopped()
-    assert whole[1] > 2
+    assert stopped()[1] == len(first.turns)
     assert stopped(max_turns=2) == ("max_turns", 2)
     assert stopped(context_length=10) == ("max_tokens", 1)
-    (first,) = expected([Task(ROUGH, 3)], tokenizer)
     length = first.segments[0].spans[0].start
     assert stopped(context_length=length) == ("context_overflow", 1)
 
