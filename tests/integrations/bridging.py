@@ -70,19 +70,20 @@ def rough_tasks(count: int, env: str = ROUGH) -> list[Task]:
 class Speller:
     """The scripted model: one random guess per turn; every tenth turn is cut by the token limit.
 
-    A third of the turns is spelled in other tokens than the tokenizer would choose, where it can: a bridge that decodes and
-    encodes is found. The log-probs are random multiples of 1/64, exact in every float type, and different in every turn.
+    A share ``apart`` of the turns is spelled in other tokens than the tokenizer would choose, where it can: a bridge that
+    decodes and encodes is found. The log-probs are random multiples of 1/64, exact in every float type, and differ by turn.
     """
 
-    def __init__(self, tokenizer: Any, stop_id: int | None = None, cuts: float = 0.1) -> None:
+    def __init__(self, tokenizer: Any, stop_id: int | None = None, cuts: float = 0.1, apart: float = 1 / 3) -> None:
         self._tokenizer = tokenizer
         self._stop_id = tokenizer.eos_token_id if stop_id is None else stop_id
         self._cuts = cuts
+        self._apart = apart
 
     def __call__(self, prompt_ids: Sequence[int], max_tokens: int = MAX_TOKENS) -> Sampled:
         chance = random.Random(",".join(map(str, prompt_ids)))
         guess = f"\\boxed{{{chance.randint(1, 50)}}}"
-        ids = [*self._encoded(guess, apart=chance.random() < 1 / 3), self._stop_id]
+        ids = [*self._encoded(guess, apart=chance.random() < self._apart), self._stop_id]
         if chance.random() < self._cuts:
             ids = (ids[:-1] * max_tokens)[:max_tokens]  # rambles until the limit
         stopped = len(ids) <= max_tokens and ids[-1] == self._stop_id
@@ -111,10 +112,13 @@ def expected(
     max_tokens: int = MAX_TOKENS,
     context_length: int = CONTEXT,
     options: RolloutOptions | None = None,
+    apart: float = 1 / 3,
 ) -> list[Trajectory]:
     """What Palestra's own loop records when ``Speller`` plays ``tasks``."""
     policy = SampledPolicy(
-        renderer_for(tokenizer, append_only=True), Speller(tokenizer).engine(context_length), Sampling(max_tokens=max_tokens)
+        renderer_for(tokenizer, append_only=True),
+        Speller(tokenizer, apart=apart).engine(context_length),
+        Sampling(max_tokens=max_tokens),
     )
 
     async def play_all() -> list[Trajectory]:

@@ -86,7 +86,7 @@ def test_agentgym_scores_a_fatal_mistake_as_minus_one() -> None:
 
 def test_text_without_an_action_does_not_reach_the_simulator(env: Any) -> None:
     env.reset(seed=0)
-    step = env.step("\ud800 no\naction")
+    step = env.step("** \n```\n")
     assert step[:4] == (NOT_AN_ACTION, 0.0, False, False)
     assert step.info["format_error"]
 
