@@ -21,7 +21,8 @@ from palestra.integrations import trl as bridge
 from palestra.models.tiny import build_tiny
 from palestra.rendering import renderer_for
 from palestra.rollout import RolloutOptions
-from tests.integrations.bridging import GAME, MAX_TOKENS, Forgetting, Row, Speller, assert_rough, compare, rough_tasks
+from tests.integrations.bridging import GAME, MAX_TOKENS, Forgetting, Row, Speller, assert_rough, compare, expected, rough_tasks
+from tests.integrations.test_leases import settled
 from tests.leftovers import nothing_left
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
@@ -122,9 +123,11 @@ def test_two_hundred_episodes_with_cuts_and_failures_arrive_token_by_token(
     folder: Path, tmp_path: Path, played: list[Trajectory]
 ) -> None:
     steps = 25  # of 8 episodes each
-    running = trainer(
-        folder, tmp_path, rough_tasks(64), steps, engine=spelling, max_tokens=MAX_TOKENS, options=RolloutOptions(retries=0)
-    )
+    # Two tasks per batch, of which one at most breaks: a batch in which every episode failed is an error.
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    broken = next(one.task for one in expected(rough_tasks(64), words) if one.stop.failed)
+    tasks = [broken, *(task for task in rough_tasks(16) if task.seed % 8 != 7)]
+    running = trainer(folder, tmp_path, tasks, steps, engine=spelling, max_tokens=MAX_TOKENS, options=RolloutOptions(retries=0))
     running.train()
     rows = [row for made in running.kept for row in rows_of(made)]
     assert len(rows) == len(played) == 8 * steps
@@ -164,3 +167,4 @@ def test_the_tool_loop_of_trl_closes_what_it_drops() -> None:
             env.act("\\boxed{5}")
             assert env.get_reward() <= 1.0
         del env
+        assert settled()
