@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Runs the contract tests of bridges against the released packages, each in a virtual environment of its own, built from nothing.
+# Then it runs the bridge's example there. Palestra is installed as a wheel of this checkout.
 #   bash scripts/bridge.sh trl verl        these bridges
-#   bash scripts/bridge.sh light           the bridges of a group: light (no torch), heavy, or all
-#   bash scripts/bridge.sh --reuse verl    with the environment of the last run, as it is
+#   bash scripts/bridge.sh light           the bridges of a group: light, heavy, or all
+#   bash scripts/bridge.sh --reuse verl    with the environment of the last run, as it is, but for palestra
+#   bash scripts/bridge.sh --dry light     writes neither results nor the page
 #
 # constraints/NAME.txt says what is installed: requirements as pip reads them, under comment lines
 #   # framework: verl            the name that the page shows
 #   # package: verl              the distribution whose version the page shows
-#   # group: heavy               light or heavy
+#   # group: heavy               light (on every push: no torch, and less than a minute for installation and tests) or heavy (nightly)
 #   # python: 3.12               by default 3.11; without that Python, the bridge is skipped
 #   # extras: render             the extras of palestra
 #   # torch: 2.13.0              installed first and by pip, which alone knows of the machine's own CPU build, where there is one
@@ -18,7 +20,8 @@
 #   # read: …                    instead of all but the framework: the adapter was written from the source, and nothing is run
 # Packages that the file does not name have the versions of constraints.txt. A skipped test is a failure.
 #
-# The result becomes constraints/results/NAME.json, and docs/generate_bridges.py writes docs/reference/bridges.md from all of them.
+# The result becomes constraints/results/NAME.json, that of an example constraints/results/examples/NAME.json, and
+# docs/generate_bridges.py writes docs/reference/bridges.md from all of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/.ci/bridges
@@ -41,18 +44,32 @@ pins_beside() {  # constraints.txt without the packages that the bridge pins its
   awk -F== 'NR == FNR { own[$1] = 1; next } !($1 in own)' "$root/$1.own" constraints.txt
 }
 
+make_wheel() {  # also finds uv, or installs it
+  uv=$(command -v uv || true)
+  if [ -z "$uv" ]; then
+    uv=$root/uv/bin/uv
+    [ -x "$uv" ] || { python3 -m venv "$root/uv" && "$root/uv/bin/pip" install --quiet --constraint constraints.txt uv; }
+  fi
+  rm -rf "$root/dist"
+  "$uv" build --quiet --wheel --out-dir "$root/dist" .
+  wheel=$(ls "$root"/dist/palestra-*.whl)
+}
+
 build() {  # $1: bridge, $2: its Python
   local venv=$root/$1 torch extras packages
   rm -rf "$venv"
-  "$2" -m venv "$venv"
-  "$venv/bin/pip" install --quiet --constraint constraints.txt uv
   torch=$(header "$1" torch)
+  mapfile -t packages < <(header "$1" no-deps)
+  if [ -n "$torch" ] || [ ${#packages[@]} -gt 0 ]; then
+    "$2" -m venv "$venv"
+  else
+    "$uv" venv --quiet --python "$2" "$venv"
+  fi
   [ -z "$torch" ] || "$venv/bin/pip" install --quiet --no-compile "torch==$torch"
   extras=$(header "$1" extras)
   pins_beside "$1" >"$root/$1.pins"
-  install=("$venv/bin/uv" pip install --quiet --python "$venv/bin/python")
-  "${install[@]}" --constraint "$root/$1.pins" --requirement "constraints/$1.txt" "${runner[@]}" --editable ".${extras:+[$extras]}"
-  mapfile -t packages < <(header "$1" no-deps)
+  "$uv" pip install --quiet --python "$venv/bin/python" --constraint "$root/$1.pins" --requirement "constraints/$1.txt" "${runner[@]}" \
+    --reinstall-package palestra "palestra${extras:+[$extras]} @ file://$wheel"
   # pip: a package without its requirements may also ask for another Python than the tests need
   [ ${#packages[@]} -eq 0 ] || "$venv/bin/pip" install --quiet --no-deps --ignore-requires-python "${packages[@]}"
 }
@@ -69,38 +86,45 @@ run() {  # $1: bridge
     echo "bridge $1: skipped, there is no Python ${wanted:-3.11} here"
     return
   fi
-  if [ "$reuse" = 0 ] || [ ! -x "$venv/bin/python" ]; then
+  if [ "$reuse" = 0 ] || [ ! -e "$root/$1.installed" ]; then
     echo "bridge $1: installing"
+    rm -f "$root/$1.installed"
     build "$1" "$python"
+    echo $((SECONDS - begun)) >"$root/$1.installed"
+  else
+    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall-package palestra "$wheel"
   fi
-  echo "bridge $1: testing ($((SECONDS - begun)) s)"
+  echo "bridge $1: testing (installed in $(cat "$root/$1.installed") s)"
   tests=$(header "$1" tests)
   # shellcheck disable=SC2086 # there may be several files
   OMP_NUM_THREADS=1 PYTHONPATH=$PWD "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --timeout 900 -m bridges --junitxml "$root/$1.xml" \
     ${tests:-tests/integrations/test_$1.py}
-  "$venv/bin/python" scripts/bridge_result.py "$1" "$root/$1.xml"
+  "$venv/bin/python" scripts/bridge_result.py "${dry[@]}" "$1" "$root/$1.xml" "$(cat "$root/$1.installed")"
   for example in examples/*_with_"$1".py; do
     [ -e "$example" ] || continue
     begun=$SECONDS
     smoke=()
     ! grep -q '"--smoke"' "$example" || smoke=(--smoke)
     (cd "$root" && OMP_NUM_THREADS=1 "$venv/bin/python" "../../$example" "${smoke[@]}")
-    echo "bridge $1: $example took $((SECONDS - begun)) s"
+    "$venv/bin/python" scripts/example_result.py "${dry[@]}" "$example" $((SECONDS - begun)) "${smoke[@]}"
   done
 }
 
 reuse=0
+dry=()
 names=()
 for word in "$@"; do
   case $word in
     --reuse) reuse=1 ;;
+    --dry) dry=(--dry) ;;
     all) for file in constraints/*.txt; do names+=("$(basename "$file" .txt)"); done ;;
     light | heavy) mapfile -t files < <(grep -l "^# group: $word" constraints/*.txt); for file in "${files[@]}"; do names+=("$(basename "$file" .txt)"); done ;;
     *) [ -f "constraints/$word.txt" ] || { echo "bridge: there is no constraints/$word.txt" >&2; exit 2; }; names+=("$word") ;;
   esac
 done
-[ ${#names[@]} -gt 0 ] || { echo "usage: bash scripts/bridge.sh [--reuse] NAME...|light|heavy|all" >&2; exit 2; }
+[ ${#names[@]} -gt 0 ] || { echo "usage: bash scripts/bridge.sh [--reuse] [--dry] NAME...|light|heavy|all" >&2; exit 2; }
 mkdir -p "$root"
+make_wheel
 failed=()
 for name in "${names[@]}"; do
   # A function under "if" would ignore "set -e": its exit code is taken separately.
@@ -110,5 +134,6 @@ for name in "${names[@]}"; do
   [ $code -eq 0 ] || failed+=("$name")
   set -e
 done
-python3 docs/generate_bridges.py
+[ ${#dry[@]} -gt 0 ] || python3 docs/generate_bridges.py
+echo "bridges: ${#names[@]} took $SECONDS s"
 [ ${#failed[@]} -eq 0 ] || { echo "bridges that failed: ${failed[*]}" >&2; exit 1; }

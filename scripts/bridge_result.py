@@ -1,18 +1,45 @@
-"""Keeps the result of the tests of a bridge: ``python scripts/bridge_result.py NAME JUNIT.xml``, in its environment."""
+"""Keeps the result of the tests of a bridge, in its environment.
+
+``python scripts/bridge_result.py [--dry] NAME JUNIT.xml SECONDS``: SECONDS is the time that the installation took.
+"""
 
 import datetime
 import json
 import platform
 import re
+import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from xml.etree import ElementTree
 
-CONSTRAINTS = Path(__file__).parent.parent / "constraints"
+ROOT = Path(__file__).parent.parent
+CONSTRAINTS = ROOT / "constraints"
 
 
-def main(name: str, report: Path) -> None:
+def commit() -> str:
+    """The commit that was run; a plus says that files which matter had been changed since."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--", "src", "tests", "examples", "scripts", "constraints.txt", "constraints/*.txt")
+    return git("rev-parse", "--short=7", "HEAD") + "+" * bool(changed)
+
+
+def keep(file: Path, line: dict[str, object], *, dry: bool) -> None:
+    """Write ``line`` with the Python, the commit and the date, unless it is a dry run."""
+    line |= {
+        "python": platform.python_version(),
+        "commit": commit(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+    }
+    if not dry:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(line) + "\n")
+
+
+def main(name: str, report: Path, seconds: int, *, dry: bool) -> None:
     """Write ``constraints/results/NAME.json``: one line."""
     (suite,) = ElementTree.parse(report).getroot().iter("testsuite")
     counted = {key: int(suite.get(key, 0)) for key in ("tests", "errors", "failures", "skipped")}
@@ -20,20 +47,18 @@ def main(name: str, report: Path) -> None:
         raise SystemExit(f"bridge {name}: {counted['skipped']} of {counted['tests']} tests were skipped; every test has to run")
     found = re.search(r"^# package: (\S+)", (CONSTRAINTS / f"{name}.txt").read_text(), re.MULTILINE)
     package = found[1] if found else name
-    line = {
+    line: dict[str, object] = {
         "bridge": name,
         "package": package,
         "version": version(package),
-        "python": platform.python_version(),
         "passed": counted["tests"] - counted["errors"] - counted["failures"],
+        "installed": seconds,
         "seconds": round(float(suite.get("time", 0))),
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
     }
-    folder = CONSTRAINTS / "results"
-    folder.mkdir(exist_ok=True)
-    (folder / f"{name}.json").write_text(json.dumps(line) + "\n")
-    print(f"bridge {name}: {line['passed']} tests passed with {package} {line['version']}")
+    keep(CONSTRAINTS / "results" / f"{name}.json", line, dry=dry)
+    print(f"bridge {name}: {line['passed']} tests passed with {package} {line['version']} in {line['seconds']} s")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    words = [word for word in sys.argv[1:] if word != "--dry"]
+    main(words[0], Path(words[1]), int(words[2]), dry="--dry" in sys.argv)

@@ -2,25 +2,53 @@
 # Runs examples with the wheel in dist/, each in a virtual environment of its own that holds what its first lines ask for.
 #   bash scripts/examples.sh                     the examples that need no other framework; scripts/bridge.sh runs the others
 #   bash scripts/examples.sh own_environment     these
+#   bash scripts/examples.sh --dry …             writes no results
+#
+# An example without torch is run as its first lines say: uv run --find-links dist FILE. For the others, pip installs torch first,
+# since it alone knows of the machine's own CPU build, where there is one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+dry=()
+[ "${1:-}" != --dry ] || { dry=(--dry); shift; }
 names=("$@")
-[ $# -gt 0 ] || names=(own_environment eval_api_model own_questions evaluate_on_a_cluster gymnasium_env)
+[ $# -gt 0 ] || names=(own_environment eval_api_model gymnasium_env evaluate_on_a_cluster own_questions train_with_slime)
 wheel=$(ls "$PWD"/dist/palestra-*.whl)
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
+uv=$(command -v uv || true)
+if [ -z "$uv" ]; then
+  python3 -m venv "$folder/uv"
+  "$folder/uv/bin/pip" install --quiet --constraint constraints.txt uv
+  uv=$folder/uv/bin/uv
+fi
+root=$PWD
+
+# shellcheck disable=SC2016 # no expansion is meant
+needs() {  # the requirements in the first lines of the example $1, one per line
+  python3 -c 'import re, sys, tomllib
+block = re.search(r"(?ms)^# /// script$(.*?)^# ///$", open(sys.argv[1]).read())[1]
+print("\n".join(tomllib.loads(block.replace("\n# ", "\n"))["dependencies"]))' "$1"
+}
 
 for name in "${names[@]}"; do
-  example=$PWD/examples/$name.py
-  venv=$folder/$name
-  extras=$(sed -n 's/^# dependencies = \["palestra\(\[[a-z,]*\]\)\{0,1\}".*/\1/p' "$example")
-  python3 -m venv "$venv"
-  "$venv/bin/pip" install --quiet --constraint constraints.txt uv
-  case $extras in *train*) "$venv/bin/pip" install --quiet --no-compile torch==2.13.0 ;; esac
-  "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt "palestra$extras @ file://$wheel"
-  smoke=()
-  ! grep -q '"--smoke"' "$example" || smoke=(--smoke)
+  example=$root/examples/$name.py
+  arguments=()
+  ! grep -q '"--smoke"' "$example" || arguments=(--smoke)
+  [ "$name" != train_with_slime ] || arguments=(train.jsonl)  # slime is on GitHub only
+  mkdir "$folder/$name"
+  mapfile -t packages < <(needs "$example")
+  case ${packages[*]} in
+    *hf]* | *train]* | *torch*)
+      venv=$folder/venv-$name
+      python3 -m venv "$venv"
+      "$venv/bin/pip" install --quiet --no-compile torch==2.13.0
+      "$uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --find-links dist \
+        "${packages[@]}" "palestra @ file://$wheel"
+      start=("$venv/bin/python")
+      ;;
+    *) start=("$uv" run --quiet --python "$(command -v python3)" --isolated --reinstall-package palestra --find-links "$root/dist") ;;
+  esac
   began=$SECONDS
-  (cd "$folder" && OMP_NUM_THREADS=1 "$venv/bin/python" "$example" "${smoke[@]}")
-  echo "example $name took $((SECONDS - began)) s"
+  (cd "$folder/$name" && OMP_NUM_THREADS=1 "${start[@]}" "$example" "${arguments[@]}")
+  python3 scripts/example_result.py "${dry[@]}" "examples/$name.py" $((SECONDS - began)) "${arguments[@]}"
 done

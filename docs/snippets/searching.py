@@ -1,6 +1,7 @@
 import asyncio
 from pathlib import Path
 
+import palestra
 from palestra.tools.search import Document, SearchTool
 from palestra.tools.search.bm25 import Bm25Index, build_index
 
@@ -11,3 +12,10 @@ documents = [
 build_index(documents, Path("greece.index"))
 search = SearchTool(Bm25Index("greece.index"), k=1)
 print(asyncio.run(search(query="a school for wrestling")).text)
+
+env = palestra.UseTools(palestra.make("game:GuessTheNumber-v0"), [search])
+observation, info = env.reset(seed=0)  # begins with a description of the tool
+call = '<tool_call>{"name": "search", "arguments": {"query": "wrestling"}}</tool_call>'
+observation, reward, terminated, truncated, info = env.step(call)
+print(observation)  # what was found; the game has not moved
+env.close()

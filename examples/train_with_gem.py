@@ -2,7 +2,7 @@
 # requires-python = ">=3.11"
 # dependencies = ["palestra", "gem-llm==0.1.0"]
 # ///
-"""Palestra's environments for a program that uses GEM: ``uv run --find-links dist examples/train_gem_user.py``.
+"""Palestra's environments for a program that uses GEM: ``uv run --find-links dist examples/train_with_gem.py``.
 
 Two lines are new in a program of yours: the import and ``register_in_gem``. Everything else is GEM's own idiom, as ROLL and
 Oat use it. The learner here is a table of guesses, so that the file runs in seconds on a CPU.
