@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from rows import Row
 
-from palestra.checking.hostile import SHORT
+from palestra.checking.hostile import GROWING, SHORT
 from palestra.envs.deepsearch.env import DeepSearch
 from palestra.envs.deepsearch.index import World, invented, real
 from palestra.seeding import derive
@@ -100,7 +100,8 @@ def _survival(actions: int) -> list[Row]:
             ended = step.terminated
         return bad
 
-    bad = [asyncio.run(outside(list(SHORT), random)) for random in (True, False)]
+    texts = [*SHORT.values(), *(grow(300) for grow in GROWING.values())]
+    bad = [asyncio.run(outside(texts, random)) for random in (True, False)]
     return [
         Row(f"{actions} {kind} actions: rewards out of range", number, "<= 0")
         for kind, number in zip(("random", "hostile"), bad, strict=True)

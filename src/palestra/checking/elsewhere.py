@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from tempfile import TemporaryFile
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.references import reference_of, search_path
 from palestra.registry import EnvSpec
+from palestra.sandbox.procfs import cpu_seconds, descendants_of
 from palestra.trajectory import Task
 
 __all__ = ["HASH_SEEDS", "Elsewhere", "Order", "Recipe", "play_elsewhere"]
@@ -27,7 +29,13 @@ HASH_SEEDS = (1, 2)
 """PYTHONHASHSEED of each child. This process normally has a random one."""
 
 PATIENCE = 60.0
-"""Timeout of a child in seconds, in addition to ten times the duration of the same episodes here."""
+"""CPU seconds that a child may use, in addition to ten times the duration of the same episodes here."""
+
+STANDSTILL = 10.0
+"""The same limit by the clock, as a factor. On a busy machine, to import a large package takes minutes."""
+
+_GLANCE = 1.0
+"""Seconds between two looks at the CPU time of a child."""
 
 
 class Recipe(msgspec.Struct, frozen=True):
@@ -118,11 +126,16 @@ def _child(order: bytes, hash_seed: int) -> "Iterator[subprocess.Popen[bytes]]":
             child.kill()
 
 
-def _answer(child: "subprocess.Popen[bytes]", timeout: float) -> Elsewhere:
-    try:
-        out, complaints = child.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return Elsewhere(error=f"no answer within {timeout:.0f} s")
+def _answer(child: "subprocess.Popen[bytes]", patience: float) -> Elsewhere:
+    until = monotonic() + STANDSTILL * patience
+    while True:
+        try:
+            out, complaints = child.communicate(timeout=_GLANCE)
+            break
+        except subprocess.TimeoutExpired:
+            spent = sum(map(cpu_seconds, (child.pid, *descendants_of(child.pid))))
+            if spent > patience or monotonic() > until:
+                return Elsewhere(error=f"no answer within {STANDSTILL * patience:.0f} s and {patience:.0f} s of CPU time")
     try:
         return decode_json(out, Elsewhere)
     except SchemaError:

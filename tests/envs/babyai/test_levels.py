@@ -79,6 +79,33 @@ def test_the_oracle_helps_after_random_actions() -> None:
         assert step.info["success"]
 
 
+@pytest.mark.parametrize("seed", [33, 44])
+def test_the_oracle_opens_a_box_in_its_way_if_it_must_pick_up_nothing_else(seed: int) -> None:
+    env = BabyAI("PickupDistDebug")
+    env.reset(seed=seed)
+    actions, ended = [], False
+    while not ended:
+        actions.append(env.oracle())
+        step = env.step(actions[-1])
+        ended = step.terminated or step.truncated
+    assert step.info["success"]
+    assert actions.count("toggle") == 1
+    assert sum(action.startswith("pick up") for action in actions) == 1
+
+
+def test_a_task_that_no_agent_can_solve_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[bool] = []
+    is_solvable = BabyAI._is_solvable
+
+    def noting(self: BabyAI, seed: int) -> bool:
+        seen.append(is_solvable(self, seed))
+        return seen[-1]
+
+    monkeypatch.setattr(BabyAI, "_is_solvable", noting)
+    assert played(BabyAI("PickupDistDebug"), 270)[0] > 0
+    assert seen == [False, True]
+
+
 def test_a_level_that_is_left_out_says_so() -> None:
     env = BabyAI("KeyInBox")
     env.reset(seed=0)

@@ -4,15 +4,22 @@ minigrid's bot explores: it opens doors and turns around to find what the missio
 cell that no locked door hides, so it walks straight there. minigrid's bot also never returns on some tasks, because it pushes
 and pops the same subgoals forever; here, a plan that grows too often within one call raises ``Stuck``.
 
+In ``PickupDistDebug``, picking up a wrong object fails the mission, and minigrid's bot picks up what is in its way.
+``OpeningBot`` opens a box in the way instead: it is gone then.
+
 Importing this module imports minigrid.
 """
 
 from collections import deque
 from typing import Any
 
+from minigrid.envs.babyai.core.verifier import PickupInstr
 from minigrid.utils.baby_ai_bot import BabyAIBot, DropSubgoal, GoNextToSubgoal
 
-__all__ = ["GuardedBot", "KnowingBot", "Stuck"]
+from palestra.envs.babyai.sight import AHEAD
+from palestra.envs.babyai.world import FORWARD, LEFT, PICK_UP, RIGHT, TOGGLE
+
+__all__ = ["GuardedBot", "KnowingBot", "OpeningBot", "Stuck"]
 
 _MOST_SUBGOALS = 2000
 """Most subgoals that one call may push. On tasks that the bot solves, it pushes fewer than 100."""
@@ -99,6 +106,38 @@ class KnowingBot(GuardedBot):
         if accept_fn.__name__ == "unopened_unlocked_door":
             return None, None, False
         return super()._shortest_path(accept_fn, try_with_blockers)
+
+
+class OpeningBot:
+    """A bot for a mission that only one object may be picked up for: it opens the boxes in its way, and moves nothing."""
+
+    def __init__(self, mission: Any) -> None:
+        self.mission = mission
+        if not isinstance(mission.instrs, PickupInstr):
+            raise Stuck
+
+    def replan(self, action_taken: int | None = None) -> int:
+        """Return the next primitive action. It is the first of a shortest way, so the past does not matter."""
+        wanted = {(int(x), int(y)) for x, y in (thing.cur_pos for thing in self.mission.instrs.desc.obj_set)}
+        grid, (x, y) = self.mission.grid, self.mission.agent_pos
+        start = (int(x), int(y), int(self.mission.agent_dir))
+        first: dict[tuple[int, int, int], int | None] = {start: None}
+        queue = deque([start])
+        while queue:
+            x, y, direction = place = queue.popleft()
+            ahead = x + AHEAD[direction][0], y + AHEAD[direction][1]
+            if ahead in wanted:
+                begun = first[place]
+                return PICK_UP if begun is None else begun
+            near = {LEFT: (x, y, (direction - 1) % 4), RIGHT: (x, y, (direction + 1) % 4)}
+            thing = grid.get(*ahead)
+            if thing is None or thing.type == "box":
+                near[FORWARD if thing is None else TOGGLE] = (*ahead, direction)
+            for action, there in near.items():
+                if there not in first:
+                    first[there] = action if first[place] is None else first[place]
+                    queue.append(there)
+        raise Stuck
 
 
 def _way_back(cell: Cell | None, before: dict[Cell, Cell | None]) -> list[Cell]:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from palestra.core import Env, Step
 from palestra.envs.babyai.actions import GRAMMAR, Moves, action_of, moves_of, primitive_of
-from palestra.envs.babyai.levels import FLOORS, max_turns_of, require_level
+from palestra.envs.babyai.levels import FLOORS, SOMETIMES_UNSOLVABLE, max_turns_of, require_level
 from palestra.envs.babyai.oracle import Guide
 from palestra.envs.babyai.pictures import drawn, frame_of
 from palestra.envs.babyai.sight import Sight
@@ -53,9 +53,7 @@ class BabyAI(Env):
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         super().reset(seed=seed, task=task)
         level, world_seed = self.draw()
-        if level not in self._worlds:
-            self._worlds[level] = self.build(level)
-        self.world = self._worlds[level]
+        self.world = self._world_of(level)
         self.mission = self.world.reset(world_seed)
         self.max_turns = self._turns or (max_turns_of(level) if self._macro else self.world.max_steps)
         self.turn = 0
@@ -66,7 +64,20 @@ class BabyAI(Env):
 
     def draw(self) -> tuple[str, int]:
         """Return the level of the task and the seed of its world."""
-        return self._level, int(self.rng.integers(2**31))
+        seed = int(self.rng.integers(2**31))
+        while self._level in SOMETIMES_UNSOLVABLE and not self._is_solvable(seed):
+            seed = int(self.rng.integers(2**31))
+        return self._level, seed
+
+    def _is_solvable(self, seed: int) -> bool:
+        world = self._world_of(self._level)
+        world.reset(seed)
+        return Guide(world).primitive() is not None
+
+    def _world_of(self, level: str) -> World:
+        if level not in self._worlds:
+            self._worlds[level] = self.build(level)
+        return self._worlds[level]
 
     def build(self, level: str) -> World:
         """Return a world for ``level``, which later episodes use again."""

@@ -5,7 +5,17 @@ The names are listed here because importing minigrid takes more than a second.
 
 from palestra.errors import UsageError
 
-__all__ = ["AGENTGYM", "AGENTGYM_NUMBERED", "FLOORS", "LEFT_OUT", "LEVELS", "max_turns_of", "minigrid_id", "require_level"]
+__all__ = [
+    "AGENTGYM",
+    "AGENTGYM_NUMBERED",
+    "FLOORS",
+    "LEFT_OUT",
+    "LEVELS",
+    "SOMETIMES_UNSOLVABLE",
+    "max_turns_of",
+    "minigrid_id",
+    "require_level",
+]
 
 _BY_KIND: dict[str, str] = {
     "go to": (
@@ -45,6 +55,10 @@ LEFT_OUT: dict[str, str] = {
     "OpenDoorsOrderN4Debug": "opening the first door already fails the strict check of the second",
 }
 """The other six levels of minigrid, and why they are no ids. ``BabyAI(level=…)`` still plays them, partly without an oracle."""
+
+SOMETIMES_UNSOLVABLE = ("PickupDistDebug",)
+"""Levels some of whose seeds no agent can solve, so that another seed is drawn then. In this one, it fails the mission to pick
+up an object that is in the way, and in about one task of 300 such objects enclose the one that the mission names."""
 
 AGENTGYM_NUMBERED = 40
 """The number of levels in AgentGym's list. It numbers tasks by this, although it uses fewer levels."""

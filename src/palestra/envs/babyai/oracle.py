@@ -77,12 +77,12 @@ class Guide:
 
     def _start(self) -> None:
         """Start the first bot that can play from here to the end of the mission."""
-        from palestra.envs.babyai.bots import GuardedBot, KnowingBot
+        from palestra.envs.babyai.bots import GuardedBot, KnowingBot, OpeningBot
 
         self._plan, self._index = None, 0
-        for kind in (KnowingBot, GuardedBot):
+        for kind in (KnowingBot, GuardedBot, OpeningBot):
             try:
-                bot = kind(self._world.grid_env)
+                bot: Any = kind(self._world.grid_env)
                 first = bot.replan()
             except _BOT_ERRORS:
                 continue
