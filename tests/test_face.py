@@ -79,7 +79,9 @@ def test_every_function_of_the_face_explains_itself() -> None:
         assert "Example" in text or "Returns:" in text or "Yields:" in text, name
 
 
-@pytest.mark.parametrize("heavy", ["torch", "ray", "transformers", "pandas", "aiohttp", "typer", "rich"])
+@pytest.mark.parametrize(
+    "heavy", ["torch", "ray", "transformers", "pandas", "aiohttp", "typer", "rich", "asyncio", "numpy.random"]
+)
 def test_importing_palestra_loads_nothing_heavy(heavy: str, loaded_by_palestra: frozenset[str]) -> None:
     assert heavy not in loaded_by_palestra
 

@@ -23,7 +23,7 @@ from palestra.envs import mix, register_suite
 from palestra.errors import MissingExtra
 from palestra.integrations import register_theirs
 from palestra.registry import Need, list_envs, make, make_async, register, register_scheme
-from palestra.rollout import VectorEnv, collect, make_vec, play, read_trajectories, rollout
+from palestra.rollout import rollout
 from palestra.specs import is_importable
 from palestra.trajectory import (
     Completion,
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from palestra.evaluation import evaluate
     from palestra.policies.chat import ChatPolicy, Endpoint
     from palestra.policies.sampled import SampledPolicy
+    from palestra.rollout import VectorEnv, collect, make_vec, play, read_trajectories
     from palestra.tools import tool
     from palestra.training import TrainConfig, train
     from palestra.wrappers import UseTools
@@ -56,10 +57,15 @@ _LAZY = {
     "SampledPolicy": "palestra.policies.sampled",
     "TrainConfig": "palestra.training",
     "UseTools": "palestra.wrappers",
+    "VectorEnv": "palestra.rollout",
     "check_env": "palestra.checking",
+    "collect": "palestra.rollout",
     "evaluate": "palestra.evaluation",
     "grading": "",
+    "make_vec": "palestra.rollout",
+    "play": "palestra.rollout",
     "policies": "",
+    "read_trajectories": "palestra.rollout",
     "tool": "palestra.tools",
     "tools": "",
     "train": "palestra.training",

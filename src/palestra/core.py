@@ -88,7 +88,7 @@ class _Traits:
         self._action_rng: np.random.Generator | None = None
 
     @property
-    def rng(self) -> np.random.Generator:
+    def rng(self) -> "np.random.Generator":
         """The random generator of the current task. It is made on first use, because some tasks need none.
 
         Raises:
@@ -103,7 +103,7 @@ class _Traits:
         return made
 
     @property
-    def action_rng(self) -> np.random.Generator:
+    def action_rng(self) -> "np.random.Generator":
         """The generator for ``sample_random_action``. It is not ``rng``, so sampling an action never changes the episode."""
         try:
             made = self._action_rng

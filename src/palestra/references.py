@@ -10,7 +10,6 @@ commands call it, for a reference that the user typed or that is in the recipe w
 a run never makes Python search the working folder.
 """
 
-import difflib
 import importlib
 import importlib.util
 import inspect
@@ -214,6 +213,8 @@ class Role:
         accepted = [name for name in by_name if name not in taken]
         for option in () if open_ended else options:
             if option not in accepted:
+                import difflib
+
                 near = difflib.get_close_matches(option, accepted, 1, 0.6)
                 hint = f"Did you mean {near[0]}?" if near else f"It takes {', '.join(accepted) or 'no keywords'}."
                 raise UsageError(f'{self.key}: {use} has no keyword "{option}". {hint}')

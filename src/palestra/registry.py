@@ -11,7 +11,6 @@ Packages add environments through the entry-point group ``palestra.envs``: each 
 ``register`` when it is imported. They are loaded the first time that an id is not found or ids are listed.
 """
 
-import difflib
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +24,6 @@ from palestra.core import AsyncEnv, Env
 from palestra.errors import UnknownEnv, UsageError
 from palestra.references import is_reference, resolve, search_here
 from palestra.specs import EnvFactory, EnvSpec, Need, WrapperFactory, is_importable, parse_options
-from palestra.workers import InWorker
 
 __all__ = [
     "ENTRY_POINT_GROUP",
@@ -282,6 +280,8 @@ def build(known: EnvSpec, kwargs: Mapping[str, Any], *, isolate: bool = False) -
     """
     factory = known.factory(kwargs)
     if isinstance(factory, type) and issubclass(factory, Env) and (factory.blocking or isolate):
+        from palestra.workers import InWorker  # needs asyncio, which "import palestra" does without
+
         merged = {**known.kwargs, **kwargs}
         named = [need.variable for need in known.needs if need.variable]
         turns = _inner_turns(known, kwargs)
@@ -348,6 +348,8 @@ def _is_namespace(name: str) -> bool:
 
 
 def _unknown(id: str) -> str:
+    import difflib
+
     near = difflib.get_close_matches(id, _specs, n=1, cutoff=0.6)
     guess = f' Did you mean "{near[0]}"?' if near else ""
     namespace = id.partition(":")[0]

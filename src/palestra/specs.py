@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import shutil
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -87,7 +86,11 @@ class Need:
             return False
         if self.condition is not None and not self.condition():
             return False
-        return not self.program or shutil.which(self.program) is not None
+        if not self.program:
+            return True
+        import shutil  # with all its compressors, and few environments need a program
+
+        return shutil.which(self.program) is not None
 
     @property
     def remedy(self) -> str:

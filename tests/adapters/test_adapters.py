@@ -15,7 +15,8 @@ import pytest
 
 import palestra
 from palestra import AsyncEnv, Env, Image, Step, Task, Text, as_async
-from palestra.adapters import Blocking, Direct, LoopThread
+from palestra.adapters import Blocking, Direct
+from palestra.adapters.loop_thread import LoopThread
 from palestra.errors import EnvError, EpisodeOver, EventLoopBlocked, Unsupported, UsageError, WorkerDied
 from palestra.registry import make, make_async
 from palestra.trajectory import Content

@@ -12,7 +12,7 @@ from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate_async
 from palestra.rollout import RolloutOptions
-from palestra.rollout.supply import TASKS_PER_ENV
+from palestra.rollout.defaults import TASKS_PER_ENV
 
 VERBS = [rollout, collect, evaluate, evaluate_async]
 ONLY_ROLLOUT = {"cut_as_invalid", "skip"}

@@ -15,7 +15,7 @@ import pytest
 
 import palestra
 from palestra import AsyncEnv, Completion, Conversation, Step, StopReason, Task, Trajectory, rollout
-from palestra.adapters import LoopThread
+from palestra.adapters.loop_thread import LoopThread
 from palestra.errors import Boundary, InfrastructureError, UsageError
 from palestra.registry import register, unregister
 from palestra.rollout import collect, grouped, scheduler

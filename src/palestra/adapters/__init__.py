@@ -1,7 +1,7 @@
 """Adapters between the two kinds of environment, and the guards that ``make`` puts around an environment.
 
 ``Direct``      a plain ``Env`` as an ``AsyncEnv``, called in place. It costs one method call per step.
-``Blocking``    an ``AsyncEnv`` as a plain ``Env``, on a background event loop.
+``Blocking``    an ``AsyncEnv`` as a plain ``Env``, on a background event loop (``loop_thread``).
 ``Guarded``     what ``make`` returns: it refuses a step after the end and closes once.
 
 ``Wrapper``     the class to inherit from in order to modify an environment.
@@ -10,7 +10,7 @@
 ``palestra.workers`` holds a fourth way: a blocking environment in a process of its own.
 """
 
-from palestra.adapters.blocking import Blocking, LoopThread, run_anywhere
+from palestra.adapters.blocking import Blocking
 from palestra.adapters.direct import Direct, as_async, unblocked
 from palestra.adapters.guarded import Guarded
 from palestra.adapters.limited import AsyncLimited, Limited, TurnLimit
@@ -22,10 +22,8 @@ __all__ = [
     "Direct",
     "Guarded",
     "Limited",
-    "LoopThread",
     "TurnLimit",
     "Wrapper",
     "as_async",
-    "run_anywhere",
     "unblocked",
 ]

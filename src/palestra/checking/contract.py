@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from palestra.adapters import LoopThread
+from palestra.adapters.loop_thread import LoopThread
 from palestra.checking.episodes import PlayedEpisode, Taken, as_scripted, difference, global_generators, told
 from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
 from palestra.checking.subject import Subject, closing_quietly

@@ -6,8 +6,8 @@ from itertools import pairwise
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from palestra.adapters import LoopThread
 from palestra.adapters.direct import LONGEST_HOLD
+from palestra.adapters.loop_thread import LoopThread
 from palestra.checking.episodes import PlayedEpisode, as_scripted, global_generators
 from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
 from palestra.checking.survey import Survey

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from palestra import adapters, workers
-from palestra.adapters import LoopThread
+from palestra.adapters.loop_thread import LoopThread
 from palestra.checking.episodes import generator_states
 
 __all__ = ["Watch", "watch_draws"]

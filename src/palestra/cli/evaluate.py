@@ -30,7 +30,7 @@ from palestra.envs.panels import load_panel
 from palestra.errors import UsageError
 from palestra.evaluation import Budget, Progress, Report, evaluate_async, parse_budget, report_markdown
 from palestra.rollout import Envs
-from palestra.rollout.supply import TASKS_PER_ENV
+from palestra.rollout.defaults import TASKS_PER_ENV
 from palestra.terminal import terminal_safe
 
 __all__ = ["eval_command"]

@@ -10,9 +10,7 @@ import typer
 
 from palestra.confidential import mask
 from palestra.registry import typed
-from palestra.rollout.episode import DEADLINE
-from palestra.rollout.options import CONCURRENCY
-from palestra.rollout.supply import TASKS_PER_ENV
+from palestra.rollout.defaults import CONCURRENCY, DEADLINE, TASKS_PER_ENV
 
 __all__ = [
     "ENVS",

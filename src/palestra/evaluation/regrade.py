@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from palestra.adapters import run_anywhere
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.core import Conversation, Tool
 from palestra.durable import write_whole
 from palestra.encoding import clean_text, encode_json, floats, ints
@@ -32,8 +32,8 @@ from palestra.evaluation.report import EpisodeScore, Report, episode_of, report_
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
 from palestra.registry import WrapperFactory, registered, spec
 from palestra.rollout import EpisodeKey, RolloutOptions, Supply, TrajectoryWriter, read_trajectories, run_episode
-from palestra.rollout.episode import CLEAN_UP_SHARE, DEADLINE
-from palestra.rollout.options import CONCURRENCY
+from palestra.rollout.defaults import CONCURRENCY, DEADLINE
+from palestra.rollout.episode import CLEAN_UP_SHARE
 from palestra.rollout.resuming import TRAJECTORIES
 from palestra.trajectory import Completion, Content, Segment, Span, Task, Trajectory
 from palestra.workers import WorkerPool

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from palestra.adapters import run_anywhere
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.confidential import mask
 from palestra.core import Tool
 from palestra.encoding import encode_json
@@ -29,8 +29,7 @@ from palestra.policies import as_policy, policy_name
 from palestra.registry import WrapperFactory
 from palestra.rendering.vocabulary import write_vocabulary
 from palestra.rollout import AnyPolicy, Envs, Players, RolloutFunction, RolloutOptions, TrajectoryWriter, play_episodes
-from palestra.rollout.episode import DEADLINE
-from palestra.rollout.options import CONCURRENCY, RETRIES
+from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
 from palestra.rollout.resuming import FAILED, resume, set_aside
 from palestra.rollout.supply import data_table
 from palestra.trajectory import StopReason, Trajectory

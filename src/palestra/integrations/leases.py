@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Coroutine, Mapping
 from typing import Any, TypeVar
 
-from palestra.adapters import LoopThread
+from palestra.adapters.loop_thread import LoopThread
 from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.registry import make_async

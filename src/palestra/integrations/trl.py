@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from palestra.adapters import run_anywhere
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.core import Engine, Renderer, Sampling
 from palestra.encoding import floats, ints
 from palestra.integrations.leases import LentEnv, only_text

@@ -1,14 +1,23 @@
-"""Task + environment + policy → trajectory: the episode, the scheduler that runs many, the vector, and the file."""
+"""Task + environment + policy → trajectory: the episode, the scheduler that runs many, the vector, and the file.
 
-from palestra.rollout.collecting import collect
-from palestra.rollout.episode import EnvSupply, EpisodeKey, Players, run_episode
-from palestra.rollout.groups import grouped
-from palestra.rollout.options import AnyPolicy, Book, RolloutFunction, RolloutOptions
-from palestra.rollout.playing import play
-from palestra.rollout.scheduler import EpisodeRunner, episode_keys, play_episodes, rollout
-from palestra.rollout.storage import TrajectoryWriter, read_trajectories
-from palestra.rollout.supply import Envs, Supply
-from palestra.rollout.vector import Autoreset, VectorEnv, VectorStep, make_vec
+A name is imported when it is first used: every ``import palestra`` passes here, and an environment needs none of them.
+"""
+
+from typing import TYPE_CHECKING
+
+from palestra.laziness import lazy_names
+from palestra.rollout.streaming import rollout
+
+if TYPE_CHECKING:
+    from palestra.rollout.collecting import collect
+    from palestra.rollout.episode import EnvSupply, EpisodeKey, Players, run_episode
+    from palestra.rollout.groups import grouped
+    from palestra.rollout.options import AnyPolicy, Book, RolloutFunction, RolloutOptions
+    from palestra.rollout.playing import play
+    from palestra.rollout.scheduler import EpisodeRunner, episode_keys, play_episodes
+    from palestra.rollout.storage import TrajectoryWriter, read_trajectories
+    from palestra.rollout.supply import Envs, Supply
+    from palestra.rollout.vector import Autoreset, VectorEnv, VectorStep, make_vec
 
 __all__ = [
     "AnyPolicy",
@@ -35,3 +44,30 @@ __all__ = [
     "rollout",
     "run_episode",
 ]
+
+_HOMES = {
+    "AnyPolicy": "options",
+    "Autoreset": "vector",
+    "Book": "options",
+    "EnvSupply": "episode",
+    "Envs": "supply",
+    "EpisodeKey": "episode",
+    "EpisodeRunner": "scheduler",
+    "Players": "episode",
+    "RolloutFunction": "options",
+    "RolloutOptions": "options",
+    "Supply": "supply",
+    "TrajectoryWriter": "storage",
+    "VectorEnv": "vector",
+    "VectorStep": "vector",
+    "collect": "collecting",
+    "episode_keys": "scheduler",
+    "grouped": "groups",
+    "make_vec": "vector",
+    "play": "playing",
+    "play_episodes": "scheduler",
+    "read_trajectories": "storage",
+    "run_episode": "episode",
+}
+
+__getattr__ = lazy_names(__name__, _HOMES)

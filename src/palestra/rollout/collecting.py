@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Container, Sequence
 
-from palestra.adapters import run_anywhere
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.core import Tool
 from palestra.registry import WrapperFactory
-from palestra.rollout.episode import DEADLINE
-from palestra.rollout.options import CONCURRENCY, RETRIES, AnyPolicy, RolloutOptions
+from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES, TASKS_PER_ENV
+from palestra.rollout.options import AnyPolicy, RolloutOptions
 from palestra.rollout.scheduler import episode_keys, play_episodes
-from palestra.rollout.supply import TASKS_PER_ENV, Envs
+from palestra.rollout.supply import Envs
 from palestra.trajectory import Trajectory
 
 __all__ = ["collect"]

@@ -19,6 +19,7 @@ import msgspec
 from palestra.core import AsyncEnv, Conversation, Policy
 from palestra.errors import EnvError, PolicyError
 from palestra.policies import is_privileged, next_completion, policy_name
+from palestra.rollout.defaults import DEADLINE
 from palestra.rollout.validation import checked_reset, checked_reward, checked_step
 from palestra.segments import SegmentRecorder
 from palestra.trajectory import (
@@ -36,13 +37,10 @@ from palestra.trajectory import (
     opening_of,
 )
 
-__all__ = ["CLEAN_UP_SHARE", "DEADLINE", "EnvSupply", "EpisodeKey", "Players", "run_episode"]
+__all__ = ["CLEAN_UP_SHARE", "EnvSupply", "EpisodeKey", "Players", "run_episode"]
 
 Players = Policy | Mapping[str, Policy]
 """One policy for every player, or one for each by name."""
-
-DEADLINE = 600.0
-"""Seconds per episode, unless the caller sets another deadline."""
 
 CLEAN_UP_SHARE = 0.1
 """The share of the deadline that is reserved for giving the environment back."""

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from palestra.adapters import LoopThread
+from palestra.adapters.loop_thread import LoopThread
 from palestra.core import AsyncEnv, Step
 from palestra.errors import EnvError
 from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep

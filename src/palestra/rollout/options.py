@@ -13,19 +13,17 @@ from palestra.core import Policy, Tool
 from palestra.encoding import encode_json, tame
 from palestra.errors import UsageError
 from palestra.registry import WrapperFactory
-from palestra.rollout.episode import DEADLINE, EpisodeKey
+from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
+from palestra.rollout.episode import EpisodeKey
 from palestra.rollout.supply import Envs
 from palestra.trajectory import Trajectory
 from palestra.wrappers import TurnLimit
 from palestra.wrappers.lending import lend, named_wrapper
 
-__all__ = ["CONCURRENCY", "RETRIES", "AnyPolicy", "Book", "RolloutFunction", "RolloutOptions", "book_end", "factory_name"]
+__all__ = ["AnyPolicy", "Book", "RolloutFunction", "RolloutOptions", "book_end", "factory_name"]
 
 AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable[[str], Any] | str]
 """A policy, a function of text, ``"random"`` or ``"oracle"``; or one of these for each player."""
-
-CONCURRENCY = 256
-RETRIES = 2
 
 
 @dataclass(frozen=True, kw_only=True)

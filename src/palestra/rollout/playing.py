@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from palestra.core import Tool
 from palestra.errors import UsageError
 from palestra.registry import WrapperFactory
-from palestra.rollout.episode import DEADLINE, EpisodeKey
-from palestra.rollout.options import RETRIES, AnyPolicy, RolloutOptions
+from palestra.rollout.defaults import DEADLINE, RETRIES
+from palestra.rollout.episode import EpisodeKey
+from palestra.rollout.options import AnyPolicy, RolloutOptions
 from palestra.rollout.scheduler import EpisodeRunner
 from palestra.trajectory import Task, Trajectory
 

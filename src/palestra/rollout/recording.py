@@ -33,11 +33,12 @@ from palestra.durable.ledger import Audit, Ledger, State, read_ledger
 from palestra.encoding import encode_json
 from palestra.policies import as_policy, policy_name
 from palestra.registry import EnvSpec
+from palestra.rollout.defaults import TASKS_PER_ENV
 from palestra.rollout.options import AnyPolicy, RolloutFunction, RolloutOptions, factory_name
 from palestra.rollout.resuming import FAILED, TRAJECTORIES, is_final, resume, set_aside
 from palestra.rollout.scheduler import episode_keys, play_episodes
 from palestra.rollout.storage import TrajectoryWriter, read_trajectories
-from palestra.rollout.supply import TASKS_PER_ENV, Envs, TaskList, data_table, names_of
+from palestra.rollout.supply import Envs, TaskList, data_table, names_of
 from palestra.trajectory import Task, Trajectory
 
 __all__ = ["Findings", "RolloutConfig", "audit", "recorded"]

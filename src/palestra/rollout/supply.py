@@ -19,13 +19,13 @@ from palestra.core import AsyncEnv, Env
 from palestra.errors import MissingData, UsageError
 from palestra.references import reference_of
 from palestra.registry import EnvSpec, WrapperFactory, build, is_pattern, list_envs, spec
+from palestra.rollout.defaults import TASKS_PER_ENV
 from palestra.seeding import derive, derive_seed
 from palestra.trajectory import Task
 from palestra.workers import InWorker
 
 __all__ = [
     "EPISODES_PER_ENV",
-    "TASKS_PER_ENV",
     "Envs",
     "Supply",
     "TaskList",
@@ -37,9 +37,6 @@ __all__ = [
     "row_count",
     "tasks_of",
 ]
-
-TASKS_PER_ENV = 100
-"""Tasks drawn per environment, unless the caller says how many."""
 
 Envs = str | Sequence[str] | Callable[..., Env | AsyncEnv] | Iterable[Task]
 """What to play: an id, several (played in turn), an environment class, or explicit tasks."""

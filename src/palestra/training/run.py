@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from palestra.adapters import run_anywhere
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.durable import Identity, claim
 from palestra.rendering.vocabulary import VOCABULARY
 from palestra.training.assembly import assemble

@@ -3,8 +3,9 @@
 A wrapper is imported when it is first used: every ``import palestra`` passes here, and few programs need all of them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from palestra.laziness import lazy_names
 
 if TYPE_CHECKING:
     from palestra.wrappers.history import KeepHistory
@@ -44,8 +45,4 @@ _HOMES = {
     "named_wrapper": "lending",
 }
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy_names(__name__, _HOMES)
