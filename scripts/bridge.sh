@@ -5,6 +5,7 @@
 #   bash scripts/bridge.sh light           the bridges of a group: light, heavy, or all
 #   bash scripts/bridge.sh --reuse verl    with the environment of the last run, as it is, but for palestra
 #   bash scripts/bridge.sh --dry light     writes neither results nor the page
+#   bash scripts/bridge.sh --lock verl     only resolves the versions again, into constraints/locked/verl.txt
 #
 # constraints/NAME.txt says what is installed: requirements as pip reads them, under comment lines
 #   # framework: verl            the name that the page shows
@@ -18,13 +19,15 @@
 #   # runs: …                    the page: what of the framework the tests run
 #   # equal: tokens              the page: what is compared (tokens or text)
 #   # read: …                    instead of all but the framework: the adapter was written from the source, and nothing is run
-# Packages that the file does not name have the versions of constraints.txt. A skipped test is a failure.
+# Packages that the file does not name have the versions of constraints/locked/NAME.txt: those of constraints.txt where the framework
+# allows them. A skipped test is a failure.
 #
 # The result becomes constraints/results/NAME.json, that of an example constraints/results/examples/NAME.json, and
 # docs/generate_bridges.py writes docs/reference/bridges.md from all of them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/.ci/bridges
+unset PYTHONDONTWRITEBYTECODE  # the tests start many processes, and each would compile everything again
 runner=(pytest pytest-asyncio pytest-cov pytest-timeout pytest-xdist hypothesis)
 
 header() { sed -n "s/^# $2: //p" "constraints/$1.txt"; }  # $1: bridge, $2: key
@@ -38,10 +41,16 @@ python_of() {  # prints the Python of version $1, or nothing
   echo "$found"
 }
 
-pins_beside() {  # constraints.txt without the packages that the bridge pins itself
-  { sed -n 's/^# no-deps: //p' "constraints/$1.txt"; grep -v '^#' "constraints/$1.txt"; header "$1" torch | sed 's/^/torch==/'; } \
-    | sed 's/[]<>=!~; @[].*//' | tr 'A-Z_' 'a-z-' | sort -u >"$root/$1.own"
-  awk -F== 'NR == FNR { own[$1] = 1; next } !($1 in own)' "$root/$1.own" constraints.txt
+lock() {  # $1: bridge
+  local extras torch file=constraints/locked/$1.txt wanted
+  extras=$(header "$1" extras)
+  torch=$(header "$1" torch)
+  wanted=$(header "$1" python)
+  mkdir -p constraints/locked
+  cp constraints.txt "$file"  # uv keeps the versions of its output file where it can
+  printf '%s\n' "palestra${extras:+[$extras]} @ file://$wheel" "${runner[@]}" ${torch:+"torch==$torch"} >"$root/$1.in"
+  "$uv" pip compile --quiet --no-header --no-annotate --no-emit-index-url --no-emit-package palestra --python-version "${wanted:-3.11}" \
+    --output-file "$file" "constraints/$1.txt" "$root/$1.in" >/dev/null
 }
 
 make_wheel() {  # also finds uv, or installs it
@@ -67,8 +76,7 @@ build() {  # $1: bridge, $2: its Python
   fi
   [ -z "$torch" ] || "$venv/bin/pip" install --quiet --no-compile "torch==$torch"
   extras=$(header "$1" extras)
-  pins_beside "$1" >"$root/$1.pins"
-  "$uv" pip install --quiet --python "$venv/bin/python" --constraint "$root/$1.pins" --requirement "constraints/$1.txt" "${runner[@]}" \
+  "$uv" pip install --quiet --python "$venv/bin/python" --constraint "constraints/locked/$1.txt" --requirement "constraints/$1.txt" "${runner[@]}" \
     --reinstall-package palestra "palestra${extras:+[$extras]} @ file://$wheel"
   # pip: a package without its requirements may also ask for another Python than the tests need
   [ ${#packages[@]} -eq 0 ] || "$venv/bin/pip" install --quiet --no-deps --ignore-requires-python "${packages[@]}"
@@ -76,10 +84,6 @@ build() {  # $1: bridge, $2: its Python
 
 run() {  # $1: bridge
   local venv=$root/$1 tests python wanted example smoke begun=$SECONDS
-  if [ -n "$(header "$1" read)" ]; then
-    echo "bridge $1: read, not run"
-    return
-  fi
   wanted=$(header "$1" python)
   python=$(python_of "${wanted:-3.11}")
   if [ -z "$python" ]; then
@@ -110,6 +114,7 @@ run() {  # $1: bridge
   done
 }
 
+action=run
 reuse=0
 dry=()
 names=()
@@ -117,23 +122,28 @@ for word in "$@"; do
   case $word in
     --reuse) reuse=1 ;;
     --dry) dry=(--dry) ;;
+    --lock) action=lock ;;
     all) for file in constraints/*.txt; do names+=("$(basename "$file" .txt)"); done ;;
     light | heavy) mapfile -t files < <(grep -l "^# group: $word" constraints/*.txt); for file in "${files[@]}"; do names+=("$(basename "$file" .txt)"); done ;;
     *) [ -f "constraints/$word.txt" ] || { echo "bridge: there is no constraints/$word.txt" >&2; exit 2; }; names+=("$word") ;;
   esac
 done
-[ ${#names[@]} -gt 0 ] || { echo "usage: bash scripts/bridge.sh [--reuse] [--dry] NAME...|light|heavy|all" >&2; exit 2; }
+[ ${#names[@]} -gt 0 ] || { echo "usage: bash scripts/bridge.sh [--reuse] [--dry] [--lock] NAME...|light|heavy|all" >&2; exit 2; }
 mkdir -p "$root"
 make_wheel
 failed=()
 for name in "${names[@]}"; do
+  if [ -n "$(header "$name" read)" ]; then
+    echo "bridge $name: read, not run"
+    continue
+  fi
   # A function under "if" would ignore "set -e": its exit code is taken separately.
   set +e
-  (set -e; run "$name")
+  (set -e; "$action" "$name")
   code=$?
   [ $code -eq 0 ] || failed+=("$name")
   set -e
 done
-[ ${#dry[@]} -gt 0 ] || python3 docs/generate_bridges.py
+[ ${#dry[@]} -gt 0 ] || [ $action = lock ] || python3 docs/generate_bridges.py
 echo "bridges: ${#names[@]} took $SECONDS s"
 [ ${#failed[@]} -eq 0 ] || { echo "bridges that failed: ${failed[*]}" >&2; exit 1; }

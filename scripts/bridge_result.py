@@ -23,7 +23,18 @@ def commit() -> str:
     def git(*words: str) -> str:
         return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
-    changed = git("status", "--porcelain", "--", "src", "tests", "examples", "scripts", "constraints.txt", "constraints/*.txt")
+    changed = git(
+        "status",
+        "--porcelain",
+        "--",
+        "src",
+        "tests",
+        "examples",
+        "scripts",
+        "constraints.txt",
+        "constraints/*.txt",
+        "constraints/locked",
+    )
     return git("rev-parse", "--short=7", "HEAD") + "+" * bool(changed)
 
 
