@@ -4,7 +4,7 @@ The package writes what the templates of these families write, parses their reas
 how each closes a turn that was cut. Tool calls and results enter in their canonical text form, and calls leave in it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,9 @@ def family_of(tokenizer: Any) -> str | None:
 class FamilyRenderer:
     """Render with hand-written code for one model family (``qwen3``, ``llama-3``, ``glm-5``, ``gpt-oss`` …)."""
 
-    def __init__(self, tokenizer: Any, family: str, *, append_only: bool = False) -> None:
+    def __init__(
+        self, tokenizer: Any, family: str, *, append_only: bool = False, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
         package = _package()
         try:
             config = package.config_from_name(family)
@@ -51,6 +53,8 @@ class FamilyRenderer:
             config = type(config)(**{**config.model_dump(exclude={"name"}), "thinking_retention": "all"})
         self.tokenizer = tokenizer
         self.append_only = append_only
+        # The package takes the functions themselves, without the layer around them.
+        self._tools = [dict(tool.get("function", tool)) for tool in tools] or None
         try:
             self._inner = package.create_renderer(tokenizer, config)
         except AssertionError as error:
@@ -58,13 +62,13 @@ class FamilyRenderer:
         self.stop_ids: tuple[int, ...] = tuple(self._inner.get_stop_token_ids())
 
     def first(self, messages: Sequence[Message]) -> Ints:
-        return ints(self._inner.render_ids(_chats(messages), add_generation_prompt=True))
+        return ints(self._inner.render_ids(_chats(messages), tools=self._tools, add_generation_prompt=True))
 
     def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
         if any(message.role not in ("user", "tool") for message in messages):
             return None
         recent, ids = self._recent(prompt).tolist(), sampled.tolist()
-        bridged = self._inner.bridge_to_next_turn(recent, ids, _chats(messages))
+        bridged = self._inner.bridge_to_next_turn(recent, ids, _chats(messages), tools=self._tools)
         before = recent + ids
         # The package may cut a reply back to its last stop token. Then the history changed, which needs a new segment.
         if bridged is None or bridged.token_ids[: len(before)] != before:
@@ -72,7 +76,7 @@ class FamilyRenderer:
         return ints(bridged.token_ids[len(before) :])
 
     def read(self, prompt: Ints, ids: Ints) -> Reply:
-        parsed = self._inner.parse_response(ids.tolist(), prompt_ids=self._recent(prompt).tolist())
+        parsed = self._inner.parse_response(ids.tolist(), tools=self._tools, prompt_ids=self._recent(prompt).tolist())
         calls = [
             format_call(ToolCall(call.name, call.arguments, call.id or ""))
             if call.name and isinstance(call.arguments, dict)

@@ -14,7 +14,7 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from palestra.errors import UsageError
+from palestra.connections import bind
 from palestra.serve.logs import Sparse
 from palestra.serve.slots import ConnectionSlot, Slots
 
@@ -105,19 +105,3 @@ def _connected(accepted: socket.socket, slot: ConnectionSlot, connecting: asynci
     if failed:  # the TLS handshake failed, or the slot was taken away during it
         slot.free()
         accepted.close()
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a TCP socket bound to ``host`` and ``port``."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sets TCP_NODELAY only if the protocol is named. Without it an answer in two writes takes 44 ms.
-    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        raise UsageError(
-            f"cannot listen on {host}:{port}: {error.strerror}. Choose another address (--host) or port (--port)"
-        ) from None
-    return bound

@@ -1,0 +1,230 @@
+"""OpenAI's chat completions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from palestra.agents.messages import (
+    AgentMessage,
+    AgentReply,
+    AgentRequest,
+    BadRequest,
+    Dialect,
+    FunctionCall,
+    Pieces,
+    decode,
+    function_tool,
+    message,
+    neutral,
+    stop_strings,
+)
+from palestra.agents.sse import DONE, event, pieces
+
+__all__ = ["CHAT", "openai_error"]
+
+
+class _Part(msgspec.Struct):
+    type: str
+    text: str = ""
+    refusal: str = ""
+
+
+class _Function(msgspec.Struct):
+    name: str
+    arguments: str = ""
+
+
+class _Call(msgspec.Struct):
+    function: _Function
+    id: str = ""
+
+
+class _Message(msgspec.Struct):
+    role: str
+    content: str | list[_Part] | None = None
+    tool_calls: list[_Call] | None = None
+    tool_call_id: str = ""
+
+
+class _ToolFunction(msgspec.Struct):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class _Tool(msgspec.Struct):
+    type: str
+    function: _ToolFunction | None = None
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[msgspec.Raw]
+    model: str = ""
+    tools: msgspec.Raw = msgspec.Raw(b"null")
+    tool_choice: Any = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    stop: str | list[str] | None = None
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    response_format: dict[str, Any] | None = None
+    logprobs: bool | None = None
+
+
+_UNSUPPORTED = ("presence_penalty", "frequency_penalty", "logit_bias", "response_format")
+_ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def _read(data: bytes, known: Pieces) -> AgentRequest:
+    body: _Body = decode(data, _Body)
+    if body.n is not None and body.n > 1:
+        raise BadRequest(
+            f"n = {body.n}: the gateway samples one reply per call; send {body.n} calls instead", code="unsupported"
+        )
+    messages = [_message(raw, known) for raw in body.messages]
+    leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
+    return AgentRequest(
+        dialect="chat",
+        model=body.model,
+        messages=tuple(messages[leading:]),
+        system="\n\n".join(one.text for one in messages[:leading]),
+        tools=_tools(body.tools, known),
+        stream=bool(body.stream),
+        max_tokens=body.max_completion_tokens or body.max_tokens,
+        stop=stop_strings(body.stop),
+        sampling={name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(body, name)) is not None},
+        ignored=_ignored(body),
+        calls_allowed=body.tool_choice != "none",
+        details={"usage": bool(body.stream_options and body.stream_options.include_usage)},
+    )
+
+
+def _ignored(body: _Body) -> tuple[str, ...]:
+    names = [name for name in _UNSUPPORTED if not neutral(getattr(body, name))]
+    return (*names, *([] if neutral(body.tool_choice) else ["tool_choice"]))
+
+
+def _message(raw: msgspec.Raw, known: Pieces) -> AgentMessage:
+    data = bytes(raw)
+    found: AgentMessage | None = known.get(data)
+    if found is None:
+        found = known[data] = _parsed(decode(data, _Message))
+    return found
+
+
+def _parsed(body: _Message) -> AgentMessage:
+    role = _ROLES.get(body.role)
+    if role is None:
+        raise BadRequest(f"a message has the role {body.role!r}; expected one of {', '.join(_ROLES)}")
+    calls = tuple(FunctionCall(one.function.name, one.function.arguments, one.id) for one in body.tool_calls or ())
+    return message(role, _text(body.content), calls, answers=body.tool_call_id)  # type: ignore[arg-type]  # from _ROLES
+
+
+def _text(content: str | list[_Part] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    for part in content:
+        if part.type not in ("text", "refusal"):
+            raise BadRequest(
+                f"a message contains a part of type {part.type!r}; the gateway takes text only", code="unsupported"
+            )
+    return "".join(part.text or part.refusal for part in content)
+
+
+def _tools(raw: msgspec.Raw, known: Pieces) -> tuple[dict[str, Any], ...]:
+    data = b"tools" + bytes(raw)
+    found: tuple[dict[str, Any], ...] | None = known.get(data)
+    if found is None:
+        listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
+        strange = [tool.type for tool in listed if tool.function is None]
+        if strange:
+            raise BadRequest(
+                f"tools of type {', '.join(strange)} are not known; the gateway takes functions", code="unsupported"
+            )
+        functions = [tool.function for tool in listed if tool.function is not None]
+        found = known[data] = tuple(function_tool(one.name, one.description, one.parameters) for one in functions)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------------------ answers
+
+
+def _finish(reply: AgentReply) -> str:
+    return "stop" if reply.finish == "stop_sequence" else reply.finish
+
+
+def _usage(reply: AgentReply) -> dict[str, int]:
+    total = reply.prompt_tokens + reply.completion_tokens
+    return {"prompt_tokens": reply.prompt_tokens, "completion_tokens": reply.completion_tokens, "total_tokens": total}
+
+
+def _call(call: FunctionCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _answer(reply: AgentReply, request: AgentRequest) -> bytes:
+    said: dict[str, Any] = {"role": "assistant", "content": reply.text or (None if reply.calls else ""), "refusal": None}
+    if reply.calls:
+        said["tool_calls"] = [_call(call) for call in reply.calls]
+    if reply.reasoning:
+        said["reasoning_content"] = reply.reasoning
+    return msgspec.json.encode(
+        {
+            "id": f"chatcmpl-{reply.id}",
+            "object": "chat.completion",
+            "created": reply.created,
+            "model": request.model,
+            "choices": [{"index": 0, "message": said, "finish_reason": _finish(reply), "logprobs": None}],
+            "usage": _usage(reply),
+        }
+    )
+
+
+def _events(reply: AgentReply, request: AgentRequest) -> Iterator[bytes]:
+    base = {"id": f"chatcmpl-{reply.id}", "object": "chat.completion.chunk", "created": reply.created, "model": request.model}
+
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
+        return event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}]})
+
+    yield chunk({"role": "assistant", "content": None if reply.calls else ""})
+    for part in pieces(reply.reasoning):
+        yield chunk({"reasoning_content": part})
+    for part in pieces(reply.text):
+        yield chunk({"content": part})
+    for index, call in enumerate(reply.calls):
+        opened = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
+        yield chunk({"tool_calls": [opened]})
+        for part in pieces(call.arguments):
+            yield chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
+    yield chunk({}, _finish(reply))
+    if request.details.get("usage"):
+        yield event({**base, "choices": [], "usage": _usage(reply)})
+    yield DONE
+
+
+def openai_error(error: BadRequest) -> bytes:
+    """Return the body of a refusal in OpenAI's form."""
+    kind = "server_error" if error.status >= 500 else "invalid_request_error"
+    return msgspec.json.encode({"error": {"message": str(error), "type": kind, "param": None, "code": error.code}})
+
+
+CHAT = Dialect("chat", _read, _answer, _events, openai_error, b": waiting for the model\n\n")

@@ -1,0 +1,398 @@
+"""The gateway: agents call a model behind an API, and the gateway samples from an engine and records exact tokens.
+
+It is an ASGI application for OpenAI's chat completions and Responses and Anthropic's Messages. Every episode has a key of 256
+random bits, which the agent uses as its API key. The key alone decides which episode a call belongs to; if the path of the URL
+names an episode (``/e/NAME/v1/…``), it must be the one of the key. The key of one episode cannot reach another.
+
+The engine does not stream. If the agent asks for a stream, the gateway sends the complete reply as events. While the model
+writes, events that clients ignore keep the connection open.
+
+::
+
+    async with Gateway(engine, renderers).serving() as gateway:
+        episode = gateway.open(seed=1)
+        client = openai.AsyncOpenAI(base_url=episode.openai_url, api_key=episode.key)
+        ...
+        recording = await gateway.close(episode)
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import secrets
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from palestra.agents.anthropic import ANTHROPIC
+from palestra.agents.chat import CHAT
+from palestra.agents.episode import AgentEpisode, CallBudget, CallName, SamplingRule, Tools
+from palestra.agents.graph import Call, CallRole
+from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, Dialect, rendered
+from palestra.agents.recording import Recording
+from palestra.agents.responses import RESPONSES
+from palestra.core import Engine, Renderer
+from palestra.errors import PalestraError, UsageError
+
+__all__ = ["Gateway", "GatewayLimits", "OpenEpisode"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_DIALECTS = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/messages": ANTHROPIC}
+_COUNT = "/v1/messages/count_tokens"
+_REMEMBERED = 64
+"""Most sets of tools whose renderers are kept."""
+_CHUNK = 16384
+"""Bytes of events per write. A client that reads slowly is noticed between two writes."""
+_JSON = b"application/json"
+
+
+class GatewayLimits(msgspec.Struct, frozen=True):
+    """Limits against clients that send too much or too slowly."""
+
+    body: int = 16 * 2**20
+    """Bytes of a request."""
+    read_seconds: float = 30.0
+    """Seconds for a request to arrive."""
+    write_seconds: float = 60.0
+    """Seconds for a client to take a piece of an answer."""
+    ping_seconds: float = 10.0
+    """Seconds between two events that keep a stream open while the model writes."""
+    pending: int = 64
+    """Requests of one episode at the same time."""
+
+
+class OpenEpisode(NamedTuple):
+    """An episode that an agent can call."""
+
+    name: str
+    key: str
+    """The agent's API key."""
+    url: str
+    """The address of the episode; empty if the gateway is not served."""
+    record: AgentEpisode
+
+    @property
+    def openai_url(self) -> str:
+        """The ``base_url`` of OpenAI's clients."""
+        return f"{self.url}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The ``base_url`` of Anthropic's clients."""
+        return self.url
+
+
+class Gateway:
+    """Answer agents from an engine, and record their calls.
+
+    Args:
+        engine: Samples the replies.
+        renderers: Returns the renderer for a tuple of tools, each in the form that chat templates take.
+        rule: How replies are sampled, and whether agents may change it.
+        limits: Limits against clients that send too much or too slowly.
+        model: The name of the model that ``/v1/models`` lists. Agents may send any name.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        renderers: Callable[[Tools], Renderer],
+        *,
+        rule: SamplingRule | None = None,
+        limits: GatewayLimits | None = None,
+        model: str = "policy",
+    ) -> None:
+        self.engine = engine
+        self.rule = rule or SamplingRule()
+        self.limits = limits or GatewayLimits()
+        self.model = model
+        self.url = ""
+        """The address, while the gateway is served."""
+        self._make_renderer = renderers
+        self._renderers: OrderedDict[bytes, Renderer] = OrderedDict()
+        self._episodes: dict[bytes, OpenEpisode] = {}
+        """Digest of a key → its episode."""
+        self._pending: Counter[str] = Counter()
+
+    # ------------------------------------------------------------------------------------------------------------ episodes
+
+    def open(
+        self, name: str = "", *, seed: int = 0, budget: CallBudget | None = None, rule: SamplingRule | None = None
+    ) -> OpenEpisode:
+        """Open an episode. ``name`` stands in its address; by default it is random."""
+        name = name or secrets.token_hex(8)
+        if not all(mark.isalnum() or mark in "._-" for mark in name):
+            raise UsageError(f"an episode's name stands in a URL: use letters, digits, '.', '_' and '-', got {name!r}")
+        key = secrets.token_urlsafe(32)
+        record = AgentEpisode(self.engine, self._renderer, rule or self.rule, seed=seed, budget=budget)
+        opened = OpenEpisode(name, key, f"{self.url}/e/{name}" if self.url else "", record)
+        self._episodes[_digest(key)] = opened
+        return opened
+
+    async def close(self, episode: OpenEpisode) -> Recording:
+        """Seal the episode and return its recording. Its key is refused from now on."""
+        recording = await episode.record.seal()
+        self._episodes.pop(_digest(episode.key), None)
+        self._pending.pop(episode.name, None)
+        return recording
+
+    def __len__(self) -> int:
+        return len(self._episodes)
+
+    @contextlib.asynccontextmanager
+    async def serving(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator["Gateway"]:
+        """Serve on ``host`` and ``port`` for the length of the block; port 0 takes a free one."""
+        from palestra.agents.server import served
+
+        async with served(self, host, port) as url:
+            self.url = url
+            try:
+                yield self
+            finally:
+                self.url = ""
+
+    def _renderer(self, digest: bytes, tools: Tools) -> Renderer:
+        found = self._renderers.get(digest)
+        if found is None:
+            found = self._renderers[digest] = self._make_renderer(tools)
+            if len(self._renderers) > _REMEMBERED:
+                self._renderers.popitem(last=False)
+        else:
+            self._renderers.move_to_end(digest)
+        return found
+
+    # ---------------------------------------------------------------------------------------------------------------- ASGI
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one HTTP request."""
+        if scope["type"] != "http":
+            return
+        name, path = _split(scope["path"])
+        dialect = _DIALECTS.get(path, ANTHROPIC if path == _COUNT else CHAT)
+        try:
+            episode = self._authorized(scope, name)
+            if scope["method"] == "GET" and path.startswith("/v1/models"):
+                await _send(send, 200, self._models(path))
+                return
+            if scope["method"] != "POST" or (path not in _DIALECTS and path != _COUNT):
+                raise BadRequest(f"there is no {scope['method']} {path} here", status=404, code="not_found")
+            self._enter(episode)
+            try:
+                await self._post(_Exchange(scope, receive, send, dialect, episode), path)
+            finally:
+                self._pending[episode.name] -= 1
+        except BadRequest as error:
+            await _send(send, error.status, dialect.error(error))
+
+    def _authorized(self, scope: Scope, name: str) -> OpenEpisode:
+        headers = [(key, value.decode("latin-1")) for key, value in scope["headers"] if key in (b"authorization", b"x-api-key")]
+        keys = [value.partition(" ")[2].strip() if key == b"authorization" else value.strip() for key, value in headers]
+        found = [episode for key in keys if (episode := self._episodes.get(_digest(key))) is not None]
+        if not found:
+            raise BadRequest("the API key is not the key of an open episode", status=401, code="invalid_api_key")
+        episode = found[0]
+        if any(other is not episode for other in found) or (name and name != episode.name):
+            raise BadRequest("the API key does not belong to this episode", status=403, code="invalid_api_key")
+        return episode
+
+    def _enter(self, episode: OpenEpisode) -> None:
+        if self._pending[episode.name] >= self.limits.pending:
+            raise BadRequest("too many requests of this episode at the same time", status=429, code="rate_limit_exceeded")
+        self._pending[episode.name] += 1
+
+    def _models(self, path: str) -> bytes:
+        one = {
+            "id": self.model,
+            "object": "model",
+            "type": "model",
+            "created": 0,
+            "owned_by": "palestra",
+            "display_name": self.model,
+        }
+        if path.rstrip("/") != "/v1/models":
+            return msgspec.json.encode({**one, "id": path.removeprefix("/v1/models/")})
+        return msgspec.json.encode({"object": "list", "data": [one], "has_more": False})
+
+    async def _post(self, exchange: "_Exchange", path: str) -> None:
+        body = await exchange.body(self.limits)
+        dialect, record = exchange.dialect, exchange.episode.record
+        request = dialect.read(body, record.pieces.setdefault(dialect.name, {}))
+        if request.dialect == "responses":
+            request = _continued(request, record)
+        if path == _COUNT:
+            await _send(exchange.send, 200, msgspec.json.encode({"input_tokens": self._count(record, request)}))
+            return
+        name = CallName(hashlib.blake2b(path.encode() + body, digest_size=16).digest(), exchange.header(b"idempotency-key"))
+        name = name._replace(retry=exchange.header(b"x-stainless-retry-count") not in ("", "0"))
+        record.session_id = record.session_id or exchange.header(b"x-session-id")
+        role = _role(exchange.header(b"x-palestra-role"))
+        if request.stream:
+            answering = asyncio.ensure_future(record.answer(request, name, role))
+            # A client that stalls is given up before the reply is there; the failure of the reply is then its own matter.
+            answering.add_done_callback(lambda done: done.cancelled() or done.exception())
+            with contextlib.suppress(TimeoutError):
+                await self._stream(exchange, request, answering)
+        else:
+            reply, call = await self._reply(record.answer(request, name, role))
+            await exchange.deliver(dialect.answer(reply, request), call)
+
+    def _count(self, record: AgentEpisode, request: AgentRequest) -> int:
+        return len(record.renderer_of(request).first(rendered(request)))
+
+    async def _reply(self, answering: Awaitable[tuple[AgentReply, Call | None]]) -> tuple[AgentReply, Call | None]:
+        """Wait for the reply; turn every failure into an answer that the agent's SDK understands."""
+        try:
+            return await answering
+        except BadRequest:
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the server ends, not the episode
+            raise BadRequest("the episode has ended", status=409, code="episode_ended") from None
+        except PalestraError as error:
+            raise BadRequest(f"the model could not answer: {error}", status=500, code="engine_error") from None
+        except Exception as error:
+            # The error itself stays here: it may hold paths or data of other episodes.
+            raise BadRequest(f"the model could not answer: {type(error).__name__}", status=500, code="engine_error") from None
+
+    async def _stream(
+        self, exchange: "_Exchange", request: AgentRequest, answering: "asyncio.Future[tuple[AgentReply, Call | None]]"
+    ) -> None:
+        dialect, limits = exchange.dialect, self.limits
+        # Until the first ping is due an error can still have its own status.
+        await asyncio.wait([answering], timeout=limits.ping_seconds)
+        if answering.done():
+            reply, call = await self._reply(answering)
+            await exchange.start()
+        else:
+            await exchange.start()
+            while not answering.done():
+                await exchange.write(dialect.ping, limits.write_seconds)
+                await asyncio.wait([answering], timeout=limits.ping_seconds)
+            try:
+                reply, call = await self._reply(answering)
+            except BadRequest as error:
+                failed = b"event: error\ndata: " + dialect.error(error) + b"\n\n"
+                await exchange.write(failed, limits.write_seconds, last=True)
+                return
+        await exchange.deliver_stream(b"".join(dialect.events(reply, request)), call, limits.write_seconds)
+
+
+class _Exchange(NamedTuple):
+    """One request and its answer."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+    dialect: Dialect
+    episode: OpenEpisode
+
+    def header(self, name: bytes) -> str:
+        return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")
+
+    async def body(self, limits: GatewayLimits) -> bytes:
+        """Return the body of the request."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(limits.read_seconds):
+                while True:
+                    event = await self.receive()
+                    if event["type"] == "http.disconnect":
+                        raise BadRequest("the client went away", status=400)
+                    part = event.get("body", b"")
+                    size += len(part)
+                    if size > limits.body:
+                        raise BadRequest(f"the body is larger than {limits.body} bytes", status=413, code="too_large")
+                    parts.append(part)
+                    if not event.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise BadRequest(f"the body took longer than {limits.read_seconds:g} s", status=408, code="timeout") from None
+
+    async def deliver(self, body: bytes, call: Call | None) -> None:
+        """Send a whole answer, and mark its call as delivered if the client is still there."""
+        if not await self._gone():
+            await _send(self.send, 200, body)
+            _mark(call)
+
+    async def start(self) -> None:
+        """Send the headers of a stream."""
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, data: bytes, seconds: float, *, last: bool = False) -> None:
+        """Send a piece of a stream. Raise ``TimeoutError`` if the client does not take it: the server then closes it."""
+        async with asyncio.timeout(seconds):
+            await self.send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def deliver_stream(self, events: bytes, call: Call | None, seconds: float) -> None:
+        """Send the events of a reply, and mark its call as delivered if the client is still there."""
+        if await self._gone():
+            return
+        for start in range(0, len(events), _CHUNK):
+            await self.write(events[start : start + _CHUNK], seconds)
+        _mark(call)
+        await self.write(b"", seconds, last=True)
+
+    async def _gone(self) -> bool:
+        """Whether the client has closed the connection."""
+        waiting = asyncio.ensure_future(self.receive())
+        await asyncio.sleep(0)
+        if waiting.done():
+            return bool(waiting.result()["type"] == "http.disconnect")
+        waiting.cancel()
+        return False
+
+
+def _mark(call: Call | None) -> None:
+    if call is not None:
+        call.delivered = True
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "replace")).digest()
+
+
+def _split(path: str) -> tuple[str, str]:
+    """``/e/NAME/v1/…`` → the name and the rest; the name is empty if the path has none."""
+    name = ""
+    if path.startswith("/e/"):
+        name, _, rest = path[3:].partition("/")
+        path = f"/{rest}"
+    # A client of Anthropic's that was given OpenAI's address.
+    return name, path.replace("/v1/v1/", "/v1/", 1)
+
+
+def _role(header: str) -> CallRole | None:
+    if not header:
+        return None
+    try:
+        return CallRole(header)
+    except ValueError:
+        raise BadRequest(f"x-palestra-role is {header!r}; expected one of {', '.join(CallRole)}") from None
+
+
+def _continued(request: AgentRequest, record: AgentEpisode) -> AgentRequest:
+    """Return ``request`` with the conversation of the earlier answer that it names."""
+    previous = request.details.get("previous")
+    if not previous:
+        return request
+    earlier = record.stored.get(str(previous).removeprefix("resp_"))
+    if earlier is None:
+        raise BadRequest(f"there is no answer {previous!r} in this episode", status=404, code="previous_response_not_found")
+    return msgspec.structs.replace(request, messages=(*earlier.messages, *request.messages))
+
+
+async def _send(send: Send, status: int, body: bytes) -> None:
+    headers = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode())]
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,224 @@
+"""The calls of an episode, and how each continues an earlier one.
+
+Messages form a tree: a node is a conversation up to some message, and its edges are the keys of messages. A node remembers the
+calls whose prompt ends there and those whose reply ends there. So the longest known prefix of a request is found by one walk.
+
+The system text and the tools stand at the head of a prompt, before every message. They are not part of the tree: a node keeps
+its calls by head. A request under another head cannot continue their ids, but the walk still shows what it continues, and so
+why its prompt had to be rendered anew.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+from palestra.agents.messages import AgentMessage, AgentRequest, ReplyFinish
+from palestra.core import EngineSession
+from palestra.encoding import Ints
+from palestra.trajectory import Tokens
+
+__all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "Place"]
+
+_QUOTED = 12
+"""Fewest characters of a reply that count as quoted when they stand in a later message."""
+
+
+class Link(StrEnum):
+    """How the prompt of a call came about."""
+
+    START = "start"
+    """A new conversation: the first one, a sub-agent, a title."""
+    EXTENDED = "extended"
+    """The ids of an earlier call, continued."""
+    REPEATED = "repeated"
+    """The ids of an earlier prompt: the same messages are sampled from again."""
+    TEMPLATE = "template"
+    """Rendered anew, because the chat template rewrites the history or cannot continue it."""
+    EDIT = "edit"
+    """Rendered anew, because the agent changed a reply, the system text or the tools."""
+    COMPACTION = "compaction"
+    """Rendered anew, because the agent dropped or summarized messages."""
+    UNKNOWN = "unknown"
+    """Rendered anew: the conversation contains replies that this episode has not sampled."""
+
+
+FORKS = (Link.TEMPLATE, Link.EDIT, Link.COMPACTION, Link.UNKNOWN)
+"""The links of prompts that were rendered anew although a conversation was under way."""
+
+
+class CallRole(StrEnum):
+    """What a call is for. Found by structure, unless the agent names it."""
+
+    AGENT = "agent"
+    """It belongs to the agent's work: it is trained."""
+    AUXILIARY = "auxiliary"
+    """A title or a summary: trained if the recipe asks for it."""
+    DISCARDED = "discarded"
+    """A reply that the agent did not use, because it asked again: never trained."""
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One sampled reply."""
+
+    number: int
+    dialect: str
+    link: Link
+    parent: "Call | None"
+    """The call whose reply the prompt continues; also set for a prompt that had to be rendered anew."""
+    turn: int
+    head: bytes
+    prompt: Ints
+    session: EngineSession
+    tools: bool
+    """Whether the request offers tools."""
+    named: CallRole | None = None
+    """The role that the agent gave it."""
+    tokens: Tokens | None = None
+    text: str = ""
+    called: tuple[str, ...] = ()
+    """Names of the tools that the reply calls."""
+    finish: ReplyFinish = "stop"
+    seconds: float = 0.0
+    delivered: bool = False
+    """Whether a client took the reply."""
+    continued: bool = False
+    """Whether a later call contains the reply."""
+    quoted: bool = False
+    """Whether a later call quotes the reply after a compaction."""
+    siblings: list["Call"] = field(default_factory=list)
+    """All calls with the same prompt, this one included, in order."""
+
+
+class _Node:
+    """A conversation up to some message."""
+
+    __slots__ = ("children", "prompts", "replies")
+
+    def __init__(self) -> None:
+        self.children: dict[bytes, _Node] = {}
+        self.prompts: dict[bytes, list[Call]] = {}
+        """Head → the calls whose prompt ends here."""
+        self.replies: dict[bytes, Call] = {}
+        """Head → the latest call whose reply ends here."""
+
+
+class Place(NamedTuple):
+    """Where a request stands in the tree."""
+
+    link: Link
+    base: Call | None
+    """The call to continue."""
+    tail: Sequence[AgentMessage]
+    """The messages after the reply of ``base``."""
+    node: _Node
+    """The whole conversation."""
+
+
+class CallGraph:
+    """The calls of one episode."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        """Calls that were sampled, in the order of their ends."""
+        self.links: Counter[Link] = Counter()
+        self._root = _Node()
+        self._replies: dict[bytes, Call] = {}
+        """Key of a reply → the latest call that sampled it."""
+        self._numbers = itertools.count()
+        self.begun = 0
+        """Calls that were begun and have not failed."""
+
+    def place(self, request: AgentRequest, head: bytes) -> Place:
+        """Find the longest known prefix of ``request``, and say how its prompt can be made."""
+        node, depth, base, base_depth, elsewhere = self._root, 0, None, 0, False
+        for one in request.messages:
+            child = node.children.get(one.key)
+            if child is None:
+                break
+            node, depth = child, depth + 1
+            call = node.replies.get(head)
+            if call is not None:
+                base, base_depth = call, depth
+            elsewhere = elsewhere or (call is None and bool(node.replies))
+        for one in request.messages[depth:]:
+            following = node.children[one.key] = _Node()
+            node = following
+        if head in node.prompts:
+            return Place(Link.REPEATED, node.prompts[head][0], (), node)
+        tail = request.messages[base_depth:]
+        if base is not None and all(one.role in ("user", "tool") for one in tail):
+            base.continued = True
+            return Place(Link.EXTENDED, base, tail, node)
+        link = self._why(request, depth, base_depth, edited=base is None and elsewhere)
+        return Place(link, base, tail, node)
+
+    def _why(self, request: AgentRequest, depth: int, base_depth: int, *, edited: bool) -> Link:
+        """Say why the prompt of ``request`` must be rendered anew; mark the replies that it contains."""
+        kept = [call for one in request.messages if (call := self._replies.get(one.key)) is not None]
+        for call in kept:
+            call.continued = True
+        if edited:
+            return Link.EDIT
+        if any(one.key in self._replies for one in request.messages[base_depth:]):
+            return Link.COMPACTION
+        if any(one.role == "assistant" for one in request.messages):
+            return Link.EDIT if depth else Link.UNKNOWN
+        if self._quotes(request.messages) or (0 < depth < len(request.messages)):
+            return Link.COMPACTION
+        return Link.START
+
+    def _quotes(self, messages: Iterable[AgentMessage]) -> bool:
+        """Whether a message quotes a reply: the summary of a compacted history."""
+        found = False
+        for one in messages:
+            for call in self.calls:
+                if len(call.text) >= _QUOTED and call.text.strip() in one.text:
+                    call.quoted = found = True
+        return found
+
+    def begin(self, place: Place, call: Call) -> None:
+        """Enter a call whose prompt is known and whose reply is being sampled."""
+        self.begun += 1
+        self.links[call.link] += 1
+        siblings = place.node.prompts.setdefault(call.head, [])
+        siblings.append(call)
+        call.siblings = siblings
+
+    def abandon(self, place: Place, call: Call) -> None:
+        """Forget a call that failed before a token was recorded."""
+        self.begun -= 1
+        self.links[call.link] -= 1
+        call.siblings.remove(call)
+        if not call.siblings:
+            place.node.prompts.pop(call.head, None)
+
+    def finish(self, place: Place, call: Call, keys: Iterable[bytes]) -> None:
+        """Enter the reply of ``call``. ``keys`` are the forms in which the agent may send it back."""
+        self.calls.append(call)
+        for key in keys:
+            place.node.children.setdefault(key, _Node()).replies[call.head] = call
+            self._replies[key] = call
+
+    def next_number(self) -> int:
+        """Return the number of the next call. Numbers of failed calls are not used again."""
+        return next(self._numbers)
+
+    def role_of(self, call: Call) -> CallRole:
+        """Return the role of ``call``. The structure is known for certain only when the episode has ended."""
+        if call.named is not None:
+            return call.named
+        if not call.continued:
+            later = call.siblings[call.siblings.index(call) + 1 :]
+            if later or any(one.continued for one in call.siblings) or not call.delivered:
+                return CallRole.DISCARDED
+            if call.quoted or self._aside(call):
+                return CallRole.AUXILIARY
+        return CallRole.AGENT
+
+    def _aside(self, call: Call) -> bool:
+        """Whether ``call`` is a conversation of one reply without tools, in an episode that works with tools."""
+        return call.link is Link.START and not call.tools and any(one.tools for one in self.calls)

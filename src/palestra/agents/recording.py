@@ -1,0 +1,94 @@
+"""What the gateway hands over at the end of an episode: the calls, and exact tokens in segments.
+
+The calls of each role are merged on their own, by their token ids (``SegmentRecorder``): a prompt that begins with all ids of a
+segment extends it. So every sampled token stands in exactly one segment as sampled, and in the others as context. What the
+graph of messages found out only makes prompts that can be merged; it is no proof.
+"""
+
+import msgspec
+
+from palestra.agents.graph import FORKS, Call, CallGraph, CallRole, Link
+from palestra.segments import SegmentRecorder
+from palestra.trajectory import Segment
+
+__all__ = ["CallRecord", "Recording", "record"]
+
+
+class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One call, for reports and the viewer."""
+
+    number: int
+    turn: int
+    """The turn of the episode during which the call was made."""
+    dialect: str
+    link: Link
+    role: CallRole
+    parent: int | None = None
+    """The call that it continues."""
+    prompt_tokens: int = 0
+    tokens: int = 0
+    version: int = 0
+    text: str = ""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that the reply calls."""
+    finish: str = "stop"
+
+
+class Recording(msgspec.Struct, frozen=True):
+    """The calls of an episode and their tokens."""
+
+    calls: tuple[CallRecord, ...] = ()
+    segments: dict[CallRole, tuple[Segment, ...]] = {}
+    links: dict[str, int] = {}
+    """How many calls have each kind of link; forks have the name of their reason."""
+    replayed: int = 0
+    """Requests that were answered from an earlier call: retries and duplicates."""
+    refused: int = 0
+    """Requests after the end, or above the budget."""
+    overridden: dict[str, int] = {}
+    """Parameter → requests whose value was replaced, because training samples from the model's own distribution."""
+    ignored: dict[str, int] = {}
+    """Parameter → requests that asked for an effect that the gateway does not have."""
+
+    @property
+    def forks(self) -> dict[str, int]:
+        """Reason → number of prompts that were rendered anew for it."""
+        return {name: count for name in FORKS if (count := self.links.get(name, 0))}
+
+    @property
+    def merged(self) -> float:
+        """The share of calls after the first that continue known ids."""
+        later = sum(self.links.values()) - self.links.get(Link.START, 0)
+        known = self.links.get(Link.EXTENDED, 0) + self.links.get(Link.REPEATED, 0)
+        return known / later if later else 1.0
+
+
+def record(graph: CallGraph) -> Recording:
+    """Return the recording of a finished episode."""
+    recorders: dict[CallRole, SegmentRecorder] = {}
+    rows = []
+    for call in sorted(graph.calls, key=lambda one: one.number):
+        role = graph.role_of(call)
+        if call.tokens is not None:
+            recorders.setdefault(role, SegmentRecorder()).add(call.tokens, call.turn)
+        rows.append(_row(call, role))
+    segments = {role: recorder.segments() for role, recorder in recorders.items()}
+    return Recording(tuple(rows), segments, {str(link): count for link, count in graph.links.items() if count})
+
+
+def _row(call: Call, role: CallRole) -> CallRecord:
+    tokens = call.tokens
+    return CallRecord(
+        number=call.number,
+        turn=call.turn,
+        dialect=call.dialect,
+        link=call.link,
+        role=role,
+        parent=None if call.parent is None else call.parent.number,
+        prompt_tokens=len(call.prompt),
+        tokens=0 if tokens is None else len(tokens.ids),
+        version=0 if tokens is None else tokens.version,
+        text=call.text,
+        tools=call.called,
+        finish=call.finish,
+    )

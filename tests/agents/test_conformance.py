@@ -1,0 +1,481 @@
+"""What agents do to a conversation, in every dialect, with streaming and without.
+
+In every case the recording is exactly what the engine saw and sampled, with every sampled token once, and every prompt that had
+to be rendered anew is counted with its reason.
+"""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.agents.driving import Agent, Client, DialectName
+from tests.agents.witness import Witness, Write, prove, renderers
+
+from palestra.agents import CallBudget, CallRole, Gateway, GatewayLimits, OpenEpisode, Recording, SamplingRule
+from palestra.core import Sampling
+
+pytestmark = pytest.mark.torch
+
+ADD = {
+    "name": "add",
+    "description": "Add two numbers.",
+    "parameters": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+}
+
+
+def call(a: int, b: int, prose: str = "") -> str:
+    return f'{prose}<tool_call>\n{{"name": "add", "arguments": {{"a": {a}, "b": {b}}}}}\n</tool_call>'
+
+
+class Stage:
+    """A gateway, an engine that writes what a test says, and one episode."""
+
+    def __init__(self, dialect: DialectName, stream: bool) -> None:
+        self.dialect = dialect
+        self.stream = stream
+        self.limits = GatewayLimits(ping_seconds=0.05)
+
+    def begin(self, write: Write | list[str], **options: Any) -> Agent:
+        rule = SamplingRule(Sampling(max_tokens=options.pop("max_tokens", 512)), honor=options.pop("honor", False))
+        append_only = options.pop("append_only", True)
+        self.witness = Witness(write)
+        self.gateway = Gateway(
+            self.witness, lambda tools: renderers(tools, append_only=append_only), rule=rule, limits=self.limits
+        )
+        self.episode: OpenEpisode = self.gateway.open(**options)
+        return self.agent()
+
+    def agent(self, **changes: Any) -> Agent:
+        return Agent(self.gateway, self.episode, self.dialect, self.stream, **{"tools": (ADD,), **changes})
+
+    async def end(self) -> Recording:
+        recording = await self.gateway.close(self.episode)
+        prove(recording, self.witness)
+        return recording
+
+
+@pytest.fixture(params=["chat", "responses", "anthropic"])
+def dialect(request: pytest.FixtureRequest) -> DialectName:
+    name: DialectName = request.param
+    return name
+
+
+@pytest.fixture(params=[False, True], ids=["whole", "stream"])
+def stage(dialect: DialectName, request: pytest.FixtureRequest) -> Stage:
+    return Stage(dialect, request.param)
+
+
+def roles(recording: Recording) -> list[str]:
+    return [str(one.role) for one in recording.calls]
+
+
+async def test_a_task_with_tools_is_one_segment(stage: Stage) -> None:
+    agent = stage.begin([call(2, 3, "First I add.\n"), call(5, 4), "The sum is 9."])
+    agent.user("What is 2 + 3 + 4?")
+    for result in ("5", "9"):
+        answer = agent.take(await agent.ask())
+        assert [one.name for one in answer.calls] == ["add"]
+        assert answer.finish == "tool_calls"
+        agent.results(answer, [result])
+    last = await agent.ask()
+    assert (last.text, last.calls, last.finish) == ("The sum is 9.", (), "stop")
+    recording = await stage.end()
+    assert recording.links == {"start": 1, "extended": 2}
+    assert len(recording.segments[CallRole.AGENT]) == 1
+    assert recording.merged == 1.0
+    assert recording.forks == {}
+
+
+async def test_parallel_tool_calls_come_back_in_order(stage: Stage) -> None:
+    agent = stage.begin([call(1, 2) + "\n" + call(3, 4), "3 and 7."])
+    agent.user("Two sums.")
+    answer = agent.take(await agent.ask())
+    assert [one.arguments for one in answer.calls] == [{"a": 1, "b": 2}, {"a": 3, "b": 4}]
+    assert len({one.id for one in answer.calls}) == 2
+    agent.results(answer, ["3", "7"])
+    assert (await agent.ask()).text == "3 and 7."
+    recording = await stage.end()
+    assert recording.links == {"start": 1, "extended": 1}
+    assert recording.calls[0].tools == ("add", "add")
+
+
+@pytest.mark.parametrize("which", [0, 1, 2], ids=["first", "middle", "last"])
+async def test_a_retry_gets_the_same_answer_and_samples_nothing(stage: Stage, which: int) -> None:
+    agent = stage.begin([call(1, 1), call(2, 2), "4"])
+    agent.user("Go.")
+    for number in range(3):
+        body = agent.body()
+        answer = await agent.ask()
+        if number == which:
+            again = agent.read(await agent.send(body))
+            assert again == answer
+        agent.take(answer)
+        if answer.calls:
+            agent.results(answer, ["2"])
+    recording = await stage.end()
+    assert recording.replayed == 1
+    assert stage.witness.begun == 3
+    assert recording.links == {"start": 1, "extended": 2}
+    assert roles(recording) == ["agent"] * 3
+
+
+async def test_an_sdk_retry_of_an_earlier_turn_is_a_retry_and_the_same_body_is_not(stage: Stage) -> None:
+    agent = stage.begin(["one", "two"])
+    agent.user("What do you see?")
+    first = await agent.ask()
+    stage.episode.record.turn = 1
+    second = await agent.ask()  # an agent without memory that sees the same observation again
+    assert (first.text, second.text) == ("one", "two")
+    agent.headers["x-stainless-retry-count"] = "1"
+    assert (await agent.ask()).text == "two"
+    recording = await stage.end()
+    assert recording.links == {"start": 1, "repeated": 1}
+
+
+async def test_idempotency_keys_name_calls(stage: Stage) -> None:
+    agent = stage.begin(["one", "two"])
+    agent.user("Say a number.")
+    texts = []
+    for key in ("k1", "k2", "k1"):
+        agent.headers["Idempotency-Key"] = key
+        texts.append((await agent.ask()).text)
+    assert texts == ["one", "two", "one"]
+    agent.user("Another body.")
+    refused = await agent.send()
+    assert refused.status == 422
+    recording = await stage.end()
+    assert recording.replayed == 1
+    # The agent did not continue any of the two; the last one stands.
+    assert roles(recording) == ["discarded", "agent"]
+
+
+async def test_calls_in_flight_are_one(stage: Stage) -> None:
+    agent = stage.begin(["four"])
+    agent.user("What is 2 + 2?")
+    stage.witness.gate.clear()
+    both = [asyncio.ensure_future(agent.ask()) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    stage.witness.gate.set()
+    answers = [await one for one in both]
+    assert {one.text for one in answers} == {"four"}
+    assert stage.witness.begun == 1
+    assert (await stage.end()).replayed == 2
+
+
+async def test_two_sub_agents_in_parallel_are_two_segments(stage: Stage) -> None:
+    def write(prompt: str, _: Sampling) -> str:
+        return "done" if "tool_response" in prompt else call(1, 2 if "north" in prompt else 3)
+
+    stage.begin(write)
+
+    async def work(task: str) -> None:
+        agent = stage.agent(system=f"You work in the {task}.")
+        agent.user("Work.")
+        for _ in range(3):
+            answer = agent.take(await agent.ask())
+            if answer.calls:
+                agent.results(answer, ["3"])
+            else:
+                agent.user("More.")
+
+    async with asyncio.TaskGroup() as group:
+        for task in ("north", "south"):
+            group.create_task(work(task))
+    recording = await stage.end()
+    assert recording.links == {"start": 2, "extended": 4}
+    assert len(recording.segments[CallRole.AGENT]) == 2
+
+
+async def test_a_compacted_history_is_a_fork_by_compaction(stage: Stage) -> None:
+    summary = "So far: 1 + 1 is 2, and 2 + 2 is 4."
+    agent = stage.begin([call(1, 1), call(2, 2), summary, "Now 8."])
+    agent.user("Add until 8.")
+    for result in ("2", "4"):
+        answer = agent.take(await agent.ask())
+        agent.results(answer, [result])
+    asking = agent.branch()
+    asking.user("Summarize.")
+    told = await asking.ask()
+    agent.history = []
+    agent.user(f"Add until 8. {told.text}")
+    assert (await agent.ask()).text == "Now 8."
+    recording = await stage.end()
+    assert recording.forks == {"compaction": 1}
+    assert roles(recording) == ["agent", "agent", "auxiliary", "agent"]
+    assert len(recording.segments[CallRole.AUXILIARY]) == 1
+
+
+async def test_a_window_that_drops_the_middle_is_a_fork_by_compaction(stage: Stage) -> None:
+    agent = stage.begin([call(1, 1), call(2, 2), "4"])
+    agent.user("Go.")
+    marks = []
+    for result in ("2", "4"):
+        marks.append(len(agent.history))
+        answer = agent.take(await agent.ask())
+        agent.results(answer, [result])
+    agent.history = agent.history[:1] + agent.history[marks[1] :]
+    await agent.ask()
+    assert (await stage.end()).forks == {"compaction": 1}
+
+
+async def test_an_edited_assistant_turn_is_a_fork_by_edit(stage: Stage) -> None:
+    agent = stage.begin(["The sum is five.", "Good."])
+    agent.user("2 + 3?")
+    answer = agent.take(await agent.ask())
+    edited = json.loads(json.dumps(agent.history).replace("The sum is five.", "The sum is 5."))
+    agent.history = edited
+    agent.user("Right.")
+    await agent.ask()
+    recording = await stage.end()
+    assert recording.forks == {"edit": 1}
+    assert answer.text == "The sum is five."
+    assert len(recording.segments[CallRole.AGENT]) == 2
+
+
+async def test_another_system_text_is_a_fork_by_edit(stage: Stage) -> None:
+    agent = stage.begin(["one", "two"])
+    agent.user("Count.")
+    agent.take(await agent.ask())
+    agent.user("Next.")
+    agent.system = "It is 12:01. You are a careful assistant."
+    await agent.ask()
+    assert (await stage.end()).forks == {"edit": 1}
+
+
+async def test_the_same_system_text_in_another_form_extends(stage: Stage) -> None:
+    agent = stage.begin(["one", "two"])
+    agent.user("Count.")
+    agent.take(await agent.ask())
+    agent.user("Next.")
+    body = json.loads(agent.body())
+    if stage.dialect == "chat":
+        text = [{"type": "text", "text": agent.system + "\n"}]
+        body["messages"][0] = {"role": "developer", "content": text}
+    elif stage.dialect == "responses":
+        body["input"].insert(0, {"role": "developer", "content": [{"type": "input_text", "text": body.pop("instructions")}]})
+    else:
+        body["system"] = agent.system
+    assert agent.read(await agent.send(json.dumps(body).encode())).text == "two"
+    assert (await stage.end()).links == {"start": 1, "extended": 1}
+
+
+async def test_arguments_that_are_serialized_again_extend(stage: Stage) -> None:
+    agent = stage.begin([call(1, 2), "3"])
+    agent.user("Go.")
+    answer = agent.take(await agent.ask())
+    for item in agent.history:
+        for one in [item, *(c["function"] for c in item.get("tool_calls") or ())]:
+            if "arguments" in one:
+                one["arguments"] = json.dumps(dict(reversed(json.loads(one["arguments"]).items())), indent=2)
+        for block in item["content"] if isinstance(item.get("content"), list) else ():
+            if block.get("type") == "tool_use":
+                block["input"] = dict(reversed(block["input"].items()))
+    agent.results(answer, ["3"])
+    await agent.ask()
+    assert (await stage.end()).links == {"start": 1, "extended": 1}
+
+
+async def test_a_disconnect_in_mid_answer_loses_nothing(stage: Stage) -> None:
+    agent = stage.begin([call(1, 2), "3"])
+    agent.user("Go.")
+    stage.witness.gate.clear()
+    body = agent.body()
+    await agent.send(body, Client(disconnect_after=0.02))
+    stage.witness.gate.set()
+    answer = agent.take(agent.read(await agent.send(body)))
+    agent.results(answer, ["3"])
+    await agent.ask()
+    recording = await stage.end()
+    assert stage.witness.begun == 2
+    assert roles(recording) == ["agent", "agent"]
+
+
+async def test_a_client_that_never_returns_leaves_a_discarded_call(stage: Stage) -> None:
+    agent = stage.begin(["lost"])
+    agent.user("Go.")
+    stage.witness.gate.clear()
+    await agent.send(client=Client(disconnect_after=0.02))
+    stage.witness.gate.set()
+    while not stage.witness.sampled:
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.02)
+    assert roles(await stage.end()) == ["discarded"]
+
+
+async def test_a_truncated_tool_call_is_text_and_can_be_continued(stage: Stage) -> None:
+    agent = stage.begin([call(123456, 2), "ok"], max_tokens=8)
+    agent.user("Go.")
+    answer = agent.take(await agent.ask())
+    assert answer.calls == ()
+    assert answer.finish == "length"
+    assert answer.text.startswith("<tool_call>")
+    agent.user("That call was cut.")
+    await agent.ask()
+    recording = await stage.end()
+    assert recording.links == {"start": 1, "extended": 1}
+    assert recording.calls[0].finish == "length"
+
+
+async def test_a_malformed_call_beside_a_good_one_stays_visible(stage: Stage) -> None:
+    agent = stage.begin([call(1, 2) + "<tool_call>oops</tool_call>", "ok"])
+    agent.user("Go.")
+    answer = agent.take(await agent.ask())
+    assert (answer.text, len(answer.calls)) == ("<tool_call>oops</tool_call>", 1)
+    agent.results(answer, ["3"])
+    await agent.ask()
+    assert (await stage.end()).links == {"start": 1, "extended": 1}
+
+
+async def test_new_weights_in_mid_episode_and_mid_reply(stage: Stage) -> None:
+    agent = stage.begin(["one two three", "four five six"])
+    agent.user("Count.")
+    agent.take(await agent.ask())
+    stage.witness.version = 7
+    stage.witness.change_at = 2
+    agent.user("On.")
+    await agent.ask()
+    recording = await stage.end()
+    (segment,) = recording.segments[CallRole.AGENT]
+    assert [span.version for span in segment.spans] == [0, 7, 8]
+
+
+async def test_a_stream_that_is_read_slowly_is_complete(stage: Stage) -> None:
+    long = "word " * 2000
+    agent = stage.begin([long], max_tokens=20_000)
+    agent.extra = {"max_tokens": 20_000}
+    agent.user("Write a lot.")
+    stage.witness.gate.clear()
+    asking = asyncio.ensure_future(agent.ask(Client(slow=0.01)))
+    await asyncio.sleep(0.15)  # pings are sent in the meantime
+    stage.witness.gate.set()
+    assert (await asking).text == long
+    assert roles(await stage.end()) == ["agent"]
+
+
+async def test_a_template_that_drops_thinking_is_a_fork_by_template(stage: Stage) -> None:
+    agent = stage.begin(["<think>\nhm\n</think>\n\nfive", "six"], append_only=False)
+    agent.user("2 + 3?")
+    answer = agent.take(await agent.ask())
+    assert answer.text == "five"
+    agent.user("And 3 + 3?")
+    await agent.ask()
+    assert (await stage.end()).forks == {"template": 1}
+
+
+async def test_replies_of_another_model_are_a_fork_by_unknown(stage: Stage) -> None:
+    agent = stage.begin(["one", "two"])
+    agent.user("Count.")
+    await agent.ask()
+    agent.history = [
+        {"role": "user", "content": "Other."},
+        {"role": "assistant", "content": "From elsewhere."},
+        {"role": "user", "content": "Continue."},
+    ]
+    await agent.ask()
+    assert (await stage.end()).forks == {"unknown": 1}
+
+
+async def test_an_edited_observation_branches_off_the_recorded_ids(stage: Stage) -> None:
+    agent = stage.begin([call(1, 2), "three", "four"])
+    agent.user("Go.")
+    answer = agent.take(await agent.ask())
+    other = agent.branch()
+    agent.results(answer, ["3"])
+    other.results(answer, ["4"])
+    assert [(await agent.ask()).text, (await other.ask()).text] == ["three", "four"]
+    recording = await stage.end()
+    assert recording.links == {"start": 1, "extended": 2}
+    assert len(recording.segments[CallRole.AGENT]) == 2
+
+
+async def test_a_title_beside_the_work_is_auxiliary_unless_the_agent_names_it(stage: Stage) -> None:
+    agent = stage.begin(["A title", call(1, 2), "3", "A vote"])
+    title = stage.agent(tools=(), system="Write a title.")
+    title.user("Adding numbers")
+    await title.ask()
+    agent.user("Go.")
+    answer = agent.take(await agent.ask())
+    agent.results(answer, ["3"])
+    await agent.ask()
+    named = stage.agent(tools=(), system="Vote.", headers={"x-palestra-role": "agent"})
+    named.user("Yes or no?")
+    await named.ask()
+    assert roles(await stage.end()) == ["auxiliary", "agent", "agent", "agent"]
+
+
+async def test_a_budget_ends_with_a_text_outside_the_record(stage: Stage) -> None:
+    agent = stage.begin([call(1, 1), call(1, 1)], budget=CallBudget(calls=1))
+    agent.user("Go.")
+    answer = agent.take(await agent.ask())
+    agent.results(answer, ["2"])
+    last = await agent.ask()
+    assert (last.calls, last.finish) == ((), "stop")
+    assert "budget" in last.text
+    recording = await stage.end()
+    assert (len(recording.calls), recording.refused) == (1, 1)
+    assert stage.episode.record.spent
+
+
+async def test_a_token_budget_ends_the_episode(stage: Stage) -> None:
+    agent = stage.begin(["one two three four", "five"], budget=CallBudget(tokens=2))
+    agent.user("Count.")
+    agent.take(await agent.ask())
+    agent.user("More.")
+    assert "budget" in (await agent.ask()).text
+    assert len((await stage.end()).calls) == 1
+
+
+@pytest.mark.parametrize("honor", [False, True])
+async def test_temperatures_are_overridden_in_training_and_honored_in_evaluation(stage: Stage, honor: bool) -> None:
+    agent = stage.begin(["one"], honor=honor)
+    agent.extra = {"temperature": 0.2, "top_p": 0.9}
+    agent.user("Go.")
+    await agent.ask()
+    (sampling,) = stage.witness.samplings
+    assert (sampling.temperature, sampling.top_p) == ((0.2, 0.9) if honor else (1.0, 1.0))
+    assert (await stage.end()).overridden == ({} if honor else {"temperature": 1, "top_p": 1})
+
+
+async def test_a_failing_engine_is_an_error_that_a_retry_can_mend(stage: Stage) -> None:
+    agent = stage.begin(["ok"])
+    stage.witness.fail_next = 1
+    agent.user("Go.")
+    refused = await agent.send()
+    assert refused.status == 500
+    assert b"secret" not in refused.body
+    assert stage.episode.record.failure is not None
+    assert (await agent.ask()).text == "ok"
+    assert (await stage.end()).links == {"start": 1}
+
+
+async def test_a_full_context_is_the_error_that_agents_know(stage: Stage) -> None:
+    agent = stage.begin(["ok"])
+    stage.witness.context_length = 20
+    agent.user("A text that is far too long for a context of twenty tokens.")
+    refused = await agent.send()
+    assert refused.status == 400
+    assert b"context" in refused.body
+    assert stage.episode.record.overflowed == 1
+    assert (await stage.end()).calls == ()
+
+
+async def test_seeds_follow_the_prompt_and_not_the_order(stage: Stage) -> None:
+    async def seeds(order: list[str]) -> dict[str, int | None]:
+        stage.begin(lambda prompt, _: "ok", seed=5)
+        found = {}
+        for text in order:
+            agent = stage.agent()
+            agent.user(text)
+            await agent.ask()
+            found[text] = stage.witness.samplings[-1].seed
+        await stage.end()
+        return found
+
+    first = await seeds(["a", "b", "c"])
+    assert first == await seeds(["c", "a", "b"])
+    assert len(set(first.values())) == 3

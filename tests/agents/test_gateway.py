@@ -1,0 +1,285 @@
+"""Who may call what, limits, and the socket."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import aiohttp
+import pytest
+from tests.agents.driving import Agent, Client, post
+
+from palestra.agents import CallBudget, Capture, Gateway, GatewayLimits, OpenEpisode, probe
+from palestra.agents.capture import require
+from palestra.agents.messages import rendered
+from palestra.core import Reply, Sampling
+from palestra.encoding import Ints, ints
+from palestra.errors import UsageError
+from palestra.testing.scripted import ScriptedEngine
+from palestra.trajectory import Message, text_of
+
+STOP = 0
+
+
+class Letters:
+    """A renderer without a tokenizer: a letter is a token, and 0 ends a message."""
+
+    stop_ids: tuple[int, ...] = (STOP,)
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        return ints([token for one in messages for token in (*self._letters(one), STOP)])
+
+    def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
+        closed = [] if len(sampled) and int(sampled[-1]) == STOP else [STOP]
+        return ints([*closed, *self.first(messages)])
+
+    def read(self, prompt: Ints, ids: Ints) -> Reply:
+        return Reply("".join(chr(token) for token in ids if token != STOP))
+
+    def _letters(self, one: Message) -> list[int]:
+        return [ord(mark) for mark in f"{one.role}:{text_of(one.content)}"]
+
+
+def write(prompt: Ints, sampling: Sampling) -> list[int]:
+    return [*map(ord, f"r{len(prompt)}"), STOP]
+
+
+def make(**options: Any) -> Gateway:
+    return Gateway(ScriptedEngine(write), lambda tools: Letters(), **options)
+
+
+def agent(gateway: Gateway, episode: OpenEpisode, text: str = "Hello") -> Agent:
+    one = Agent(gateway, episode, "chat")
+    one.user(text)
+    return one
+
+
+async def test_the_key_names_the_episode_with_and_without_the_path() -> None:
+    gateway = make()
+    episode = gateway.open("mine")
+    by_path = agent(gateway, episode)
+    assert (await by_path.send()).status == 200
+    key = {"authorization": f"Bearer {episode.key}"}
+    assert (await post(gateway, "/v1/chat/completions", by_path.body(), key)).status == 200
+    recording = await gateway.close(episode)
+    assert (len(recording.calls), recording.replayed) == (1, 1)
+
+
+@pytest.mark.parametrize("path", ["/e/a/v1/chat/completions", "/e/a/v1/responses", "/e/a/v1/messages", "/e/a/v1/models"])
+async def test_a_key_cannot_reach_another_episode(path: str) -> None:
+    gateway = make()
+    first, second = gateway.open("a"), gateway.open("b")
+    for headers in (
+        {},
+        {"authorization": "Bearer "},
+        {"authorization": f"Bearer {second.key}"},
+        {"x-api-key": second.key},
+        {"authorization": f"Bearer {first.key}", "x-api-key": second.key},
+        {"authorization": f"Basic {second.key}"},
+        {"authorization": "Bearer a"},
+    ):
+        response = await post(gateway, path, b"" if "models" in path else b"{}", headers)
+        assert response.status in (401, 403), headers
+        assert first.key.encode() not in response.body
+    assert (await gateway.close(first)).calls == ()
+    assert (await gateway.close(second)).calls == ()
+
+
+async def test_another_episode_s_answer_cannot_be_continued() -> None:
+    gateway = make()
+    first, second = gateway.open(), gateway.open()
+    mine = Agent(gateway, first, "responses")
+    mine.user("A secret")
+    answer = await mine.ask()
+    other = Agent(gateway, second, "responses", extra={"previous_response_id": answer.id})
+    other.user("What is the secret?")
+    assert (await other.send()).status == 404
+    same = Agent(gateway, first, "responses", system=mine.system, extra={"previous_response_id": answer.id})
+    same.user("Next")
+    await same.ask()
+    assert (await gateway.close(first)).links == {"start": 1, "extended": 1}
+
+
+async def test_a_closed_episode_refuses_its_key() -> None:
+    gateway = make()
+    episode = gateway.open()
+    one = agent(gateway, episode)
+    await one.ask()
+    await gateway.close(episode)
+    assert (await one.send()).status == 401
+    assert len(gateway) == 0
+
+
+async def test_a_sealed_episode_answers_without_sampling() -> None:
+    gateway = make()
+    episode = gateway.open()
+    recording = await episode.record.seal()
+    assert (await agent(gateway, episode).ask()).text == "The episode has ended."
+    assert recording.calls == ()
+
+
+async def test_sealing_cancels_what_is_being_sampled() -> None:
+    gateway = make()
+    await gateway.engine.pause()
+    episode = gateway.open()
+    asking = asyncio.ensure_future(agent(gateway, episode).send())
+    await asyncio.sleep(0.01)
+    recording = await gateway.close(episode)
+    assert (await asking).status == 409
+    assert (recording.calls, recording.links) == ((), {})
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"", 400),
+        (b"nonsense", 400),
+        (b"[" * 100_000, 400),
+        (b"{}", 400),
+        (b'{"messages": []}', 400),
+        (b'{"messages": [{"role": "system", "content": "only this"}]}', 400),
+        (b'{"messages": [{"role": "robot", "content": "x"}]}', 400),
+        (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', 400),
+        (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', 400),
+        (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "web_search"}]}', 400),
+        (b'{"messages": [{"role": "user", "content": "x"}], "temperature": -1}', 200),
+        (b'{"messages": [{"role": "user", "content": "\xff"}]}', 400),
+        (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400),
+        (b'{"messages": [{"role": "user", "content": "' + b"x" * 5000 + b'"}]}', 413),
+    ],
+)
+async def test_bad_bodies_are_refused_and_harm_nothing(body: bytes, status: int) -> None:
+    gateway = make(limits=GatewayLimits(body=4096) if status == 413 else None)
+    episode = gateway.open()
+    one = agent(gateway, episode)
+    assert (await one.send(body or b" ")).status == status
+    assert (await one.send()).status == 200
+    await gateway.close(episode)
+
+
+async def test_too_many_requests_at_once_are_refused() -> None:
+    gateway = make(limits=GatewayLimits(pending=2))
+    await gateway.engine.pause()
+    episode = gateway.open()
+    asking = [asyncio.ensure_future(agent(gateway, episode, text).send()) for text in "abc"]
+    assert (await asking[2]).status == 429
+    await gateway.engine.resume()
+    assert [(await one).status for one in asking[:2]] == [200, 200]
+    await gateway.close(episode)
+
+
+async def test_models_and_counts_are_answered_and_not_recorded() -> None:
+    gateway = make(model="mine")
+    episode = gateway.open()
+    one = Agent(gateway, episode, "anthropic")
+    one.user("Hello")
+    models = await post(gateway, "/v1/models", b"", {"x-api-key": episode.key})
+    assert models.json["data"][0]["id"] == "mine"
+    counted = await post(gateway, f"/e/{episode.name}/v1/messages/count_tokens", one.body(), one.auth())
+    request = gateway_request(one)
+    assert counted.json == {"input_tokens": len(Letters().first(request))}
+    assert (await post(gateway, "/v1/embeddings", b"{}", {"x-api-key": episode.key})).status == 404
+    assert (await gateway.close(episode)).calls == ()
+
+
+def gateway_request(one: Agent) -> list[Message]:
+    from palestra.agents.anthropic import ANTHROPIC
+
+    return rendered(ANTHROPIC.read(one.body(), {}))
+
+
+async def test_parameters_without_effect_are_counted() -> None:
+    gateway = make()
+    episode = gateway.open()
+    one = agent(gateway, episode)
+    one.extra = {"logit_bias": {"5": 1}, "response_format": {"type": "json_object"}, "tool_choice": "required", "seed": 4}
+    await one.ask()
+    assert (await gateway.close(episode)).ignored == {"logit_bias": 1, "response_format": 1, "tool_choice": 1}
+
+
+async def test_stop_strings_are_left_out_and_both_forms_continue() -> None:
+    for form in ("r", "r3"):
+        gateway = Gateway(ScriptedEngine(lambda prompt, sampling: [*map(ord, "r3"), STOP]), lambda tools: Letters())
+        episode = gateway.open()
+        one = Agent(gateway, episode, "anthropic", extra={"stop_sequences": ["3"]})
+        one.user("Count")
+        answer = await one.ask()
+        assert (answer.text, answer.finish) == ("r", "stop_sequence")
+        one.history.append({"role": "assistant", "content": form})
+        one.user("Next")
+        await one.ask()
+        assert (await gateway.close(episode)).links == {"start": 1, "extended": 1}
+
+
+async def test_the_probe_names_the_level_of_capture() -> None:
+    assert await probe(ScriptedEngine(write), Letters()) is Capture.LOGPROBS
+    assert await probe(None, Letters()) is Capture.TEXT
+    require(Capture.TOKENS)
+    with pytest.raises(UsageError, match="captures text"):
+        require(Capture.TEXT)
+
+
+def test_names_of_episodes_fit_a_url() -> None:
+    with pytest.raises(UsageError, match="stands in a URL"):
+        make().open("a/b")
+
+
+# ------------------------------------------------------------------------------------------------------------------ the socket
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Gateway]:
+    gateway = make(limits=GatewayLimits(body=100_000, read_seconds=0.3, write_seconds=0.3))
+    async with gateway.serving():
+        yield gateway
+
+
+async def test_the_gateway_is_served_over_http(served: Gateway) -> None:
+    episode = served.open(budget=CallBudget(calls=5))
+    body = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
+    headers = {"Authorization": f"Bearer {episode.key}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        async with session.get(f"{episode.openai_url}/models") as answer:
+            assert answer.status == 200
+        async with session.post(f"{episode.openai_url}/chat/completions", json=body) as answer:
+            assert answer.headers["Content-Type"].startswith("text/event-stream")
+            assert (await answer.read()).endswith(b"data: [DONE]\n\n")
+        async with session.post(f"{episode.anthropic_url}/v1/messages", json={**body, "stream": False}) as answer:
+            assert (await answer.json())["type"] == "message"
+    recording = await served.close(episode)
+    assert [str(one.role) for one in recording.calls] == ["discarded", "agent"]  # the same messages, asked for twice
+
+
+def _request(episode: OpenEpisode, body: bytes, length: int | None = None) -> bytes:
+    head = f"POST /e/{episode.name}/v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {episode.key}\r\n"
+    return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
+
+
+async def _exchange(url: str, data: bytes) -> bytes:
+    host, port = url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(data)
+    try:
+        return await asyncio.wait_for(reader.read(65536), 20)
+    finally:
+        writer.close()
+
+
+async def test_a_body_that_does_not_arrive_times_out(served: Gateway) -> None:
+    episode = served.open()
+    assert b" 408 " in (await _exchange(served.url, _request(episode, b"{", 1000))).partition(b"\r\n")[0]
+    assert b" 413 " in (await _exchange(served.url, _request(episode, b"x" * 120_000))).partition(b"\r\n")[0]
+    assert (await served.close(episode)).calls == ()
+
+
+async def test_a_reader_that_stalls_is_given_up_and_its_reply_can_be_fetched_again() -> None:
+    gateway = make(limits=GatewayLimits(write_seconds=0.05))
+    episode, lost = gateway.open(), gateway.open()
+    for one in (agent(gateway, episode), agent(gateway, lost)):
+        one.stream = True
+        stalled = await one.send(client=Client(slow=10))
+        assert stalled.body == b""
+    again = agent(gateway, episode)
+    again.stream = True
+    await again.ask()
+    assert [str(one.role) for one in (await gateway.close(episode)).calls] == ["agent"]
+    assert [str(one.role) for one in (await gateway.close(lost)).calls] == ["discarded"]
