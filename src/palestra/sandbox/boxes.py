@@ -13,8 +13,10 @@ import shutil
 import socket
 import subprocess
 import tempfile
+from abc import ABC, abstractmethod
 from functools import cache
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from palestra.errors import InfrastructureError
 from palestra.sandbox.box import Box, Exit, machine_failures
@@ -22,7 +24,7 @@ from palestra.sandbox.contract import KilledBy
 from palestra.sandbox.launcher import MODULES, NOT_STARTED, ORDER, REPORT
 from palestra.sandbox.profile import Profile
 
-__all__ = ["BoxPool"]
+__all__ = ["BoxPool", "LauncherPool", "Settings"]
 
 _LAUNCHER_DIED = "the launcher of the boxes died"
 _ROOM_SECONDS = 60.0
@@ -38,29 +40,75 @@ module.main()
 """
 
 
+class Settings(Protocol):
+    """What a pool needs to know about its boxes."""
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the boxes have namespaces of their own."""
+        ...
+
+    @property
+    def python(self) -> str:
+        """Path of the interpreter that runs the launcher."""
+        ...
+
+    def launcher_config(self) -> dict[str, Any]:
+        """Return the configuration of the launcher."""
+        ...
+
+
+class Started(Protocol):
+    """What a pool needs of a box."""
+
+    exited: "asyncio.Future[Exit]"
+
+    def start(self) -> None:
+        """Ask the launcher to start the box."""
+        ...
+
+    async def ready(self) -> None:
+        """Wait until the box is ready."""
+        ...
+
+    def free(self) -> None:
+        """Kill the box and close every descriptor."""
+        ...
+
+
+P = TypeVar("P", bound=Settings)
+B = TypeVar("B", bound=Started)
+
+
 @cache
-def _launcher_source() -> str:
+def _launcher_source(modules: tuple[str, ...]) -> str:
     """Return name and source of the launcher and its modules, as JSON."""
-    names = [f"palestra.sandbox.{name}" for name in MODULES]
+    names = [f"palestra.sandbox.{name}" for name in modules]
     return json.dumps([(name, Path(__file__).with_name(f"{name.rpartition('.')[2]}.py").read_text()) for name in names])
 
 
-class BoxPool:
+class LauncherPool(ABC, Generic[P, B]):
     """The launcher of one provider, and the boxes that it has started."""
 
-    def __init__(self, profile: Profile, warm: int) -> None:
+    modules: tuple[str, ...] = MODULES
+    """The launcher and the modules that it imports."""
+
+    def __init__(self, profile: P, warm: int) -> None:
         self.profile = profile
         self._config = profile.launcher_config()
-        self.bootstrap = profile.bootstrap()
         self._warm_target = warm
-        self._warm: collections.deque[Box] = collections.deque()
-        self._boxes: dict[int, Box] = {}
+        self._warm: collections.deque[B] = collections.deque()
+        self._boxes: dict[int, B] = {}
         self._waiting: collections.deque[asyncio.Future[None]] = collections.deque()
         """Jobs that wait for descriptors, oldest first. The end of a box wakes one of them."""
         self._numbers = 0
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = "/"
+
+    @abstractmethod
+    def _new(self, number: int) -> B:
+        """Return a box that has not been started."""
 
     def start(self) -> None:
         """Start the launcher and the first warm boxes, unless they run."""
@@ -84,7 +132,7 @@ class BoxPool:
         config = json.dumps({**self._config, "folder": self._folder})
         return subprocess.Popen(
             # Sent as text, and run by the boxes' interpreter, because the user that runs it may be unable to read our files.
-            [self.profile.python, "-I", "-S", "-c", _LAUNCH, str(control), config, _launcher_source()],
+            [self.profile.python, "-I", "-S", "-c", _LAUNCH, str(control), config, _launcher_source(self.modules)],
             env={},
             stdin=subprocess.DEVNULL,
             pass_fds=[control],
@@ -92,7 +140,7 @@ class BoxPool:
             start_new_session=True,
         )
 
-    async def take(self) -> Box:
+    async def take(self) -> B:
         """Return a box that waits for its job."""
         while True:
             self.start()
@@ -145,7 +193,7 @@ class BoxPool:
         """Number of existing boxes, warm ones included."""
         return len(self._boxes)
 
-    async def _spawned(self) -> Box:
+    async def _spawned(self) -> B:
         """Return a new box. If descriptors are used up, wait until another box has ended."""
         while True:
             try:
@@ -180,10 +228,10 @@ class BoxPool:
                 gone.set_result(None)
                 return
 
-    def _spawn(self) -> Box:
+    def _spawn(self) -> B:
         self._numbers += 1
         with machine_failures("starting a box"):
-            box = self._boxes[self._numbers] = Box(self, self._numbers)
+            box = self._boxes[self._numbers] = self._new(self._numbers)
             try:
                 box.start()
             except BaseException:
@@ -241,6 +289,17 @@ class BoxPool:
         self._warm.clear()
         while self._waiting:
             self._wake()
+
+
+class BoxPool(LauncherPool[Profile, Box]):
+    """The boxes of jobs and interpreters."""
+
+    def __init__(self, profile: Profile, warm: int) -> None:
+        self.bootstrap = profile.bootstrap()
+        super().__init__(profile, warm)
+
+    def _new(self, number: int) -> Box:
+        return Box(self, number)
 
 
 def _is_set(future: "asyncio.Future[None]") -> bool:

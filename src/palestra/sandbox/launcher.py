@@ -29,6 +29,7 @@ import socket
 import struct
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from palestra.sandbox.cgroups import Groups, Hierarchy, join
@@ -82,11 +83,16 @@ class LaunchedBox:
 class Launcher:
     """All boxes of one host."""
 
+    descriptors = 3
+    """Descriptors that come with the order to start a box."""
+    folders = 2
+    """Descriptors of file systems that come with the first order to run."""
+
     def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
         self.control = control
         self.config = config
         self.limits = [(getattr(resource, f"RLIMIT_{name}"), value) for name, value in config["rlimits"].items()]
-        self.filter = self._memory_file(bytes.fromhex(config["seccomp"]))
+        self.filter = self.memory_file(bytes.fromhex(config["seccomp"]))
         self.boxes: dict[int, LaunchedBox] = {}
         self.by_pid: dict[int, LaunchedBox] = {}
         place = config["cgroup"]
@@ -94,7 +100,8 @@ class Launcher:
         self.watch: MemoryWatch[LaunchedBox] = MemoryWatch(config["memory"])
 
     @staticmethod
-    def _memory_file(content: bytes) -> int:
+    def memory_file(content: bytes) -> int:
+        """Return a descriptor of a file in memory with this content."""
         fd = os.memfd_create("filter")
         os.write(fd, content)
         return fd
@@ -159,7 +166,7 @@ class Launcher:
     def _start(self, number: int, fds: list[int]) -> None:
         group = ""
         try:
-            if len(fds) != 3:
+            if len(fds) != self.descriptors:
                 raise OSError(errno.EMFILE, "no descriptors left for a box")
             group = self.groups.take() if self.groups else ""
             kills = (self.groups.kills(group) or 0) if self.groups else 0
@@ -223,7 +230,7 @@ class Launcher:
         if folders:
             box.folders = folders
         if not box.init:
-            if self.config["boxed"] and len(folders) != 2:  # the kernel drops descriptors if there is no room
+            if self.config["boxed"] and len(folders) != self.folders:  # the kernel drops descriptors if there is no room
                 self.kill(box, NOT_STARTED.encode())
             inside = children_of(box.outer) if self.config["boxed"] else []
             box.init = inside[0] if inside else box.outer
@@ -344,11 +351,15 @@ class Launcher:
             if any(used_inodes(fd) > self.config["inodes"] for fd in box.folders):
                 self.kill(box, b"files")
                 continue
-            over = self._is_full(box) if self.groups else self.watch.is_over(box, now)
-            if over or (over is None and not self._stop(box)):
-                self.kill(box, b"memory")
-            elif over is None:
-                self.watch.begin(box)
+            self._look(box, now)
+
+    def _look(self, box: LaunchedBox, now: float) -> None:
+        """Kill ``box`` if it uses too much memory, or begin to measure it."""
+        over = self._is_full(box) if self.groups else self.watch.is_over(box, now)
+        if over or (over is None and not self._stop(box)):
+            self.kill(box, b"memory")
+        elif over is None:
+            self.watch.begin(box)
 
     def _is_full(self, box: LaunchedBox) -> bool:
         assert self.groups is not None
@@ -365,12 +376,17 @@ class Launcher:
 
 def main() -> None:
     """Serve the control socket whose descriptor is the first argument; the second is the configuration."""
+    serve(lambda control: Launcher(control, json.loads(sys.argv[2])))
+
+
+def serve(make: Callable[[socket.socket], Launcher]) -> None:
+    """Run the launcher that ``make`` makes for the control socket; kill every box when the host has gone."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     control = socket.socket(fileno=int(sys.argv[1]))
-    launcher = Launcher(control, json.loads(sys.argv[2]))
+    launcher = make(control)
     try:
         launcher.run()
     finally:

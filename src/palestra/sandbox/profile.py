@@ -18,7 +18,7 @@ from palestra.sandbox.cgroups import memory_hierarchy
 from palestra.sandbox.contract import Limits
 from palestra.sandbox.seccomp import filter_program
 
-__all__ = ["Profile", "explained", "require_boxes"]
+__all__ = ["Profile", "explained", "first_uid", "links_into_usr", "require_boxes"]
 
 _FIRST_UID = 1_900_000_000
 """First uid of boxes started by root, above the uids of people, services and containers."""
@@ -91,7 +91,7 @@ class Profile:
                 "MEMLOCK": 0,
             },
             "seccomp": filter_program().hex() if self.boxed else "",
-            "uid": _first_uid() if self.boxed else 0,
+            "uid": first_uid() if self.boxed else 0,
             "memory": limits.total_memory,
             "cgroup": memory_hierarchy(),
             "inodes": limits.files,
@@ -109,7 +109,7 @@ class Profile:
             *("--seccomp", "4", "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
             *("--cap-drop", "ALL", "--uid", "1000", "--gid", "1000", "--hostname", "box", "--clearenv"),
             *(word for name, value in _ENVIRONMENT.items() for word in ("--setenv", name, value)),
-            *("--ro-bind", "/usr", "/usr", *_links_into_usr()),
+            *("--ro-bind", "/usr", "/usr", *links_into_usr()),
             *(word for path in self.packages for word in ("--ro-bind", path, path)),
             # A bind mount without "dev" cannot be opened. A shared mapping of /dev/zero would be memory that no limit counts.
             *("--proc", "/proc", "--dev", "/dev", "--ro-bind", "/dev/zero", "/dev/zero"),
@@ -157,7 +157,7 @@ def require_boxes(limits: Limits, python: str = "/usr/bin/python3") -> None:
     profile = Profile(limits=limits, python=python)
     profile.launcher_config()
     program, _, _, *walls = profile.bubblewrap()  # without the filter, which needs a descriptor
-    drop: dict[str, Any] = {"user": _first_uid(), "group": _first_uid(), "extra_groups": []} if _first_uid() else {}
+    drop: dict[str, Any] = {"user": first_uid(), "group": first_uid(), "extra_groups": []} if first_uid() else {}
     try:
         done = subprocess.run(
             [program, *walls, "/usr/bin/true"],
@@ -180,12 +180,12 @@ _proven: set[tuple[Limits, str]] = set()
 _PROOF_SECONDS = 30.0
 
 
-def _first_uid() -> int:
+def first_uid() -> int:
     """Return the first uid for boxes if root starts them, else 0."""
     return _FIRST_UID + os.getpid() % 4096 * 1024 if os.geteuid() == 0 else 0
 
 
-def _links_into_usr() -> list[str]:
+def links_into_usr() -> list[str]:
     """Return ``/bin``, ``/lib`` and so on if they are links into ``/usr``, as on every merged-usr system."""
     words: list[str] = []
     for name in ("bin", "sbin", "lib", "lib32", "lib64", "libx32"):

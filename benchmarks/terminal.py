@@ -1,0 +1,165 @@
+r"""Shells in boxes: start, reset, round trip, many sessions at once, escapes.
+
+    python benchmarks/terminal.py            # as this user, and as uid 12345 if this is root
+    python benchmarks/terminal.py --quick    # fewer repetitions, 32 sessions, no escapes
+
+The start is compared with bubblewrap alone: the same root, namespaces and shell, without layer, limits and filter. Both are
+measured in turns. Left out: Docker, whose start takes ten times as long.
+"""
+
+import argparse
+import asyncio
+import concurrent.futures.thread  # noqa: F401  (unprivileged, it may be unreadable later)
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from rows import Row, finish
+
+ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT))
+
+from tests.sandbox.shell_abuse import become, preload
+
+from palestra.sandbox.procfs import descendants_of
+from palestra.sandbox.profile import links_into_usr
+from palestra.sandbox.shell import Shell, Shells
+
+UNPRIVILEGED = 12345
+
+
+def bare_seconds() -> float:
+    """Wall time of bubblewrap with an interactive shell that ends at once."""
+    words = ["bwrap", "--unshare-all", "--unshare-user", "--die-with-parent", "--cap-drop", "ALL", "--ro-bind", "/usr", "/usr"]
+    words += [
+        *links_into_usr(),
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--tmpfs",
+        "/tmp",
+        "--clearenv",
+        "--",
+        "/bin/bash",
+        "--norc",
+    ]
+    began = time.monotonic()
+    subprocess.run([*words, "-i", "-c", "true"], check=True, env={"PATH": os.environ["PATH"]}, stderr=subprocess.DEVNULL)
+    return time.monotonic() - began
+
+
+async def start_ratio(shells: Shells, rounds: int) -> tuple[float, float]:
+    """The ratio of the least start times, and the median time of a reset: a new session, the old one closed."""
+    bare, ours, resets = [], [], []
+    old = await shells.open()
+    for _ in range(rounds):
+        bare.append(await asyncio.to_thread(bare_seconds))
+        began = time.monotonic()
+        new = await shells.open()
+        ours.append(time.monotonic() - began)
+        await old.close()
+        resets.append(time.monotonic() - began)
+        old = new
+        await old.run("true")
+    await old.close()
+    return min(ours) / min(bare), 1000 * median(resets)
+
+
+async def round_trip(shells: Shells, rounds: int) -> float:
+    """Median milliseconds of a command that prints a word."""
+    taken = []
+    async with await shells.open() as shell:
+        for _ in range(rounds):
+            began = time.monotonic()
+            await shell.run("echo hi")
+            taken.append(time.monotonic() - began)
+    return 1000 * median(taken)
+
+
+def _resident(pid: int) -> int:
+    """Proportional memory of a process, in bytes."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:")), 0)
+
+
+async def many(shells: Shells, count: int) -> tuple[float, float]:
+    """The slowest answer of ``count`` sessions that are asked together, and the megabytes of each beside its shell."""
+    before = _resident(os.getpid()) + sum(map(_resident, descendants_of(os.getpid())))
+    held: list[Shell] = [await shells.open() for _ in range(count)]
+
+    async def ask(shell: Shell) -> float:
+        began = time.monotonic()
+        outcome = await shell.run("echo $$")
+        assert outcome.exit_code == 0, outcome
+        return time.monotonic() - began
+
+    slowest = max(await asyncio.gather(*map(ask, held)))
+    inside = descendants_of(os.getpid())
+    shells_only = sum(_resident(pid) for pid in inside if Path(f"/proc/{pid}/comm").read_text() == "bash\n")
+    whole = _resident(os.getpid()) + sum(map(_resident, inside)) - before - shells_only
+    for shell in held:
+        await shell.close()
+    return slowest, whole / count / 2**20
+
+
+async def measure(quick: bool) -> dict[str, float]:
+    async with Shells() as shells:
+        ratio, reset = await start_ratio(shells, 10 if quick else 60)
+        trip = await round_trip(shells, 100 if quick else 1000)
+        slowest, memory = await many(shells, 32 if quick else 256)
+    return {"ratio": ratio, "reset": reset, "trip": trip, "slowest": slowest, "memory": memory}
+
+
+def probes(uid: int) -> tuple[int, int]:
+    """Number of escape and exhaustion attempts, and of those that succeeded."""
+    command = [sys.executable, "-m", "tests.sandbox.shell_abuse", *([str(uid)] if uid != os.getuid() else [])]
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, cwd=ROOT, env={**os.environ, "PYTHONPATH": path})
+    rows = json.loads(done.stdout)["rows"]
+    return len(rows), sum(not row["contained"] for row in rows)
+
+
+def rows_of(uid: int, quick: bool) -> list[Row]:
+    who = "root" if uid == 0 else "unprivileged"
+    words = [sys.executable, __file__, "--as", str(uid), *(["--quick"] if quick else [])]
+    found = json.loads(subprocess.run(words, check=True, stdout=subprocess.PIPE).stdout)
+    sessions = 32 if quick else 256
+    rows = [
+        Row(f"{who}: start over bubblewrap alone", found["ratio"], "<= 1.3"),
+        Row(f"{who}: reset, ms", found["reset"], "<= 50" if uid == 0 else "<= 120"),
+        Row(f"{who}: command round trip, median, ms", found["trip"], "<= 2"),
+        Row(f"{who}: {sessions} sessions, slowest answer, s", found["slowest"], "<= 1"),
+        Row(f"{who}: {sessions} sessions, MB each beside the shell", found["memory"], "<= 12"),
+    ]
+    if not quick:
+        tried, succeeded = probes(uid)
+        rows += [Row(f"{who}: escapes tried", tried, ">= 60"), Row(f"{who}: escapes that succeeded", succeeded, "<= 0")]
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--as", dest="uid", type=int, help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.uid is not None:
+        preload()
+        if chosen.uid != os.getuid():
+            become(chosen.uid)
+        os.chdir("/")
+        print(json.dumps(asyncio.run(measure(chosen.quick))))
+        return
+    users = [0, UNPRIVILEGED] if os.getuid() == 0 else [os.getuid()]
+    finish([row for uid in users for row in rows_of(uid, chosen.quick)])
+
+
+if __name__ == "__main__":
+    main()

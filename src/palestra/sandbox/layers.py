@@ -1,0 +1,140 @@
+"""Write files into the layer of a box, and read them out, by a descriptor of the layer's folder.
+
+The agent may have put anything there. No path component is ever followed through a link: folders are opened one by one, and
+files are read by ``fetch_file``.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from palestra.sandbox.contract import check_relative
+from palestra.sandbox.files import fetch_file
+
+__all__ = ["Entry", "NewFile", "read_tree", "write_files"]
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_ENTRIES = 5_000
+
+
+class NewFile(NamedTuple):
+    """A file to write into a layer."""
+
+    path: str
+    content: bytes = b""
+    mode: int = 0o644
+    modified: int = 1_704_067_200
+    """Seconds since 1970; the first of January 2024 by default, so that listings are the same in every episode."""
+    link: str = ""
+    """If not empty, make a symbolic link to this instead."""
+
+
+class Entry(NamedTuple):
+    """What stands in a folder of a layer."""
+
+    path: str
+    mode: int
+    content: bytes | None
+    """The content of a regular file, if it is small enough; the target of a link."""
+
+
+def write_files(layer: int, files: list[NewFile], owner: int) -> None:
+    """Write ``files`` below the folder ``layer``. As root, they and new folders belong to ``owner``."""
+    folders: dict[str, int] = {"": os.dup(layer)}
+    try:
+        for file in files:
+            check_relative(file.path)
+            above, _, name = file.path.rpartition("/")
+            _write(_opened(folders, above, owner), name, file, owner)
+        for path, fd in sorted(folders.items(), reverse=True):
+            if path and path not in _KEPT:
+                os.utime(fd, (NewFile("x").modified,) * 2)
+    finally:
+        for fd in folders.values():
+            os.close(fd)
+
+
+_KEPT = frozenset({"etc", "home", "tmp", "var", "run"})
+
+
+def _opened(folders: dict[str, int], path: str, owner: int) -> int:
+    if path not in folders:
+        above, _, name = path.rpartition("/")
+        parent = _opened(folders, above, owner)
+        try:
+            os.mkdir(name, 0o755, dir_fd=parent)
+            made = True
+        except FileExistsError:
+            made = False
+        fd = folders[path] = os.open(name, _FOLDER, dir_fd=parent)
+        if made and owner:
+            os.fchown(fd, owner, owner)
+    return folders[path]
+
+
+def _write(folder: int, name: str, file: NewFile, owner: int) -> None:
+    if file.link:
+        os.symlink(file.link, name, dir_fd=folder)
+        if owner:
+            os.chown(name, owner, owner, dir_fd=folder, follow_symlinks=False)
+        return
+    fd = os.open(name, _NEW, 0o600, dir_fd=folder)
+    try:
+        view = memoryview(file.content)
+        while view:
+            view = view[os.write(fd, view) :]
+        if owner:
+            os.fchown(fd, owner, owner)
+        os.fchmod(fd, file.mode)
+        os.utime(fd, (file.modified, file.modified))
+    finally:
+        os.close(fd)
+
+
+def read_tree(layer: int, folder: str, limit: int) -> list[Entry]:
+    """Return everything below ``folder``, sorted by path, at most 5,000 entries and ``limit`` bytes in all."""
+    found: list[Entry] = []
+    left = limit
+    for path, mode in _walk(layer, folder):
+        content: bytes | None = None
+        if stat.S_ISREG(mode):
+            try:
+                content = fetch_file(layer, path, left)
+                left -= len(content)
+            except OSError:
+                content = None
+        found.append(Entry(path, mode, content))
+        if len(found) >= _MOST_ENTRIES:
+            break
+    return sorted(found)
+
+
+def _walk(layer: int, folder: str) -> Iterator[tuple[str, int]]:
+    pending = [folder]
+    while pending:
+        path = pending.pop()
+        try:
+            fd = _descend(layer, path)
+        except OSError:
+            continue
+        try:
+            for name in sorted(os.listdir(fd)):
+                mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
+                yield f"{path}/{name}", mode
+                if stat.S_ISDIR(mode):
+                    pending.append(f"{path}/{name}")
+        finally:
+            os.close(fd)
+
+
+def _descend(layer: int, path: str) -> int:
+    fd = os.dup(layer)
+    for name in path.split("/"):
+        try:
+            below = os.open(name, _FOLDER, dir_fd=fd)
+        finally:
+            os.close(fd)
+        fd = below
+    return fd

@@ -1,0 +1,282 @@
+"""Shells in boxes: bash on a terminal of its own, which stays open over the turns of an episode.
+
+``Shells`` opens sessions over a root folder. Each session writes to a layer of its own, in memory and of limited size, and has
+no network. ``run`` returns when the command has ended, or with what the command has printed so far when its time is over; the
+command then still runs, and ``send`` and ``interrupt`` reach it.
+"""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from types import TracebackType
+
+from palestra.errors import InfrastructureError, Unsupported, UsageError
+from palestra.sandbox.box import Exit
+from palestra.sandbox.contract import KilledBy, Limits
+from palestra.sandbox.files import fetch_file
+from palestra.sandbox.layers import Entry, NewFile, read_tree, write_files
+from palestra.sandbox.procfs import read
+from palestra.sandbox.profile import require_boxes
+from palestra.sandbox.screen import clean
+from palestra.sandbox.shell_box import ShellBox, ShellPool
+from palestra.sandbox.shell_profile import HOME, SHELL_LIMITS, ShellProfile
+from palestra.sharing import SharedPerLoop
+
+__all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "Shells", "shared_shells"]
+
+MOST_COMMAND_BYTES = 60_000
+"""Bytes of the longest command: it has to fit into a pipe."""
+_GRACE_SECONDS = 1.0
+_KEYS_SECONDS = 0.5
+_STATE = (
+    "{ printf 'cd -- %q 2>/dev/null\\n' \"$PWD\"; declare -px; printf '#whole\\n'; } > /.palestra-fork 2>/dev/null; "
+    "__restore $__status"
+)
+
+
+@dataclass(frozen=True)
+class ShellOutcome:
+    """What a command has printed, and how it ended."""
+
+    raw: bytes = b""
+    """The output as the terminal received it, escape sequences included."""
+    exit_code: int | None = None
+    """``None`` while the command runs, and if the shell was killed. Code in the box can forge it: it is no evidence."""
+    running: bool = False
+    """The command still runs."""
+    ended: bool = False
+    """The shell itself has ended."""
+    killed_by: KilledBy | None = None
+    dropped: int = 0
+    """Bytes of the output that were not kept."""
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The output without escape sequences and control characters."""
+        return clean(self.raw)
+
+
+class Shell:
+    """One session. Close it, or use it as an async context manager."""
+
+    def __init__(self, shells: "Shells", box: ShellBox) -> None:
+        self._shells = shells
+        self._box = box
+        self.limits = shells.limits
+        self.running = False
+        """Whether a command still runs."""
+        self.alive = True
+        box.data.clear()
+
+    async def __aenter__(self) -> "Shell":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        await self.close()
+
+    async def run(self, command: str, *, wall_seconds: float | None = None) -> ShellOutcome:
+        """Run a command and return its output; if it takes longer than ``wall_seconds``, the output until then."""
+        self._require_alive()
+        if self.running:
+            raise UsageError("a command still runs in this shell: send() keys to it, or interrupt() it")
+        written = command.encode(errors="replace").replace(b"\0", b"")
+        if len(written) > MOST_COMMAND_BYTES:
+            raise UsageError(f"the command has {len(written)} bytes; a shell takes at most {MOST_COMMAND_BYTES}")
+        began = time.monotonic()
+        self.running = True
+        self._box.begin(written)
+        return await self._wait(wall_seconds or self.limits.wall_seconds, began)
+
+    async def send(self, keys: str, *, wall_seconds: float = _KEYS_SECONDS) -> ShellOutcome:
+        """Type ``keys`` for the running command, and return what it prints within ``wall_seconds``."""
+        self._require_alive()
+        if not self.running:
+            raise UsageError("no command runs in this shell: use run()")
+        self._box.type(keys.encode(errors="replace")[:4000])
+        return await self._wait(wall_seconds, time.monotonic())
+
+    async def interrupt(self) -> ShellOutcome:
+        """Press Ctrl-C. If the command ignores that, kill it; if the shell itself hangs, kill the session."""
+        self._require_alive()
+        began = time.monotonic()
+        if self.running:
+            self._box.type(b"\x03")
+            await self._settled(_GRACE_SECONDS)
+        for _ in range(3):
+            if not self.running or self._box.prompt.done():
+                break
+            self._box.kill_jobs()
+            await self._settled(_GRACE_SECONDS)
+        if self.running and not self._box.prompt.done():
+            self._box.kill()
+        return await self._wait(2 * _GRACE_SECONDS if self.running else 0.0, began)
+
+    async def fork(self) -> "Shell":
+        """Return another session with a copy of the files, the working folder and the exported variables.
+
+        Raises:
+            Unsupported: Processes run in the session; they cannot be copied.
+        """
+        self._require_alive()
+        if self.running or self._box.processes():
+            raise Unsupported("processes run in this shell, and a fork cannot copy them")
+        await self._quietly(_STATE)
+        try:
+            if not self.fetch(".palestra-fork").endswith(b"#whole\n"):
+                raise Unsupported("the layer of this shell is full, so a fork has no room for the shell's variables")
+            return await self._shells.open_from(self._box.layer)
+        finally:
+            await self._quietly("rm -f /.palestra-fork; __restore $__status")
+
+    async def _quietly(self, command: str) -> None:
+        kept = bytes(self._box.data)
+        await self.run(command)
+        self._box.data[:0] = kept
+
+    def put(self, files: Sequence[NewFile]) -> None:
+        """Write files below the root folder."""
+        with _as_machine_failure():
+            write_files(self._box.view, list(files), self._shells.owner_of(self._box))
+
+    def fetch(self, path: str) -> bytes:
+        """Return a regular file below the root folder; raise ``FileNotFoundError`` or ``PermissionError`` otherwise."""
+        return fetch_file(self._box.view, path, self.limits.file_bytes)
+
+    def tree(self, folder: str) -> list[Entry]:
+        """Return everything below ``folder``, links unfollowed."""
+        return read_tree(self._box.view, folder, self.limits.file_bytes)
+
+    def processes(self) -> list[list[str]]:
+        """Return the arguments of every process that the shell has started, as the kernel reports them."""
+        lines = (read(f"/proc/{pid}/cmdline") for pid in self._box.processes())
+        return [line.rstrip(b"\0").decode(errors="replace").split("\0") for line in lines if line]
+
+    @property
+    def layer_kind(self) -> str:
+        """``host``, ``overlay`` or ``copy``."""
+        return {"b": "host", "o": "overlay", "c": "copy"}[self._box.kind]
+
+    async def close(self) -> None:
+        """Kill everything in the session and free its layer."""
+        self.alive = False
+        self._box.free()
+
+    def _require_alive(self) -> None:
+        if not self.alive:
+            raise UsageError("this shell has ended; open another one")
+
+    async def _settled(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._box.prompt)
+
+    async def _wait(self, seconds: float, began: float) -> ShellOutcome:
+        box = self._box
+        if self.running and not box.prompt.done():
+            try:
+                await self._settled(seconds)
+            except asyncio.CancelledError:
+                await self.close()  # the next command would receive the end of this one
+                raise
+        if not self.running or not box.prompt.done():
+            return self._outcome(began, running=self.running)
+        self.running = False
+        code = box.prompt.result()
+        if code is not None:
+            return self._outcome(began, exit_code=code)
+        self.alive = False
+        exit = await self._exited()
+        killed = exit.killed_by if exit.killed_by is not KilledBy.CANCELLED else KilledBy.WALL_CLOCK
+        return self._outcome(began, exit_code=None if killed else exit.code, ended=True, killed_by=killed)
+
+    async def _exited(self) -> Exit:
+        self._box.kill()
+        return await asyncio.shield(self._box.exited)
+
+    def _outcome(
+        self,
+        began: float,
+        *,
+        exit_code: int | None = None,
+        running: bool = False,
+        ended: bool = False,
+        killed_by: KilledBy | None = None,
+    ) -> ShellOutcome:
+        raw = self._box.cut()
+        return ShellOutcome(raw, exit_code, running, ended, killed_by, self._box.dropped, time.monotonic() - began)
+
+
+@contextlib.contextmanager
+def _as_machine_failure() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InfrastructureError(f"writing the files of a task failed: {error}") from error
+
+
+class Shells:
+    """A provider of shells over one root folder. Use it as an async context manager.
+
+    Args:
+        limits: What each session may use.
+        root: A folder with a whole system. By default the host's ``/usr``, read-only, in a small system of its own.
+        session_seconds: A session is killed after this time.
+    """
+
+    def __init__(self, limits: Limits | None = None, *, root: str = "", session_seconds: float = 3600.0) -> None:
+        self.limits = limits or SHELL_LIMITS
+        require_boxes(self.limits)
+        # Not TMPDIR: the uid of a box must be able to reach it.
+        self._point = tempfile.mkdtemp(prefix="palestra-shells-", dir="/tmp" if os.geteuid() == 0 else None)
+        self._pool = ShellPool(ShellProfile(limits=self.limits, root=root, point=self._point), session_seconds)
+
+    async def __aenter__(self) -> "Shells":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        await self.close()
+
+    async def open(self, files: Sequence[NewFile] = ()) -> Shell:
+        """Open a session with ``files`` below its root folder."""
+        shell = await self.open_from(-1)
+        try:
+            shell.put(files)
+        except BaseException:
+            await shell.close()
+            raise
+        return shell
+
+    async def open_from(self, source: int) -> Shell:
+        """Open a session over a copy of the layer whose folder has the descriptor ``source``."""
+        return Shell(self, await self._pool.open(source))
+
+    def owner_of(self, box: ShellBox) -> int:
+        """Return the uid to which the files of ``box`` belong if root started it, else 0."""
+        return self._pool.owner_of(box)
+
+    @property
+    def running(self) -> int:
+        """Number of existing sessions."""
+        return self._pool.running
+
+    async def close(self) -> None:
+        """Kill every session and wait until the last process has ended."""
+        await self._pool.close()
+        shutil.rmtree(self._point, ignore_errors=True)
+
+
+_shells: SharedPerLoop[tuple[Limits, str], Shells] = SharedPerLoop(
+    lambda key: Shells(key[0], root=key[1]), lambda shells: shells.close()
+)
+
+
+def shared_shells(limits: Limits | None = None, root: str = "") -> AbstractAsyncContextManager[Shells]:
+    """Share shells among all users on the running loop; the last one to leave closes them."""
+    return _shells.use((limits or SHELL_LIMITS, root))

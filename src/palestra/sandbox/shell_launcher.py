@@ -1,0 +1,245 @@
+"""The launcher of shell boxes: it prepares the file system of a box in namespaces of its own, and becomes bubblewrap.
+
+A box writes to a layer: a tmpfs with a limit of bytes and of inodes. Over the host's ``/usr`` the layer is the root folder, and
+``/usr`` is mounted into it read-only. Over another root folder the layer is the upper part of an overlay. As root, files of the
+root folder that belong to uid 0 appear as the box's own (an id-mapped mount). Where the kernel refuses the overlay, the root
+folder is copied into the layer.
+
+Nothing is mounted in the host's namespace, so nothing stays mounted, whatever is killed.
+
+Part of the launcher: standard library only.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import signal
+import socket
+import stat
+import struct
+import subprocess
+import sys
+import termios
+from typing import Any
+
+from palestra.sandbox.cgroups import join
+from palestra.sandbox.launcher import LaunchedBox, Launcher, serve
+from palestra.sandbox.procfs import children_of
+
+MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_launcher")
+"""The modules that are sent to the launcher's process, in the order of their imports."""
+COMMANDS, STARTUP, FILTER = 200, 201, 3
+"""Descriptors inside the box: the commands, the shell's startup file and the system call filter."""
+READY = struct.Struct("<ci")
+"""The kind of layer (``b`` the host's, ``o`` overlay, ``c`` copy) and the process."""
+IDLE_SECONDS = 1.0
+"""Seconds between two looks at a box in which only the shell runs."""
+
+_CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
+_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 2, 4, 0x4000, 0x40000
+_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
+_MOUNT_ATTR_IDMAP = 0x00100000
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _MountAttributes(ctypes.Structure):
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
+
+
+class ShellLauncher(Launcher):
+    """All shell boxes of one host."""
+
+    descriptors = 4
+    folders = 1
+
+    def __init__(self, control: socket.socket, config: dict[str, Any]) -> None:
+        super().__init__(control, config)
+        self.startup = self.memory_file(config["startup"].encode())
+        self.looked: dict[int, float] = {}
+        """When each box was last looked at."""
+
+    def _become_box(self, number: int, fds: list[int], group: str) -> None:
+        signal.set_wakeup_fd(-1)
+        for number_of in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # programs inherit what is ignored
+            signal.signal(number_of, signal.SIG_DFL)
+        os.setsid()
+        terminal, commands, ready, source = fds
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        if group:
+            join(group)
+        with open("/proc/self/oom_score_adj", "w") as file:  # if memory runs out, the kernel kills a box first
+            file.write("1000")
+        own = self.config["uid"] and self.config["uid"] + number % 1024
+        kind = _prepare_files(self.config, own, source if stat.S_ISDIR(os.fstat(source).st_mode) else -1)
+        places = ("upper", "merged" if kind == b"o" else "upper")
+        _send(ready, READY.pack(kind, os.getpid()), [_folder(f"{self.config['point']}/{place}") for place in places])
+        self._pass_descriptors(terminal, commands)
+        for which, value in self.limits:
+            hard = resource.getrlimit(which)[1]
+            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(which, (value, value))
+        os.chdir("/")
+        os.umask(0o022)
+        argv = self.config["argv" if kind == b"b" else "overlay_argv" if kind == b"o" else "copy_argv"]
+        os.execve(argv[0], argv, {})
+
+    def _pass_descriptors(self, terminal: int, commands: int) -> None:
+        """Put what the box needs where it expects it, and close everything else."""
+        startup = os.open(f"/proc/self/fd/{self.startup}", os.O_RDONLY)
+        seccomp = os.open(f"/proc/self/fd/{self.filter}", os.O_RDONLY)  # opened again, so that it is read from the start
+        wanted = {0: terminal, 1: terminal, 2: terminal, FILTER: seccomp, COMMANDS: commands, STARTUP: startup}
+        clear = {place: fcntl.fcntl(fd, fcntl.F_DUPFD, 300) for place, fd in wanted.items()}
+        for place, fd in clear.items():
+            os.dup2(fd, place)
+        os.closerange(FILTER + 1, COMMANDS)
+        os.closerange(STARTUP + 1, 65536)
+
+    def _watch(self, now: float) -> None:
+        """Look at the boxes in which a command runs, and less often at the others: an idle shell does not grow.
+
+        With control groups there is nothing to do: the kernel kills the process that needs too much, and the shell reports it.
+        """
+        for box in list(self.boxes.values()) if not self.groups else ():
+            if not box.deadline or box.status is not None:
+                continue
+            if now - self.looked.get(box.number, 0.0) >= IDLE_SECONDS or _is_busy(box):
+                self.looked[box.number] = now
+                self._look(box, now)
+
+    def _report(self, box: LaunchedBox) -> None:
+        self.looked.pop(box.number, None)
+        super()._report(box)
+
+
+def _is_busy(box: LaunchedBox) -> bool:
+    """Return whether something beside the shell runs. The first process inside has one child, the shell."""
+    inside = children_of(box.init)
+    return len(inside) != 1 or bool(children_of(inside[0]))
+
+
+# ------------------------------------------------------------------------------------------------------------- file systems
+
+
+def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
+    """Mount the layer at the configured point, in namespaces of this process. Return the kind of layer."""
+    point, root = config["point"], config["root"]
+    user, group = own or os.geteuid(), own or os.getegid()
+    _call(_LIBC.unshare(_CLONE_NEWNS if own else _CLONE_NEWNS | _CLONE_NEWUSER), "unshare")
+    if not own:
+        _map_ids(user, group)
+    _mount("none", "/", "", _MS_REC | _MS_PRIVATE, "")
+    limits = f"size={config['disk']},nr_inodes={config['inodes']},mode=755"
+    identity = f",uid={own},gid={own}" if own else ""
+    _mount("layer", point, "tmpfs", _MS_NOSUID | _MS_NODEV, limits + identity)
+    for name in ("upper", "work", "merged", "shm"):
+        os.mkdir(f"{point}/{name}")
+        os.chown(f"{point}/{name}", own, own)
+    if source >= 0:
+        _copy(f"/proc/self/fd/{source}", point, own, keep=source)
+    kind = _layer_over(root, point, own) if root else b"b"
+    if source < 0 and kind == b"c":
+        _copy(root, point, own)
+    if own:
+        os.setgroups([])
+        os.setresgid(own, own, own)
+        os.setresuid(own, own, own)
+    if kind == b"b" and source < 0:
+        _write_skeleton(f"{point}/upper", config)
+    return kind
+
+
+def _copy(source: str, point: str, own: int, keep: int = -1) -> None:
+    _run("/bin/cp", "-a", f"{source}/.", f"{point}/upper/", keep=keep)
+    if own:
+        _run("/bin/chown", "-hR", f"{own}:{own}", f"{point}/upper")
+
+
+def _layer_over(root: str, point: str, own: int) -> bytes:
+    """Mount an overlay over ``root``; return ``o``, or ``c`` if the kernel refuses it and ``root`` must be copied."""
+    try:
+        lower = _id_mapped(root, point, own) if own else root
+        kind = "index=off,metacopy=off" if own else "userxattr"
+        options = f"lowerdir={lower},upperdir={point}/upper,workdir={point}/work,{kind}"
+        _mount("overlay", f"{point}/merged", "overlay", _MS_NOSUID | _MS_NODEV, options)
+    except OSError:
+        return b"c"
+    return b"o"
+
+
+def _id_mapped(root: str, point: str, own: int) -> str:
+    """Mount ``root`` so that what belongs to uid 0 appears as that of ``own``; return where."""
+    read, write = os.pipe()
+    child = os.fork()
+    if not child:
+        _LIBC.unshare(_CLONE_NEWUSER)
+        os.write(write, b"1")
+        while True:
+            signal.pause()
+    try:
+        os.read(read, 1)
+        for name in ("uid_map", "gid_map"):
+            with open(f"/proc/{child}/{name}", "w") as file:
+                file.write(f"0 {own} 1\n")
+        namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    place = f"{point}/lower"
+    os.mkdir(place)
+    tree = _LIBC.syscall(_OPEN_TREE, -100, root.encode(), 1 | os.O_CLOEXEC)
+    _call(tree, "open_tree")
+    wanted = _MountAttributes(_MOUNT_ATTR_IDMAP, 0, 0, namespace)
+    _call(_LIBC.syscall(_MOUNT_SETATTR, tree, b"", 0x1000, ctypes.byref(wanted), ctypes.sizeof(wanted)), "mount_setattr")
+    _call(_LIBC.syscall(_MOVE_MOUNT, tree, b"", -100, place.encode(), 4), "move_mount")
+    return place
+
+
+def _map_ids(user: int, group: int) -> None:
+    for name, text in (("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def _write_skeleton(layer: str, config: dict[str, Any]) -> None:
+    """Write the folders and files of a small system beside ``/usr``."""
+    for path, mode in config["folders"]:
+        os.mkdir(f"{layer}/{path}")
+        os.chmod(f"{layer}/{path}", mode)
+    for target, path in config["links"]:
+        os.symlink(target, f"{layer}{path}")
+    for path, text in config["files"].items():
+        with open(f"{layer}/{path}", "w") as file:
+            file.write(text)
+
+
+def _mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
+    words = [word.encode() or None for word in (source, target, kind)]
+    _call(_LIBC.mount(*words, ctypes.c_ulong(flags), options.encode() or None), f"mounting {kind or source} on {target}")
+
+
+def _call(result: int, doing: str) -> None:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{doing}: {os.strerror(number)}")
+
+
+def _run(*words: str, keep: int = -1) -> None:
+    done = subprocess.run(words, capture_output=True, check=False, env={}, pass_fds=[keep] if keep >= 0 else [])
+    if done.returncode:
+        raise OSError(done.returncode, done.stderr.decode(errors="replace").strip()[-300:])
+
+
+def _folder(path: str) -> int:
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _send(ready: int, packet: bytes, fds: list[int]) -> None:
+    with socket.socket(fileno=os.dup(ready)) as channel:
+        socket.send_fds(channel, [packet], fds)
+
+
+def main() -> None:
+    """Serve the control socket whose descriptor is the first argument; the second is the configuration."""
+    serve(lambda control: ShellLauncher(control, json.loads(sys.argv[2])))

@@ -1,0 +1,174 @@
+"""How a shell box is started: the bubblewrap command line, the small system around ``/usr``, and the shell's startup file.
+
+The shell reads its commands from a descriptor, not from the terminal: lines of a terminal are cut after 4,095 bytes, and a
+program that reads its input would swallow them. One short line on the terminal (``trigger``) makes the shell read and run the
+next command; at its prompt the shell prints a mark with the exit code. The mark is an escape sequence with a random word.
+Code in the box can print it too, and then misleads only its own agent: graders never use it.
+"""
+
+import os
+import secrets
+import shutil
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from palestra.errors import MissingExtra, UsageError
+from palestra.sandbox.cgroups import memory_hierarchy
+from palestra.sandbox.contract import MIB, Limits
+from palestra.sandbox.profile import first_uid, links_into_usr
+from palestra.sandbox.seccomp import filter_program
+from palestra.sandbox.shell_launcher import COMMANDS, FILTER, STARTUP
+
+__all__ = ["HOME", "SHELL_LIMITS", "ShellProfile"]
+
+SHELL_LIMITS = Limits(
+    wall_seconds=30.0,
+    cpu_seconds=60,
+    session_cpu_seconds=120,
+    file_bytes=64 * MIB,
+    disk_bytes=128 * MIB,
+    files=20_000,
+    open_files=256,
+    processes=64,
+)
+"""The default limits of a shell: more files, processes and time than a job has."""
+
+HOME = "home/agent"
+"""The home and first working folder of the agent, below the root."""
+
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "LANG": "C.UTF-8",
+    "LC_ALL": "C.UTF-8",
+    "TZ": "UTC",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "PYTHONHASHSEED": "0",
+    "OMP_NUM_THREADS": "1",
+}
+_FOLDERS = (
+    *(("etc", 0o755), ("home", 0o755), (HOME, 0o755), ("mnt", 0o755), ("opt", 0o755), ("root", 0o755), ("run", 0o755)),
+    *(("srv", 0o755), ("tmp", 0o1777), ("var", 0o755), ("var/lib", 0o755), ("var/log", 0o755), ("var/tmp", 0o1777)),
+)
+_FILES = {
+    "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000::/home/agent:/bin/bash\n"
+    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "etc/group": "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n",
+    "etc/hosts": "127.0.0.1 localhost box\n",
+    "etc/hostname": "box\n",
+    "etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+}
+_STARTUP = r"""
+unset HISTFILE
+set +o history +H
+ulimit -S -H -u {processes} -n {files} 2>/dev/null
+PS1= PS2=
+__mark='printf "\e]7717;{word};%d\a" "$?"'
+PROMPT_COMMAND=$__mark
+__restore() {{ return "$1"; }}
+exec {startup}<&-
+cd "$HOME"
+if [ -e /.palestra-fork ]; then . /.palestra-fork; rm -f /.palestra-fork; fi
+"""
+_TRIGGER = (
+    "__status=$?; IFS= read -r -d '' -u {commands} __command; __restore $__status; eval \"$__command\" {commands}<&-; "
+    "__status=$?; PROMPT_COMMAND=$__mark; __restore $__status\n"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShellProfile:
+    """Everything that all shells of a provider share."""
+
+    limits: Limits = SHELL_LIMITS
+    root: str = ""
+    """The root folder; empty for the host's ``/usr`` in a small system."""
+    point: str = ""
+    """An empty folder of ours, on which each box mounts its layer in a namespace of its own."""
+    word: str = field(default_factory=lambda: secrets.token_hex(8))
+    boxed: bool = True
+    python: str = "/usr/bin/python3"
+
+    def __post_init__(self) -> None:
+        if self.root and not os.path.isdir(self.root):
+            raise UsageError(f"no root folder at {self.root}: name a folder with a whole system, such as debootstrap makes")
+
+    @cached_property
+    def mark(self) -> bytes:
+        """What the shell prints at its prompt, before the exit code and a BEL."""
+        return f"\x1b]7717;{self.word};".encode()
+
+    @property
+    def trigger(self) -> bytes:
+        """The line on the terminal that makes the shell run the next command."""
+        return _TRIGGER.format(commands=COMMANDS).encode()
+
+    def bootstrap(self) -> bytes:
+        """Return nothing: a shell needs no code of ours."""
+        return b""
+
+    def launcher_config(self) -> dict[str, Any]:
+        """Return the launcher's configuration. Raise ``MissingExtra`` if this machine lacks what a box needs."""
+        limits = self.limits
+        system = self._small_system() if not self.root else []
+        return {
+            "argv": self._bubblewrap("upper", system),
+            "overlay_argv": self._bubblewrap("merged", []),
+            "copy_argv": self._bubblewrap("upper", []),
+            "rlimits": {
+                "AS": limits.process_memory,
+                "CPU": limits.session_cpu_seconds,
+                "FSIZE": limits.file_bytes,
+                "CORE": 0,
+                "MSGQUEUE": 0,
+                "MEMLOCK": 0,
+            },
+            "seccomp": filter_program().hex(),
+            "uid": first_uid(),
+            "memory": limits.total_memory,
+            "cgroup": memory_hierarchy(),
+            "inodes": limits.files,
+            "disk": limits.disk_bytes,
+            "boxed": True,
+            "root": self.root,
+            "point": self.point,
+            "folders": _FOLDERS,
+            "files": _FILES,
+            "links": [(link[1], link[2]) for link in _in_threes(links_into_usr()) if link[0] == "--symlink"],
+            "startup": _STARTUP.format(processes=limits.processes, files=limits.open_files, word=self.word, startup=STARTUP),
+        }
+
+    def _small_system(self) -> list[str]:
+        # Links are part of the layer, because a fork brings them along.
+        bound = (word for three in _in_threes(links_into_usr()) if three[0] != "--symlink" for word in three)
+        words = ["--ro-bind", "/usr", "/usr", *bound]
+        for path in ("/etc/alternatives", "/etc/ld.so.cache"):
+            words += ["--ro-bind-try", path, path]
+        return words
+
+    def _bubblewrap(self, folder: str, system: list[str]) -> list[str]:
+        program = shutil.which("bwrap")
+        if program is None:
+            raise MissingExtra("the box needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
+        number = "1000" if system else "0"
+        environment = {**_ENVIRONMENT, "HOME": f"/{HOME}" if system else "/root"}
+        return [
+            program,
+            *("--seccomp", str(FILTER), "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
+            *("--cap-drop", "ALL", "--uid", number, "--gid", number, "--hostname", "box", "--clearenv"),
+            *(word for name, value in environment.items() for word in ("--setenv", name, value)),
+            *("--bind", f"{self.point}/{folder}", "/", *system),
+            # A bind mount without "dev" cannot be opened. A shared mapping of /dev/zero would be memory that no limit counts.
+            *("--proc", "/proc", "--dev", "/dev", "--ro-bind", "/dev/zero", "/dev/zero"),
+            *("--bind", f"{self.point}/shm", "/dev/shm"),
+            # No new terminals: the machine has a limited number of them.
+            *("--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts", "--remount-ro", "/dev"),
+            *("--remount-ro", "/proc", "--chdir", "/", "--"),
+            *("/bin/bash", "--noprofile", "--noediting", "--rcfile", f"/proc/self/fd/{STARTUP}", "-i"),
+        ]
+
+
+def _in_threes(words: list[str]) -> list[list[str]]:
+    return [words[place : place + 3] for place in range(0, len(words), 3)]

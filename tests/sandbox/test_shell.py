@@ -1,0 +1,168 @@
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyseccomp")
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from palestra.errors import MissingExtra, Unsupported, UsageError
+from palestra.sandbox.layers import NewFile
+from palestra.sandbox.screen import clean, shortened
+from palestra.sandbox.shell import Shell, Shells
+
+ROOT = Path(__file__).parents[2]
+AS_ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play both parts")
+
+
+@pytest.fixture
+async def shells() -> AsyncIterator[Shells]:
+    async with Shells() as opened:
+        yield opened
+
+
+@pytest.fixture
+async def shell(shells: Shells) -> AsyncIterator[Shell]:
+    async with await shells.open([NewFile("home/agent/a.txt", b"hello\n", 0o640), NewFile("srv/l", link="/etc/passwd")]) as one:
+        yield one
+
+
+async def test_a_session_keeps_its_state_and_tells_exit_codes(shell: Shell) -> None:
+    assert (await shell.run("cat a.txt; x=5; cd /tmp")).text == "hello\n"
+    assert (await shell.run("echo $x $PWD; (exit 7)")).exit_code == 7
+    assert (await shell.run("echo $?; echo a; read y <<<b; break")).text.startswith("7\na\n")
+    broken = await shell.run("if true; then")
+    assert (broken.exit_code, "syntax error" in broken.text) == (2, True)
+    long = await shell.run("echo " + "x" * 50_000 + " | wc -c")
+    assert long.text == "50001\n"
+    with pytest.raises(UsageError, match="60000"):
+        await shell.run("x" * 60_001)
+    ended = await shell.run("exit 3")
+    assert (ended.exit_code, ended.ended, shell.alive) == (3, True, False)
+
+
+async def test_a_hanging_command_returns_what_it_has_and_can_be_fed_and_interrupted(shell: Shell) -> None:
+    waiting = await shell.run("echo first; read x; echo got $x; sleep 600", wall_seconds=0.3)
+    assert (waiting.text, waiting.running, waiting.exit_code) == ("first\n", True, None)
+    with pytest.raises(UsageError, match="still runs"):
+        await shell.run("true")
+    assert (await shell.send("fed\n")).text == "got fed\n"
+    assert (await shell.interrupt()).exit_code == 130
+    assert (await shell.run("echo on")).text == "on\n"
+
+
+async def test_output_is_bounded(shell: Shell) -> None:
+    outcome = await shell.run("head -c 3000000 /dev/urandom | base64 -w 76")
+    assert len(outcome.raw) <= 2**20 + 2**17
+    assert outcome.dropped > 2**20
+    assert (await shell.run("echo on")).text == "on\n"
+
+
+async def test_a_fork_has_files_folder_and_exported_variables(shell: Shell) -> None:
+    await shell.run("mkdir 'd d'; cd 'd d'; export Y='a b'; echo 1 > f; ln -s f g; chmod 600 f")
+    async with await shell.fork() as twin:
+        assert (await twin.run('echo "$Y $PWD"; cat g; stat -c %a f; echo 2 > f')).text == "a b /home/agent/d d\n1\n600\n"
+        assert (await shell.run("cat f; ls -A / | grep palestra")).text == "1\n"
+    await shell.run("sleep 600 & until grep -q 600 /proc/$!/cmdline; do :; done")
+    with pytest.raises(Unsupported, match="processes run"):
+        await shell.fork()
+    assert shell.processes() == [["sleep", "600"]]
+
+
+async def test_files_leave_the_box_only_if_they_are_its_own(shell: Shell) -> None:
+    assert shell.fetch("home/agent/a.txt") == b"hello\n"
+    await shell.run("ln -s /etc/passwd l; ln -s / r; mkfifo p")
+    for path in ("home/agent/l", "home/agent/r/etc/passwd", "srv/l", "usr/bin/env"):
+        with pytest.raises((PermissionError, FileNotFoundError)):
+            shell.fetch(path)
+    found = {entry.path: entry.content for entry in shell.tree("home/agent")}
+    assert found == {"home/agent/a.txt": b"hello\n", "home/agent/l": None, "home/agent/p": None, "home/agent/r": None}
+
+
+async def test_two_shells_share_nothing(shells: Shells) -> None:
+    async with await shells.open() as one, await shells.open() as other:
+        await one.run("echo x > /tmp/x; echo y > /dev/shm/y")
+        assert (await other.run("ls /tmp /dev/shm")).text == "/dev/shm:\n\n/tmp:\n"
+    assert not shells.running or shells.running <= 2
+
+
+def small_root(folder: Path) -> Path:
+    """A root folder with bash and a few programs."""
+    for name in ("bin", "etc", "tmp", "root", "proc", "dev"):
+        (folder / name).mkdir(parents=True)
+    for program in ("bash", "cat", "rm", "ls"):
+        shutil.copy(f"/usr/bin/{program}", folder / "bin")
+        linked = subprocess.run(["ldd", f"/usr/bin/{program}"], capture_output=True, check=True, text=True).stdout
+        for library in (word for word in linked.split() if word.startswith("/")):
+            (folder / library[1:]).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, folder / library[1:])
+    (folder / "etc/hostname").write_text("pristine\n")
+    return folder
+
+
+async def test_another_root_is_never_changed(tmp_path: Path) -> None:
+    root = small_root(tmp_path / "root")
+    async with Shells(root=str(root)) as shells, await shells.open() as shell:
+        assert shell.layer_kind in ("overlay", "copy")
+        assert (await shell.run("rm /bin/ls; echo mine > /etc/hostname; cat /etc/hostname; ls")).exit_code == 127
+        async with await shell.fork() as twin:
+            assert (await twin.run("cat /etc/hostname; ls")).text.startswith("mine\n")
+        assert shell.fetch("etc/hostname") == b"mine\n"
+        async with await shells.open() as fresh:
+            assert (await fresh.run("cat /etc/hostname; echo /bin/*")).text == "pristine\n/bin/bash /bin/cat /bin/ls /bin/rm\n"
+    assert (root / "etc/hostname").read_text() == "pristine\n"
+    with pytest.raises(UsageError, match="no root folder"):
+        Shells(root=str(tmp_path / "none"))
+
+
+def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palestra.sandbox.profile._proven", set())
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    with pytest.raises(MissingExtra, match="apt-get install bubblewrap"):
+        Shells()
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        (b"a\r\nb\r\n", "a\nb\n"),
+        (b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x", "red x"),
+        (b"10%\r50%\r100%\r\n", "100%\n"),
+        (b"longer\rabc\r\n", "abcger\n"),
+        (b"ab\bc", "ac"),
+        (b"\x1bP+q\x1b\\x\x1b[?25l\x00\x7f", "x"),
+        ("\u202eevil\u2069".encode(), "evil"),
+        (b"\xff\xc3\xa4", "\ufffd\u00e4"),
+    ],
+)
+def test_control_sequences_are_cleaned(raw: bytes, text: str) -> None:
+    assert clean(raw) == text
+
+
+@settings(max_examples=50)
+@given(st.binary(max_size=300))
+def test_no_control_character_is_left(raw: bytes) -> None:
+    assert not set(clean(raw)) & (set(map(chr, range(32))) - set("\n\t")) - set("\n\t")
+    assert len(shortened(clean(raw), 40)) <= 90
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    "uid", [pytest.param(None, id="as-we-are"), pytest.param("12345", id="unprivileged", marks=AS_ROOT_ONLY)]
+)
+def test_nothing_gets_out_and_nothing_is_left(uid: str | None) -> None:
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-m", "tests.sandbox.shell_abuse", *([uid] if uid else [])]
+    report = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout)
+    assert [row for row in report["rows"] if not row["contained"]] == []
+    assert len(report["rows"]) >= 60
+    assert report["after"] == report["before"]
