@@ -23,11 +23,11 @@ from rows import Row, finish
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))
 
-from tests.sandbox.shell_abuse import become, preload
+from tests.sandbox.shell_abuse import become, preload  # noqa: E402
 
-from palestra.sandbox.procfs import descendants_of
-from palestra.sandbox.profile import links_into_usr
-from palestra.sandbox.shell import Shell, Shells
+from palestra.sandbox.procfs import descendants_of  # noqa: E402
+from palestra.sandbox.profile import links_into_usr  # noqa: E402
+from palestra.sandbox.shell import Shell, Shells  # noqa: E402
 
 UNPRIVILEGED = 12345
 

@@ -248,5 +248,4 @@ class ShellPool(LauncherPool[ShellProfile, ShellBox]):
 
     def owner_of(self, box: ShellBox) -> int:
         """Return the uid to which the files of ``box`` belong if root started it, else 0."""
-        first: int = self._config["uid"]
-        return first and first + box.number % 1024
+        return os.fstat(box.layer).st_uid if self._config["uid"] else 0

@@ -22,11 +22,11 @@ import struct
 import subprocess
 import sys
 import termios
-from typing import Any
+from typing import Any, NamedTuple
 
 from palestra.sandbox.cgroups import join
 from palestra.sandbox.launcher import LaunchedBox, Launcher, serve
-from palestra.sandbox.procfs import children_of
+from palestra.sandbox.procfs import children_of, signal_quietly
 
 MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_launcher")
 """The modules that are sent to the launcher's process, in the order of their imports."""
@@ -48,6 +48,15 @@ class _MountAttributes(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
 
 
+class _Spare(NamedTuple):
+    """A process that has prepared the files of the next box."""
+
+    pid: int
+    channel: socket.socket
+    group: str
+    kills: int
+
+
 class ShellLauncher(Launcher):
     """All shell boxes of one host."""
 
@@ -59,20 +68,104 @@ class ShellLauncher(Launcher):
         self.startup = self.memory_file(config["startup"].encode())
         self.looked: dict[int, float] = {}
         """When each box was last looked at."""
+        self.spare: _Spare | None = None
+
+    # ------------------------------------------------------------------------------------------------------------- spares
+
+    def _start(self, number: int, fds: list[int]) -> None:
+        """Start a box: in the spare process, which has its files already, unless the files are copied from another box."""
+        spare, self.spare = self.spare, None
+        if spare is None or len(fds) != self.descriptors or _is_folder(fds[3]):
+            super()._start(number, fds)
+            self.spare = spare
+        else:
+            try:
+                socket.send_fds(spare.channel, [b"S"], fds)
+            except OSError as error:
+                self._refuse(number, fds, error)
+            else:
+                self.boxes[number] = self.by_pid[spare.pid] = LaunchedBox(number, spare.pid, spare.group, spare.kills)
+                for fd in fds:
+                    os.close(fd)
+            spare.channel.close()
+
+    def _arm(self, box: LaunchedBox, seconds: float, folders: list[int]) -> None:
+        super()._arm(box, seconds, folders)
+        if self.spare is None:  # now, because the shell waits for its first command
+            self.spare = self._new_spare()
+
+    def _new_spare(self) -> "_Spare | None":
+        """Fork a process that prepares the files of a box and waits. To join a control group takes up to 20 ms."""
+        group = ""
+        try:
+            group = self.groups.take() if self.groups else ""
+            kills = (self.groups.kills(group) or 0) if self.groups else 0
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            pid = os.fork()
+        except OSError:  # the next start reports it
+            if self.groups and group:
+                self.groups.give_back(group)
+            return None
+        if not pid:
+            try:
+                ours.close()
+                self.control.close()
+                self._be_spare(theirs, group)
+            finally:
+                os._exit(125)
+        theirs.close()
+        return _Spare(pid, ours, group, kills)
+
+    def _be_spare(self, channel: socket.socket, group: str) -> None:
+        problem, kind = "", b""
+        try:
+            kind = self._prepare(group, -1)
+        except OSError as error:
+            problem = f"the box could not be started: {error}\n"
+        data, fds, _, _ = socket.recv_fds(channel, 1, self.descriptors)
+        if not data:  # the launcher has ended
+            return
+        if problem:
+            os.write(fds[0], problem.encode())
+            return
+        self._finish(fds, kind)
+
+    def _kill_orphans(self) -> None:
+        for pid in children_of(os.getpid()):
+            if pid not in self.by_pid and (self.spare is None or pid != self.spare.pid):
+                signal_quietly(pid, signal.SIGKILL)
+
+    def kill_all(self) -> None:
+        self.spare = None
+        super().kill_all()
+
+    # --------------------------------------------------------------------------------------------------- becoming bubblewrap
 
     def _become_box(self, number: int, fds: list[int], group: str) -> None:
+        try:
+            kind = self._prepare(group, fds[3] if _is_folder(fds[3]) else -1)
+        except OSError as error:
+            os.write(fds[0], f"the box could not be started: {error}\n".encode())
+            return
+        self._finish(fds, kind)
+
+    def _prepare(self, group: str, source: int) -> bytes:
+        """Make this process that of a box: its control group, its user, its files. Return the kind of layer."""
         signal.set_wakeup_fd(-1)
-        for number_of in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # programs inherit what is ignored
-            signal.signal(number_of, signal.SIG_DFL)
+        for inherited in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # programs inherit what is ignored
+            signal.signal(inherited, signal.SIG_DFL)
         os.setsid()
-        terminal, commands, ready, source = fds
-        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
         if group:
             join(group)
         with open("/proc/self/oom_score_adj", "w") as file:  # if memory runs out, the kernel kills a box first
             file.write("1000")
-        own = self.config["uid"] and self.config["uid"] + number % 1024
-        kind = _prepare_files(self.config, own, source if stat.S_ISDIR(os.fstat(source).st_mode) else -1)
+        own = self.config["uid"] and self.config["uid"] + os.getpid() % 1024
+        return _prepare_files(self.config, own, source)
+
+    def _finish(self, fds: list[int], kind: bytes) -> None:
+        """Take the terminal and become bubblewrap."""
+        terminal, commands, ready, _ = fds
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
         places = ("upper", "merged" if kind == b"o" else "upper")
         _send(ready, READY.pack(kind, os.getpid()), [_folder(f"{self.config['point']}/{place}") for place in places])
         self._pass_descriptors(terminal, commands)
@@ -229,6 +322,10 @@ def _run(*words: str, keep: int = -1) -> None:
     done = subprocess.run(words, capture_output=True, check=False, env={}, pass_fds=[keep] if keep >= 0 else [])
     if done.returncode:
         raise OSError(done.returncode, done.stderr.decode(errors="replace").strip()[-300:])
+
+
+def _is_folder(fd: int) -> bool:
+    return stat.S_ISDIR(os.fstat(fd).st_mode)
 
 
 def _folder(path: str) -> int:

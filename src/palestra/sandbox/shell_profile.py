@@ -53,8 +53,7 @@ _FOLDERS = (
     *(("srv", 0o755), ("tmp", 0o1777), ("var", 0o755), ("var/lib", 0o755), ("var/log", 0o755), ("var/tmp", 0o1777)),
 )
 _FILES = {
-    "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000::/home/agent:/bin/bash\n"
-    "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+    "etc/passwd": "root:x:0:0:root:/root:/bin/bash\nagent:x:1000:1000::/home/agent:/bin/bash\n",
     "etc/group": "root:x:0:\nagent:x:1000:\nnogroup:x:65534:\n",
     "etc/hosts": "127.0.0.1 localhost box\n",
     "etc/hostname": "box\n",
