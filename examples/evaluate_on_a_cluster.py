@@ -10,6 +10,7 @@ choices of an episode do not depend on the worker that plays it.
 
 import argparse
 import asyncio
+import os
 
 from palestra.cluster import ClusterConfig, Dispatcher, Pool
 from palestra.cluster.rays import RayProvider
@@ -17,6 +18,8 @@ from palestra.rollout import RolloutOptions, rollout
 from palestra.trajectory import Trajectory
 
 GAME = "game:GuessTheNumber-v0-easy"
+# Under "uv run", Ray would start its workers with "uv run python", which does not read the requirements of this file.
+os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
 
 
 async def play(address: str, options: RolloutOptions, workers: int) -> list[Trajectory]:
