@@ -39,6 +39,11 @@ __all__ = ["rows"]
 IDS = ("science:find-animal-test", "science:lifespan-longest-lived-test", "science:chemistry-mix-paint-secondary-color-test")
 TEXTS = [*SHORT.values(), *(grow(300) for grow in GROWING.values()), "Action: 0", "Action: reset task", "Action: look in (.)"]
 CLOCK = os.sysconf("SC_CLK_TCK")
+COMPARED = (
+    "science: what the limit of 1.3 holds for: the same actions, in the library as it is used (ScienceWorldEnv.step) and, like",
+    "science: with like, by the three calls that a step needs in a Java process with the same options. A Java process without",
+    "science: -XX:hashCode=2 is faster, but its texts vary from run to run, so that ratio has no limit: it is the price.",
+)
 
 
 def rows(quick: bool) -> list[Row]:
@@ -49,7 +54,7 @@ def rows(quick: bool) -> list[Row]:
         lambda: gold_rows(["lifespan-longest-lived"] if quick else list(TASKS)),
         lambda: crowd_rows(4 if quick else MOST * SEATS),
         lambda: [Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(quick), "<= 1")],
-        lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 2 if quick else 5),
+        lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 2 if quick else 10),
         lambda: random_rows(actions),
         lambda: hostile_rows(actions),
     ]
@@ -252,9 +257,14 @@ def bare_library(*options: str) -> tuple[Any, int]:
 def cost_rows(rounds: int) -> list[Row]:
     """CPU time of the same actions here and in the bare library, over the steps only.
 
-    A step needs three calls of the simulator: the action, the score, and whether the game has ended. ``ScienceWorldEnv.step``
-    makes more. The option that keeps texts from varying costs CPU time, so the three calls are made with and without it.
+    The limit is about what Palestra adds to the library: its own connection, the lock, the parsing and the text. Two rows
+    carry it. The first compares with the library as it is used, ``ScienceWorldEnv.step``; that is an easy limit, because this
+    function also asks for all valid actions. The second compares like with like: the three calls that a step needs (the action,
+    the score, and whether the game has ended) by the library's own client, in a Java process with the same options. The third
+    row has no limit, because its two sides do not give the same texts: without ``-XX:hashCode=2`` the texts of the bare library
+    vary from run to run. It shows what determinism costs.
     """
+    print(*COMPARED, sep="\n")
     names = ("find-animal", "chemistry-mix", "test-conductivity")[: 1 if rounds == 1 else 3]
     games = [next(game for game in shipped_paths() if game.task == name) for name in names]
     (bare, bare_pid), (like_ours, like_ours_pid) = bare_library(), bare_library(*JAVA_OPTIONS)
@@ -305,7 +315,7 @@ def cost_rows(rounds: int) -> list[Row]:
     steps = sum(len(shipped_paths()[game]) for game in games)
     return [
         Row("CPU of a step over ScienceWorldEnv.step, the same actions", over_whole[2], "<= 1.3"),
-        Row("CPU of a step over its three calls in a Java process with the same options", over_same[2], "<= 1.3"),
-        Row("CPU of a step over its three calls in a Java process whose texts vary", over_varying[2], ""),
+        Row("CPU of a step over its three calls, like with like (the same Java options)", over_same[2], "<= 1.3"),
+        Row("CPU of a step over its three calls without -XX:hashCode=2 (texts vary; no limit)", over_varying[2], ""),
         Row("CPU of a step, ms", over_whole[1] / steps * 1e3, ""),
     ]

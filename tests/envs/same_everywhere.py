@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import product
 from multiprocessing import get_context
 
-from palestra.registry import make
+from palestra.registry import make, spec
 from palestra.trajectory import Task, text_of
 
 LONGEST = 60
@@ -43,6 +43,8 @@ def fingerprint(id: str, seed: int, wandering: int) -> str:
 def fingerprints(workers: int, seeds: int, wandering: Iterable[int], ids: Sequence[str]) -> str:
     """One sha256 over all episodes, played by ``workers`` processes."""
     plays = list(product(ids, range(seeds), wandering))
+    for id in ids:
+        spec(id).read_rows()  # imports AgentDojo, which takes 12 s of CPU time, once and not in every worker
     with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
         return hashlib.sha256("".join(pool.map(fingerprint, *zip(*plays, strict=True), chunksize=3)).encode()).hexdigest()
 

@@ -78,7 +78,7 @@ class KillOnce:
 
 def test_nothing_is_lost_when_the_process_is_killed_in_mid_run() -> None:
     policy = KillOnce()
-    tasks = [Task(ID, 0, index=index) for index in range(0, 75, 8)][:3]
+    tasks = [Task(ID, 0, index=index) for index in (0, 15, 30)]  # games whose gold path is shipped
     played: list[Trajectory] = palestra.collect(tasks, policy, concurrency=3)
     assert len(policy.killed) == 1
     assert [trajectory.reward for trajectory in played] == [pytest.approx(1.0)] * 3
