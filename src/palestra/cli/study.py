@@ -1,0 +1,118 @@
+"""``palestra study``: make the runs of a study, repeat one of them, and write its tables and figures."""
+
+import subprocess
+import sys
+import tempfile
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from palestra.errors import MissingExtra, UsageError
+
+if TYPE_CHECKING:
+    from palestra.studies import Cell, Study
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Compare training runs over arms, environments and seeds.", no_args_is_help=True)
+_FOLDER = typer.Argument(..., metavar="STUDY", help="Folder with a study.toml. The results go into its folder runs.")
+_ONLY = typer.Option(None, "--only", metavar="PATTERN", help="Make only these runs, such as guess/ReBN-0 or '*/GRPO-*'.")
+
+
+@app.command("run")
+def run_command(
+    study: Path = _FOLDER,
+    only: str | None = _ONLY,
+    jobs: int = typer.Option(1, min=1, help="Runs to make side by side, each on one core."),
+    work: Path | None = typer.Option(None, "--work", help="Folder of the training runs; runs/NAME of the study by default."),
+) -> None:
+    """Make the runs of a study that have no result yet. The same command resumes after a stop or a kill."""
+    _require_torch()
+    from palestra.studies.running import run_study
+
+    known, cells = _cells(study, only)
+    helpers = [_start_helper(study, only, work) for _ in range(jobs - 1)]
+    try:
+        made = run_study(study, known, cells, work or Path("runs") / study.name, typer.echo)
+    finally:
+        for helper in helpers:
+            if sys.exc_info()[0] is not None:
+                helper.terminate()
+            helper.wait()
+    failed = sum(helper.returncode != 0 for helper in helpers)
+    typer.echo(f"{study}: made {made} runs in this process")
+    if failed:
+        raise UsageError(
+            f"{failed} of {len(helpers)} other processes stopped with an error: run the same command again to see it"
+        )
+
+
+@app.command("repeat")
+def repeat_command(
+    study: Path = _FOLDER,
+    only: str = typer.Argument(..., metavar="RUN", help="One run of the study that has a result, such as guess/ReBN-0."),
+) -> None:
+    """Make a run again, in a temporary folder, and compare its numbers with the kept result, to the last bit."""
+    _require_torch()
+    from palestra.studies.results import numbers, read_results
+    from palestra.studies.running import run_cell
+
+    known, cells = _cells(study, only)
+    if len(cells) != 1:
+        raise UsageError(f'"{only}" means {len(cells)} runs; name one: {", ".join(cell.name for cell in cells[:8])}')
+    kept = next((one for one in read_results(study, known) if one.cell == cells[0]), None)
+    if kept is None:
+        raise UsageError(f"{cells[0]} has no result yet: palestra study run {study} --only {only}")
+    with tempfile.TemporaryDirectory() as folder:
+        made = run_cell(study, known, cells[0], Path(folder), typer.echo)
+    ours, theirs = numbers(made), numbers(kept)
+    different = [name for name in ours if ours[name] != theirs.get(name)]
+    if different:
+        raise UsageError(f"{cells[0]}: the repeated run has other values of {', '.join(different)}")
+    typer.echo(f"{cells[0]}: the repeated run has the same numbers")
+
+
+@app.command("page")
+def page_command(
+    page: Path = typer.Argument(..., help="Markdown page with <!-- study: FOLDER --> and <!-- end of study -->."),
+) -> None:
+    """Write tables and figures of the studies that a page names. Runs nothing."""
+    from palestra.studies.page import fill_page
+
+    for folder in fill_page(page):
+        typer.echo(f"{page}: {folder}")
+
+
+@app.command("show")
+def show_command(study: Path = _FOLDER) -> None:
+    """Print the tables of a study."""
+    from palestra.studies.page import study_section
+
+    typer.echo(study_section(study, study))
+
+
+def _cells(folder: Path, only: str | None) -> tuple["Study", list["Cell"]]:
+    from palestra.studies import load_study
+
+    known = load_study(folder)
+    cells = [cell for cell in known.cells() if only is None or fnmatchcase(cell.name, only)]
+    if not cells:
+        raise UsageError(f'no run of {folder} is named "{only}"; there is {", ".join(cell.name for cell in known.cells())}')
+    return known, cells
+
+
+def _start_helper(study: Path, only: str | None, work: Path | None) -> subprocess.Popen[bytes]:
+    """Start another process on the same study; it takes the runs that no process has taken."""
+    options = [*(["--only", only] if only else []), *(["--work", str(work)] if work else [])]
+    return subprocess.Popen([sys.executable, "-m", "palestra.cli", "study", "run", str(study), *options])
+
+
+def _require_torch() -> None:
+    try:
+        import torch  # noqa: F401
+        import transformers
+    except ImportError:
+        raise MissingExtra('studies train, which needs torch and transformers: pip install "palestra[train]"') from None
+    transformers.utils.logging.disable_progress_bar()

@@ -1,0 +1,245 @@
+"""The tables and figures of a study, made from its results alone, between two marks of a Markdown page::
+
+    <!-- study: learning/guess -->
+    … replaced …
+    <!-- end of study -->
+
+The path is relative to the page. A mean is never printed without the values of its seeds.
+"""
+
+import os
+import re
+from collections.abc import Hashable, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from palestra.durable import write_whole
+from palestra.errors import UsageError
+from palestra.evaluation.comparison import compare
+from palestra.plots.curves import Course, learning_curves
+from palestra.statistics import Score, mean_interval
+from palestra.studies.ranking import profile, rank_arms, scores_of
+from palestra.studies.results import RunResult, read_played, read_results
+from palestra.studies.study import ArmPair, Study, load_study
+
+__all__ = ["fill_page", "study_section"]
+
+_SECTION = re.compile(r"(<!-- study: (?P<path>\S+) -->\n).*?(<!-- end of study -->)", re.DOTALL)
+_POINTS = 100
+"""Points of a curve in a figure."""
+_RANKED_ARMS = 3
+"""The smallest number of arms for which ranks say more than pairs."""
+
+
+def fill_page(page: Path) -> list[Path]:
+    """Write the tables of every study that ``page`` names between its marks, and the figures beside the studies.
+
+    Returns:
+        The folders of the studies.
+
+    Raises:
+        UsageError: The page has no marks, or names a folder that is not a study.
+    """
+    text = page.read_text(encoding="utf-8")
+    folders: list[Path] = []
+
+    def fill(found: re.Match[str]) -> str:
+        folder = page.parent / found["path"]
+        folders.append(folder)
+        return f"{found[1]}\n{study_section(folder, page.parent)}\n\n{found[3]}"
+
+    filled = _SECTION.sub(fill, text)
+    if not folders:
+        raise UsageError(
+            f"{page} names no study: write <!-- study: FOLDER --> and <!-- end of study --> where its tables belong"
+        )
+    write_whole(page, filled.encode())
+    return folders
+
+
+def study_section(folder: Path, base: Path) -> str:
+    """The tables of a study as Markdown, and its figures, which are written into ``folder``. Links are relative to ``base``."""
+    study = load_study(folder)
+    results = read_results(folder, study)
+    if not results:
+        return f"No run of this study has ended. To make them: `palestra study run {folder.name}`."
+    figures = {name: _figure(folder, study, results, name) for name in study.environments}
+    parts = [
+        _optimum(study),
+        _players(folder, study),
+        _summary(study, results),
+        _every_run(study, results),
+        "\n".join(f"- {_pair(study, results, pair)}" for pair in study.compare),
+        _ranks(study, results),
+        *(f"![{_caption(name, study)}]({os.path.relpath(path, base)})" for name, path in figures.items() if path),
+        _provenance(study, results),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines)
+
+
+def _optimum(study: Study) -> str:
+    known = {name: one.optimum for name, one in study.environments.items() if one.optimum}
+    parts = [f"{name}: {', '.join(f'{key} {value:.2f}' for key, value in numbers.items())}" for name, numbers in known.items()]
+    return f"A perfect player: {'; '.join(parts)}." if parts else ""
+
+
+def _players(folder: Path, study: Study) -> str:
+    rows = []
+    for name in study.environments:
+        for player, outcomes in read_played(folder, name, study.players).items():
+            rows.append([name, player, _interval(range(len(outcomes[study.measure])), outcomes[study.measure])])
+    return _table(["environment", "player", study.measure], rows) if rows else ""
+
+
+def _summary(study: Study, results: Sequence[RunResult]) -> str:
+    """One row per environment and arm. Each cell shows every seed; a mean stands before its seeds."""
+    head = ["environment", "arm", f"{study.measure} before", "after", "after − before", "turns after", "CPU seconds", "seeds"]
+    rows = []
+    for name in study.environments:
+        for arm in study.arms:
+            runs = [one for one in results if (one.environment, one.arm) == (name, arm)]
+            if runs:
+                before = _by_seed([float(np.mean(one.before[study.measure])) for one in runs], "{:.3f}")
+                after = _by_seed([float(np.mean(one.after[study.measure])) for one in runs], "{:.3f}")
+                turns = _by_seed([float(np.mean(one.after["turns"])) for one in runs], "{:.2f}")
+                seconds = _by_seed([one.made.cpu_seconds for one in runs], "{:.0f}")
+                seeds = ", ".join(str(one.seed) for one in runs)
+                rows.append([name, arm, before, after, _gain(runs, study.measure), turns, seconds, seeds])
+    return _table(head, rows)
+
+
+def _by_seed(values: Sequence[float], form: str) -> str:
+    shown = " · ".join(form.format(value) for value in values)
+    return shown if len(values) == 1 else f"{form.format(float(np.mean(values)))} ({shown})"
+
+
+def _gain(runs: Sequence[RunResult], measure: str) -> str:
+    """After − before, over all tasks of all seeds; the seeds are strata."""
+    after, before = (
+        [
+            Score((str(one.seed),), task, value)
+            for one in runs
+            for task, value in zip(one.asked or range(len(one.after[measure])), getattr(one, when)[measure], strict=True)
+        ]
+        for when in ("after", "before")
+    )
+    values = [getattr(one, when)[measure] for one in runs for when in ("after", "before")]
+    found = compare(after, before, bounds=_bounds(*values)).difference
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+
+
+def _every_run(study: Study, results: Sequence[RunResult]) -> str:
+    """One row per run, with 95 % intervals over held-out tasks."""
+    head = ["environment", "arm", "seed", f"{study.measure} before", f"{study.measure} after", "paired difference"]
+    rows = []
+    for one in results:
+        before, after = one.before[study.measure], one.after[study.measure]
+        tasks = one.asked or range(len(after))
+        difference = compare(_scores(tasks, after), _scores(tasks, before), bounds=_bounds(before, after)).difference
+        shown = f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+        rows.append([one.environment, one.arm, str(one.seed), _interval(tasks, before), _interval(tasks, after), shown])
+    return _table(head, rows)
+
+
+def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
+    """``first − second`` after training: overall with its interval, and for every environment and seed."""
+    runs = {one.cell: one.after[pair.measure] for one in results}
+    common = [
+        (ours, theirs)
+        for ours in runs
+        for theirs in runs
+        if (ours.arm, theirs.arm) == (pair.first, pair.second) and ours._replace(arm="") == theirs._replace(arm="")
+    ]
+    if not common:
+        return f"{pair.first} − {pair.second}, {pair.measure}: no run of both with the same environment and seed."
+    first, second = (
+        [Score((cell.environment, str(cell.seed)), task, value) for cell in side for task, value in enumerate(runs[cell])]
+        for side in zip(*common, strict=True)
+    )
+    found = compare(first, second, bounds=_bounds(*runs.values())).difference
+    each = ", ".join(f"{np.mean(runs[ours]) - np.mean(runs[theirs]):+.3f}" for ours, theirs in common)
+    return (
+        f"{pair.first} − {pair.second}, {pair.measure}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]; "
+        f"by environment and seed {each}"
+    )
+
+
+def _ranks(study: Study, results: Sequence[RunResult]) -> str:
+    if len(study.arms) < _RANKED_ARMS or len({one.cell for one in results}) < len(list(study.cells())):
+        return ""
+    scores = scores_of(results, study.measure)
+    ranking = rank_arms(scores)
+    best = min(ranking.ranks, key=lambda arm: ranking.ranks[arm].value)
+    thresholds = np.linspace(0.0, 1.0, 5)
+    reached = profile(scores, thresholds)
+    head = ["arm", "mean rank", f"probability that {best} scores higher", *(f"runs ≥ {bound:.2f}" for bound in thresholds[1:])]
+    rows = [
+        [arm, str(rank), "" if arm == best else str(ranking.improvement[best, arm]), *(f"{x:.2f}" for x in reached[arm][1:])]
+        for arm, rank in sorted(ranking.ranks.items(), key=lambda item: item[1].value)
+    ]
+    return f"Ranks by {study.measure} over {len(scores)} environments, {ranking.seeds} seeds each:\n\n{_table(head, rows)}"
+
+
+def _figure(folder: Path, study: Study, results: Sequence[RunResult], environment: str) -> Path | None:
+    """Every run over its steps, slightly smoothed; arms by colour, with the mean and the band of the seeds."""
+    runs = [one for one in results if one.environment == environment]
+    panels: dict[str, dict[str, list[Course]]] = {}
+    for curve in study.curves:
+        for one in runs:
+            if curve in one.curves:
+                values = _smooth(one.curves[curve])
+                shown = np.arange(0, len(values), max(1, len(values) // _POINTS))
+                panels.setdefault(curve, {}).setdefault(one.arm, []).append(Course(shown.astype(float), values[shown]))
+    if not panels:
+        return None
+    path = folder / f"{runs[0].cell.name.partition('/')[0]}.svg"
+    write_whole(path, learning_curves(panels).encode())
+    return path
+
+
+def _caption(environment: str, study: Study) -> str:
+    return f"Curves of {environment} by step: {', '.join(study.curves)}"
+
+
+def _smooth(values: Sequence[float], window: int = 5) -> npt.NDArray[np.float64]:
+    padded = np.pad(np.asarray(values, dtype=np.float64), (window - 1, 0), mode="edge")
+    return np.convolve(padded, np.ones(window) / window, mode="valid")
+
+
+def _provenance(study: Study, results: Sequence[RunResult]) -> str:
+    def all_of(values: Sequence[str]) -> str:
+        return ", ".join(dict.fromkeys(value for value in values if value)) or "unknown"
+
+    made = [one.made for one in results]
+    tasks = all_of([str(study.held_out_of(name)) for name in study.environments])
+    parts = [
+        f"Model: {all_of([one.model for one in results])}",
+        f"held-out tasks: {tasks}",
+        f"runs: {len(results)} of {len(list(study.cells()))}",
+        f"machine: {all_of([one.machine for one in made])}",
+        f"date: {all_of([one.date for one in made])}",
+        f"commit: {all_of([one.commit for one in made])}",
+    ]
+    chosen = f" {study.chosen}" if study.chosen else ""
+    return f"{'; '.join(parts)}.{chosen}"
+
+
+def _bounds(*values: Sequence[float]) -> tuple[float, float]:
+    """The range of a measure: 0 to 1, or wider where the values are."""
+    return min(0.0, *(min(one) for one in values)), max(1.0, *(max(one) for one in values))
+
+
+def _scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:
+    return [Score((), task, float(value)) for task, value in zip(tasks, values, strict=True)]
+
+
+def _interval(tasks: Sequence[Hashable], values: Sequence[float]) -> str:
+    found = mean_interval(_scores(tasks, values), bounds=_bounds(values))
+    return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"

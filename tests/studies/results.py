@@ -1,0 +1,24 @@
+"""Made-up results of runs."""
+
+from palestra.studies.results import Made, RunResult
+
+
+def result(environment: str = "guess", arm: str = "ReBN", seed: int = 0, *, after: float = 1.0, tasks: int = 20) -> RunResult:
+    made = Made(
+        date="2026-11-16", machine="a machine", commit="abc", versions={}, seconds=3.0, cpu_seconds=4.0, warm_start_seconds=1.0
+    )
+    outcomes = {"success": [0.0] * tasks, "turns": [4.0] * tasks, "reward": [0.0] * tasks}
+    later = {"success": [after] * tasks, "turns": [3.0] * tasks, "reward": [after] * tasks}
+    curves = {"success": [0.0, 0.5, 1.0], "entropy": [1.0, 0.5, 0.2]}
+    return RunResult(
+        environment=environment,
+        arm=arm,
+        seed=seed,
+        command="",
+        model="tiny",
+        overrides=[],
+        before=outcomes,
+        after=later,
+        curves=curves,
+        made=made,
+    )

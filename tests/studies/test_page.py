@@ -1,0 +1,108 @@
+"""The page of a study is made from its results alone."""
+
+from pathlib import Path
+
+import pytest
+from tests.studies.results import result
+
+from palestra.errors import UsageError
+from palestra.studies import Cell
+from palestra.studies.page import fill_page, study_section
+from palestra.studies.results import played_path, result_path, write_result
+
+STUDY = """
+question = "Which is better?"
+seeds = [0, 1]
+held_out = 20
+players = ["random"]
+chosen = "Learning rates 1e-3 and 3e-3 were tried with seed 7."
+compare = [{first = "ReBN", second = "GRPO"}]
+
+[environments.guess]
+recipe = "cpu/guess"
+optimum = {success = 1.0}
+
+[arms]
+ReBN = []
+GRPO = []
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    folder = tmp_path / "studies" / "guess"
+    folder.mkdir(parents=True)
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+    for seed, after in ((0, 1.0), (1, 0.5)):
+        write_result(result_path(folder, Cell("guess", "ReBN", seed)), result(seed=seed, after=after))
+    write_result(result_path(folder, Cell("guess", "GRPO", 0)), result(arm="GRPO", after=0.25))
+    write_result(played_path(folder, "guess", "random"), result().before)
+    return folder
+
+
+def test_every_mean_stands_before_its_seeds(study: Path) -> None:
+    text = study_section(study, study)
+    assert "0.750 (1.000 · 0.500)" in text
+    assert "| 0, 1 |" in text
+    assert "| guess | GRPO | 0.000 | 0.250 | +0.250 [" in text
+    assert "| 3.00 | 4 | 0 |" in text  # one seed: a value, not a mean
+
+
+def test_the_section_names_where_its_figures_come_from(study: Path) -> None:
+    text = study_section(study, study)
+    for part in (
+        "runs: 3 of 4",
+        "a machine",
+        "2026-11-16",
+        "commit: abc",
+        "held-out tasks: 20",
+        "with seed 7",
+        "A perfect player",
+    ):
+        assert part in text
+    assert "| guess | random | 0.000" in text
+
+
+def test_pairs_use_the_seeds_that_both_arms_have(study: Path) -> None:
+    assert "ReBN − GRPO, success: +0.750 [" in study_section(study, study)
+    assert "by environment and seed +0.750\n" in study_section(study, study) + "\n"
+
+
+def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(study: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n\n<!-- study: studies/guess -->\nold\n<!-- end of study -->\n\nrest\n", encoding="utf-8")
+    assert fill_page(page) == [tmp_path / "studies" / "guess"]
+    first = page.read_text(encoding="utf-8")
+    assert "old" not in first
+    assert "](studies/guess/guess.svg)" in first
+    assert first.endswith("<!-- end of study -->\n\nrest\n")
+    assert (study / "guess.svg").read_text(encoding="utf-8").startswith("<svg")
+    fill_page(page)
+    assert page.read_text(encoding="utf-8") == first
+
+
+def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="names no study"):
+        fill_page(page)
+
+
+def test_a_study_without_results_says_how_to_run_it(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    assert "palestra study run" in study_section(tmp_path, tmp_path)
+
+
+def test_a_result_in_the_wrong_place_is_refused(study: Path) -> None:
+    write_result(result_path(study, Cell("guess", "GRPO", 1)), result(arm="GRPO", seed=0))
+    with pytest.raises(UsageError, match="not of guess, GRPO, seed 1"):
+        study_section(study, study)
+
+
+def test_ranks_are_shown_when_every_run_is_there(study: Path) -> None:
+    text = STUDY.replace("GRPO = []", "GRPO = []\nRLOO = []")
+    (study / "study.toml").write_text(text, encoding="utf-8")
+    assert "Ranks by success" not in study_section(study, study)
+    for arm, seed in (("GRPO", 1), ("RLOO", 0), ("RLOO", 1)):
+        write_result(result_path(study, Cell("guess", arm, seed)), result(arm=arm, seed=seed, after=0.1 * seed))
+    assert "Ranks by success over 1 environments, 2 seeds each" in study_section(study, study)

@@ -1,0 +1,116 @@
+"""Runs of a study, with a model that trains in seconds: made once, resumed, repeated to the bit, by several processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from palestra.durable import lock_folder
+from palestra.studies import Cell, load_study, read_results
+from palestra.studies.results import numbers, read_played, result_path
+from palestra.studies.running import run_cell, run_study
+
+pytestmark = pytest.mark.slow
+
+STUDY = """
+question = "Does anything run?"
+seeds = [0, 1]
+held_out = 6
+players = ["random", "oracle"]
+overrides = [
+  "steps=2", "checkpoint_every=1", "minibatches=1", "epochs=1", "play.tasks=2", "play.group_size=2",
+  "warm_start.episodes=16", "warm_start.epochs=1", "warm_start.minibatches=1",
+]
+
+[environments.guess]
+recipe = "cpu/guess"
+
+[arms]
+ReBN = ["advantage.method=rebn"]
+GRPO = ["advantage.method=grpo"]
+"""
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study whose runs have been made by two processes."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+    command = [sys.executable, "-m", "palestra.cli", "study", "run", str(folder), "--jobs", "2", "--work", str(folder / "work")]
+    subprocess.run(command, check=True, timeout=600)
+    return folder
+
+
+def test_two_processes_make_every_run_once(study: Path) -> None:
+    known = load_study(study)
+    assert [one.cell for one in read_results(study, known)] == [
+        Cell("guess", arm, seed) for arm in known.arms for seed in (0, 1)
+    ]
+    lines: list[str] = []
+    assert run_study(study, known, list(known.cells()), study / "work", lines.append) == 0
+    assert lines == []
+
+
+def test_a_result_holds_every_held_out_task_and_every_step(study: Path) -> None:
+    (first, *_) = read_results(study, load_study(study))
+    assert {len(values) for values in (*first.before.values(), *first.after.values())} == {6}
+    assert {len(values) for values in first.curves.values()} == {2}
+    assert first.model == "tiny:game:GuessTheNumber-v0-brief10"
+    assert first.made.cpu_seconds > 0
+
+
+def test_arms_of_a_seed_start_equal_and_seeds_differ(study: Path) -> None:
+    results = {one.cell: one for one in read_results(study, load_study(study))}
+    assert results[Cell("guess", "ReBN", 0)].before == results[Cell("guess", "GRPO", 0)].before
+    assert results[Cell("guess", "ReBN", 0)].curves != results[Cell("guess", "ReBN", 1)].curves
+
+
+def test_the_players_show_floor_and_ceiling(study: Path) -> None:
+    played = read_played(study, "guess", ["random", "oracle"])
+    assert sum(played["random"]["success"]) < sum(played["oracle"]["success"]) == 6.0
+
+
+def test_a_repeated_run_has_the_same_numbers(study: Path, tmp_path: Path) -> None:
+    known = load_study(study)
+    kept = read_results(study, known)[0]
+    assert numbers(run_cell(study, known, kept.cell, tmp_path, print)) == numbers(kept)
+
+
+def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY.replace("players", "# players"), encoding="utf-8")
+    known = load_study(tmp_path)
+    cell = next(known.cells())
+    with lock_folder(tmp_path / "work" / "locks" / cell.name):
+        assert run_study(tmp_path, known, [cell], tmp_path / "work", print) == 0
+    assert not result_path(tmp_path, cell).exists()
+
+
+@pytest.fixture
+def killed(study: Path, tmp_path: Path) -> Path:
+    """A study of one run whose process was killed after its first checkpoint."""
+    (tmp_path / "study.toml").write_text(STUDY.replace("players", "# players"), encoding="utf-8")
+    work = tmp_path / "work"
+    arguments = ["study", "run", str(tmp_path), "--only", "guess/ReBN-0", "--work", str(work)]
+    process = subprocess.Popen([sys.executable, "-m", "palestra.cli", *arguments])
+    try:
+        until = time.monotonic() + 300
+        while not list((work / "guess" / "ReBN-0").glob("checkpoints/*")) and process.poll() is None:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        os.kill(process.pid, signal.SIGKILL)
+    finally:
+        process.wait()
+    return tmp_path
+
+
+def test_a_run_that_was_killed_resumes_to_the_same_numbers(study: Path, killed: Path) -> None:
+    known = load_study(killed)
+    run_study(killed, known, [Cell("guess", "ReBN", 0)], killed / "work", print)
+    (resumed,) = read_results(killed, known)
+    kept = next(one for one in read_results(study, load_study(study)) if one.cell == resumed.cell)
+    ours, theirs = numbers(resumed), numbers(kept)
+    assert {name for name in ours if ours[name] != theirs[name]} <= {"command"}
