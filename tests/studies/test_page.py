@@ -6,7 +6,7 @@ import pytest
 from tests.studies.results import result
 
 from palestra.errors import UsageError
-from palestra.studies import Cell
+from palestra.studies import Cell, load_study
 from palestra.studies.page import fill_page, study_section
 from palestra.studies.results import played_path, result_path, write_result
 
@@ -100,9 +100,11 @@ def test_a_result_in_the_wrong_place_is_refused(study: Path) -> None:
 
 
 def test_ranks_are_shown_when_every_run_is_there(study: Path) -> None:
-    text = STUDY.replace("GRPO = []", "GRPO = []\nRLOO = []")
+    text = STUDY.replace("GRPO = []", "GRPO = []\nRLOO = []") + '[environments.maze]\nrecipe = "cpu/maze"\n'
     (study / "study.toml").write_text(text, encoding="utf-8")
     assert "Ranks by success" not in study_section(study, study)
-    for arm, seed in (("GRPO", 1), ("RLOO", 0), ("RLOO", 1)):
-        write_result(result_path(study, Cell("guess", arm, seed)), result(arm=arm, seed=seed, after=0.1 * seed))
-    assert "Ranks by success over 1 environments, 2 seeds each" in study_section(study, study)
+    for cell in load_study(study).cells():
+        write_result(result_path(study, cell), result(*cell, after=0.25 if cell.arm == "RLOO" else 0.5))
+    text = study_section(study, study)
+    assert "Ranks by success over 2 environments, 2 seeds each" in text
+    assert "| RLOO | 3.00 [3.00, 3.00] | 1.00 [1.00, 1.00] | 1.00 | 0.00 | 0.00 | 0.00 |" in text

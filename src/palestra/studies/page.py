@@ -31,6 +31,8 @@ _POINTS = 100
 """Points of a curve in a figure."""
 _RANKED_ARMS = 3
 """The smallest number of arms for which ranks say more than pairs."""
+_RANKED_ENVIRONMENTS = 2
+"""Ranks in one environment only repeat its table."""
 
 
 def fill_page(page: Path) -> list[Path]:
@@ -172,7 +174,8 @@ def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
 
 
 def _ranks(study: Study, results: Sequence[RunResult]) -> str:
-    if len(study.arms) < _RANKED_ARMS or len({one.cell for one in results}) < len(list(study.cells())):
+    enough = len(study.arms) >= _RANKED_ARMS and len(study.environments) >= _RANKED_ENVIRONMENTS
+    if not enough or len(results) < len(list(study.cells())):
         return ""
     scores = scores_of(results, study.measure)
     ranking = rank_arms(scores)
