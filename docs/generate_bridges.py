@@ -27,8 +27,8 @@ torch, and run on every push. The others, *heavy*, run every night.
 Under "equal", *tokens* means: token ids, masks and log-probs in the framework equal those of `Trajectory.segments`, token by
 token, over 200 random episodes of several turns with cuts and, where the framework can record them, failures. *Text* means:
 observations, actions, rewards and ends are equal. "Seconds" are the time of the installation from a warm package cache and
-that of the tests, on one core of a machine that did other work at the same time. "Commit" is the commit of Palestra that was
-run.
+that of the tests. The machine had two cores and did other work at the same time, so the processor time of both says more.
+"Commit" is the commit of Palestra that was run.
 
 | framework | version | what was run | equal | group | tests | seconds | Python | date | commit |
 |---|---|---|---|---|---|---|---|---|---|
@@ -78,7 +78,7 @@ def bridge(file: Path) -> str:
     what = [says.get(key, "") for key in ("runs", "equal", "group")]
     if not last:
         return row(says["framework"], "", *what, "not run yet", "", *where(last))
-    took = f"{last.get('installed', '?')} + {last['seconds']}"
+    took = f"{last.get('installed', '?')} + {last['seconds']}" + (f" (CPU {last['cpu']})" if "cpu" in last else "")
     return row(says["framework"], f"{last['package']} {last['version']}", *what, f"{last['passed']} passed", took, *where(last))
 
 

@@ -1,6 +1,7 @@
 """Keeps the result of the tests of a bridge, in its environment.
 
-``python scripts/bridge_result.py [--dry] NAME JUNIT.xml SECONDS``: SECONDS is the time that the installation took.
+``python scripts/bridge_result.py [--dry] NAME JUNIT.xml SECONDS TIMES``: SECONDS is the time that the installation took, and
+TIMES a file with what the shell's ``times`` printed.
 """
 
 import datetime
@@ -50,7 +51,13 @@ def keep(file: Path, line: dict[str, object], *, dry: bool) -> None:
         file.write_text(json.dumps(line) + "\n")
 
 
-def main(name: str, report: Path, seconds: int, *, dry: bool) -> None:
+def cpu(times: str) -> int:
+    """The processor time of all children, in seconds."""
+    words = times.splitlines()[1].split()
+    return round(sum(60 * int(minutes) + float(rest.rstrip("s")) for minutes, rest in (word.split("m") for word in words)))
+
+
+def main(name: str, report: Path, seconds: int, times: str, *, dry: bool) -> None:
     """Write ``constraints/results/NAME.json``: one line."""
     (suite,) = ElementTree.parse(report).getroot().iter("testsuite")
     counted = {key: int(suite.get(key, 0)) for key in ("tests", "errors", "failures", "skipped")}
@@ -65,11 +72,13 @@ def main(name: str, report: Path, seconds: int, *, dry: bool) -> None:
         "passed": counted["tests"] - counted["errors"] - counted["failures"],
         "installed": seconds,
         "seconds": round(float(suite.get("time", 0))),
+        "cpu": cpu(times),
     }
     keep(CONSTRAINTS / "results" / f"{name}.json", line, dry=dry)
-    print(f"bridge {name}: {line['passed']} tests passed with {package} {line['version']} in {line['seconds']} s")
+    took = f"in {line['seconds']} s; CPU with the installation {line['cpu']} s"
+    print(f"bridge {name}: {line['passed']} tests passed with {package} {line['version']} {took}")
 
 
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "--dry"]
-    main(words[0], Path(words[1]), int(words[2]), dry="--dry" in sys.argv)
+    main(words[0], Path(words[1]), int(words[2]), Path(words[3]).read_text(), dry="--dry" in sys.argv)
