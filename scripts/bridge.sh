@@ -13,7 +13,7 @@
 #   # group: heavy               light (on every push: no torch, and less than a minute for installation and tests) or heavy (nightly)
 #   # python: 3.12               by default 3.11; without that Python, the bridge is skipped
 #   # extras: render             the extras of palestra
-#   # torch: 2.13.0              installed first and by pip, which alone knows of the machine's own CPU build, where there is one
+#   # torch: 2.13.0              its CPU build, where the folder PIP_FIND_LINKS has one
 #   # no-deps: verl==0.9.1       installed without its requirements, also that of another Python; may stand several times
 #   # tests: tests/integrations/test_verl.py      by default this file of the bridge's name
 #   # runs: …                    the page: what of the framework the tests run
@@ -27,6 +27,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD/.ci/bridges
+links=()
+[ -z "${PIP_FIND_LINKS:-}" ] || links=(--find-links "$PIP_FIND_LINKS")
 unset PYTHONDONTWRITEBYTECODE  # the tests start many processes, and each would compile everything again
 runner=(pytest pytest-asyncio pytest-cov pytest-timeout pytest-xdist hypothesis)
 
@@ -69,15 +71,14 @@ build() {  # $1: bridge, $2: its Python
   rm -rf "$venv"
   torch=$(header "$1" torch)
   mapfile -t packages < <(header "$1" no-deps)
-  if [ -n "$torch" ] || [ ${#packages[@]} -gt 0 ]; then
-    "$2" -m venv "$venv"
+  if [ ${#packages[@]} -gt 0 ]; then
+    "$2" -m venv "$venv"  # with pip
   else
     "$uv" venv --quiet --python "$2" "$venv"
   fi
-  [ -z "$torch" ] || "$venv/bin/pip" install --quiet --no-compile "torch==$torch"
   extras=$(header "$1" extras)
   "$uv" pip install --quiet --python "$venv/bin/python" --constraint "constraints/locked/$1.txt" --requirement "constraints/$1.txt" "${runner[@]}" \
-    --reinstall-package palestra "palestra${extras:+[$extras]} @ file://$wheel"
+    "${links[@]}" --reinstall-package palestra "palestra${extras:+[$extras]} @ file://$wheel" ${torch:+"torch==$torch"}
   # pip: a package without its requirements may also ask for another Python than the tests need
   [ ${#packages[@]} -eq 0 ] || "$venv/bin/pip" install --quiet --no-deps --ignore-requires-python "${packages[@]}"
 }

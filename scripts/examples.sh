@@ -4,8 +4,8 @@
 #   bash scripts/examples.sh own_environment     these
 #   bash scripts/examples.sh --dry …             writes no results
 #
-# An example without torch is run as its first lines say: uv run --find-links dist FILE. For the others, pip installs torch first,
-# since it alone knows of the machine's own CPU build, where there is one.
+# An example without torch is run as its first lines say: uv run --find-links dist FILE. The others have pinned versions, and the CPU
+# build of torch where the folder PIP_FIND_LINKS has one. SLIME=FOLDER runs slime's example with a checkout of slime.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 dry=()
@@ -22,6 +22,8 @@ if [ -z "$uv" ]; then
   uv=$folder/uv/bin/uv
 fi
 root=$PWD
+links=()
+[ -z "${PIP_FIND_LINKS:-}" ] || links=(--find-links "$PIP_FIND_LINKS")
 
 # shellcheck disable=SC2016 # no expansion is meant
 needs() {  # the requirements in the first lines of the example $1, one per line
@@ -34,21 +36,22 @@ for name in "${names[@]}"; do
   example=$root/examples/$name.py
   arguments=()
   ! grep -q '"--smoke"' "$example" || arguments=(--smoke)
-  [ "$name" != train_with_slime ] || arguments=(train.jsonl)  # slime is on GitHub only
+  if [ "$name" = train_with_slime ] && [ -z "${SLIME:-}" ]; then
+    arguments=(train.jsonl)  # slime is on GitHub only: without it, the example writes the data set
+  fi
   mkdir "$folder/$name"
   mapfile -t packages < <(needs "$example")
   case ${packages[*]} in
     *hf]* | *train]* | *torch*)
       venv=$folder/venv-$name
-      python3 -m venv "$venv"
-      "$venv/bin/pip" install --quiet --no-compile torch==2.13.0
-      "$uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --find-links dist \
-        "${packages[@]}" "palestra @ file://$wheel"
+      "$uv" venv --quiet --python "$(command -v python3)" "$venv"
+      "$uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --find-links dist "${links[@]}" \
+        --reinstall-package palestra "${packages[@]}" "palestra @ file://$wheel" torch==2.13.0
       start=("$venv/bin/python")
       ;;
     *) start=("$uv" run --quiet --python "$(command -v python3)" --isolated --reinstall-package palestra --find-links "$root/dist") ;;
   esac
   began=$SECONDS
-  (cd "$folder/$name" && OMP_NUM_THREADS=1 "${start[@]}" "$example" "${arguments[@]}")
+  (cd "$folder/$name" && PYTHONPATH=${SLIME:-} OMP_NUM_THREADS=1 "${start[@]}" "$example" "${arguments[@]}")
   python3 scripts/example_result.py "${dry[@]}" "examples/$name.py" $((SECONDS - began)) "${arguments[@]}"
 done
