@@ -102,7 +102,7 @@ run() {  # $1: bridge
   echo "bridge $1: testing (installed in $(cat "$root/$1.installed") s)"
   tests=$(header "$1" tests)
   # shellcheck disable=SC2086 # there may be several files
-  OMP_NUM_THREADS=1 PYTHONPATH=$PWD "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --timeout 900 -m bridges --junitxml "$root/$1.xml" \
+  OMP_NUM_THREADS=1 PYTHONPATH=$PWD "$venv/bin/python" -m pytest -q -rs -p no:cacheprovider --timeout 3600 -m bridges --junitxml "$root/$1.xml" \
     ${tests:-tests/integrations/test_$1.py}
   times >"$root/$1.times"  # of this subshell, which builds and tests one bridge
   "$venv/bin/python" scripts/bridge_result.py "${dry[@]}" "$1" "$root/$1.xml" "$(cat "$root/$1.installed")" "$root/$1.times"
