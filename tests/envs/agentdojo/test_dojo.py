@@ -163,6 +163,17 @@ def test_no_action_raises(suite: str, player: Player) -> None:
     assert played.episodes > 1
 
 
+def test_the_participants_of_an_event_keep_their_order() -> None:
+    """AgentDojo puts them into a set, whose order depends on the hash seed."""
+    id, people = "tools:dojo-workspace", [f"{name}@example.com" for name in ("zoe", "ann", "bob", "yan", "eve", "ann")]
+    times = {"start_time": "2024-05-20 12:00", "end_time": "2024-05-20 13:00"}
+    with make(id) as env:
+        env.reset(task=Task(id, 0, index=0))
+        step = env.step(format_call(ToolCall("create_calendar_event", {"title": "Tea", "participants": people, **times})))
+    shown = [line[2:] for line in str(step.observation).splitlines() if line.startswith("- ")]
+    assert shown == [*people[:5], "emma.johnson@bluesparrowtech.com"]
+
+
 def test_workers_and_hash_seeds_change_nothing() -> None:
     ids = [f"tools:dojo-{suite}{suffix}" for suite in SUITES for suffix in ("", "-attacked")]
     assert different_hashes(ids, seeds=2, wandering=BOTH, cases=[(1, "0"), (2, "1")]) == 1

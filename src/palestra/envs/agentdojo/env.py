@@ -12,7 +12,7 @@ from typing import Any
 
 from palestra.calls import BadCall, format_call
 from palestra.core import Env, Step
-from palestra.envs.agentdojo.package import make_state, read_tasks, schemas_of, standing_clock, suite_of
+from palestra.envs.agentdojo.package import make_state, read_tasks, schemas_of, steadied, suite_of
 from palestra.envs.changes import changes, drawn_changes
 from palestra.envs.function_calls import describe, read_calls, refusal, sample_call, show_result
 from palestra.envs.indices import draw_index
@@ -95,7 +95,7 @@ class DojoTask(Env):
         try:
             self._made.append(FunctionCall(function=call.name, args=call.arguments))
             runtime = FunctionsRuntime(suite_of(self._suite).tools)
-            with standing_clock():
+            with steadied():
                 result, error = runtime.run_function(self._state, call.name, copy.deepcopy(call.arguments))
             text = tool_result_to_str(result) if error is None else error
         except Exception as raised:  # the code of the tools raises anything on arguments that it does not expect
