@@ -16,10 +16,17 @@ from palestra.cli.settings import (
     ENVS_OR_PANEL,
     EPISODES_AT_ONCE,
     GROUP_SIZE,
+    HISTORY,
+    LONGEST_REPLY,
     MAX_TURNS,
+    MODEL_URL,
     MORE_ENVS,
     SECONDS,
     SEED,
+    SHOTS,
+    STRATEGY,
+    TEMPERATURE,
+    TOKENIZER,
     TOOLS,
     WRAPPERS,
     default_folder,
@@ -58,20 +65,16 @@ def eval_command(  # noqa: PLR0913 - one parameter per option
     wrapper: list[str] = WRAPPERS,
     budget: str | None = typer.Option(None, help="Stop at this cost, for example 5usd or 200ktokens."),
     out: Path | None = typer.Option(None, "-o", "--out", help="Run folder; runs/POLICY,ENVS by default."),
-    base_url: str | None = typer.Option(
-        None, help="URL of an OpenAI-compatible API, without /chat/completions. Set the key in OPENAI_API_KEY."
-    ),
+    base_url: str | None = MODEL_URL,
     prices: tuple[float, float] = typer.Option(
         (0.0, 0.0), metavar="INPUT OUTPUT", help="USD per million input tokens and per million output tokens."
     ),
-    max_tokens: int = typer.Option(4096, min=1, help="Longest reply of the model per turn, in tokens."),
-    temperature: float = typer.Option(1.0, min=0.0, help="Sampling temperature of the model."),
-    shots: int = typer.Option(
-        0, min=0, help="For hf:, vllm: and sglang: models: number of oracle episodes that the prompt shows first."
-    ),
-    tokenizer: str | None = typer.Option(
-        None, help="Tokenizer (folder or hub name) of a server's model; by default the model name that the server reports."
-    ),
+    max_tokens: int = LONGEST_REPLY,
+    temperature: float = TEMPERATURE,
+    shots: int = SHOTS,
+    tokenizer: str | None = TOKENIZER,
+    history: str | None = HISTORY,
+    strategy: str | None = STRATEGY,
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
@@ -80,13 +83,21 @@ def eval_command(  # noqa: PLR0913 - one parameter per option
 
     The exit code is 0 if at least one episode has a score, 1 if none has, 130 after Ctrl-C.
     """
-    names = named_envs(envs, more_envs, [*tool, *wrapper])
+    names = named_envs(envs, more_envs, [*tool, *wrapper, *filter(None, [history, strategy])])
     chosen = _played(names, panel)
     limit = _budget(budget, base_url, prices)
     player = PlayerOptions(
-        base_url=base_url, prices=prices, max_tokens=max_tokens, temperature=temperature, shots=shots, tokenizer=tokenizer
+        base_url=base_url,
+        prices=prices,
+        max_tokens=max_tokens,
+        temperature=temperature,
+        shots=shots,
+        history=history,
+        tokenizer=tokenizer,
+        strategy=strategy,
     )
-    folder = check_folder(out or default_folder(policy, *([panel] if panel else names)))
+    parts = [part for part in (history, strategy) if part]
+    folder = check_folder(out or default_folder(policy, *parts, *([panel] if panel else names)))
 
     async def evaluated(watch: Callable[[Progress], None]) -> Report:
         async with AsyncExitStack() as stack:

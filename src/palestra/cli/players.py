@@ -19,7 +19,10 @@ from palestra.confidential import mask, mask_url
 from palestra.core import Engine, Policy, Sampling
 from palestra.errors import MissingExtra, UsageError
 from palestra.policies import as_policy
+from palestra.policies.history import History
+from palestra.policies.strategy import HISTORY, named_strategy
 from palestra.references import resolve, search_here
+from palestra.specs import parse_options
 
 __all__ = ["PlayerOptions", "named_policy", "playing"]
 
@@ -36,7 +39,9 @@ class PlayerOptions:
     max_tokens: int = 4096
     temperature: float = 1.0
     shots: int = 0
+    history: str | None = None
     tokenizer: str | None = None
+    strategy: str | None = None
 
     @property
     def sampling(self) -> Sampling:
@@ -51,19 +56,39 @@ class PlayerOptions:
             told["address"] = mask_url(self.base_url)
         if self.shots:
             told["examples shown"] = str(self.shots)
+        if self.history:
+            told["history"] = self.history
         return told
+
+    def prompts(self) -> History | None:
+        """How much of an episode the model sees; ``None`` for everything."""
+        if self.history is None:
+            return None
+        use, options = parse_options(self.history)
+        history: History = HISTORY.load({"use": use, **options})()
+        return history
 
 
 @asynccontextmanager
 async def playing(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
-    """The policy that ``name`` means; its connections and its engine are closed at the end."""
+    """The policy that ``name`` means, in its strategy; its connections and its engine are closed at the end."""
+    if options.history is not None and options.base_url is None and name.partition(":")[0] not in ENGINES:
+        raise UsageError(f"--history is for models: {name} decides itself what it reads")
+    around = None if options.strategy is None else named_strategy(options.strategy)
+    async with _plain(name, options) as policy:
+        yield policy if around is None else around(policy)
+
+
+@asynccontextmanager
+async def _plain(name: str, options: PlayerOptions) -> AsyncIterator[Policy]:
     kind, _, place = name.partition(":")
     if options.base_url is not None:
         from palestra.policies.chat import ChatPolicy, Endpoint  # aiohttp is a third of the time to load the commands
 
         _check_address(options.base_url, "--base-url")
         sent, written = options.prices
-        chat = ChatPolicy(Endpoint(name, options.base_url, prompt_price=sent, completion_price=written), options.sampling)
+        endpoint = Endpoint(name, options.base_url, prompt_price=sent, completion_price=written)
+        chat = ChatPolicy(endpoint, options.sampling, history=options.prompts())
         try:
             yield chat
         finally:
@@ -120,7 +145,7 @@ def _sampled(name: str, engine: Engine, tokenizer: str, options: PlayerOptions) 
     except (OSError, ValueError) as error:
         raise UsageError(f"there is no tokenizer at {tokenizer}: name its folder with --tokenizer ({error})") from None
     shots = OracleShots(options.shots) if options.shots else NoShots()
-    policy = SampledPolicy(renderer_for(words), engine, options.sampling, shots=shots)
+    policy = SampledPolicy(renderer_for(words), engine, options.sampling, shots=shots, history=options.prompts())
     policy.name = mask(name)
     return policy
 

@@ -17,11 +17,18 @@ __all__ = [
     "ENVS_OR_PANEL",
     "EPISODES_AT_ONCE",
     "GROUP_SIZE",
+    "HISTORY",
+    "LONGEST_REPLY",
     "MAX_TURNS",
+    "MODEL_URL",
     "MORE_ENVS",
     "SECONDS",
     "SEED",
+    "SHOTS",
+    "STRATEGY",
     "TASKS",
+    "TEMPERATURE",
+    "TOKENIZER",
     "TOOLS",
     "WRAPPERS",
     "default_folder",
@@ -60,6 +67,31 @@ WRAPPERS: Any = typer.Option(
     metavar="NAME",
     help="Wrap every environment: TurnLimit?turns=3 or another built-in wrapper, or your own module:name. May be repeated; "
     "the first is innermost.",
+)
+STRATEGY: Any = typer.Option(
+    None,
+    "--strategy",
+    metavar="NAME",
+    help="Strategy around the policy: react, plan, scratchpad, reflect, best_of?n=4, tree, or your own module:name.",
+)
+HISTORY: Any = typer.Option(
+    None,
+    "--history",
+    metavar="NAME",
+    help="What a model sees of its episode: full (the default), window?turns=4, last, summary?turns=4, or module:name.",
+)
+MODEL_URL: Any = typer.Option(
+    None, "--base-url", help="URL of an OpenAI-compatible API, without /chat/completions. Set the key in OPENAI_API_KEY."
+)
+LONGEST_REPLY: Any = typer.Option(4096, "--max-tokens", min=1, help="Longest reply of the model per turn, in tokens.")
+TEMPERATURE: Any = typer.Option(1.0, "--temperature", min=0.0, help="Sampling temperature of the model.")
+SHOTS: Any = typer.Option(
+    0, "--shots", min=0, help="For hf:, vllm: and sglang: models: number of oracle episodes that the prompt shows first."
+)
+TOKENIZER: Any = typer.Option(
+    None,
+    "--tokenizer",
+    help="Tokenizer (folder or hub name) of a server's model; by default the model name that the server reports.",
 )
 SECONDS: Any = typer.Option(DEADLINE, "--deadline", metavar="SECONDS", help="Time limit per episode, in seconds.")
 

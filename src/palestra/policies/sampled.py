@@ -8,7 +8,8 @@ is rendered again from the beginning, and a new segment starts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,10 @@ class _EpisodeMemory:
     """The text of ``sampled``."""
     notes: list[Tokens] = field(default_factory=list)
     calls: int = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "_EpisodeMemory":
+        """A copy for a conversation that branches off: it shares the ids, which never change, and has a session of its own."""
+        return replace(self, session=EngineSession(), notes=list(self.notes))
 
 
 class SampledPolicy:
@@ -100,7 +105,8 @@ class SampledPolicy:
         episode.shown, episode.prompt, episode.sampled, episode.reply = shown, tokens.prompt, tokens.ids, text
         if not len(tokens.ids):
             finish = Finish.EMPTY
-        usage = Usage(len(tokens.prompt), len(tokens.ids))
+        sampled = (*notes, tokens)
+        usage = Usage(sum(len(one.prompt) for one in sampled), sum(len(one.ids) for one in sampled))
         return Completion(text, finish, reasoning, tokens, notes, usage)
 
     async def _prompt(self, episode: _EpisodeMemory, shown: tuple[Message, ...], conversation: Conversation) -> Ints:

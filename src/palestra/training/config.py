@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from palestra.errors import UsageError
+from palestra.policies import strategy
 from palestra.references import Hook, Role, parse_hook
 from palestra.training.algorithms.advantage import AdvantageConfig
 from palestra.training.algorithms.groups import PartialGroups
@@ -56,18 +57,13 @@ ENGINE = Role(
     {name: f"palestra.training.engines:{name}_engine" for name in ("local", "vllm", "sglang")},
     factory=True,
 )
-HISTORY = Role(
-    "prompt.history",
-    (),
-    {
-        "full": "palestra.policies.history:FullHistory",
-        "window": "palestra.policies.history:Window",
-        "last": "palestra.policies.history:LastObservation",
-        "summary": "palestra.policies.history:Summary",
-    },
-    factory=True,
+HISTORY = replace(strategy.HISTORY, key="prompt.history")
+POLICY = replace(
+    strategy.STRATEGY,
+    key="policy",
+    arguments=("sampled",),
+    builtins={"sampled": "palestra.training.parts:sampled", **strategy.STRATEGY.builtins},
 )
-POLICY = Role("policy", ("sampled",), {"sampled": "palestra.training.parts:sampled"}, factory=True)
 WRAPPER = replace(lending.WRAPPER, key="variants.ID.wrappers")
 TOOL = replace(lending.TOOL, key="variants.ID.tools")
 GRADER = Role("play.grader", ("trajectory",))
@@ -244,7 +240,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     play: PlaySettings = PlaySettings()
     prompt: PromptSettings = PromptSettings()
     policy: Hook = "sampled"
-    """``sampled``: the model answers each turn with one sample. Or your own policy as ``module:name``: a
+    """``sampled``: the model answers each turn with one sample. ``react``, ``plan``, ``scratchpad``, ``reflect``, ``best_of`` or
+    ``tree``: a strategy around it, such as ``{use = "react", keep = false}``. Or your own policy as ``module:name``: a
     function or class that gets the policy ``sampled`` and returns the policy to play with."""
     engine: EngineSettings = EngineSettings()
     horizon: HorizonConfig | None = None

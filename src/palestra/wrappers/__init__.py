@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from palestra.laziness import lazy_names
 
 if TYPE_CHECKING:
+    from palestra.wrappers.attempts import Attempts
     from palestra.wrappers.history import KeepHistory
     from palestra.wrappers.lending import lend, named_tool, named_wrapper
     from palestra.wrappers.limits import TokenLimit, TurnLimit, approximate_tokens
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from palestra.wrappers.use_tools import ToolFault, ToolRules, UseTools
 
 __all__ = [
+    "Attempts",
     "KeepHistory",
     "RecordTrajectory",
     "Reword",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Attempts": "attempts",
     "KeepHistory": "history",
     "RecordTrajectory": "recording",
     "Reword": "rewording",

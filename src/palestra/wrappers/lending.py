@@ -30,7 +30,7 @@ SEARCH = "PALESTRA_SEARCH"
 WRAPPER = Role(
     "wrapper",
     ("env",),
-    {name: f"palestra.wrappers:{name}" for name in ("KeepHistory", "Reword", "TokenLimit", "TurnLimit")},
+    {name: f"palestra.wrappers:{name}" for name in ("Attempts", "KeepHistory", "Reword", "TokenLimit", "TurnLimit")},
     factory=True,
 )
 TOOL = Role("tool", (), {"python": "palestra.tools.python:PythonTool", "search": f"{__name__}:search_tool"}, factory=True)
@@ -40,8 +40,8 @@ def named_wrapper(name: str, /, **keywords: Any) -> WrapperFactory:
     """Return the wrapper that ``name`` means, with ``keywords``, as a function from environment to environment.
 
     Args:
-        name: ``KeepHistory``, ``Reword``, ``TokenLimit``, ``TurnLimit``, or ``module:name`` of your own class or function.
-            Options may be part of the name: ``TurnLimit?turns=3``.
+        name: ``Attempts``, ``KeepHistory``, ``Reword``, ``TokenLimit``, ``TurnLimit``, or ``module:name`` of your own class or
+            function. Options may be part of the name: ``TurnLimit?turns=3``.
         keywords: Arguments of the class or function, besides the environment.
 
     Raises:
