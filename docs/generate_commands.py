@@ -36,6 +36,7 @@ GUIDES = {
     "compare": "how-to/evaluate.md",
     "regrade": "how-to/evaluate.md#score-a-run-again",
     "rollout": "tutorials/03-run-many-episodes.md#from-the-command-line",
+    "scaling": "how-to/strategies.md#measure-test-time-compute",
     "plan": "design/scale.md",
     "train": "how-to/train.md",
     "plot": "how-to/train.md#look-at-a-run",

@@ -60,6 +60,7 @@ _COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("demo", "demo:demo_command", "No page was written: the same command starts over."),
     ("eval", "evaluate:eval_command", _RESUMES),
     ("rollout", "rollout:rollout_command", _RESUMES),
+    ("scaling", "scaling:scaling_command", _RESUMES),
     ("plan", "plan:plan_command", _AGAIN),
     ("compare", "compare:compare_command", _AGAIN),
     ("regrade", "regrade:regrade_command", "The run is as it was: the same command starts over."),

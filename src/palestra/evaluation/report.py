@@ -36,6 +36,7 @@ __all__ = [
     "Report",
     "Section",
     "episode_of",
+    "judged",
     "report_on",
     "success_scores",
     "task_scores",
@@ -164,8 +165,8 @@ def episode_of(trajectory: Trajectory) -> EpisodeScore:
             tokens += usage.completion_tokens
             dollars += usage.dollars
     if trajectory.segments:
-        # Recorded tokens take precedence over the usage that an API reports.
-        tokens = sum(len(segment.logprobs) for segment in trajectory.segments) or tokens
+        # Recorded tokens are exact. A strategy may have sampled more than it recorded: replies that it did not choose.
+        tokens = max(tokens, sum(len(segment.logprobs) for segment in trajectory.segments))
     # Episodes that an exhausted budget cut say nothing about the policy.
     broke = stop is StopReason.BUDGET
     failure = _failure(trajectory) if stop.failed else None
@@ -223,7 +224,7 @@ LONGEST_CAUSE = 300
 """Characters of a failure's message that a report shows."""
 
 
-def _judged(episodes: Sequence[EpisodeScore]) -> list[EpisodeScore]:
+def judged(episodes: Sequence[EpisodeScore]) -> list[EpisodeScore]:
     """``episodes`` with the verdicts of ``trajectory.verdicts``."""
     said = verdicts([one.env for one in episodes], [one.stop for one in episodes], [one.success for one in episodes])
     return [
@@ -239,7 +240,7 @@ def task_scores(episodes: Iterable[EpisodeScore]) -> list[Score]:
 
 def success_scores(episodes: Iterable[EpisodeScore]) -> list[Score]:
     """1 for each solved episode and 0 for each that was not; nothing for environments that report no success."""
-    return _said_scores(_judged(list(episodes)))
+    return _said_scores(judged(list(episodes)))
 
 
 def _said_scores(episodes: Iterable[EpisodeScore]) -> list[Score]:
@@ -271,7 +272,7 @@ def report_on(
         # An episode that failed before any player acted has no player: it counts for every player.
         found = (one for one in found if one.player in (player, ""))
     # Sorted: the report must not depend on the order in which episodes ended, not even in the last digit.
-    episodes = _judged(sorted(found, key=attrgetter("env", "task", "member")))
+    episodes = judged(sorted(found, key=attrgetter("env", "task", "member")))
     planned = Counter(episode.env for episode in episodes) if issued is None else _seats_issued(episodes, issued)
     finished = Counter(episode.env for episode in episodes)
     if extra := sorted(env for env in finished if finished[env] > planned[env]):
@@ -393,11 +394,11 @@ def _if_any(values: Sequence[float]) -> Distribution | None:
 def _pass_tables(episodes: Sequence[EpisodeScore], level: float) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     pass_at: dict[str, Estimate] = {}
     pass_all: dict[str, Estimate] = {}
-    judged = [episode for episode in episodes if episode.success is not None]
-    if len({(episode.env, episode.task) for episode in judged}) == len(judged):
+    known = [episode for episode in episodes if episode.success is not None]
+    if len({(episode.env, episode.task) for episode in known}) == len(known):
         return pass_at, pass_all  # no task has two episodes
     tries: dict[tuple[str, bytes], list[bool]] = {}
-    for episode in judged:
+    for episode in known:
         tries.setdefault((episode.env, episode.task), []).append(bool(episode.success))
     k = 2
     # A task counts for k only if it has at least k episodes; Estimate.tasks is their number.

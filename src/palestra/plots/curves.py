@@ -15,7 +15,7 @@ import numpy.typing as npt
 from palestra.plots.axes import color_of, round_ticks, ticks_inside
 from palestra.statistics import student_quantile
 
-__all__ = ["Course", "learning_curves", "mean_and_band"]
+__all__ = ["Course", "Frame", "framed", "learning_curves", "line", "mean_and_band", "page"]
 
 Array = npt.NDArray[np.float64]
 
@@ -60,23 +60,30 @@ def learning_curves(panels: Mapping[str, Mapping[str, Sequence[Course]]], axis: 
     """Return one SVG with a panel for every measure. ``panels`` maps a measure to kinds of runs, and a kind to its courses."""
     kinds = list(dict.fromkeys(kind for panel in panels.values() for kind in panel))
     colors = {kind: color_of(number) for number, kind in enumerate(kinds)}
+    drawn = [_panel(name, panel, colors, axis) for name, panel in panels.items()]
+    legend: dict[str, str] = {}
+    for kind, color in colors.items() if len(kinds) > 1 else ():
+        count = max(len(panel.get(kind, ())) for panel in panels.values())
+        legend[f"{kind} ({count} runs)" if count > 1 else kind] = color
+    return page(drawn, legend, "learning curves")
+
+
+def page(panels: Sequence[str], legend: Mapping[str, str], label: str) -> str:
+    """Return one SVG with ``panels`` in two columns, and below them the names of the colors in ``legend``."""
     columns = min(2, len(panels))
     rows = -(-len(panels) // columns)
-    legend = 12 + 20 * len(kinds) if len(kinds) > 1 else 0
-    width, height = columns * _PANEL[0], rows * _PANEL[1] + legend
+    width, height = columns * _PANEL[0], rows * _PANEL[1] + (12 + 20 * len(legend) if legend else 0)
     parts = [f'<rect width="{width}" height="{height}" fill="#ffffff"/>']
-    for number, (name, panel) in enumerate(panels.items()):
+    for number, panel in enumerate(panels):
         x, y = number % columns * _PANEL[0], number // columns * _PANEL[1]
-        parts.append(f'<g transform="translate({x},{y})">{_panel(name, panel, colors, axis)}</g>')
-    for number, (kind, color) in enumerate(colors.items() if legend else ()):
+        parts.append(f'<g transform="translate({x},{y})">{panel}</g>')
+    for number, (kind, color) in enumerate(legend.items()):
         y = rows * _PANEL[1] + 14 + 20 * number
-        count = max(len(panel.get(kind, ())) for panel in panels.values())
-        runs = f" ({count} runs)" if count > 1 else ""
         parts.append(f'<line x1="{_MARGIN[0]}" x2="{_MARGIN[0] + 26}" y1="{y}" y2="{y}" stroke="{color}" stroke-width="3"/>')
-        parts.append(f'<text x="{_MARGIN[0] + 36}" y="{y + 4}">{escape(kind + runs)}</text>')
+        parts.append(f'<text x="{_MARGIN[0] + 36}" y="{y + 4}">{escape(kind)}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
-        f'aria-label="learning curves"><style>{_STYLE}</style>{"".join(parts)}</svg>'
+        f'aria-label="{escape(label, quote=True)}"><style>{_STYLE}</style>{"".join(parts)}</svg>'
     )
 
 
@@ -88,19 +95,18 @@ def _panel(name: str, panel: Mapping[str, Sequence[Course]], colors: Mapping[str
     ticks = round_ticks(
         min(float(course.values.min()) for course in courses), max(float(course.values.max()) for course in courses)
     )
-    frame = _Frame((left, right if right > left else left + 1.0), (ticks[0], ticks[-1]))
-    parts = [f'<text x="{_MARGIN[0]}" y="20" class="name">{escape(name)}</text>', *_axes(frame, ticks, axis)]
+    frame = Frame((left, right if right > left else left + 1.0), (ticks[0], ticks[-1]))
+    parts = framed(name, frame, ticks, axis)
     for kind, (places, mean, low, high) in drawn.items():
         color = colors[kind]
         if len(panel[kind]) > 1:
-            outline = [*frame.points(places, high), *reversed(frame.points(places, low))]
-            parts.append(f'<polygon points="{" ".join(outline)}" fill="{color}" fill-opacity="0.16"/>')
-            parts += [_line(frame.points(*course), color, 0.8, 0.35) for course in panel[kind]]
-        parts.append(_line(frame.points(places, mean), color, 2.2, 1.0))
+            parts.append(frame.band(places, low, high, color))
+            parts += [line(frame.points(*course), color, 0.8, 0.35) for course in panel[kind]]
+        parts.append(line(frame.points(places, mean), color, 2.2, 1.0))
     return "".join(parts)
 
 
-class _Frame(NamedTuple):
+class Frame(NamedTuple):
     """Maps values to positions in a panel. A value outside its range is drawn at the edge."""
 
     across: tuple[float, float]
@@ -117,15 +123,26 @@ class _Frame(NamedTuple):
     def points(self, places: Array, values: Array) -> list[str]:
         return [f"{self.x(a):.1f},{self.y(b):.1f}" for a, b in zip(places, values, strict=True) if math.isfinite(b)]
 
+    def band(self, places: Array, low: Array, high: Array, color: str) -> str:
+        """Return the area between ``low`` and ``high``."""
+        outline = [*self.points(places, high), *reversed(self.points(places, low))]
+        return f'<polygon points="{" ".join(outline)}" fill="{color}" fill-opacity="0.16"/>'
 
-def _line(points: Sequence[str], color: str, width: float, opacity: float) -> str:
+
+def line(points: Sequence[str], color: str, width: float, opacity: float) -> str:
+    """Return a line through ``points``."""
     return (
         f'<polyline points="{" ".join(points)}" fill="none" stroke="{color}" stroke-width="{width}" '
         f'stroke-opacity="{opacity}" stroke-linejoin="round"/>'
     )
 
 
-def _axes(frame: _Frame, ticks: Sequence[float], axis: str) -> list[str]:
+def framed(name: str, frame: Frame, ticks: Sequence[float], axis: str) -> list[str]:
+    """Return the name of a panel, its grid at ``ticks``, and its horizontal axis."""
+    return [f'<text x="{_MARGIN[0]}" y="20" class="name">{escape(name)}</text>', *_axes(frame, ticks, axis)]
+
+
+def _axes(frame: Frame, ticks: Sequence[float], axis: str) -> list[str]:
     bottom, right = _PANEL[1] - _MARGIN[3], _PANEL[0] - _MARGIN[2]
     parts = []
     for tick in ticks:

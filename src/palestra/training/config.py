@@ -155,7 +155,8 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: Hook
     """The environment: an id, ``module:Class``, or a table ``{use = "module:Class", any_keyword = 1}``."""
     wrappers: tuple[Hook, ...] = ()
-    """Wrappers, innermost first: ``Reword``, ``TurnLimit``, ``TokenLimit``, ``KeepHistory``, or your own as ``module:name``."""
+    """Wrappers, innermost first: ``Attempts``, ``Reword``, ``TurnLimit``, ``TokenLimit``, ``KeepHistory``, or your own as
+    ``module:name``."""
     tools: tuple[Hook, ...] = ()
     """Tools that the agent may call: ``python``, ``search``, or your own as ``module:name``. They are added last,
     around the wrappers."""
@@ -240,9 +241,9 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     play: PlaySettings = PlaySettings()
     prompt: PromptSettings = PromptSettings()
     policy: Hook = "sampled"
-    """``sampled``: the model answers each turn with one sample. ``react``, ``plan``, ``scratchpad``, ``reflect``, ``best_of`` or
-    ``tree``: a strategy around it, such as ``{use = "react", keep = false}``. Or your own policy as ``module:name``: a
-    function or class that gets the policy ``sampled`` and returns the policy to play with."""
+    """``sampled``: the model answers each turn with one sample. Or a strategy around it: ``react``, ``plan``, ``scratchpad``,
+    ``reflect``, ``best_of`` or ``tree``, with keywords as in ``{use = "react", keep = false}``. Or your own policy as
+    ``module:name``: a function or class that gets the policy ``sampled`` and returns the policy to play with."""
     engine: EngineSettings = EngineSettings()
     horizon: HorizonConfig | None = None
     """Largest number of turns per episode; by default the limits of the environments."""

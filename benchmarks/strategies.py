@@ -1,0 +1,268 @@
+"""Strategies on five games with one tiny model: score and sampled tokens of each, and tree search against greedy play.
+
+The model is ``palestra model tiny`` (a few hundred thousand parameters), trained here for some CPU minutes to imitate a teacher
+that plays the oracle's moves in the form that each strategy asks for. All strategies play the same tasks with the same weights
+at temperature 1; ``greedy`` plays at temperature 0.
+
+A strategy that samples more tokens should be compared with plain sampling that may sample as many. ``best_of`` with a majority
+vote over 1, 2, 4 and 8 replies gives that curve. Its score at the tokens of each strategy is interpolated, task by task, and
+the paired difference is printed. Tree search is privileged and stands apart.
+
+    python benchmarks/strategies.py --out FOLDER [--quick] [--page docs/results/strategies.md]
+"""
+
+import argparse
+import asyncio
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import transformers
+from rows import Row, finish
+
+from palestra.core import Conversation, Policy, Sampling
+from palestra.engines.hf import HFEngine
+from palestra.evaluation import Score, compare, evaluate_async, mean_interval, read_episodes, task_scores
+from palestra.models import build_tiny
+from palestra.policies import is_privileged
+from palestra.policies.choosing import BestOf
+from palestra.policies.history import FullHistory, History, Summary
+from palestra.policies.remembering import Reflect, Scratchpad
+from palestra.policies.sampled import SampledPolicy
+from palestra.policies.searching import FORKS, TreeSearch
+from palestra.policies.strategy import named_strategy
+from palestra.policies.thinking import Plan, ReAct
+from palestra.rendering import renderer_for
+from palestra.rollout import collect
+from palestra.seeding import derive
+from palestra.statistics import Estimate, score_bounds
+from palestra.training.imitation import TaughtPolicy, imitate
+from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.model import ModelConfig, load_model
+from palestra.trajectory import Completion, text_of
+
+ENVS = ("Sudoku", "Sokoban", "GuessTheNumber", "TowerofHanoi", "FifteenPuzzle")
+SEARCHED = ("Sudoku", "Sokoban")
+PLANNED = 3
+"""Moves that the teacher's plan names."""
+LESSONS = {"": 48, "plan": 16, "react": 16, "react?keep=false": 6, "scratchpad": 6, "summary": 6}
+"""Episodes per environment that the teacher plays with each strategy."""
+
+
+def env_id(name: str) -> str:
+    return f"game:{name}-v0-easy"
+
+
+# -------------------------------------------------------------------------------------------------------------- the model
+
+
+class Teacher:
+    """Plays the oracle's moves, in the form that the prompt asks for."""
+
+    name = "teacher"
+    privileged = True
+
+    async def act(self, conversation: Conversation) -> Completion:
+        asked = text_of(conversation.messages[-1].content)
+        if Plan.request in asked:
+            return Completion("Plan: " + " ".join(await self._next_moves(conversation)))
+        if Summary.request in asked:
+            return Completion("The game is going on.")
+        move = await conversation.env.oracle()
+        if any(ReAct.request in text_of(message.content) for message in conversation.messages):
+            return Completion(f"Thought: {move} is next.\nAction: {move}")
+        if Scratchpad.request in asked:
+            return Completion(f"Notes: I play {move}.\nAction: {move}")
+        return Completion(move)
+
+    async def _next_moves(self, conversation: Conversation) -> list[str]:
+        env = await conversation.env.fork()
+        moves: list[str] = []
+        try:
+            for _ in range(PLANNED):
+                moves.append(await env.oracle())
+                step = await env.step(moves[-1])
+                if step.terminated or step.truncated:
+                    break
+        finally:
+            await env.close()
+        return moves
+
+
+def taught(folder: Path, quick: bool) -> Path:
+    """Return the folder of the trained model, and train it if it is not there."""
+    if (folder / "model.safetensors").exists():
+        return folder
+    base = build_tiny(folder.with_name("untrained"))
+    torch.manual_seed(0)
+    network = load_model(ModelConfig(str(base)))
+    words = transformers.AutoTokenizer.from_pretrained(base)
+    renderer, lessons = renderer_for(words), []
+    for name, episodes in LESSONS.items():
+        history: History = Summary(4) if name == "summary" else FullHistory()
+        teacher: Policy = TaughtPolicy(
+            Teacher(), renderer, lambda text: list(words.encode(text, add_special_tokens=False)), 2048, history=history
+        )
+        if name not in ("", "summary"):
+            teacher = named_strategy(name)(teacher)
+        count = max(2, episodes // (8 if quick else 1))
+        lessons += collect([env_id(env) for env in ENVS], teacher, n=count, seed=1_000_000, progress=False)
+    print(f"{len(lessons)} lessons of {sum(len(s.ids) for one in lessons for s in one.segments):,} tokens", flush=True)
+    learner = Learner(network, LearnerConfig(learning_rate=2e-3))
+    rng = derive(0, "lessons")
+    imitate(learner, [one for one in lessons if one.segments], epochs=1 if quick else 6, minibatches=16, rng=rng)
+    network.language_model.save_pretrained(folder)
+    words.save_pretrained(folder)
+    return folder
+
+
+# --------------------------------------------------------------------------------------------------------------- the arms
+
+
+class Arm(NamedTuple):
+    """A strategy as the table names it."""
+
+    name: str
+    policy: Policy
+    wrappers: Sequence[str] = ()
+
+
+def arms(folder: Path) -> list[Arm]:
+    words = transformers.AutoTokenizer.from_pretrained(folder)
+    engine, renderer = HFEngine.load(folder, batch=64, rows=256), renderer_for(words)
+
+    def policy(temperature: float = 1.0, history: History | None = None) -> SampledPolicy:
+        made = SampledPolicy(renderer, engine, Sampling(max_tokens=64, temperature=temperature), history=history)
+        made.name = "tiny"
+        return made
+
+    plain = policy()
+    return [
+        Arm("greedy", policy(0.0)),
+        *(Arm(f"best of {n}, majority" if n > 1 else "sampled", BestOf(plain, n, "majority")) for n in (1, 2, 4, 8)),
+        Arm("best of 4, likelihood", BestOf(plain, 4, "likelihood")),
+        Arm("ReAct, thoughts kept", ReAct(plain)),
+        Arm("ReAct, thoughts dropped", ReAct(plain, keep=False)),
+        Arm("plan, then act", Plan(plain)),
+        Arm("summary after 4 turns", policy(history=Summary(4))),
+        Arm("scratchpad", Scratchpad(plain)),
+        Arm("3 attempts, all in one prompt", plain, ("Attempts?n=3",)),
+        Arm("3 attempts with reflection", Reflect(plain), ("Attempts?n=3",)),
+        Arm("tree search (privileged)", TreeSearch(plain, width=4, forks=FORKS)),
+    ]
+
+
+class Played(NamedTuple):
+    """The scores of one strategy in one environment."""
+
+    score: Estimate
+    scores: list[Score]
+    tokens: float
+    """Sampled tokens per episode."""
+
+
+async def play(arm: Arm, env: str, n: int, out: Path) -> Played:
+    folder = out / "runs" / f"{env},{arm.name}".replace(" ", "-")
+    await evaluate_async(env_id(env), arm.policy, n=n, out=folder, concurrency=16, wrappers=arm.wrappers, deadline=3600.0)
+    episodes = [one for one in read_episodes(folder) if one.reward is not None]
+    scores = task_scores(episodes)
+    estimate = mean_interval(scores, bounds=score_bounds(scores))
+    return Played(estimate, scores, sum(one.tokens for one in episodes) / len(episodes))
+
+
+# -------------------------------------------------------------------------------------------------------------- the table
+
+
+def as_many_tokens(curve: Sequence[Played], tokens: float) -> list[Score]:
+    """The scores of plain sampling with ``tokens`` sampled tokens per episode, interpolated task by task."""
+    below = max((one for one in curve if one.tokens <= tokens), key=lambda one: one.tokens, default=curve[0])
+    above = min((one for one in curve if one.tokens >= tokens), key=lambda one: one.tokens, default=curve[-1])
+    share = 0.0 if above.tokens == below.tokens else (tokens - below.tokens) / (above.tokens - below.tokens)
+    right = {score.task: score.value for score in above.scores}
+    return [
+        score._replace(value=score.value * (1 - share) + share * right[score.task])
+        for score in below.scores
+        if score.task in right
+    ]
+
+
+def difference(first: list[Score], second: list[Score]) -> Estimate:
+    return compare(first, second, bounds=score_bounds([*first, *second])).difference
+
+
+def shown(estimate: Estimate, sign: str = "") -> str:
+    return f"{estimate.mean:{sign}.2f} [{estimate.low:{sign}.2f}, {estimate.high:{sign}.2f}]"
+
+
+def table(env: str, played: dict[str, Played]) -> list[str]:
+    curve = [one for name, one in played.items() if name == "sampled" or name.endswith("majority")]
+    lines = [
+        f"### `{env_id(env)}`",
+        "",
+        "| strategy | score | sampled tokens per episode | against plain sampling with as many tokens |",
+        "|---|---|---|---|",
+    ]
+    for name, one in played.items():
+        apart = "attempts" in name or "tree" in name or one in curve
+        against = "" if apart else shown(difference(one.scores, as_many_tokens(curve, one.tokens)), "+")
+        lines.append(f"| {name} | {shown(one.score)} | {one.tokens:.0f} | {against} |")
+    return [*lines, ""]
+
+
+async def measured(folder: Path, out: Path, n: int) -> tuple[list[str], list[Row]]:
+    lines: list[str] = []
+    rows: list[Row] = []
+    chosen = arms(folder)
+    for env in ENVS:
+        played: dict[str, Played] = {}
+        for arm in chosen:
+            if is_privileged(arm.policy) and env not in SEARCHED:
+                continue
+            began = time.process_time()
+            played[arm.name] = await play(arm, env, n, out)
+            spent = time.process_time() - began
+            print(
+                f"{env:16} {arm.name:32} {shown(played[arm.name].score)} {played[arm.name].tokens:8.0f} {spent:6.1f} s",
+                flush=True,
+            )
+        lines += table(env, played)
+        if "tree search (privileged)" not in played:
+            continue
+        won = difference(played["tree search (privileged)"].scores, played["greedy"].scores)
+        lines += [f"Tree search − greedy: {shown(won, '+')}.", ""]
+        if env in SEARCHED:
+            rows.append(Row(f"{env}: tree search − greedy, lower end of the interval", won.low, ">= 1e-9"))
+    return lines, rows
+
+
+def write_page(page: Path, lines: Sequence[str]) -> None:
+    """Replace the part of ``page`` between its marks."""
+    text = page.read_text(encoding="utf-8")
+    before, _, rest = text.partition("<!-- tables -->")
+    after = rest.partition("<!-- end of tables -->")[2]
+    body = "\n".join(lines)
+    page.write_text(f"{before}<!-- tables -->\n\n{body}\n<!-- end of tables -->{after}", encoding="utf-8")
+
+
+def main(arguments: Any = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--page", type=Path)
+    parser.add_argument("-n", type=int, default=40)
+    parser.add_argument("--quick", action="store_true")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    began = time.process_time()
+    folder = taught(options.out / "model", options.quick)
+    print(f"model after {time.process_time() - began:.0f} CPU seconds", flush=True)
+    lines, rows = asyncio.run(measured(folder, options.out, 4 if options.quick else options.n))
+    if options.page:
+        write_page(options.page, lines)
+    rows.append(Row("CPU minutes", (time.process_time() - began) / 60, ""))
+    finish(rows)
+
+
+if __name__ == "__main__":
+    main()
