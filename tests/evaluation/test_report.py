@@ -107,10 +107,11 @@ def test_amounts() -> None:
     assert found.stops == {"terminated": 1, "error": 1}
 
 
-def test_recorded_tokens_come_before_what_an_api_says() -> None:
+@pytest.mark.parametrize(("reported", "counted"), [(0, 6), (3, 6), (99, 99)])
+def test_all_recorded_tokens_count_and_those_that_a_strategy_sampled_and_discarded(reported: int, counted: int) -> None:
     segment = Segment(ints(range(9)), (Span(2, 8, 0),), floats([0.0] * 6))
-    trajectory = Trajectory(Task(EASY), StopReason.TERMINATED, (Turn("o", Completion("a", usage=Usage(1, 99))),), (segment,))
-    assert episode_of(trajectory).tokens == 6
+    turn = Turn("o", Completion("a", usage=Usage(1, reported)))
+    assert episode_of(Trajectory(Task(EASY), StopReason.TERMINATED, (turn,), (segment,))).tokens == counted
 
 
 def test_rewards_beyond_one_widen_the_bounds() -> None:

@@ -336,3 +336,17 @@ def test_what_a_strategy_records_is_what_was_sampled(strategy: str, name: str) -
 def test_equal_answers_are_counted_whatever_surrounds_them() -> None:
     replies = [Completion(text) for text in (r"\boxed{1 2}", r"so \boxed{1  2}", "other")]
     assert majority(Conversation(Task("x:y", 0)), replies) == [2.0, 2.0, 1.0]
+
+
+@pytest.mark.torch
+def test_a_recipe_names_strategies_as_the_command_line_does() -> None:
+    from palestra.training.config import POLICY
+
+    words = tokenizer("chatml")
+    engine = ScriptedEngine(lambda prompt, sampling: [*words.encode("Thought: x\nAction: y"), words.eos_token_id])
+    sampled = SampledPolicy(TemplateRenderer(words), engine)
+    trajectory = played(POLICY.load({"use": "react", "keep": False})(sampled))
+    assert actions(trajectory) == ["y"] * 3
+    assert len(trajectory.segments) == 3
+    assert POLICY.load("sampled")(sampled) is sampled
+    assert isinstance(POLICY.load(f"{__name__}:Shout")(sampled), Shout)

@@ -70,7 +70,10 @@ def test_overrides_are_dotted_names(recipe: Path) -> None:
         ("learner.learning_rate=fast", "learner.learning_rate: expected `float`, got `str`"),
         ("advantage.method=magic", 'advantage.method = "magic" is unknown: write one of reinforce, rebn'),
         ("prompt.history.turns=2", "prompt.history: write a name, or a table that names the object"),
-        ("policy=magic", 'policy = "magic" is unknown: write one of sampled, or your own as module:name'),
+        (
+            "policy=magic",
+            'policy = "magic" is unknown: write one of sampled, react, plan, scratchpad, reflect',
+        ),
         ("play.grader=magic", 'play.grader = "magic" is unknown: write module:name'),
         ("writers=['csv']", 'writers = "csv" is unknown: write one of tensorboard, wandb'),
         ("advantage.method=ppo_turn", "needs a critic: model.critic = true"),

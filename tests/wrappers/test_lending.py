@@ -60,7 +60,7 @@ def test_a_wrapper_of_ones_own_by_reference() -> None:
         (
             "TurnLimits",
             {},
-            'wrapper = "TurnLimits" is unknown: write one of KeepHistory, Reword, TokenLimit, TurnLimit, or your own',
+            'wrapper = "TurnLimits" is unknown: write one of Attempts, KeepHistory, Reword, TokenLimit, TurnLimit, or your own',
         ),
         ("TurnLimit", {"turn": 2}, r'TurnLimit has no keyword "turn"\. Did you mean turns\?'),
         ("TurnLimit?turns", {}, r'"turns" is not an option of "TurnLimit\?turns": write TurnLimit\?key=value'),

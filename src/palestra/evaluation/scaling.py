@@ -108,8 +108,8 @@ async def scaling_async(
         turns: Turn limits; ``None`` is the environments' own.
         samples: Episodes per task under the longest limit. The other limits have the same number.
         out: The folder.
-        judge: Who prefers one episode to another: ``likelihood``, or ``module:name`` of a function from a trajectory to a
-            number. Episodes without a number leave out the curve.
+        judge: What prefers one episode to another: ``likelihood``, or ``module:name`` of a function from a trajectory to a
+            number. If an episode has no number, there is no such curve.
         play: Other keywords of ``evaluate``.
 
     Raises:
