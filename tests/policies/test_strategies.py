@@ -13,7 +13,7 @@ from palestra.core import AsyncEnv, Conversation, Policy, Renderer, Sampling, St
 from palestra.encoding import Ints
 from palestra.errors import UsageError
 from palestra.evaluation import episode_of
-from palestra.policies import is_privileged, policy_name
+from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.policies.choosing import BestOf, majority
 from palestra.policies.history import Summary
 from palestra.policies.remembering import Reflect, Scratchpad
@@ -171,8 +171,7 @@ class Shout:
         self.policy, self.mark = policy, mark
 
     async def act(self, conversation: Conversation) -> str:
-        completion: Any = self.policy.act(conversation)
-        return (await completion).text.upper() + self.mark
+        return (await next_completion(self.policy, conversation)).text.upper() + self.mark
 
 
 async def test_a_strategy_plays_a_chat_api_and_its_calls_are_counted() -> None:

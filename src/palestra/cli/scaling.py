@@ -28,7 +28,7 @@ from palestra.cli.settings import (
 from palestra.cli.targets import check_folder
 from palestra.evaluation.scaling import Scaling, scaling_async, scaling_markdown
 from palestra.registry import typed
-from palestra.rollout.supply import TASKS_PER_ENV
+from palestra.rollout.defaults import TASKS_PER_ENV
 from palestra.terminal import terminal_safe
 
 __all__ = ["scaling_command"]
