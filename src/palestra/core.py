@@ -311,6 +311,10 @@ class Policy(Protocol):
     Two class attributes are optional. ``name`` is what trajectories and reports call the policy. ``privileged = True`` gives
     the policy ``conversation.env``, for baselines and tree search; reports then label its scores as privileged.
 
+    A policy that holds something for the length of an episode, such as a process, has a method ``async def
+    end_episode(conversation, final_observation, seconds)``. It is called exactly once per conversation, also after a failure,
+    and may wait for ``seconds``. It may return a ``PlayedRecord`` with the tokens that the policy has recorded itself.
+
     Example::
 
         class Echo:

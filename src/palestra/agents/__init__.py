@@ -1,21 +1,22 @@
-"""Agents of other frameworks: the gateway that answers their calls from an engine and records exact tokens."""
+"""Agents of other frameworks: programs that play episodes, and the gateway that records their calls."""
 
 from palestra.agents.capture import Capture, probe
 from palestra.agents.episode import AgentEpisode, CallBudget, SamplingRule
 from palestra.agents.gateway import Gateway, GatewayLimits, OpenEpisode
 from palestra.agents.graph import CallRole, Link
-from palestra.agents.recording import CallRecord, Recording
+from palestra.agents.program import Program
+from palestra.agents.recording import Recording
 
 __all__ = [
     "AgentEpisode",
     "CallBudget",
-    "CallRecord",
     "CallRole",
     "Capture",
     "Gateway",
     "GatewayLimits",
     "Link",
     "OpenEpisode",
+    "Program",
     "Recording",
     "SamplingRule",
     "probe",

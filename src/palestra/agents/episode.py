@@ -100,6 +100,8 @@ class AgentEpisode:
         """Whether the budget is used up."""
         self.overflowed = 0
         """Requests that left no room in the context."""
+        self.prompt_tokens = 0
+        self.sampled_tokens = 0
         self.failure: Exception | None = None
         """The first error of the engine or renderer."""
         self._engine = engine
@@ -112,7 +114,6 @@ class AgentEpisode:
         self._bodies: dict[str, bytes] = {}
         """``Idempotency-Key`` → digest of the body that it came with."""
         self._digests: dict[int, tuple[Tools, bytes]] = {}
-        self._tokens = 0
         self._replayed = 0
         self._refused = 0
         self._overridden: Counter[str] = Counter()
@@ -157,7 +158,7 @@ class AgentEpisode:
             self._answers.pop(key, None)
 
     async def _once(self, request: AgentRequest, role: CallRole | None) -> tuple[AgentReply, Call | None]:
-        self.spent = self.spent or self._budget.spent(self._graph.begun, self._tokens)
+        self.spent = self.spent or self._budget.spent(self._graph.begun, self.sampled_tokens)
         if self.sealed or self.spent:
             self._refused += 1
             text = "The episode has ended." if self.sealed else "The budget of this episode is used up."
@@ -206,7 +207,8 @@ class AgentEpisode:
         except BaseException:
             self._graph.abandon(place, call)
             raise
-        self._tokens += len(tokens.ids)
+        self.prompt_tokens += len(tokens.prompt)
+        self.sampled_tokens += len(tokens.ids)
         call.tokens, call.text, call.finish = tokens, reply.text, reply.finish
         call.called = tuple(one.name for one in reply.calls)
         call.seconds = time.perf_counter() - began

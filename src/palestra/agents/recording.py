@@ -9,35 +9,15 @@ import msgspec
 
 from palestra.agents.graph import FORKS, Call, CallGraph, CallRole, Link
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import Segment
+from palestra.trajectory import AgentCall, AgentRecord, Branch, PlayedRecord, Segment
 
-__all__ = ["CallRecord", "Recording", "record"]
-
-
-class CallRecord(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One call, for reports and the viewer."""
-
-    number: int
-    turn: int
-    """The turn of the episode during which the call was made."""
-    dialect: str
-    link: Link
-    role: CallRole
-    parent: int | None = None
-    """The call that it continues."""
-    prompt_tokens: int = 0
-    tokens: int = 0
-    version: int = 0
-    text: str = ""
-    tools: tuple[str, ...] = ()
-    """Names of the tools that the reply calls."""
-    finish: str = "stop"
+__all__ = ["Recording", "record"]
 
 
 class Recording(msgspec.Struct, frozen=True):
     """The calls of an episode and their tokens."""
 
-    calls: tuple[CallRecord, ...] = ()
+    calls: tuple[AgentCall, ...] = ()
     segments: dict[CallRole, tuple[Segment, ...]] = {}
     links: dict[str, int] = {}
     """How many calls have each kind of link; forks have the name of their reason."""
@@ -62,6 +42,14 @@ class Recording(msgspec.Struct, frozen=True):
         known = self.links.get(Link.EXTENDED, 0) + self.links.get(Link.REPEATED, 0)
         return known / later if later else 1.0
 
+    def played(self, *, auxiliary: bool = False) -> PlayedRecord:
+        """Return what a trajectory keeps. ``auxiliary`` calls are trained only if it is true."""
+        trained = (CallRole.AGENT, CallRole.AUXILIARY) if auxiliary else (CallRole.AGENT,)
+        segments = tuple(one for role in trained for one in self.segments.get(role, ()))
+        left = tuple(Branch(str(role), one) for role in CallRole if role not in trained for one in self.segments.get(role, ()))
+        counts = (self.replayed, self.refused, self.overridden, self.ignored)
+        return PlayedRecord(segments, AgentRecord(self.calls, left, self.links, *counts))
+
 
 def record(graph: CallGraph) -> Recording:
     """Return the recording of a finished episode."""
@@ -76,14 +64,14 @@ def record(graph: CallGraph) -> Recording:
     return Recording(tuple(rows), segments, {str(link): count for link, count in graph.links.items() if count})
 
 
-def _row(call: Call, role: CallRole) -> CallRecord:
+def _row(call: Call, role: CallRole) -> AgentCall:
     tokens = call.tokens
-    return CallRecord(
+    return AgentCall(
         number=call.number,
         turn=call.turn,
         dialect=call.dialect,
-        link=call.link,
-        role=role,
+        link=str(call.link),
+        role=str(role),
         parent=None if call.parent is None else call.parent.number,
         prompt_tokens=len(call.prompt),
         tokens=0 if tokens is None else len(tokens.ids),

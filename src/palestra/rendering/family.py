@@ -52,6 +52,7 @@ class FamilyRenderer:
         if append_only:
             config = type(config)(**{**config.model_dump(exclude={"name"}), "thinking_retention": "all"})
         self.tokenizer = tokenizer
+        self._family = family
         self.append_only = append_only
         # The package takes the functions themselves, without the layer around them.
         self._tools = [dict(tool.get("function", tool)) for tool in tools] or None
@@ -60,6 +61,10 @@ class FamilyRenderer:
         except AssertionError as error:
             raise UsageError(f"this tokenizer does not belong to the family {family!r}: {error}") from None
         self.stop_ids: tuple[int, ...] = tuple(self._inner.get_stop_token_ids())
+
+    def with_tools(self, tools: Sequence[Mapping[str, Any]]) -> "FamilyRenderer":
+        """Return a renderer whose prompts list ``tools``, each in the form that chat templates take."""
+        return FamilyRenderer(self.tokenizer, self._family, append_only=self.append_only, tools=tools)
 
     def first(self, messages: Sequence[Message]) -> Ints:
         return ints(self._inner.render_ids(_chats(messages), tools=self._tools, add_generation_prompt=True))

@@ -15,7 +15,7 @@ that refuse the role, or only copy its name in front of the text, have no such f
 canonical text form.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -74,6 +74,11 @@ class TemplateRenderer:
     def __reduce__(self) -> tuple[Any, tuple[Any]]:
         # Another process makes its own renderer; caches are not pickled.
         return partial(TemplateRenderer, append_only=self.append_only, options=self._options), (self.tokenizer,)
+
+    def with_tools(self, tools: Sequence[Mapping[str, Any]]) -> "TemplateRenderer":
+        """Return a renderer whose prompts list ``tools``, each in the form that chat templates take."""
+        options = {**self._options, "tools": [dict(tool) for tool in tools]} if tools else self._options
+        return TemplateRenderer(self.tokenizer, append_only=self.append_only, options=options)
 
     # ------------------------------------------------------------------------------------------------------- the protocol
 

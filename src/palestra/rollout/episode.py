@@ -29,6 +29,8 @@ from palestra.trajectory import (
     Finish,
     Message,
     Phase,
+    PlayedRecord,
+    Segment,
     StopReason,
     Task,
     Trajectory,
@@ -87,13 +89,21 @@ class EpisodeKey:
 class _Seat:
     """The conversation, policy, turns and segments of one player."""
 
-    __slots__ = ("conversation", "policy", "segments", "turns")
+    __slots__ = ("conversation", "played", "policy", "segments", "turns")
 
     def __init__(self, policy: Policy, conversation: Conversation) -> None:
         self.policy = policy
         self.conversation = conversation
         self.turns: list[Turn] = []
         self.segments: SegmentRecorder | None = None
+        self.played: PlayedRecord | None = None
+        """What a policy with ``end_episode`` has recorded by itself."""
+
+    @property
+    def tokens(self) -> tuple[Segment, ...]:
+        if self.played is not None:
+            return self.played.segments
+        return () if self.segments is None else self.segments.segments()
 
     def open(self, messages: list[Message]) -> None:
         """Put ``messages`` before the first observation."""
@@ -228,7 +238,8 @@ class _RunningEpisode:
 
     def trajectories(self, seconds: float) -> tuple[Trajectory, ...]:
         """One trajectory per player that acted, or a single one if no player did."""
-        played = tuple(self._trajectory(player, seat, seconds) for player, seat in self.seats.items() if seat.turns)
+        acted = {player: seat for player, seat in self.seats.items() if seat.turns or seat.played is not None}
+        played = tuple(self._trajectory(player, seat, seconds) for player, seat in acted.items())
         return played or (self._trajectory("", None, seconds),)
 
     def _trajectory(self, player: str, seat: _Seat | None, seconds: float) -> Trajectory:
@@ -238,7 +249,7 @@ class _RunningEpisode:
             task=key.task,
             stop=self.stop,
             turns=() if seat is None else tuple(seat.turns),
-            segments=() if seat is None or seat.segments is None else seat.segments.segments(),
+            segments=() if seat is None else seat.tokens,
             final_observation=self.final,
             info=self.info,
             failures=tuple(self.failures),
@@ -250,6 +261,7 @@ class _RunningEpisode:
             member=key.member,
             attempt=key.attempt,
             seconds=seconds,
+            agent=msgspec.UNSET if seat is None or seat.played is None else seat.played.agent or msgspec.UNSET,
         )
 
 
@@ -271,9 +283,28 @@ async def run_episode(
     except (Exception, SystemExit, asyncio.CancelledError) as error:
         episode.record(error, clock, deadline)
     finally:
-        if env is not None:
-            await _give_back(supply, env, episode, began, deadline)
+        try:
+            await _end_policies(episode, began, deadline)
+        finally:
+            if env is not None:
+                await _give_back(supply, env, episode, began, deadline)
     return episode.trajectories(perf_counter() - began)
+
+
+async def _end_policies(episode: _RunningEpisode, began: float, deadline: float) -> None:
+    """Call ``end_episode`` of every policy that has it: it stops what it started, and returns what it recorded."""
+    for seat in episode.seats.values():
+        end = getattr(seat.policy, "end_episode", None)
+        if end is None:
+            continue
+        left = max(began + deadline - perf_counter(), deadline * CLEAN_UP_SHARE)
+        sound = episode.stop is not None and not episode.stop.failed
+        episode.phase = Phase.ACT
+        try:
+            async with asyncio.timeout(left) as clock:
+                seat.played = await end(seat.conversation, episode.final, left / 2 if sound else 0.0)
+        except (Exception, SystemExit, asyncio.CancelledError) as error:
+            episode.record(error, clock, deadline)
 
 
 async def _give_back(supply: EnvSupply, env: AsyncEnv, episode: _RunningEpisode, began: float, deadline: float) -> None:

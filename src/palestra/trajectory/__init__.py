@@ -2,12 +2,14 @@
 
 ``Task`` → ``Message`` → ``Completion`` (with the ``Tokens`` that the engine sampled) → ``Turn`` → ``Segment`` →
 ``Trajectory`` → ``TrajectoryGroup``. Beside them stand the reason why an episode stopped (``StopReason``) and what went
-wrong in it (``Failure``). Read ``content``, ``task``, ``completion``, ``segment``, ``failure``, ``episode`` in this order;
+wrong in it (``Failure``). An episode of a foreign agent has an ``AgentRecord`` as well. Read ``content``,
+``task``, ``completion``, ``segment``, ``agent``, ``failure``, ``episode`` in this order;
 ``writing`` prepares a trajectory for a file, and ``flat`` for another trainer.
 
 Types that exist in millions are hidden from the garbage collector (``gc=False``): none of them can be part of a cycle.
 """
 
+from palestra.trajectory.agent import AgentCall, AgentRecord, Branch, PlayedRecord
 from palestra.trajectory.completion import (
     Completion,
     Finish,
@@ -30,6 +32,9 @@ from palestra.trajectory.writing import writable
 __all__ = [
     "LARGEST_REWARD",
     "SCHEMA_VERSION",
+    "AgentCall",
+    "AgentRecord",
+    "Branch",
     "Completion",
     "Content",
     "Failure",
@@ -39,6 +44,7 @@ __all__ = [
     "Message",
     "Part",
     "Phase",
+    "PlayedRecord",
     "Segment",
     "Span",
     "StopReason",

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 
 from palestra.encoding import encode_msgpack
+from palestra.trajectory.agent import AgentRecord
 from palestra.trajectory.completion import Completion
 from palestra.trajectory.content import Content
 from palestra.trajectory.failure import Failure
@@ -91,6 +92,8 @@ class Trajectory(msgspec.Struct, frozen=True):
     """Number of earlier attempts that failed because of infrastructure."""
     seconds: float = 0.0
     schema: int = SCHEMA_VERSION
+    agent: AgentRecord | msgspec.UnsetType = msgspec.UNSET
+    """The calls of a foreign agent; missing for every other policy."""
 
     def __post_init__(self) -> None:
         if self.schema != SCHEMA_VERSION:

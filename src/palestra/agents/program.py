@@ -1,0 +1,189 @@
+"""A policy that runs an agent: a program of another framework that calls a model behind an API.
+
+The program gets an address, a key and the first observation. It plays by calling ``step(action)``, or returns a text, which is
+its action. The gateway answers its calls to the model and records them. For the episode the program is a policy like any other:
+``act`` returns its next action, and the deadline, the budget and the clean-up are those of the episode.
+
+An async program runs on the event loop and is cancelled at the end. A plain one runs in a worker process, which can be killed.
+"""
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from palestra.agents.episode import CallBudget, SamplingRule
+from palestra.agents.gateway import Gateway, OpenEpisode
+from palestra.agents.hosted import Start
+from palestra.agents.performing import InProcess, InWorkerProcess, Move, Performance
+from palestra.core import Conversation, Engine, Renderer, Sampling
+from palestra.errors import EpisodeError, PolicyError, UsageError
+from palestra.references import resolve
+from palestra.trajectory import Completion, Content, Finish, PlayedRecord, Usage, text_of
+
+__all__ = ["Program"]
+
+_MEMORY = "program"
+
+
+@dataclass(eq=False, slots=True)
+class _Playing:
+    """One episode of the program."""
+
+    opened: OpenEpisode
+    performance: Performance
+    begun: bool = False
+    ended: bool = False
+    counted: tuple[int, int] = (0, 0)
+    """Prompt and sampled tokens that earlier turns have reported."""
+
+
+class Program:
+    """Play episodes with an agent.
+
+    Args:
+        run: A function of one argument, or its name ``module:function``. The argument has ``base_url``, ``anthropic_url``,
+            ``api_key``, ``model``, ``messages``, ``observation``, ``task``, ``done`` and ``step(action)``. An ``async def``
+            runs on the event loop and awaits ``step``; a plain function runs in a worker process. If it returns a text, the
+            text is its last action.
+        engine: Samples the replies.
+        renderer: Turns messages into token ids. It must have ``with_tools``, as the renderers of Palestra have.
+        sampling: Temperature and the most tokens per call.
+        budget: What an episode may use. An agent above it gets a final text, and the episode stops with ``budget``.
+        honor: Whether the agent's own temperature and ``top_p`` apply. Leave it out for training.
+        auxiliary: Whether asides such as titles and summaries are trained as well.
+        grace: Seconds that the agent has to return after the episode has ended. Then it is stopped.
+        variables: Names of environment variables that a plain program's worker process gets.
+
+    Example::
+
+        program = palestra.agents.Program("my_agent:run", engine, renderer_for(tokenizer))
+        trajectories = palestra.collect("game:GuessTheNumber-v0-easy", program, n=8)
+    """
+
+    def __init__(  # noqa: PLR0913 - the keywords of a public class are written out
+        self,
+        run: str | Callable[..., Any],
+        engine: Engine,
+        renderer: Renderer,
+        sampling: Sampling | None = None,
+        *,
+        budget: CallBudget | None = None,
+        honor: bool = False,
+        auxiliary: bool = False,
+        grace: float = 5.0,
+        variables: tuple[str, ...] = (),
+    ) -> None:
+        self._run = resolve(run) if isinstance(run, str) else run
+        if not callable(self._run):
+            raise UsageError(f"the agent {run!r} is not a function: give a function of one argument, or module:function")
+        self.name = str(getattr(self._run, "__name__", type(self._run).__name__))
+        """The name in reports."""
+        self._async = inspect.iscoroutinefunction(self._run)
+        self._reference = run if isinstance(run, str) else "" if self._async else _reference(self._run)
+        rule = SamplingRule(sampling or Sampling(), honor=honor)
+        with_tools: Callable[[Any], Renderer] | None = getattr(renderer, "with_tools", None)
+        if with_tools is None:
+            raise UsageError(f"{type(renderer).__name__} has no with_tools(tools), so the agent's tools could not be shown")
+        self.gateway = Gateway(engine, with_tools, rule=rule)
+        self._budget = budget
+        self._auxiliary = auxiliary
+        self._grace = grace
+        self._variables = variables
+        self._playing = 0
+        self._served = contextlib.AsyncExitStack()
+        self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    async def act(self, conversation: Conversation) -> Completion:
+        playing: _Playing | None = conversation.memory.get(_MEMORY)
+        if playing is None:
+            playing = conversation.memory[_MEMORY] = await self._open(conversation)
+        playing.opened.record.turn = conversation.turn
+        if playing.ended:
+            return self._completion(playing, Move(None, True))
+        try:
+            if playing.begun:
+                move = await playing.performance.proceed(conversation.observation)
+            else:
+                playing.begun = True
+                move = await playing.performance.begin()
+        except Exception as error:
+            playing.ended = True
+            raise _blamed(self.name, error, playing.opened.record.failure) from error
+        playing.ended = move.ended
+        return self._completion(playing, move)
+
+    async def end_episode(self, conversation: Conversation, final: Content, seconds: float) -> PlayedRecord | None:
+        """Stop the program, at the latest after ``seconds``, and return its recording.
+
+        Calls that it makes in the meantime are answered and not recorded.
+        """
+        playing: _Playing | None = conversation.memory.pop(_MEMORY, None)
+        if playing is None:
+            return None
+        try:
+            recording = await playing.opened.record.seal()
+            if playing.begun:
+                await playing.performance.finish(final, min(self._grace, seconds))
+            return recording.played(auxiliary=self._auxiliary)
+        finally:
+            await self.gateway.close(playing.opened)
+            self._playing -= 1
+            async with self._lock:
+                if not self._playing:  # the last one out
+                    await self._served.aclose()
+
+    async def _open(self, conversation: Conversation) -> _Playing:
+        self._playing += 1
+        try:
+            async with self._lock:
+                if not self.gateway.url:
+                    await self._served.enter_async_context(self.gateway.serving())
+        except BaseException:
+            self._playing -= 1
+            raise
+        opened = self.gateway.open(seed=conversation.seed, budget=self._budget)
+        messages = tuple({"role": one.role, "content": text_of(one.content)} for one in conversation.messages)
+        start = Start(opened.openai_url, opened.anthropic_url, opened.key, self.gateway.model, messages, conversation.task)
+        if self._async:
+            return _Playing(opened, InProcess(self._run, start))
+        return _Playing(opened, InWorkerProcess(self._reference, start, self._variables))
+
+    @property
+    def _lock(self) -> asyncio.Lock:
+        """Only one episode starts or ends the server. A lock belongs to its event loop; a policy may outlive several."""
+        return self._locks.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+
+    def _completion(self, playing: _Playing, move: Move) -> Completion:
+        record = playing.opened.record
+        prompt, sampled = record.prompt_tokens, record.sampled_tokens
+        usage = Usage(prompt - playing.counted[0], sampled - playing.counted[1])
+        playing.counted = (prompt, sampled)
+        if move.action is not None:
+            return Completion(move.action, usage=usage)
+        finish = Finish.BUDGET if record.spent else Finish.OVERFLOW if record.overflowed else Finish.EMPTY
+        return Completion("", finish, usage=usage)
+
+
+def _reference(run: Callable[..., Any]) -> str:
+    module, name = getattr(run, "__module__", ""), getattr(run, "__qualname__", "<")
+    if module in ("", "__main__") or "<" in name:
+        raise UsageError(
+            "a plain function runs in a worker process, which imports it by name: move it into a module and give "
+            "module:function, or make it async"
+        )
+    return f"{module}:{name}"
+
+
+def _blamed(name: str, error: Exception, engine: Exception | None) -> Exception:
+    """The error of the episode: the engine's if it failed first, else the agent's."""
+    if isinstance(engine, EpisodeError):
+        return engine
+    if isinstance(error, EpisodeError):
+        return error
+    blamed = PolicyError(f"the agent {name} failed: {error}" if engine is None else f"the engine failed: {engine}")
+    blamed.kind = type(error if engine is None else engine).__qualname__
+    return blamed

@@ -1,0 +1,68 @@
+"""What an episode of a foreign agent leaves beside its turns: its calls, and the branches that are not trained.
+
+``Trajectory.segments`` holds what is trained. Replies that the agent did not use, and asides such as titles and summaries, are
+in ``AgentRecord.branches``: nothing is lost, and code that trains on segments needs to know nothing about it.
+"""
+
+from typing import NamedTuple
+
+import msgspec
+
+from palestra.trajectory.segment import Segment
+
+__all__ = ["AgentCall", "AgentRecord", "Branch", "PlayedRecord"]
+
+
+class AgentCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One call of the agent to the model."""
+
+    number: int
+    turn: int
+    """The turn of the episode during which the call was made."""
+    dialect: str
+    """``chat``, ``responses`` or ``anthropic``."""
+    link: str
+    """Where the prompt comes from: ``start``, ``extended``, ``repeated``, or the reason why it was rendered anew."""
+    role: str
+    """``agent``, ``auxiliary`` or ``discarded``."""
+    parent: int | None = None
+    """The call that it continues."""
+    prompt_tokens: int = 0
+    tokens: int = 0
+    version: int = 0
+    text: str = ""
+    tools: tuple[str, ...] = ()
+    """Names of the tools that the reply calls."""
+    finish: str = "stop"
+
+
+class Branch(msgspec.Struct, frozen=True):
+    """Tokens that are not trained."""
+
+    role: str
+    segment: Segment
+
+
+class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The calls of an agent in one episode."""
+
+    calls: tuple[AgentCall, ...] = ()
+    branches: tuple[Branch, ...] = ()
+    links: dict[str, int] = {}
+    """How many calls have each link."""
+    replayed: int = 0
+    """Requests that were answered from an earlier call: retries and duplicates."""
+    refused: int = 0
+    """Requests after the end, or above the budget."""
+    overridden: dict[str, int] = {}
+    """Parameter → requests whose value was replaced, because training samples from the model's own distribution."""
+    ignored: dict[str, int] = {}
+    """Parameter → requests that asked for an effect that the gateway does not have."""
+
+
+class PlayedRecord(NamedTuple):
+    """What a policy that records by itself returns at the end of an episode."""
+
+    segments: tuple[Segment, ...] = ()
+    """What is trained."""
+    agent: AgentRecord | None = None

@@ -1,0 +1,186 @@
+"""Agents as policies: exact tokens, deadlines, failures, and a clean end."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.agents import programs
+from tests.agents.test_gateway import STOP, Letters
+
+from palestra.agents import CallBudget, Program
+from palestra.core import Sampling
+from palestra.encoding import Ints
+from palestra.errors import InfrastructureError, UsageError
+from palestra.rollout import rollout
+from palestra.testing.scripted import ScriptedEngine
+from palestra.trajectory import StopReason, Task, Trajectory
+
+GAME = "game:GuessTheNumber-v0-easy"
+
+
+class Tooled(Letters):
+    def with_tools(self, tools: Any) -> "Tooled":
+        return self
+
+
+def guess(prompt: Ints, sampling: Sampling) -> list[int]:
+    turns = sum(token == STOP for token in prompt.tolist())
+    return [*map(ord, f"\\boxed{{{turns}}}"), STOP]
+
+
+def program(run: Any, **options: Any) -> Program:
+    return Program(run, ScriptedEngine(guess), Tooled(), **options)
+
+
+async def play(policy: Any, n: int = 2, **options: Any) -> list[Trajectory]:
+    return [one async for one in rollout(GAME, policy, n=n, **options)]
+
+
+def check(trajectory: Trajectory) -> None:
+    """Every action is the text of the tokens of its turn."""
+    (segment,) = trajectory.segments
+    for number, turn in enumerate(trajectory.turns):
+        ids = segment.ids[segment.turns == number].tolist()
+        assert "".join(chr(token) for token in ids if token != STOP) == turn.action
+
+
+@pytest.mark.parametrize("run", [programs.stepping, "tests.agents.programs:stepping"])
+async def test_an_async_program_plays_episodes_token_by_token(run: Any) -> None:
+    policy = program(run)
+    played = await play(policy, n=8)
+    assert len(played) == 8
+    for trajectory in played:
+        assert trajectory.stop in (StopReason.TERMINATED, StopReason.TRUNCATED, StopReason.TURN_LIMIT)
+        assert trajectory.policy == "stepping"
+        check(trajectory)
+        calls = trajectory.agent.calls  # type: ignore[union-attr]
+        assert [one.turn for one in calls] == list(range(len(trajectory.turns)))
+        assert sum(turn.completion.usage.completion_tokens for turn in trajectory.turns if turn.completion.usage) == len(
+            trajectory.segments[0].logprobs
+        )
+    assert len(policy.gateway) == 0
+    assert not policy.gateway.url
+
+
+async def test_the_same_episode_has_the_same_digest_and_survives_a_file() -> None:
+    from palestra.encoding import decode_json, encode_json
+
+    first, second = await play(program(programs.stepping)), await play(program(programs.stepping))
+    key = lambda one: one.group  # noqa: E731
+    for one, other in zip(sorted(first, key=key), sorted(second, key=key), strict=True):
+        assert one.digest() == other.digest()
+        assert decode_json(encode_json(one), Trajectory).digest() == one.digest()
+
+
+@pytest.mark.slow
+async def test_a_plain_program_plays_in_a_worker() -> None:
+    policy = program("tests.agents.programs:plain")
+    for trajectory in await play(policy, n=3):
+        assert not trajectory.stop.failed, trajectory.failures
+        check(trajectory)
+
+
+@pytest.mark.slow
+async def test_the_text_that_a_program_returns_is_its_action() -> None:
+    for trajectory in await play(program(programs.answering)):
+        assert trajectory.turns[0].action == "\\boxed{1}"
+        assert trajectory.stop in (StopReason.TERMINATED, StopReason.EMPTY_COMPLETION)
+
+
+@pytest.mark.slow
+async def test_a_program_that_hangs_is_killed_at_the_deadline() -> None:
+    (trajectory,) = await play(program("tests.agents.programs:sleeping", grace=0.1), n=1, deadline=5.0)
+    assert trajectory.stop is StopReason.DEADLINE
+    assert trajectory.reward is None
+
+
+@pytest.mark.slow
+async def test_a_program_that_fails_is_a_failure_of_the_policy() -> None:
+    (trajectory,) = await play(program("tests.agents.programs:failing"), n=1)
+    assert trajectory.stop is StopReason.ERROR
+    assert trajectory.failures[0].boundary == "policy"
+    assert "KeyError: 'the agent is broken'" in trajectory.failures[0].message
+
+
+async def test_an_async_program_that_hangs_is_cancelled() -> None:
+    cancelled = asyncio.Event()
+
+    async def hang(episode: Any) -> None:
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            cancelled.set()
+
+    (trajectory,) = await play(program(hang, grace=0.05), n=1, deadline=2.0)
+    assert trajectory.stop is StopReason.DEADLINE
+    assert cancelled.is_set()
+
+
+async def test_a_program_that_continues_after_the_end_is_stopped_and_not_recorded() -> None:
+    async def eager(episode: Any) -> None:
+        while True:
+            await programs.stepping(episode)
+            await asyncio.sleep(0.01)
+
+    policy = program(eager, grace=0.1)
+    (trajectory,) = await play(policy, n=1)
+    assert not trajectory.stop.failed
+    check(trajectory)
+
+
+async def test_a_budget_stops_the_episode() -> None:
+    (trajectory,) = await play(program(_quits_at_a_refusal, budget=CallBudget(calls=1)), n=1)
+    assert trajectory.stop is StopReason.BUDGET
+    assert len(trajectory.segments[0].spans) == 1
+
+
+async def _quits_at_a_refusal(episode: Any) -> None:
+    import aiohttp
+
+    headers = {"Authorization": f"Bearer {episode.api_key}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+        while not episode.done:
+            body = {"messages": [{"role": "user", "content": episode.observation}]}
+            async with session.post(f"{episode.base_url}/chat/completions", json=body) as answer:
+                text = (await answer.json())["choices"][0]["message"]["content"]
+            if "budget" in text:
+                return
+            await episode.step(text)
+
+
+async def test_an_engine_that_fails_is_not_the_agent_s_fault() -> None:
+    class Broken(ScriptedEngine):
+        async def generate(self, *_: Any, **__: Any) -> Any:
+            raise InfrastructureError("the server is away")
+
+    policy = Program(programs.stepping, Broken(guess), Tooled())
+    (trajectory,) = await play(policy, n=1, retries=0)
+    assert trajectory.stop is StopReason.ERROR
+    assert trajectory.failures[0].boundary == "infrastructure"
+
+
+async def test_parallel_steps_are_taken_one_after_the_other() -> None:
+    async def parallel(episode: Any) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in (1, 2):
+                group.create_task(episode.step(f"\\boxed{{{number}}}"))
+
+    (trajectory,) = [one async for one in rollout([Task(GAME, seed=5)], program(parallel))]
+    assert [turn.action for turn in trajectory.turns][:2] == ["\\boxed{1}", "\\boxed{2}"]
+
+
+async def test_leaving_a_rollout_stops_its_programs() -> None:
+    policy = program(programs.stepping, grace=0.1)
+    episodes = rollout(GAME, policy, n=50, concurrency=8)
+    async for _ in episodes:
+        break
+    await episodes.aclose()
+    assert len(policy.gateway) == 0
+    assert not policy.gateway.url
+
+
+def test_a_program_that_a_worker_cannot_import_is_refused() -> None:
+    with pytest.raises(UsageError, match="worker process"):
+        program(lambda episode: None)
+    with pytest.raises(UsageError, match="with_tools"):
+        Program(programs.stepping, ScriptedEngine(guess), Letters())
