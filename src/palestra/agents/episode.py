@@ -185,8 +185,9 @@ class AgentEpisode:
         renderer = self._renderers(tools, request.tools)
         head = hashlib.blake2b(request.system.strip().encode() + tools, digest_size=16).digest()
         place = self._graph.place(request, head)
-        prompt, link = self._prompt(request, place, renderer)
-        sampling = self._sampling(request, renderer, prompt, repetition=len(place.node.prompts.get(head, ())))
+        prompt, link, digest = self._prompt(request, place, renderer)
+        seed = derive_seed(self._seed, "call", digest, len(place.node.prompts.get(head, ())))
+        sampling = self._sampling(request, renderer, len(prompt), seed)
         session = EngineSession() if place.base is None or link is not Link.EXTENDED else place.base.session
         call = Call(
             self._graph.next_number(),
@@ -196,6 +197,7 @@ class AgentEpisode:
             self.turn,
             head,
             prompt,
+            digest,
             session,
             bool(request.tools),
             role,
@@ -213,9 +215,9 @@ class AgentEpisode:
         call.called = tuple(one.name for one in reply.calls)
         call.seconds = time.perf_counter() - began
         self._graph.finish(place, call, keys)
-        self.stored[reply.id] = msgspec.structs.replace(
-            request, messages=(*request.messages, message("assistant", reply.text, reply.calls))
-        )
+        if request.dialect == "responses":
+            said = message("assistant", reply.text, reply.calls)
+            self.stored[reply.id] = msgspec.structs.replace(request, messages=(*request.messages, said))
         return reply, call
 
     def _digest(self, tools: Tools) -> bytes:
@@ -228,23 +230,25 @@ class AgentEpisode:
             known = self._digests[id(tools)] = (tools, hashlib.blake2b(content, digest_size=16).digest())
         return known[1]
 
-    def _prompt(self, request: AgentRequest, place: Place, renderer: Renderer) -> tuple[Ints, Link]:
+    def _prompt(self, request: AgentRequest, place: Place, renderer: Renderer) -> tuple[Ints, Link, bytes]:
+        """Return the prompt, its link, and its digest. The digest of a prompt that continues another covers what is new."""
         base = place.base
         if place.link is Link.REPEATED and base is not None:
-            return base.prompt, Link.REPEATED
+            return base.prompt, Link.REPEATED, base.digest
         if place.link is Link.EXTENDED and base is not None and base.tokens is not None:
             tail = renderer.extend(base.prompt, base.tokens.ids, rendered(request, place.tail))
             if tail is not None:
-                return ints(np.concatenate([base.prompt, base.tokens.ids, tail])), Link.EXTENDED
-            return renderer.first(rendered(request)), Link.TEMPLATE
-        return renderer.first(rendered(request)), place.link
+                digest = _blake(base.digest, base.tokens.ids.tobytes(), tail.tobytes())
+                return ints(np.concatenate([base.prompt, base.tokens.ids, tail])), Link.EXTENDED, digest
+        prompt = renderer.first(rendered(request))
+        return prompt, Link.TEMPLATE if place.link is Link.EXTENDED else place.link, _blake(prompt.tobytes())
 
-    def _sampling(self, request: AgentRequest, renderer: Renderer, prompt: Ints, *, repetition: int) -> Sampling:
-        room = self._engine.context_length - len(prompt)
+    def _sampling(self, request: AgentRequest, renderer: Renderer, length: int, seed: int) -> Sampling:
+        room = self._engine.context_length - length
         if room < 1:
             self.overflowed += 1
             raise BadRequest(
-                f"the conversation has {len(prompt)} tokens, and the model's context ends at {self._engine.context_length}",
+                f"the conversation has {length} tokens, and the model's context ends at {self._engine.context_length}",
                 code="context_length_exceeded",
             )
         self._ignored.update(request.ignored)
@@ -255,7 +259,6 @@ class AgentEpisode:
                 self._overridden[name] += 1
             elif self._rule.honor:
                 wanted[name] = value
-        digest = hashlib.blake2b(prompt.tobytes(), digest_size=16).digest()
         try:
             return Sampling(
                 max_tokens=min(request.max_tokens or rule.max_tokens, rule.max_tokens, room),
@@ -264,7 +267,7 @@ class AgentEpisode:
                 top_k=int(wanted["top_k"]),
                 stop=(*rule.stop, *request.stop),
                 stop_ids=rule.stop_ids or renderer.stop_ids,
-                seed=derive_seed(self._seed, "call", digest, repetition),
+                seed=seed,
             )
         except ValueError as error:
             raise BadRequest(str(error)) from None
@@ -290,6 +293,10 @@ class AgentEpisode:
             overridden=dict(self._overridden),
             ignored=dict(self._ignored),
         )
+
+
+def _blake(*parts: bytes) -> bytes:
+    return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def _new_id() -> str:

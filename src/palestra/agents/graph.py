@@ -72,6 +72,8 @@ class Call:
     turn: int
     head: bytes
     prompt: Ints
+    digest: bytes
+    """Names the prompt: equal prompts of two runs of an agent have equal digests."""
     session: EngineSession
     tools: bool
     """Whether the request offers tools."""

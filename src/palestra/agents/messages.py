@@ -176,7 +176,10 @@ def neutral(value: Any) -> bool:
 
 def rendered(request: AgentRequest, messages: Sequence[AgentMessage] | None = None) -> list[Message]:
     """Return ``messages`` for a renderer; by default all of ``request``, its system text included."""
-    names = {call.id: call.name for one in request.messages for call in one.calls if call.id}
+    shown = request.messages if messages is None else messages
+    names: dict[str, str] = {}
+    if any(one.role == "tool" for one in shown):
+        names = {call.id: call.name for one in request.messages for call in one.calls if call.id}
     if messages is not None:
         return [_rendered(one, names) for one in messages]
     head = [Message("system", request.system)] if request.system else []
