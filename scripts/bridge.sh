@@ -30,7 +30,7 @@ root=$PWD/.ci/bridges
 links=()
 [ -z "${PIP_FIND_LINKS:-}" ] || links=(--find-links "$PIP_FIND_LINKS")
 unset PYTHONDONTWRITEBYTECODE  # the tests start many processes, and each would compile everything again
-runner=(pytest pytest-asyncio pytest-cov pytest-timeout pytest-xdist hypothesis)
+runner=(pytest pytest-asyncio pytest-cov pytest-timeout pytest-xdist hypothesis pyseccomp==0.1.2)  # the last for boxes in the tests for leaks
 
 header() { sed -n "s/^# $2: //p" "constraints/$1.txt"; }  # $1: bridge, $2: key
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.rendering.zoo import tokenizer
 
@@ -58,6 +59,7 @@ async def test_a_failing_call_is_a_failure_of_the_episode() -> None:
         (([1, 2], [-0.5], True), "2 token ids but 1 log-probs"),
         (([1, 2, 3], [-1, -1, -1], True), "3 tokens, more than"),
         (([1, 2], [-1, -1], True, [5]), "2 token ids but 1 versions"),
+        (([1, 2], [-1, float("nan")], True), "a log-prob that is not a number"),
     ],
 )
 async def test_an_answer_that_cannot_be_right_is_refused(answer: Any, message: str) -> None:
@@ -82,7 +84,14 @@ async def test_a_plain_tuple_has_the_version_of_the_engine_and_a_cut_is_seen() -
 
 @pytest.mark.parametrize(
     ("versions", "first", "updates"),
-    [([7, 7, 7, 7], 7, ()), ([7, 8, 8, 9], 7, ((1, 8), (3, 9))), (4, 4, ()), (None, 3, ())],
+    [
+        ([7, 7, 7, 7], 7, ()),
+        ([7, 8, 8, 9], 7, ((1, 8), (3, 9))),
+        (np.array([7, 8, 8, 9]), 7, ((1, 8), (3, 9))),
+        (4, 4, ()),
+        (np.int64(4), 4, ()),
+        (None, 3, ()),
+    ],
 )
 async def test_the_weights_may_change_during_a_call(versions: Any, first: int, updates: Any) -> None:
     async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:

@@ -14,22 +14,26 @@ Nothing here imports another framework, nor torch.
 
 import asyncio
 import random
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from palestra import Message, Step, StopReason, Task, Trajectory
-from palestra.core import Sampling
+from palestra.core import Conversation, Sampling
 from palestra.encoding import Ints, ints
 from palestra.engines.calls import CallEngine, Sampled
 from palestra.envs.games.guess_the_number import GuessTheNumber
 from palestra.policies.sampled import SampledPolicy
 from palestra.rendering import renderer_for
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
+from palestra.trajectory import Completion, Finish, text_of
 
 GAME = "game:GuessTheNumber-v0-easy"
 ROUGH = "tests.integrations.bridging:Rough"
 MAX_TOKENS = 16
 CONTEXT = 2048
+NARROW = 260
+"""A context length at which some episodes overflow."""
 
 
 class Rough(GuessTheNumber):
@@ -80,8 +84,8 @@ class Speller:
         self._cuts = cuts
         self._apart = apart
 
-    def __call__(self, prompt_ids: Sequence[int], max_tokens: int = MAX_TOKENS) -> Sampled:
-        chance = random.Random(",".join(map(str, prompt_ids)))
+    def __call__(self, prompt_ids: Sequence[int], max_tokens: int = MAX_TOKENS, salt: object = "") -> Sampled:
+        chance = random.Random(f"{salt}{','.join(map(str, prompt_ids))}")
         guess = f"\\boxed{{{chance.randint(1, 50)}}}"
         ids = [*self._encoded(guess, apart=chance.random() < self._apart), self._stop_id]
         if chance.random() < self._cuts:
@@ -98,9 +102,11 @@ class Speller:
             ids = self._tokenizer.encode(text, add_special_tokens=False)
         return list(ids)
 
-    def engine(self, context_length: int = CONTEXT) -> CallEngine:
+    def engine(self, context_length: int = CONTEXT, *, salted: bool = False) -> CallEngine:
+        """If ``salted``, the members of a group play differently: their calls have different seeds."""
+
         async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
-            return self(prompt_ids, sampling.max_tokens)
+            return self(prompt_ids, sampling.max_tokens, f"{sampling.seed} " if salted else "")
 
         return CallEngine(call, context_length=context_length)
 
@@ -113,10 +119,11 @@ def expected(
     context_length: int = CONTEXT,
     options: RolloutOptions | None = None,
     apart: float = 1 / 3,
+    renderer: Any = None,
 ) -> list[Trajectory]:
     """What Palestra's own loop records when ``Speller`` plays ``tasks``."""
     policy = SampledPolicy(
-        renderer_for(tokenizer, append_only=True),
+        renderer or renderer_for(tokenizer, append_only=True),
         Speller(tokenizer, apart=apart).engine(context_length),
         Sampling(max_tokens=max_tokens),
     )
@@ -148,7 +155,12 @@ def compare(rows: Sequence[Row | tuple[list[int], list[int], list[int], list[flo
         if not trajectory.segments:
             assert not any(mask)
             continue
-        (segment,) = trajectory.segments
+        compare_segments([Row(prompt, response, mask, logprobs)], trajectory)
+
+
+def compare_segments(rows: Sequence[Row], trajectory: Trajectory) -> None:
+    """Each segment of ``trajectory`` is a row of its own, token by token and in order."""
+    for (prompt, response, mask, logprobs), segment in zip(rows, trajectory.segments, strict=True):
         start = segment.spans[0].start
         assert prompt + response == segment.ids.tolist()
         assert len(prompt) == start
@@ -156,11 +168,12 @@ def compare(rows: Sequence[Row | tuple[list[int], list[int], list[int], list[flo
         assert [value for value, one in zip(logprobs, mask, strict=True) if one] == segment.logprobs.tolist()
 
 
-def assert_rough(played: Sequence[Trajectory], *, failures: bool = True) -> None:
-    """The episodes are of the kinds that a bridge has to carry: several turns, cuts, and failures if it can say so."""
+def assert_rough(played: Sequence[Trajectory], *, failures: bool = True, overflow: bool = False) -> None:
+    """The episodes are of the kinds that a bridge has to carry: several turns, cuts, overflow, failures if it can say so."""
     assert max(len(one.turns) for one in played) > 2
     assert {one.stop for one in played} >= {StopReason.TERMINATED, StopReason.TURN_LIMIT, StopReason.LENGTH_CUT}
     assert any(one.stop.failed for one in played) == failures
+    assert any(one.stop is StopReason.CONTEXT_OVERFLOW for one in played) == overflow
     assert len({one.reward for one in played if not one.stop.failed}) > 2
 
 
@@ -177,6 +190,47 @@ class Forgetting:
 
     def extend(self, *_: Any) -> None:
         return None
+
+
+class Afresh(Forgetting):
+    """Renders every prompt again from the messages. A reply that was spelled in other tokens starts a new segment."""
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        return self._inner.first(messages)
+
+
+class Rewriting(Forgetting):
+    """The same for bridges that exchange text: what it renders is text that the tokenizer encodes to the same ids."""
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        # The first message is longer in every turn, so that no prompt is the beginning of the next.
+        first, *rest = messages
+        marked = Message(first.role, f"{'Game ' * (len(messages) // 2)}{text_of(first.content)}")
+        return self._inner.first([marked, *rest])
+
+
+def written(texts: Sequence[str]) -> Completion:
+    """The scripted model for bridges that exchange text: a function of the conversation. Every tenth reply is cut."""
+    chance = random.Random("\n".join(texts))
+    text = f"\\boxed{{{chance.randint(1, 50)}}}" if chance.random() < 0.9 else "I do not know."
+    return Completion(text, Finish.LENGTH if chance.random() < 0.1 else Finish.STOP)
+
+
+class Writer:
+    """``written`` as a policy of Palestra."""
+
+    name = "writer"
+
+    async def act(self, conversation: Conversation) -> Completion:
+        return written([text_of(message.content) for message in conversation.messages])
+
+
+def wait_for(happened: Callable[[], bool]) -> None:
+    """Wait until something has happened in another thread, with a limit against hangs."""
+    until = time.monotonic() + 300
+    while not happened():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 def run(coroutine: Any) -> Any:

@@ -1,9 +1,5 @@
 """NeMo Gym's own ``GymnasiumAgent`` plays against the server: its texts, rewards and ends are those of Palestra's loop."""
 
-import gc
-import random
-import threading
-import time
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -18,19 +14,14 @@ from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.server_utils import ServerClient
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig, GymnasiumAgentRunRequest
 
-from palestra import Task, Trajectory, collect
+from palestra import StopReason, Task, Trajectory, collect
+from palestra.errors import UsageError
 from palestra.integrations import nemo_gym as bridge
-from palestra.trajectory import text_of
-from tests.integrations.bridging import ROUGH, WHOLE, rough_tasks, run
-from tests.leftovers import child_processes
+from palestra.trajectory import Finish, text_of
+from tests.integrations.abandoned import EPISODES, HELD, all_closed
+from tests.integrations.bridging import GAME, WHOLE, Writer, assert_rough, rough_tasks, run, wait_for, written
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
-
-
-def reply(observation: str) -> str:
-    """The scripted model: a random guess that depends on the last observation; some are no guess at all."""
-    chance = random.Random(observation)
-    return f"\\boxed{{{chance.randint(1, 50)}}}" if chance.random() < 0.9 else "I do not know."
 
 
 class Answer:
@@ -50,11 +41,11 @@ class Answer:
 class Stage:
     """The server behind its web application, and agents that play against it with a scripted model."""
 
-    def __init__(self, lease: float = 600.0, cut_at: int | None = None) -> None:
-        config = BaseResourcesServerConfig(host="", port=0, entrypoint="", name="env")
-        self.server = bridge.PalestraServer(config=config, server_client=MagicMock(spec=ServerClient), lease_seconds=lease)
+    def __init__(self, lease: float = 600.0, envs: list[str] | None = None) -> None:
+        config, client = BaseResourcesServerConfig(host="", port=0, entrypoint="", name="env"), MagicMock(spec=ServerClient)
+        allowed = ["tests.*"] if envs is None else envs
+        self.server = bridge.PalestraServer(config=config, server_client=client, lease_seconds=lease, envs=allowed)
         self.transport = httpx.ASGITransport(app=self.server.setup_webserver())
-        self.cut_at = cut_at
         self.steps: list[dict[str, Any]] = []
 
     def agent(self, max_steps: int) -> GymnasiumAgent:
@@ -73,8 +64,8 @@ class Stage:
 
     async def post(self, server_name: str, url_path: str, json: Any = None, cookies: Any = None, **_: Any) -> Answer:
         if server_name == "policy":
-            replies = sum(1 for item in json.input if getattr(item, "role", "") == "assistant")
-            return Answer(response(reply(json.input[-1].content), cut=replies == self.cut_at).encode(), {})
+            said = written([text_in(item) for item in json.input])
+            return Answer(response(said.text, cut=said.finish is Finish.LENGTH).encode(), {})
         async with httpx.AsyncClient(transport=self.transport, base_url="http://env", cookies=dict(cookies or {})) as http:
             answer = await http.post(url_path, json=json)
         if url_path == "/step":
@@ -118,56 +109,50 @@ def text_in(item: Any) -> str:
 
 
 def test_two_hundred_episodes_have_the_same_texts_rewards_and_ends() -> None:
-    tasks = rough_tasks(200, WHOLE)
-    ours: list[Trajectory] = collect(tasks, reply)
+    tasks = rough_tasks(200)
+    ours: list[Trajectory] = collect(tasks, Writer(), retries=0)
+    assert_rough(ours)
     stage = Stage()
     for task, one in zip(tasks, ours, strict=True):
+        if one.stop.failed:
+            with pytest.raises(Exception, match=r"broken on purpose|500"):
+                run(stage.play(task))
+            continue
         played = run(stage.play(task))
-        assert texts_of(played) == [text for turn in one.turns for text in (text_of(turn.observation), turn.action)]
+        assert texts_of(played) == [text for turn in one.turns for text in (text_of(turn.observation), turn.completion.text)]
         assert [step["reward"] for step in stage.steps] == [turn.reward for turn in one.turns]
         assert played.reward == pytest.approx(one.reward)
         assert (played.terminated, played.truncated) == (one.terminated, one.truncated)
-        assert stage.steps[-1]["observation"] == text_of(one.final_observation)
-    assert len({one.reward for one in ours}) > 2
-    assert {one.terminated for one in ours} == {True, False}
+        if one.stop is StopReason.LENGTH_CUT:
+            assert stage.steps[-1]["info"] == {"stop": "length_cut"}
+        else:
+            assert stage.steps[-1]["observation"] == text_of(one.final_observation)
     assert stage.server.session_state == {}
 
 
-def test_a_failed_episode_is_an_error_and_not_a_zero() -> None:
-    stage = Stage()
-    with pytest.raises(Exception, match=r"broken on purpose|500"):
-        run(stage.play(Task(ROUGH, 7)))
-    assert stage.server.session_state == {}
-
-
-def test_a_cut_reply_is_not_a_move() -> None:
-    stage = Stage(cut_at=1)
-    played = run(stage.play(Task(WHOLE, 0)))
-    assert (played.terminated, played.truncated, stage.steps[-1]["info"]) == (False, True, {"stop": "length_cut"})
-    assert len(stage.steps) == 2
-    assert stage.server.session_state == {}
+def test_a_server_plays_what_it_allows_and_nothing_else() -> None:
+    for envs, allowed, refused in [
+        ([], GAME, WHOLE),
+        ([], GAME, "data:/etc/passwd"),
+        (["tests.*"], WHOLE, GAME),
+    ]:
+        stage = Stage(envs=envs)
+        run(stage.server.reset(bridge.task_rows([Task(allowed, 0)])[0], "one"))
+        run(stage.server.close_session("one"))
+        with pytest.raises(UsageError, match="clients may not play"):
+            run(stage.server.reset(bridge.task_rows([Task(refused, 0)])[0], "two"))
+        assert stage.server.session_state == {}
 
 
 def test_a_thousand_abandoned_sessions_are_closed() -> None:
-    processes = child_processes()
-    stage = Stage(lease=0.05)
+    async def abandon(stage: Stage) -> None:
+        for seed in range(EPISODES):
+            await stage.server.reset(bridge.task_rows([Task(HELD, seed)])[0], f"session {seed}")
 
-    async def abandon() -> None:
-        for seed in range(1000):
-            await stage.server.reset(bridge.task_rows([Task(WHOLE, seed)])[0], f"session {seed}")
-
-    run(abandon())
-    for _ in range(1000):
-        if all(lent.closed for lent in stage.server.session_state.values()):
-            break
-        time.sleep(0.01)
-    assert all(lent.closed for lent in stage.server.session_state.values())
-    run(stage.server.reset(bridge.task_rows([Task(WHOLE, 0)])[0], "the next"))
-    assert list(stage.server.session_state) == ["the next"]
-    run(stage.server.close_session("the next"))
-    gc.collect()
-    for thread in threading.enumerate():
-        if thread.name == "palestra-loop":
-            thread.join(60)
-    assert "palestra-loop" not in [thread.name for thread in threading.enumerate()]
-    assert child_processes() <= processes
+    with all_closed():
+        stage = Stage(lease=5.0)
+        run(abandon(stage))
+        wait_for(lambda: all(lent.closed for lent in stage.server.session_state.values()))
+        run(stage.server.reset(bridge.task_rows([Task(HELD, 0)])[0], "the next"))
+        assert list(stage.server.session_state) == ["the next"]
+        run(stage.server.close_session("the next"))

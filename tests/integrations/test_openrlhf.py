@@ -1,6 +1,8 @@
 """OpenRLHF's executors on a CPU, with a scripted engine for vLLM: its experiences hold the tokens of the trajectories."""
 
+import asyncio
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from types import SimpleNamespace as Namespace
@@ -10,17 +12,16 @@ import pytest
 
 pytest.importorskip("openrlhf")
 
-import transformers
 
 from palestra import Message, Task, Trajectory
 from palestra.errors import InfrastructureError, UsageError
 from palestra.integrations import openrlhf as bridge
 from palestra.integrations import sequences
-from palestra.models.tiny import build_tiny
-from palestra.rollout import RolloutOptions
+from palestra.trajectory import Finish
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
 from tests.integrations.bridging import (
-    GAME,
     MAX_TOKENS,
+    NARROW,
     WHOLE,
     Forgetting,
     Row,
@@ -31,19 +32,13 @@ from tests.integrations.bridging import (
     rough_tasks,
     run,
 )
-from tests.leftovers import nothing_left
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
-LENGTH = 512
+LENGTH = NARROW
 AGENT = (
     "from palestra.integrations.openrlhf import agent_executor\n\nAgentExecutor = agent_executor(max_tokens=16, retries=0)\n"
 )
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME))
 
 
 @pytest.fixture(scope="module")
@@ -79,15 +74,30 @@ class Engine:
 def execute(executor: Any, engine: Engine, tokenizer: Any, task: Task, logprobs: int | None = 1) -> dict[str, Any]:
     (row,) = bridge.task_rows([task])
     wanted = Namespace(max_tokens=None, logprobs=logprobs, temperature=1.0)
-    answer: dict[str, Any] = run(executor.execute(row["prompt"], row["label"], wanted, LENGTH, tokenizer, engine))
+    answer: dict[str, Any] = run(executor.execute(**given(row, wanted, tokenizer, engine)))
     return answer
+
+
+def given(row: dict[str, str], wanted: Any, tokenizer: Any, engine: Any) -> dict[str, Any]:
+    """The keywords that OpenRLHF passes."""
+    return {
+        **row,
+        "sampling_params": wanted,
+        "max_length": LENGTH,
+        "hf_tokenizer": tokenizer,
+        "llm_engine": engine,
+        "images": None,
+    }
 
 
 def row_of(theirs: Any, answer: dict[str, Any], played: Trajectory) -> Row:
     """What OpenRLHF trains on. Its mask and log-probs begin with the second token."""
     experience = theirs.experience(None, answer, max_len=LENGTH)
-    ids, start = experience.sequences[0].tolist(), played.segments[0].spans[0].start
-    mask, logprobs = experience.action_mask[0].tolist(), experience.rollout_log_probs[0].tolist()
+    start, length = played.segments[0].spans[0].start, len(played.segments[0].ids)
+    # OpenRLHF's own loop also keeps an observation after which there was no room for a reply. Nothing of it is trained on.
+    assert not experience.action_mask[0][length - 1 :].any()
+    ids = experience.sequences[0].tolist()[:length]
+    mask, logprobs = experience.action_mask[0].tolist()[: length - 1], experience.rollout_log_probs[0].tolist()[: length - 1]
     assert not any(mask[: start - 1])
     assert experience.rewards.item() == pytest.approx(played.reward)
     return Row(ids[:start], ids[start:], mask[start - 1 :], logprobs[start - 1 :])
@@ -96,12 +106,24 @@ def row_of(theirs: Any, answer: dict[str, Any], played: Trajectory) -> Row:
 def test_two_hundred_episodes_arrive_token_by_token(theirs: Any, tokenizer: Any, tmp_path: Path) -> None:
     file = tmp_path / "agent.py"
     file.write_text(AGENT)
-    executor, engine, tasks = theirs.load(str(file)), Engine(tokenizer), rough_tasks(200, WHOLE)
+    executor, engine, tasks = theirs.load(str(file)), Engine(tokenizer), rough_tasks(200)
     played = expected(tasks, tokenizer, max_tokens=MAX_TOKENS, context_length=LENGTH)
-    assert_rough(played, failures=False)
-    answers = [execute(executor, engine, tokenizer, task) for task in tasks]
-    compare([row_of(theirs, answer, one) for answer, one in zip(answers, played, strict=True)], played)
-    assert [answer["truncated"] for answer in answers] == [one.stop == "length_cut" for one in played]
+    assert_rough(played, overflow=True)
+    compare_scored(theirs, executor, engine, tokenizer, played)
+
+
+def compare_scored(theirs: Any, executor: Any, engine: Any, tokenizer: Any, played: Sequence[Trajectory]) -> None:
+    """Play the tasks of ``played`` with OpenRLHF: a failed one raises an exception, and the others have the same tokens."""
+    for one in played:
+        if one.stop.failed:
+            with pytest.raises((InfrastructureError, RuntimeError), match="broken on purpose"):
+                execute(executor, engine, tokenizer, one.task)
+            continue
+        answer = execute(executor, engine, tokenizer, one.task)
+        compare([row_of(theirs, answer, one)], [one])
+        # OpenRLHF's own loop says whether the last reply was cut, and not that there was no room for another.
+        last = one.turns[-1].completion
+        assert answer["truncated"] == (last.finish in (Finish.LENGTH, Finish.OVERFLOW)) or last.usage is None
 
 
 def test_without_log_probs_openrlhf_gets_none(theirs: Any, tokenizer: Any) -> None:
@@ -124,13 +146,14 @@ def test_several_segments_are_refused(tokenizer: Any, monkeypatch: pytest.Monkey
         execute(executor, engine, tokenizer, Task(WHOLE, 1))
 
 
-def test_the_loop_of_openrlhf_gives_the_same_tokens(theirs: Any, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    executor, engine, tasks = bridge.multi_turn_executor(tokenizer)(), Engine(tokenizer, cuts=0.0), rough_tasks(200, WHOLE)
-    monkeypatch.setattr("tests.integrations.bridging.Speller", lambda tokenizer: Speller(tokenizer, cuts=0.0))
-    played = expected(tasks, tokenizer, context_length=LENGTH, options=RolloutOptions(retries=0))
-    assert {one.stop for one in played} == {"terminated", "turn_limit"}
-    answers = [execute(executor, engine, tokenizer, task) for task in tasks]
-    compare([row_of(theirs, answer, one) for answer, one in zip(answers, played, strict=True)], played)
+def test_the_loop_of_openrlhf_gives_the_same_tokens(theirs: Any, tokenizer: Any) -> None:
+    executor, engine, tasks = bridge.multi_turn_executor(tokenizer)(), Engine(tokenizer), rough_tasks(200)
+    # OpenRLHF's loop limits a turn only by the room that is left, so a cut is an overflow.
+    played = expected(tasks, tokenizer, max_tokens=LENGTH, context_length=LENGTH)
+    stops = {one.stop for one in played}
+    assert {"terminated", "turn_limit", "context_overflow", "error"} <= stops
+    assert any(one.turns[-1].completion.usage is None for one in played), "every episode had room for another reply"
+    compare_scored(theirs, executor, engine, tokenizer, played)
 
 
 def test_the_loop_of_openrlhf_needs_text_that_encodes_to_the_same_ids(tokenizer: Any) -> None:
@@ -138,21 +161,32 @@ def test_the_loop_of_openrlhf_needs_text_that_encodes_to_the_same_ids(tokenizer:
         """A tokenizer that encodes differently from what it decodes."""
 
     other = Other(decode=tokenizer.decode, encode=lambda text, **_: [0])
-    with pytest.raises(UsageError, match="use agent_executor"):
-        bridge._text(other, sequences.appending_renderer(tokenizer).first([Message("user", "Guess.")]))
+    with pytest.raises(UsageError, match="use a bridge that exchanges ids"):
+        sequences.exact_text(other, sequences.appending_renderer(tokenizer).first([Message("user", "Guess.")]), "OpenRLHF")
 
 
-def test_a_thousand_abandoned_episodes_leave_nothing(tokenizer: Any) -> None:
-    import gc
-
-    (row,) = bridge.task_rows([Task(WHOLE, 1)])
-    made = bridge.multi_turn_executor(tokenizer)().agent_instance_cls
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+def test_a_thousand_abandoned_episodes_leave_nothing(whose: str, tokenizer: Any) -> None:
+    executor = (bridge.agent_executor() if whose == "ours" else bridge.multi_turn_executor(tokenizer))()
+    silent = Silent()
 
     async def abandon() -> None:
-        for _ in range(1000):
-            await made().reset({"observation": row["prompt"], "label": row["label"]})
+        wanted = Namespace(max_tokens=None, logprobs=1, temperature=1.0)
+        rows = bridge.task_rows(Task(HELD, seed) for seed in range(EPISODES))
+        calls = (executor.execute(**given(row, wanted, tokenizer, Namespace(generate=silent))) for row in rows)
+        await cut_off(asyncio.gather(*calls), silent)
 
-    run(abandon())
-    gc.collect()
-    with nothing_left():
+    with all_closed():
         run(abandon())
+
+
+def test_an_aborted_reply_is_an_error(tokenizer: Any) -> None:
+    class Aborting(Engine):
+        async def generate(self, *args: Any, **kwargs: Any) -> Any:
+            output = await super().generate(*args, **kwargs)
+            output.outputs[0].finish_reason = "abort"
+            return output
+
+    for executor in (bridge.agent_executor(retries=0)(), bridge.multi_turn_executor(tokenizer)()):
+        with pytest.raises(InfrastructureError, match="'abort'"):
+            execute(executor, Aborting(tokenizer), tokenizer, Task(WHOLE, 1))

@@ -52,8 +52,8 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
 class Mumbling(Speller):
     """Its cut replies hold no guess."""
 
-    def __call__(self, prompt_ids: Sequence[int], max_tokens: int = MAX_TOKENS) -> Any:
-        sampled = super().__call__(prompt_ids, max_tokens)
+    def __call__(self, prompt_ids: Sequence[int], max_tokens: int = MAX_TOKENS, salt: object = "") -> Any:
+        sampled = super().__call__(prompt_ids, max_tokens, salt)
         return sampled if sampled.stopped else sampled._replace(ids=[sampled.ids[0]] * len(sampled.ids))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from palestra.encoding import floats, ints
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import Completion, StopReason, Task, Tokens, Trajectory, Turn, flatten
+from palestra.trajectory import Completion, StopReason, Task, Tokens, Trajectory, Turn, Usage, flatten
 
 few_ids = st.lists(st.integers(0, 3), max_size=5)
 
@@ -67,6 +67,16 @@ def test_a_reward_is_on_the_last_token_of_its_turn(trajectory: Trajectory) -> No
         for number, turn in enumerate(trajectory.turns):
             segment, at = last[number]
             assert flats[segment].rewards[at] == turn.reward
+
+
+def test_a_reward_is_on_the_reply_and_not_on_notes_in_a_segment_that_was_opened_later() -> None:
+    recorder = SegmentRecorder()
+    calls = [([1], [2], 0), ([5], [6], 1), ([1, 2, 3], [4], 1)]  # a reply; in the next turn notes, then the reply
+    for prompt, sampled, turn in calls:
+        recorder.add(Tokens(ints(prompt), ints(sampled), floats([-1.0]), version=0), turn)
+    turns = (Turn("", Completion("a", usage=Usage(1, 1)), 1.0), Turn("", Completion("b", usage=Usage(3, 1)), 2.0))
+    main, notes = flatten(Trajectory(Task("game:Demo-v0", 1), StopReason.TERMINATED, turns, recorder.segments()))
+    assert (main.rewards.tolist(), notes.rewards.tolist()) == ([1.0, 0.0, 2.0], [0.0])
 
 
 def test_an_episode_in_which_nothing_was_sampled_has_no_sequence() -> None:

@@ -5,7 +5,10 @@ Trainers have a sampling server of their own. ``CallEngine`` makes an ``Engine``
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints, floats, ints
@@ -62,9 +65,12 @@ class CallEngine:
             )
         if len(ids) > sampling.max_tokens:
             raise PolicyError(f"the call returned {len(ids)} tokens, more than sampling.max_tokens = {sampling.max_tokens}")
-        labelled = rest[0] if rest and rest[0] is not None else version
-        first, updates = (labelled, ()) if isinstance(labelled, int) else _changes(labelled, len(ids))
-        tokens = Tokens(prompt, ints(ids), floats(logprobs), first, updates)
+        if np.isnan(sampled := floats(logprobs)).any():
+            raise PolicyError("the call returned a log-prob that is not a number; it must return that of every sampled token")
+        labelled: Any = rest[0] if rest and rest[0] is not None else version
+        # Servers return the version as an int of Python or of NumPy.
+        first, updates = (int(labelled), ()) if isinstance(labelled, Integral) else _changes(labelled, len(ids))
+        tokens = Tokens(prompt, ints(ids), sampled, first, updates)
         return Generation(tokens, Finish.STOP if stopped else Finish.LENGTH)
 
     async def update_weights(self, source: Any, version: int) -> None:
@@ -85,5 +91,5 @@ def _changes(versions: Sequence[int], count: int) -> tuple[int, tuple[tuple[int,
     """The version of the first token, and ``(index, version)`` of every later change."""
     if len(versions) != count:
         raise PolicyError(f"the call returned {count} token ids but {len(versions)} versions; it must return one per id")
-    changes = [(at, version) for at, version in enumerate(versions) if at == 0 or version != versions[at - 1]]
+    changes = [(at, int(version)) for at, version in enumerate(versions) if at == 0 or version != versions[at - 1]]
     return (changes[0][1], tuple(changes[1:])) if changes else (0, ())

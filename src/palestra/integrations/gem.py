@@ -8,14 +8,13 @@ GEM never closes an environment. One that was lent to GEM is closed when GEM dro
 """
 
 import threading
-import weakref
 from functools import cache
 from typing import Any
 
 from palestra.core import Env, Step
 from palestra.errors import MissingExtra, Unsupported, UsageError
 from palestra.integrations.generators import GlobalGenerators
-from palestra.integrations.leases import only_text
+from palestra.integrations.leases import only_text, when_dropped
 from palestra.registry import list_envs, make
 from palestra.seeding import derive_seed, fresh_seed
 from palestra.trajectory import Content, Task, text_of
@@ -66,8 +65,9 @@ class _Lent:
         self._id, self._seed, self._settings = id, seed, settings
         self._begun = 0
         self._env = make(id, **settings) if env is None else env
-        # In a thread of its own: the collector may run in the thread that has to close the environment.
-        weakref.finalize(self, lambda held: threading.Thread(target=held.close).start(), self._env).atexit = False
+        # A plain environment and no LentEnv, whose steps run on another thread: GEM's steps are plain calls. It is closed in a
+        # thread of its own, because the collector may run in the thread that has to close it.
+        when_dropped(self, threading.Thread(target=self._env.close, name="palestra-close").start)
 
     def reset(self, seed: int | None = None) -> tuple[str, dict[str, Any]]:
         if seed is None:

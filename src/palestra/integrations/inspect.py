@@ -10,11 +10,11 @@ from functools import cache
 from typing import Any
 
 from palestra.core import Conversation
-from palestra.encoding import decode_json, encode_json
-from palestra.errors import EnvError, MissingExtra
+from palestra.errors import EnvError, MissingExtra, UsageError
+from palestra.integrations.rows import task_of, task_text
 from palestra.rollout import play
 from palestra.rollout.supply import tasks_of
-from palestra.trajectory import Completion, Finish, Task, text_of
+from palestra.trajectory import Completion, Finish, text_of
 
 __all__ = ["inspect_task"]
 
@@ -29,10 +29,15 @@ def inspect_task(env: str, *, n: int = 100, seed: int = 0, **settings: Any) -> A
         n: Number of tasks.
         seed: The seed of the tasks.
         settings: Keywords of ``palestra.play``, such as ``max_turns``.
+
+    Raises:
+        UsageError: ``retries`` is among the settings. Inspect keeps the messages of a sample, so only Inspect can retry it.
     """
+    if settings.get("retries"):
+        raise UsageError("Inspect plays failed samples again by itself: write eval(…, retry_on_error=N) instead of retries=N")
     inspect_ai, parts = _inspect()
     rows = [
-        inspect_ai.dataset.Sample(input=f"{task.env}, task {at}", id=at, metadata={"task": encode_json(task).decode()})
+        inspect_ai.dataset.Sample(input=f"{task.env}, task {at}", id=at, metadata={"task": task_text(task)})
         for at, task in enumerate(tasks_of(env, n, seed)[0])
     ]
     data = inspect_ai.dataset.MemoryDataset(rows, name=env)
@@ -63,7 +68,7 @@ class _Asking:
 
 async def _episode(state: Any, generate: Any, message_of: Any, settings: dict[str, Any]) -> Any:
     asking = _Asking(state, generate, message_of)
-    played = await play(decode_json(state.metadata["task"].encode(), Task), asking, **{"retries": 0, **settings})
+    played = await play(task_of(state.metadata), asking, **{**settings, "retries": 0})
     # Inspect scores an episode that one of its limits has cut, so the store is filled before the limit is raised again.
     rewards = [turn.reward for turn in played.turns]
     asking.state.store.set("value", {"reward": sum(rewards), "success": float(bool(played.success))})

@@ -9,7 +9,7 @@ for coroutines.
 
 import asyncio
 import weakref
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from palestra.adapters.loop_thread import LoopThread
@@ -18,12 +18,19 @@ from palestra.errors import UsageError
 from palestra.registry import make_async
 from palestra.trajectory import Content, Message, Task, observed, opening_of, text_of
 
-__all__ = ["LentEnv", "first_messages", "only_text"]
+__all__ = ["LentEnv", "first_messages", "only_text", "when_dropped"]
 
 _T = TypeVar("_T")
 
 _closing: set[asyncio.Task[None]] = set()
 """Keeps environments that are being closed from the garbage collector."""
+
+
+def when_dropped(owner: object, close: Callable[[], object]) -> "weakref.finalize[[], Any]":
+    """Call ``close`` when the garbage collector takes ``owner``, in whatever thread that is; ``close`` must not wait."""
+    end = weakref.finalize(owner, close)
+    end.atexit = False  # at the exit of Python, the background loop and the worker processes end by themselves
+    return end
 
 
 def first_messages(observation: Content, info: Mapping[str, Any]) -> list[Message]:
@@ -60,8 +67,7 @@ class LentEnv:
         self._id = id
         self._thread = LoopThread.hold()
         self._lease = _Lease(self._thread, env, idle)
-        self._end = weakref.finalize(self, self._lease.end_soon)
-        self._end.atexit = False  # at the exit of Python, the background loop and the worker processes end by themselves
+        self._end = when_dropped(self, self._lease.end_soon)
 
     @property
     def closed(self) -> bool:

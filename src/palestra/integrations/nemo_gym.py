@@ -10,16 +10,24 @@ A row of the data set holds the task (``task_rows``). A reply that the token lim
 episode with the reward 0. If the environment fails, the request fails and with it the episode, which has no reward. The
 agent never says that it has reached its own ``max_steps``: a session without a request for ``lease_seconds`` is closed.
 
+The client names the environment, and an id such as ``module:Class`` or ``data:FILE`` runs code or reads files on the server.
+So a server plays registered ids only. A subclass may list patterns of ids, which replace this rule::
+
+    class Server(PalestraServer):
+        envs: list[str] = ["game:*", "my_package.envs:*"]
+
 ``PalestraServer`` is made when it is first used, since it inherits from NeMo Gym's ``GymnasiumServer``.
 """
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import Any
 
 from palestra.encoding import tame
-from palestra.errors import MissingExtra
+from palestra.errors import MissingExtra, UsageError
 from palestra.integrations import rows
 from palestra.integrations.leases import LentEnv, only_text
+from palestra.registry import registered
 from palestra.trajectory import Task, text_of
 
 __all__ = ["PalestraServer", "task_rows"]  # noqa: F822 - PalestraServer is made by __getattr__
@@ -35,6 +43,11 @@ def task_rows(tasks: Iterable[Task]) -> list[dict[str, Any]]:
 async def _reset(self: Any, metadata: dict[str, Any], session_id: str | None = None) -> tuple[str, dict[str, Any]]:
     """Begin the episode of a row."""
     task = rows.task_of(metadata)
+    if not (any(fnmatchcase(task.env, one) for one in self.envs) or (not self.envs and registered(task.env))):
+        allowed = ", ".join(self.envs) or "registered ids only"
+        raise UsageError(
+            f'clients may not play "{task.env}": this server allows {allowed} (PalestraServer.envs lists patterns)'
+        )
     await self.close_session(session_id)
     _forget_closed(self.session_state)
     lent = self.session_state[session_id] = LentEnv(task.env, idle=self.lease_seconds)
@@ -90,8 +103,9 @@ def __getattr__(name: str) -> Any:
     body = {
         "__module__": __name__,
         "__doc__": "One environment per session of NeMo Gym.",
-        "__annotations__": {"lease_seconds": float},
+        "__annotations__": {"lease_seconds": float, "envs": list[str]},
         "lease_seconds": LEASE_SECONDS,
+        "envs": [],
         "reset": _reset,
         "step": _step,
         "close_session": _close_session,

@@ -11,36 +11,33 @@ The second way is OpenRLHF's own loop, ``MultiTurnAgentExecutor``, with an agent
     AgentExecutor = multi_turn_executor("Qwen/Qwen3-4B")
 
 Prefer the first. The second exchanges text, so it refuses a tokenizer that encodes the text of a prompt to other ids. OpenRLHF
-sends a turn to the environment even if the token limit has cut it, and does not say when it gives up an episode; the
-environment is then closed by the garbage collector, or after ``idle`` seconds.
+does not say when it gives up an episode; the environment is then closed by the garbage collector, or after ``idle`` seconds.
+In both ways a reply that the token limit has cut is not a move: it ends the episode.
 
 ``label`` of a row is the task as JSON: ``task_rows`` writes it. OpenRLHF cannot record an episode without a reward, so a failed
 episode raises an exception, and it takes one sequence per episode, so an episode of several segments raises ``UsageError``.
 """
 
 from collections.abc import Iterable
+from contextvars import ContextVar
 from copy import deepcopy
 from typing import Any
 
 from palestra.core import Sampling
 from palestra.encoding import ints
 from palestra.engines.calls import Sampled
-from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.errors import InfrastructureError, PolicyError
 from palestra.integrations.leases import LentEnv, first_messages
-from palestra.integrations.sequences import (
-    appending_renderer,
-    framework,
-    only_sequence,
-    play_sequence,
-    scored,
-    task_of,
-    task_text,
-)
-from palestra.trajectory import Finish, Message, Task, Trajectory
+from palestra.integrations.rows import task_of, task_text
+from palestra.integrations.sequences import appending_renderer, exact_text, framework, only_sequence, play_sequence, scored
+from palestra.trajectory import Finish, Task, Trajectory, observed
 
 __all__ = ["agent_executor", "multi_turn_executor", "task_rows"]
 
 TRIED = "0.11.2"
+
+_finish: ContextVar[str] = ContextVar("finish")
+"""How the last reply of this episode ended. OpenRLHF's own loop does not pass it to the agent."""
 
 
 def task_rows(tasks: Iterable[Task]) -> list[dict[str, str]]:
@@ -79,23 +76,31 @@ def agent_executor(*, max_tokens: int = 512, **options: Any) -> type:
                 context_length=max_length,
                 **options,
             )
-            return {
-                "prompt": prompt,
-                "label": label,
-                "images": images,
-                **_response(played, sampling_params.logprobs is not None),
-            }
+            row = {"prompt": prompt, "label": label, "images": images}
+            return {**row, **_response(played, sampling_params.logprobs is not None)}
 
     return AgentExecutor
+
+
+class _Noting:
+    """OpenRLHF's engine. It notes how a reply ended, and refuses one that was aborted."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    async def generate(self, *args: Any, **kwargs: Any) -> Any:
+        output = await self._engine.generate(*args, **kwargs)
+        _finish.set(output.outputs[0].finish_reason)
+        if _finish.get() not in ("stop", "length"):
+            raise InfrastructureError(f"OpenRLHF's engine ended a reply with {_finish.get()!r}")
+        return output
 
 
 def _calling(engine: Any, sampling_params: Any) -> Any:
     async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
         wanted = deepcopy(sampling_params)
         wanted.max_tokens, wanted.stop_token_ids = sampling.max_tokens, list(sampling.stop_ids)
-        output = (await engine.generate(prompt_ids, wanted)).outputs[0]
-        if output.finish_reason not in ("stop", "length"):
-            raise InfrastructureError(f"OpenRLHF's engine ended a reply with {output.finish_reason!r}")
+        output = (await _Noting(engine).generate(prompt_ids, wanted)).outputs[0]
         ids = list(output.token_ids)
         if output.logprobs is not None:
             logprobs = [found[one].logprob for one, found in zip(ids, output.logprobs, strict=True)]
@@ -143,24 +148,32 @@ def multi_turn_executor(tokenizer: Any, *, idle: float = 3600.0) -> type:
             task = task_of(states["label"])
             self._env = LentEnv(task.env, idle=idle)
             messages = first_messages(*await self._env.reset_async(task=task))
-            return {"observation": _text(self._words, self._renderer.first(messages))}
+            return {"observation": self._text(self._renderer.first(messages))}
 
         async def step(self, states: dict[str, Any], **_: Any) -> dict[str, Any]:
             import torch
 
-            stop = self._renderer.stop_ids[0]
-            step = await self._env.step_async(states["action_text"].removesuffix(self._words.decode([stop])))
-            done, feedback = step.terminated or step.truncated, ""
+            stop, reward, done, feedback = self._renderer.stop_ids[0], 0.0, True, ""
+            if _finish.get() != "length":
+                text = states["action_text"].removesuffix(self._words.decode([stop]))
+                observation, reward, terminated, truncated, info = await self._env.step_async(text)
+                done = terminated or truncated
             if done:
                 await self._env.close_async()
             else:
-                tail = self._renderer.extend(ints([stop]), ints([stop]), [Message("user", step.observation)])
-                feedback = _text(self._words, tail)
-            return {"rewards": torch.tensor(step.reward), "environment_feedback": feedback, "done": done, "extra_logs": {}}
+                tail = self._renderer.extend(ints([stop]), ints([stop]), [observed(observation, info)])
+                feedback = self._text(tail)
+            return {"rewards": torch.tensor(reward), "environment_feedback": feedback, "done": done, "extra_logs": {}}
+
+        def _text(self, ids: Any) -> str:
+            return exact_text(self._words, ids, "OpenRLHF's own loop")
 
     class AgentExecutor(agent.MultiTurnAgentExecutor):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:
             super().__init__(AgentInstance)
+
+        async def execute(self, *, llm_engine: Any, **given: Any) -> Any:
+            return await super().execute(llm_engine=_Noting(llm_engine), **given)
 
     return AgentExecutor
 
@@ -171,11 +184,3 @@ def _tokenizer(named: Any) -> Any:
     import transformers
 
     return transformers.AutoTokenizer.from_pretrained(named)
-
-
-def _text(tokenizer: Any, ids: Any) -> str:
-    """The text that OpenRLHF will encode to ``ids``."""
-    text: str = tokenizer.decode(ids, skip_special_tokens=False)
-    if tokenizer.encode(text, add_special_tokens=False) != ids.tolist():
-        raise UsageError("OpenRLHF's own loop would encode this prompt to other ids: use agent_executor, which exchanges ids")
-    return text

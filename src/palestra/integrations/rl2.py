@@ -4,9 +4,9 @@
     +rollout.train_sampling_params.skip_special_tokens=false +rollout.test_sampling_params.skip_special_tokens=false
 
 RL2 runs the loop over text, and its state is the rendered chat. It passes no tokenizer, so a row of the data set names the
-model beside the task (``task_rows``). RL2 tokenizes each observation itself and keeps the sampled ids as they are. Every
-turn has its own reward. If the chat template rewrites earlier messages, the next state does not continue the last, and RL2
-begins a new sequence.
+model beside the task (``task_rows``). RL2 tokenizes each observation itself and keeps the sampled ids as they are; a tokenizer
+that encodes the text of an observation to other ids is refused. Every turn has its own reward. If the chat template rewrites
+earlier messages, the next state does not continue the last, and RL2 begins a new sequence.
 
 RL2 does not say whether the token limit has cut a reply. These settings, with RL2's own ``no_stop_trim=true``, keep the stop
 token in the text: a reply without it was cut, is not a move, and ends the episode with the reward 0. RL2 cannot record that an
@@ -23,6 +23,7 @@ from palestra.encoding import ints
 from palestra.errors import UsageError
 from palestra.integrations import rows
 from palestra.integrations.leases import LentEnv, first_messages
+from palestra.integrations.sequences import exact_text
 from palestra.trajectory import Message, Task, observed
 
 __all__ = ["reset", "step", "task_rows"]
@@ -45,7 +46,7 @@ async def reset(extra_info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     lent = LentEnv(task.env)
     observation, info = await lent.reset_async(task=task)
     messages = first_messages(observation, info)
-    return tokenizer.decode(renderer.first(messages)), {**extra_info, "lent": lent, "messages": messages}
+    return exact_text(tokenizer, renderer.first(messages), "RL2"), {**extra_info, "lent": lent, "messages": messages}
 
 
 async def step(state: str, action: str, extra_info: dict[str, Any]) -> dict[str, Any]:
@@ -65,7 +66,10 @@ async def step(state: str, action: str, extra_info: dict[str, Any]) -> dict[str,
         await lent.close_async()
     messages = [*messages, Message("assistant", text, reasoning), observed(observation, info)]
     tail = renderer.extend(prompt, ids, messages[-1:])
-    whole = state + action + tokenizer.decode(tail) if tail is not None else tokenizer.decode(renderer.first(messages))
+    if tail is None:
+        whole = exact_text(tokenizer, renderer.first(messages), "RL2")
+    else:
+        whole = state + action + exact_text(tokenizer, tail, "RL2")
     extra_info = {**extra_info, "messages": messages}
     return {"next_state": whole, "reward": reward, "score": reward, "done": done, "extra_info": extra_info}
 

@@ -11,10 +11,8 @@ from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-import msgspec
-
 from palestra.core import Renderer, Sampling
-from palestra.encoding import decode_json, encode_json
+from palestra.encoding import Ints
 from palestra.engines.calls import CallEngine
 from palestra.errors import InfrastructureError, MissingExtra, UsageError
 from palestra.policies.sampled import SampledPolicy
@@ -23,13 +21,12 @@ from palestra.trajectory import FlatSegment, Task, Trajectory, flatten
 
 __all__ = [
     "appending_renderer",
+    "exact_text",
     "framework",
     "note_failures",
     "only_sequence",
     "play_sequence",
     "scored",
-    "task_of",
-    "task_text",
 ]
 
 
@@ -48,22 +45,27 @@ def framework(module: str, package: str, tried: str) -> Any:
         raise MissingExtra(f"this bridge was tried with {package} {tried}, and {found} ({error})") from error
 
 
-def task_text(task: Task) -> str:
-    """Return ``task`` as the JSON text that a column of a data set holds."""
-    return encode_json(task).decode()
-
-
-def task_of(row: Any) -> Task:
-    """Return the task in a column of a data set: JSON text or a mapping."""
-    return decode_json(row.encode(), Task) if isinstance(row, str) else msgspec.convert(dict(row), Task)
-
-
 @lru_cache(maxsize=8)
 def appending_renderer(tokenizer: Any) -> Renderer:
     """Return the renderer of ``tokenizer`` that keeps all sampled text in the context. It is proved once per tokenizer."""
     from palestra.rendering import renderer_for
 
     return renderer_for(tokenizer, append_only=True)
+
+
+def exact_text(tokenizer: Any, ids: Ints, trainer: str) -> str:
+    """Return the text of ``ids``, for a trainer that exchanges text and encodes it again.
+
+    Raises:
+        UsageError: The trainer would encode the text to other ids.
+    """
+    text: str = tokenizer.decode(ids, skip_special_tokens=False)
+    if list(tokenizer.encode(text, add_special_tokens=False)) != ids.tolist():
+        raise UsageError(
+            f"{trainer} exchanges text, and its tokenizer encodes this prompt to other ids than the chat template: "
+            f"use a bridge that exchanges ids, or another tokenizer"
+        )
+    return text
 
 
 async def play_sequence(

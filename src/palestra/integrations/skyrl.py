@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from palestra.encoding import decode_json, encode_json
-from palestra.errors import MissingExtra, SchemaError, UsageError
+from palestra.errors import MissingExtra, UsageError
 from palestra.integrations.leases import LentEnv, first_messages
+from palestra.integrations.rows import task_of, task_text
 from palestra.trajectory import Message, Task, observed, text_of
 
 __all__ = ["metrics_of", "read_task", "register", "task_rows", "text_env"]
@@ -19,14 +19,14 @@ __all__ = ["metrics_of", "read_task", "register", "task_rows", "text_env"]
 
 def task_rows(tasks: Iterable[Task], name: str = "palestra") -> list[dict[str, Any]]:
     """Return the rows of a data set for SkyRL. The prompt is the task as JSON; the environment replaces it by its own."""
-    return [{"prompt": [{"role": "user", "content": encode_json(task).decode()}], "env_class": name} for task in tasks]
+    return [{"prompt": [{"role": "user", "content": task_text(task)}], "env_class": name} for task in tasks]
 
 
 def read_task(prompt: Sequence[dict[str, Any]]) -> Task:
     """Return the task of a row that ``task_rows`` has made."""
     try:
-        return decode_json(prompt[-1]["content"].encode(), Task)
-    except (SchemaError, IndexError, KeyError) as error:
+        return task_of(prompt[-1]["content"])
+    except (UsageError, IndexError, KeyError) as error:
         raise UsageError(
             f"the last message of a prompt must be a task of Palestra as JSON, as task_rows() writes it: {error}"
         ) from None

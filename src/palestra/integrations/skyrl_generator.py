@@ -3,7 +3,9 @@
 SkyRL receives the ids that were sampled, their log-probs and the mask. The reward of each turn is on the turn's last token.
 
 A failed episode has a loss mask of zeros. SkyRL has no word for "not scored", so its reward is the mean of the scored episodes
-of its group: the mean of the group stays what it is without the failed episode, and no token of it is trained on.
+of its group: the mean of the group stays what it is without the failed episode, and no token of it is trained on. The standard
+deviation of the group becomes smaller, because SkyRL counts the failed episode as one at the mean: with
+``trainer.algorithm.grpo_norm_by_std``, the other members have somewhat larger advantages.
 
 An episode of several segments needs ``generator.step_wise_trajectories``: each segment is a row of its own. SkyRL then reads
 only the reward of an episode's last row, so the last token of that row has the reward of the whole episode.

@@ -39,13 +39,15 @@ class SkyRLRows:
 
 
 class SkyRLTextEnv(Env):
-    """An environment of skyrl-gym's registry.
+    """An environment of skyrl-gym's registry. Some of them wait for a server or a database: rollouts play them in workers.
 
     Args:
         path: The id in skyrl-gym, such as ``gsm8k``.
         rows: A file with one row per task. Without it, the row is ``Task.params``.
         settings: The ``env_config`` of the environment.
     """
+
+    blocking = True
 
     def __init__(self, path: str, *, rows: str = "", **settings: Any) -> None:
         self._path, self._settings = path, settings

@@ -104,7 +104,8 @@ def _runs(flat: FlatSegment) -> Iterator[tuple[bool, list[int], list[float]]]:
 def _tokenizer(name: str) -> Any:
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(name, trust_remote_code=True)  # as slime loads it
+    # slime has loaded it with the same setting: code in the checkpoint runs in this process already.
+    return AutoTokenizer.from_pretrained(name, trust_remote_code=True)
 
 
 @cache

@@ -9,6 +9,7 @@ error in the rollout, and Tinker's ``RolloutStrategy`` decides: ``MinViableGroup
 zero.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -142,8 +143,10 @@ class PalestraGroup:
 
     async def cleanup(self) -> None:
         made, self.made = self.made, []
-        for lent in filter(None, (env.lent for env in made)):
-            await lent.close_async()
+        lents = [env.lent for env in made if env.lent is not None]
+        for outcome in await asyncio.gather(*(lent.close_async() for lent in lents), return_exceptions=True):
+            if isinstance(outcome, BaseException):  # only after all the others have been closed
+                raise outcome
 
     def logging_tags(self) -> list[str]:
         return [self.task.env]

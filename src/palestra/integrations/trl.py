@@ -16,7 +16,8 @@ from palestra.adapters.loop_thread import run_anywhere
 from palestra.core import Engine, Renderer, Sampling
 from palestra.encoding import floats, ints
 from palestra.integrations.leases import LentEnv, only_text
-from palestra.integrations.sequences import appending_renderer, note_failures, only_sequence, task_of, task_text
+from palestra.integrations.rows import task_of, task_text
+from palestra.integrations.sequences import appending_renderer, note_failures, only_sequence
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import FlatSegment, Task, Trajectory, text_of

@@ -11,6 +11,7 @@ direction.
 import hashlib
 import inspect
 import itertools
+import logging
 from typing import Any
 
 from palestra.core import AsyncEnv, Step
@@ -21,7 +22,9 @@ from palestra.trajectory import Content, Task
 __all__ = ["VerifiersEnv", "VerifiersTasks"]
 
 MOST_TASKS = 10_000
-"""A taskset without an end is read up to this number of tasks."""
+"""A longer taskset, or one without an end, is read up to this number of tasks, with a warning."""
+
+_log = logging.getLogger("palestra.integrations")
 
 
 class VerifiersTasks:
@@ -30,14 +33,20 @@ class VerifiersTasks:
     def __init__(self, path: str, **settings: Any) -> None:
         from verifiers.v1.utils import loaders
 
+        self.tasks: list[Any] = []
         try:
-            kind = loaders.taskset_class(path)
-            config = loaders.taskset_config_type(path)(id=path, **settings)
-            self.tasks: list[Any] = list(itertools.islice(kind(config), MOST_TASKS))
+            why = _own_loop(loaders.import_taskset(path))
+            if not why:
+                kind, config = loaders.taskset_class(path), loaders.taskset_config_type(path)(id=path, **settings)
+                self.tasks += itertools.islice(kind(config), MOST_TASKS + 1)
+                why = "lends tools" if kind.toolsets(config) else next(filter(None, map(_needs, self.tasks)), "")
         except Exception as error:
             message = f'verifiers (tried with 0.4.0) cannot load the taskset "{path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None
-        if why := _own_loop(path, kind, config, loaders) or next(filter(None, map(_needs, self.tasks)), ""):
+        if len(self.tasks) > MOST_TASKS:
+            del self.tasks[MOST_TASKS:]
+            _log.warning('"verifiers:%s" has more than %d tasks; Palestra plays the first %d', path, MOST_TASKS, MOST_TASKS)
+        if why:
             raise UsageError(
                 f'"verifiers:{path}" {why}, so it drives the model itself. '
                 f"Palestra plays only tasksets of one prompt and one reply"
@@ -52,11 +61,8 @@ class VerifiersTasks:
         return len(self.tasks)
 
 
-def _own_loop(path: str, kind: Any, config: Any, loaders: Any) -> str:
-    """Say why the taskset as a whole cannot be played, or return an empty text."""
-    if kind.toolsets(config):
-        return "lends tools"
-    module = loaders.import_taskset(path)
+def _own_loop(module: Any) -> str:
+    """Say that the package of the taskset has a loop of its own, or return an empty text. Nothing is loaded for it."""
     envs = [name for name in getattr(module, "__all__", ()) if name.endswith("Env")]
     return f"has a loop of its own ({envs[0]})" if envs else ""
 
@@ -67,6 +73,8 @@ def _needs(task: Any) -> str:
         return "needs a container"
     if task.data.prompt is None:
         return "has no prompt, because a user opens the conversation"
+    if task.scoring_deferred:
+        return "leaves its rewards to another task"
     if type(task).toolsets(task.config):
         return "lends tools"
     for hook in (*task.hooks("reward"), *task.hooks("metric")):
@@ -114,6 +122,8 @@ class VerifiersEnv(AsyncEnv):
             await self._task.score(trace)
         except Exception as error:
             raise EnvError(f"verifiers:{self._path}: {type(error).__name__}: {error}") from error
+        if all(one is None for one in trace.rewards.values()):
+            raise EnvError(f"verifiers:{self._path}: the task gave no reward")  # not the 0 of an empty sum
         return Step("", float(trace.reward), True, False, {"metrics": _numbers(trace)})
 
     def _trace(self, reply: str) -> Any:

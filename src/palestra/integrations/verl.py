@@ -24,15 +24,8 @@ from uuid import uuid4
 from palestra.core import Sampling
 from palestra.engines.calls import Sampled
 from palestra.errors import InfrastructureError, PolicyError, UsageError
-from palestra.integrations.sequences import (
-    appending_renderer,
-    framework,
-    only_sequence,
-    play_sequence,
-    scored,
-    task_of,
-    task_text,
-)
+from palestra.integrations.rows import task_of, task_text
+from palestra.integrations.sequences import appending_renderer, framework, only_sequence, play_sequence, scored
 from palestra.trajectory import Task, Trajectory
 
 __all__ = ["agent_loop", "task_rows"]
@@ -101,7 +94,7 @@ def agent_loop() -> type:
             self.options = dict(options or {})
 
         async def run(self, sampling_params: dict[str, Any], **row: Any) -> Any:
-            played = await _play(self, sampling_params, task_of(row["task"]))
+            played = await _play(self, sampling_params, task_of(row))
             return verl.AgentLoopOutput(metrics=verl.AgentLoopMetrics(), **_output(self, played))
 
     return PalestraAgentLoop

@@ -83,7 +83,7 @@ def prepare(
             row.outcome = str(reason)
     counts = _value(table, advantage, partial)
     chosen = [e for e, row in enumerate(entering) if row.outcome == USED]
-    credits = [credit for e in chosen if (credit := entering[e].credit) is not None]
+    credits = [_credit_of(entering[e]) for e in chosen]
     outcomes = [[row.outcome for row in rows] for rows in table]
     return Experience(
         batch=_credited(every.take(chosen), credits),
@@ -115,6 +115,11 @@ def _value(table: Sequence[Sequence[_Row]], advantage: AdvantageConfig, partial:
         for row, credit in zip(table[g], credits, strict=True):
             row.credit = credit
     return selection.counts
+
+
+def _credit_of(row: _Row) -> Credit:
+    assert row.credit is not None, "a member that is used has no credit"
+    return row.credit
 
 
 def _credited(batch: Batch, credits: Sequence[Credit]) -> Batch:

@@ -52,19 +52,27 @@ def flatten(trajectory: Trajectory) -> list[FlatSegment]:
 
 def _rewards_by_place(trajectory: Trajectory) -> dict[tuple[int, int], float]:
     """(segment, index after the token) → reward, for the last sampled token of every turn."""
-    last: dict[int, tuple[int, int]] = {}
+    places: dict[int, list[tuple[int, int]]] = {}
     for number, segment in enumerate(trajectory.segments):
         for span in segment.spans:
             if span.stop > span.start:
-                last[span.turn] = (number, span.stop)
-    if not last:
+                places.setdefault(span.turn, []).append((number, span.stop))
+    if not places:
         return {}
+    last = {turn: _reply_among(some, trajectory, turn) for turn, some in places.items()}
     place = last[min(last)]
     paid = dict.fromkeys(last.values(), 0.0)
     for number, turn in enumerate(trajectory.turns):
         place = last.get(number, place)
         paid[place] += turn.reward
     return paid
+
+
+def _reply_among(places: list[tuple[int, int]], trajectory: Trajectory, turn: int) -> tuple[int, int]:
+    """The place of the reply. The notes of a turn are sampled before it, but their segment may have been opened later."""
+    usage = trajectory.turns[turn].completion.usage if turn < len(trajectory.turns) else None
+    end = usage.prompt_tokens + usage.completion_tokens if usage is not None else -1
+    return next((place for place in places if place[1] == end), places[-1])
 
 
 def _flat(segment: Segment, paid: dict[int, float]) -> FlatSegment:

@@ -1,0 +1,145 @@
+"""Episodes that a loop begins and never ends: they leave no environment, file, box, process or thread behind.
+
+``Held`` counts how many of it are open, and holds what real environments hold. ``all_closed`` fails if the loop began too few
+episodes, or if something of them is left; every bridge has a test with it. ``Silent`` is a model that never answers, and
+``cut_off`` cancels the loop that waits for it.
+
+    with all_closed():
+        for seed in range(EPISODES):
+            their_loop.begin(Task(HELD, seed))  # and never ends
+
+Nothing here imports another framework, nor torch.
+"""
+
+import asyncio
+import gc
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Iterator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from importlib.util import find_spec
+from typing import Any, ClassVar
+
+from palestra import Step, Task
+from palestra.core import AsyncEnv
+from palestra.sandbox.shared import shared_sandbox
+from tests.leftovers import nothing_left
+
+EPISODES = 1000
+HELD = "tests.integrations.abandoned:Held"
+FILES, PROCESSES, BOXES = 10, 50, 100
+"""Every tenth environment holds an open file, every fiftieth a process, and every hundredth an interpreter in a box."""
+BOXED = shutil.which("bwrap") is not None and find_spec("pyseccomp") is not None
+"""Whether a box can be started here. ``scripts/bridge.sh`` installs what it needs."""
+LONGEST = 60.0
+"""Seconds to wait for the closing: a limit against hangs."""
+
+
+class Held(AsyncEnv):
+    """Counts how many are open, and holds what a real environment may hold."""
+
+    made: ClassVar[int] = 0
+    open: ClassVar[set[int]] = set()
+    boxes: ClassVar[int] = 0
+    processes: ClassVar[list["subprocess.Popen[bytes]"]] = []
+
+    def __init__(self) -> None:
+        Held.made += 1
+        self._number = Held.made
+        Held.open.add(id(self))
+        self._things = AsyncExitStack()
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        if self._number % FILES == 0:
+            self._things.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+        if self._number % PROCESSES == 0:
+            self._things.enter_context(_process())
+        if self._number % BOXES == 0 and BOXED:
+            sandbox = await self._things.enter_async_context(shared_sandbox())
+            self._things.push_async_exit(await sandbox.open_session())
+            Held.boxes += 1
+        return "go", {}
+
+    async def step(self, action: str) -> Step:
+        return Step("on", 1.0, False, False, {})
+
+    async def close(self) -> None:
+        Held.open.discard(id(self))
+        await self._things.aclose()
+
+
+@contextmanager
+def _process() -> Iterator[None]:
+    process = subprocess.Popen(["sleep", "3600"])
+    Held.processes.append(process)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def all_closed(episodes: int = EPISODES, seconds: float = LONGEST) -> Iterator[None]:
+    """Fails unless the block begins ``episodes`` episodes of ``Held``, and everything that they held is gone after it."""
+    Held.made = Held.boxes = 0
+    Held.open.clear()
+    Held.processes.clear()
+    try:
+        with nothing_left():
+            yield
+            assert not (left := _left(seconds)), left
+        assert Held.made >= episodes, f"the loop began {Held.made} of {episodes} episodes"
+        assert len(Held.processes) >= episodes // PROCESSES
+        assert Held.boxes >= (episodes // BOXES if BOXED else 0)
+    finally:
+        for process in Held.processes:
+            process.kill()  # does nothing if it has been waited for
+            process.wait()
+
+
+def _left(seconds: float) -> str:
+    """What is left after a while, or an empty text."""
+    until = time.monotonic() + seconds
+    while True:
+        gc.collect()
+        left = _now()
+        if not left or time.monotonic() > until:
+            return left
+        time.sleep(0.05)
+
+
+def _now() -> str:
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("palestra-")]
+    processes = [process.pid for process in Held.processes if process.poll() is None]
+    if not Held.open and not threads and not processes:
+        return ""
+    return f"{len(Held.open)} of {Held.made} environments are open; processes: {processes}, threads: {threads}"
+
+
+class Silent:
+    """A model that never answers."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def __call__(self, *_: Any, **__: Any) -> Any:
+        self.asked += 1
+        await asyncio.Event().wait()
+
+
+async def cut_off(loop: Awaitable[Any], silent: Silent, episodes: int = EPISODES) -> None:
+    """Cancel ``loop`` as soon as all of its episodes wait for the model."""
+    running = asyncio.ensure_future(loop)
+    async with asyncio.timeout(300):  # against hangs
+        while silent.asked < episodes and not running.done():
+            await asyncio.sleep(0.01)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    # A loop that gathers its episodes returns when the first of them has ended. Wait for the others, as a program that goes on.
+    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+        await asyncio.wait(others)
