@@ -28,7 +28,7 @@ Under "equal", *tokens* means: token ids, masks and log-probs in the framework e
 token, over 200 random episodes of several turns with cuts and, where the framework can record them, failures. *Text* means:
 observations, actions, rewards and ends are equal. "Seconds" are the time of the installation from a warm package cache and
 that of the tests. The machine had two cores and did other work at the same time, so the processor time of both says more.
-"Commit" is the commit of Palestra that was run.
+"Commit" is the commit of Palestra that was run; results without one are older than the column.
 
 | framework | version | what was run | equal | group | tests | seconds | Python | date | commit |
 |---|---|---|---|---|---|---|---|---|---|
@@ -36,8 +36,8 @@ that of the tests. The machine had two cores and did other work at the same time
 PLAYED = """
 ## Examples
 
-Every file of [`examples/`](../../examples) has been run with the wheel of Palestra, in a virtual environment without the
-checkout.
+The table says which files of [`examples/`](../../examples) were run with the wheel of Palestra, in a virtual environment
+without the checkout, and how long they took.
 `bash scripts/examples.sh` runs the examples that need no other framework. If they need no torch, it types
 `uv run --find-links dist FILE`, which reads the requirements from the first lines of the file; these seconds include the
 installation. `bash scripts/bridge.sh NAME` runs the others in the environment of their bridge. With `--smoke`, an example plays
@@ -86,7 +86,7 @@ def example(file: Path) -> str:
     last = kept(CONSTRAINTS / "results" / "examples" / f"{file.stem}.json")
     link = f"[{file.stem}](../../examples/{file.name})"
     arguments = f"`{last['arguments']}`" if last.get("arguments") else ""
-    return row(link, arguments, last.get("seconds", "not run yet"), *where(last))
+    return row(link, arguments, last.get("seconds", "not run with the wheel yet"), *where(last))
 
 
 def page() -> str:
