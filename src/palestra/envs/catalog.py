@@ -45,6 +45,7 @@ def register_suite() -> None:
     register_later("palestra.envs.science.ids:register_science")
     register_later("palestra.envs.textworld.ids:register_textworld")
     register_later("palestra.envs.agentdojo.ids:register_agentdojo")
+    register_later("palestra.envs.terminal.ids:register_terminal")
     register_files(
         "data",
         "palestra.envs.questions:open_questions",

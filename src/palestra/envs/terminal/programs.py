@@ -1,0 +1,296 @@
+"""Families about programs: a C program that does not build, and a Python package whose tests fail.
+
+The grader copies the agent's files into a fresh shell, runs them on inputs that the agent never saw, and compares the output
+outside. So a program can pass only by computing the right values.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from palestra.envs.terminal.scene import Final, Scene, at_home, draw, read_json, sample, script, text_file
+
+__all__ = ["build", "tests"]
+
+
+class _Operation(NamedTuple):
+    """An operation of the C program on a list of numbers."""
+
+    name: str
+    about: str
+    code: str
+    wrong: str
+    """The same with a logical fault."""
+    value: Callable[[list[int]], int]
+
+
+_OPERATIONS = (
+    _Operation("total", "the sum", "s += v[i];", "s -= v[i];", sum),
+    _Operation("largest", "the largest number", "if (i == 0 || v[i] > s) s = v[i];", "if (i == 0 || v[i] < s) s = v[i];", max),
+    _Operation(
+        "smallest", "the smallest number", "if (i == 0 || v[i] < s) s = v[i];", "if (i == 1 || v[i] < s) s = v[i];", min
+    ),
+    _Operation(
+        "even",
+        "how many numbers are even",
+        "if (v[i] % 2 == 0) s++;",
+        "if (v[i] % 2 == 1) s++;",
+        lambda v: sum(x % 2 == 0 for x in v),
+    ),
+    _Operation("squares", "the sum of the squares", "s += v[i] * v[i];", "s += v[i] * 2;", lambda v: sum(x * x for x in v)),
+    _Operation(
+        "negative",
+        "how many numbers are negative",
+        "if (v[i] < 0) s++;",
+        "if (v[i] <= 1) s++;",
+        lambda v: sum(x < 0 for x in v),
+    ),
+    _Operation(
+        "span",
+        "the largest minus the smallest number",
+        "if (v[i] > hi) hi = v[i]; if (v[i] < lo) lo = v[i]; s = hi - lo;",
+        "if (v[i] > hi) hi = v[i]; s = hi - lo;",
+        lambda v: max(v) - min(v),
+    ),
+)
+
+
+def _source(operation: _Operation, code: str) -> str:
+    return script(
+        '#include "tool.h"',
+        "",
+        f"long {operation.name}(const long *v, int n) {{",
+        "    long s = 0, lo = v[0], hi = v[0];",
+        "    for (int i = 0; i < n; i++) {",
+        f"        {code}",
+        "    }",
+        "    (void)lo; (void)hi;",
+        "    return s;",
+        "}",
+        "",
+    )
+
+
+def _main(chosen: Sequence[_Operation]) -> str:
+    return script(
+        "#include <stdio.h>",
+        '#include "tool.h"',
+        "",
+        "int main(void) {",
+        "    long v[1000];",
+        "    int n = 0;",
+        '    while (n < 1000 && scanf("%ld", &v[n]) == 1) n++;',
+        *(f'    printf("{one.name} %ld\\n", {one.name}(v, n));' for one in chosen),
+        "    return 0;",
+        "}",
+        "",
+    )
+
+
+def build(rng: np.random.Generator, level: int) -> Scene:
+    """Mend a C program: a fault of syntax; also one in the Makefile; also one in the logic."""
+    chosen = sample(rng, _OPERATIONS, 2 + level)
+    bad = chosen[0]
+    good = {f"{one.name}.c": _source(one, one.code) for one in chosen}
+    good["main.c"] = _main(chosen)
+    good["tool.h"] = "".join(f"long {one.name}(const long *v, int n);\n" for one in chosen)
+    objects = " ".join(f"{name[:-2]}.o" for name in sorted(good) if name.endswith(".c"))
+    good["Makefile"] = (
+        f"CFLAGS = -O1 -Wall\n\ntool: {objects}\n\t$(CC) $(CFLAGS) -o tool {objects}\n\nclean:\n\trm -f *.o tool\n"
+    )
+    about = "".join(f"{one.name}: {one.about}\n" for one in chosen)
+    good["README.md"] = f"`tool` reads whole numbers from its standard input and prints one line per operation:\n\n{about}"
+    broken = dict(good)
+    fault = draw(rng, ("semicolon", "brace", "include", "name"))
+    source = broken[f"{bad.name}.c"]
+    broken[f"{bad.name}.c"] = {
+        "semicolon": source.replace("return s;", "return s"),
+        "brace": source.removesuffix("}\n"),
+        "include": source.replace('"tool.h"', '"tools.h"'),
+        "name": source.replace("long s = 0,", "long sum = 0,"),
+    }[fault]
+    if level >= 1:
+        broken["Makefile"] = broken["Makefile"].replace(f" {chosen[1].name}.o", "")
+    if level >= 2:
+        broken[f"{chosen[2].name}.c"] = _source(chosen[2], chosen[2].wrong)
+    inputs = [rng.integers(-50, 100, size=int(rng.integers(2, 30))).tolist() for _ in range(3)]
+    expected = "".join(f"{one.name} {one.value(values)}\n" for values in inputs for one in chosen)
+    goal = (
+        "The C program in the folder tool does not build with `make`. Mend it so that it builds and does what its README.md "
+        "says. Keep the name of the program: tool/tool."
+    )
+    runs = [f"./tool <<< '{' '.join(map(str, values))}'" for values in inputs]
+    command = script("cd tool && make -s clean >/dev/null 2>&1; make -s >/dev/null 2>&1", *runs)
+
+    async def check(final: Final) -> bool:
+        files = [at_home(entry) for entry in final.tree("tool") if entry.content is not None]
+        return await final.fresh(files, command) == expected
+
+    changed = [name for name in good if good[name] != broken[name]]
+    solution = [_put(f"tool/{name}", good[name]) for name in changed]
+    files = [text_file(f"tool/{name}", text) for name, text in broken.items()]
+    return Scene(goal, files, check, solution)
+
+
+def _put(path: str, text: str) -> str:
+    return f"cat > {path} <<'END'\n{text.removesuffix(chr(10))}\nEND"
+
+
+# ------------------------------------------------------------------------------------------------------------------ tests
+
+
+class _Function(NamedTuple):
+    """A function of the Python package, its fault, and inputs for it."""
+
+    name: str
+    about: str
+    body: str
+    wrong: str
+    inputs: Callable[[np.random.Generator], list[Any]]
+
+
+def _numbers(rng: np.random.Generator) -> list[Any]:
+    return [rng.integers(-9, 10, size=int(rng.integers(1, 8))).tolist()]
+
+
+def _words(rng: np.random.Generator) -> list[Any]:
+    return [" ".join(draw(rng, ("red", "Blue", "green", "a", "Anna", "level", "x")) for _ in range(int(rng.integers(1, 6))))]
+
+
+def _number(rng: np.random.Generator) -> list[Any]:
+    return [int(rng.integers(1, 400))]
+
+
+_TOTALS = "total, found = 0, []\n    for one in values:\n        {}\n        {}\n    return found"
+_LARGEST = "found = sorted({})\n    return found[-2] if len(found) > 1 else None"
+_PLACES = "top = max(values)\n    return [place for place, one in enumerate({}) if one == top]"
+_COUNTS = "found = {{}}\n    for word in {}.split():\n        found[word] = found.get(word, 0) + 1\n    return found"
+_ROMAN = (
+    "found = ''\n    for size, sign in {}:\n        found += sign * (values // size)\n        values %= size\n    return found"
+)
+_SIGNS = [(100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"), (9, "IX"), (5, "V"), (4, "IV"), (1, "I")]
+
+_FUNCTIONS = (
+    _Function(
+        "running_totals",
+        "Return the sums of the first 1, 2, 3 … numbers.",
+        _TOTALS.format("total += one", "found.append(total)"),
+        _TOTALS.format("found.append(total)", "total += one"),
+        _numbers,
+    ),
+    _Function(
+        "second_largest",
+        "Return the second largest different number, or None.",
+        _LARGEST.format("set(values)"),
+        _LARGEST.format("values"),
+        _numbers,
+    ),
+    _Function(
+        "clipped",
+        "Return the numbers, each at least -3 and at most 5.",
+        "return [max(-3, min(5, one)) for one in values]",
+        "return [min(-3, max(5, one)) for one in values]",
+        _numbers,
+    ),
+    _Function(
+        "positions_of_largest",
+        "Return all positions of the largest number, counted from 0.",
+        _PLACES.format("values"),
+        _PLACES.format("values, 1"),
+        _numbers,
+    ),
+    _Function(
+        "initials",
+        "Return the first letters of the words, in upper case.",
+        "return ''.join(word[0] for word in values.split()).upper()",
+        "return ''.join(word[-1] for word in values.split()).upper()",
+        _words,
+    ),
+    _Function(
+        "palindromes",
+        "Return the words that read the same backwards; case does not matter.",
+        "return [word for word in values.split() if word.lower() == word.lower()[::-1]]",
+        "return [word for word in values.split() if word[0] == word[-1]]",
+        _words,
+    ),
+    _Function(
+        "word_counts",
+        "Return how often each word occurs, in lower case; case does not matter.",
+        _COUNTS.format("values.lower()"),
+        _COUNTS.format("values"),
+        _words,
+    ),
+    _Function(
+        "digits_sum",
+        "Return the sum of the digits.",
+        "return sum(int(digit) for digit in str(values))",
+        "return sum(range(values % 10))",
+        _number,
+    ),
+    _Function(
+        "divisors",
+        "Return all divisors in ascending order.",
+        "return [one for one in range(1, values + 1) if values % one == 0]",
+        "return [one for one in range(1, values) if values % one == 0]",
+        _number,
+    ),
+    _Function(
+        "to_roman",
+        "Return the number in Roman numerals.",
+        _ROMAN.format(_SIGNS),
+        _ROMAN.format([pair for pair in _SIGNS if len(pair[1]) == 1]),
+        _number,
+    ),
+)
+
+
+def _module(chosen: Sequence[_Function], broken: Sequence[_Function]) -> str:
+    parts = [
+        f'def {one.name}(values):\n    """{one.about}"""\n    {one.wrong if one in broken else one.body}\n' for one in chosen
+    ]
+    return '"""Small functions."""\n\n\n' + "\n\n".join(parts)
+
+
+def tests(rng: np.random.Generator, level: int) -> Scene:
+    """Mend one, two or three functions of a package."""
+    chosen = sample(rng, _FUNCTIONS, 4 + level)
+    broken = chosen[: 1 + level]
+    order = sample(rng, chosen, len(chosen))
+    right: dict[str, Any] = {}
+    exec(_module(_FUNCTIONS, ()), right)  # noqa: S102  (our own functions, as written above)
+    shown = [(one.name, given, right[one.name](*given)) for one in order for given in (one.inputs(rng) for _ in range(4))]
+    hidden = [(one.name, given) for one in order for given in (one.inputs(rng) for _ in range(8))]
+    expected = [right[name](*given) for name, given in hidden]
+    cases = "".join(
+        f"    def test_{place}(self):\n        self.assertEqual({name}({given[0]!r}), {value!r})\n\n"
+        for place, (name, given, value) in enumerate(shown)
+    )
+    test_file = (
+        f"import unittest\n\nfrom functions import {', '.join(one.name for one in order)}\n\n\n"
+        f"class Tests(unittest.TestCase):\n{cases}"
+        "\nif __name__ == '__main__':\n    unittest.main()\n"
+    )
+    files = [text_file("package/functions.py", _module(order, broken)), text_file("package/test_functions.py", test_file)]
+    driver = script(
+        "cd package && python3 - <<'END'",
+        "import json, sys",
+        "sys.path.insert(0, '.')",
+        "import functions",
+        f"cases = json.loads({json.dumps(json.dumps(hidden))})",
+        "print(json.dumps([getattr(functions, name)(*given) for name, given in cases]))",
+        "END",
+    )
+    goal = (
+        "Some tests of the package fail: `cd package; python3 -m unittest`. Mend functions.py so that every function does what "
+        "its docstring says. The package is judged by other tests than those that you see."
+    )
+
+    async def check(final: Final) -> bool:
+        written = final.text("package/functions.py")
+        if written is None:
+            return False
+        return bool(read_json(await final.fresh([text_file("package/functions.py", written)], driver)) == expected)
+
+    return Scene(goal, files, check, [_put("package/functions.py", _module(order, ()))])
