@@ -164,6 +164,10 @@ WORLDS = {
         "search:*",
         "Search, read and search again: questions of several hops about an invented world and about real facts",
     ),
+    "terminal": (
+        "terminal:*",
+        "Work in a real shell in a box: twelve families of tasks drawn from seeds, graded outside the box",
+    ),
     "textworld": ("text:*", "Text adventures drawn from a seed: TextWorld's coin, treasure, cooking and simple games"),
 }
 """Pages that are written by hand: the pattern of their ids, and a sentence for the index."""

@@ -20,6 +20,7 @@ WORLDS = {
     "text": "Text adventures of TextWorld.",
     "search": "Questions of several hops over a search tool.",
     "tools": "Serve users by calling functions: simulated APIs and service desks.",
+    "terminal": "Work in a real shell in a box.",
 }
 """The namespaces of the worlds, and what one does there."""
 _MOST_ROWS = 40

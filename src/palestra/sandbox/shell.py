@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
+from typing import NamedTuple
 
 from palestra.errors import InfrastructureError, Unsupported, UsageError
 from palestra.sandbox.box import Exit
@@ -28,7 +29,7 @@ from palestra.sandbox.shell_box import ShellBox, ShellPool
 from palestra.sandbox.shell_profile import HOME, SHELL_LIMITS, ShellProfile
 from palestra.sharing import SharedPerLoop
 
-__all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "Shells", "shared_shells"]
+__all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "ShellProcess", "Shells", "shared_shells"]
 
 MOST_COMMAND_BYTES = 60_000
 """Bytes of the longest command: it has to fit into a pipe."""
@@ -61,6 +62,17 @@ class ShellOutcome:
     def text(self) -> str:
         """The output without escape sequences and control characters."""
         return clean(self.raw)
+
+
+class ShellProcess(NamedTuple):
+    """A process in a session."""
+
+    pid: int
+    """Its number on the host."""
+    started: int
+    """When it was started, in ticks of the host's clock. With ``pid`` it identifies the process."""
+    words: list[str]
+    """Its arguments. The process chooses them."""
 
 
 class Shell:
@@ -153,10 +165,14 @@ class Shell:
         """Return everything below ``folder``, links unfollowed."""
         return read_tree(self._box.view, folder, self.limits.file_bytes)
 
-    def processes(self) -> list[list[str]]:
-        """Return the arguments of every process that the shell has started, as the kernel reports them."""
-        lines = (read(f"/proc/{pid}/cmdline") for pid in self._box.processes())
-        return [line.rstrip(b"\0").decode(errors="replace").split("\0") for line in lines if line]
+    def processes(self) -> list[ShellProcess]:
+        """Return every process that the shell has started, as the kernel reports them."""
+        found = []
+        for pid in self._box.processes():
+            words, state = read(f"/proc/{pid}/cmdline"), read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+            if words and state:  # else it has just ended
+                found.append(ShellProcess(pid, int(state[19]), words.rstrip(b"\0").decode(errors="replace").split("\0")))
+        return found
 
     @property
     def layer_kind(self) -> str:

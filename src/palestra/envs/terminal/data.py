@@ -65,8 +65,8 @@ def _log_hours(rng: np.random.Generator, rows: list[Any]) -> tuple[str, list[str
         sizes[hour] += size if verb == "GET" and code == 200 else 0
     goal = (
         f"For every hour of access.log with at least {least} failed requests (status 400 or above), write a line to "
-        "answer.txt: the hour (two digits), all requests, failed requests, and the bytes of successful GET requests (status 200), "
-        "separated by commas, in the order of the hours."
+        "answer.txt: the hour (two digits), all requests, failed requests, and the bytes of successful GET requests "
+        "(status 200), separated by commas, in the order of the hours."
     )
     expected = [f"{hour},{count[hour]},{failed[hour]},{sizes[hour]}" for hour in sorted(count) if failed[hour] >= least]
     solve = (

@@ -75,6 +75,7 @@ class Terminal(AsyncEnv):
         self._shell = await self._shells.open(self._scene.files)
         if self._scene.setup:
             await self._shell.run(self._scene.setup)
+        self._first = {(process.pid, process.started) for process in self._shell.processes()} if self._scene.setup else set()
         how = _HOW.format(home=f"/{HOME}", turns=self.max_turns)
         return f"{how}\n\n{self._scene.goal}", {"max_turns": self.max_turns}
 
@@ -82,6 +83,8 @@ class Terminal(AsyncEnv):
         assert self._shell is not None
         self._turn += 1
         command = read_action(action)
+        if self._done < len(self._scene.solution) and command.text == _from_home(self._scene.solution[self._done]):
+            self._done += 1
         if len(command.text.encode(errors="replace")) > MOST_COMMAND_BYTES:
             command = Command(problem=f"The command has more than {MOST_COMMAND_BYTES} bytes.")
         info: dict[str, Any] = {"format_error": True} if command.problem else {}
@@ -89,7 +92,7 @@ class Terminal(AsyncEnv):
         shown = command.problem if command.problem or command.submit else await self._play(command)
         if not last and self._shell.alive:
             return Step(shown, 0.0, False, False, info)
-        right = await self._judge()
+        right = await self._judge()  # also if the agent has ended its shell: its files are still there
         return Step(shown, float(right), True, False, {**info, "success": right})
 
     async def _play(self, command: Command) -> str:
@@ -107,12 +110,12 @@ class Terminal(AsyncEnv):
     async def _judge(self) -> bool:
         assert self._shell is not None
         assert self._shells is not None
-        verdict = self._scene.check(_FinalState(self._shell, self._shells))
+        verdict = self._scene.check(_FinalState(self._shell, self._shells, self._first))
         return bool(await verdict if inspect.isawaitable(verdict) else verdict)
 
     async def oracle(self) -> str:
-        left = self._scene.solution[self._turn :]
-        return f"```bash\n{left[0] if left else 'submit'}\n```"
+        left = self._scene.solution[self._done :]
+        return f"```bash\n{_from_home(left[0]) if left else 'submit'}\n```"
 
     async def sample_random_action(self) -> str:
         """Return a command that looks around, or the end."""
@@ -124,7 +127,8 @@ class Terminal(AsyncEnv):
         assert self._shells is not None
         twin = Terminal(self._family, LEVELS[self._level], self.max_turns, self._seconds)
         twin._begin(None, self.task)
-        twin._scene, twin._turn, twin._screen = self._scene, self._turn, self._screen
+        twin._scene, twin._turn, twin._done = self._scene, self._turn, self._done
+        twin._screen, twin._first = self._screen, self._first
         twin._shell = await self._shell.fork()
         twin._shells = await twin._stack.enter_async_context(shared_shells())
         return twin
@@ -147,9 +151,10 @@ class Terminal(AsyncEnv):
 class _FinalState:
     """The end of an episode, for a grader."""
 
-    def __init__(self, shell: Shell, shells: Shells) -> None:
+    def __init__(self, shell: Shell, shells: Shells, first: set[tuple[int, int]]) -> None:
         self._shell = shell
         self._shells = shells
+        self._first = first
 
     def text(self, path: str) -> str | None:
         try:
@@ -162,12 +167,19 @@ class _FinalState:
         return [entry._replace(path=entry.path[cut:]) for entry in self._shell.tree(f"{HOME}/{folder}".rstrip("/"))]
 
     def processes(self) -> list[list[str]]:
-        return self._shell.processes()
+        return [process.words for process in self._shell.processes()]
+
+    def first_processes(self) -> list[list[str]]:
+        return [process.words for process in self._shell.processes() if (process.pid, process.started) in self._first]
 
     async def fresh(self, files: Sequence[NewFile], command: str, seconds: float = 20.0) -> str:
         async with await self._shells.open(files) as shell:
             outcome = await shell.run(command, wall_seconds=seconds)
             return "" if outcome.running or outcome.ended else outcome.text
+
+
+def _from_home(command: str) -> str:
+    return f"cd\n{command}"
 
 
 def _shown(outcome: ShellOutcome, seconds: float) -> str:
@@ -185,7 +197,7 @@ _TIMES = re.compile(
     r"\b(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) )?(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d+ +[\d:]+\b"
 )
 _STAMPS = re.compile(r"\b20\d\d-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d+)?)?")
-_CLOCKS = re.compile(r"\b\d{1,2}:\d\d:\d\d\b|\b\d+(\.\d+)?s\b")
+_CLOCKS = re.compile(r"\b\d{1,2}:\d\d:\d\d\b|\b(?:\d+m)?\d+(?:\.\d+)?s\b")
 _JOBS = re.compile(r"(?m)^(\[\d+\]) \d+$")
 
 

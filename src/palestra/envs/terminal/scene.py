@@ -36,6 +36,10 @@ class Final(Protocol):
         """Return the arguments of every process in the box, as the kernel reports them."""
         ...
 
+    def first_processes(self) -> list[list[str]]:
+        """Return the same for the processes that ran before the agent's first turn and still run."""
+        ...
+
     async def fresh(self, files: Sequence[NewFile], command: str, seconds: float = 20.0) -> str:
         """Return what ``command`` prints in a fresh shell with ``files``."""
         ...

@@ -139,12 +139,15 @@ def processes(rng: np.random.Generator, level: int) -> Scene:
     others = sorted(names[1:])
 
     def check(final: Final) -> bool:
-        found = final.processes()
-        running = sorted(words[0].removeprefix("worker-") for words in found if words[0].startswith("worker-"))
-        watched = any("bin/supervisor" in word for words in found for word in words)
-        return same_lines(final.text("answer.txt"), [tokens[0]]) and running == others and not watched
+        watched = any("bin/supervisor" in word for words in final.processes() for word in words)
+        right = _workers(final.processes()) == _workers(final.first_processes()) == others
+        return right and not watched and same_lines(final.text("answer.txt"), [tokens[0]])
 
     return Scene(goal, files, check, [_ended(names[0], data[0], level)], setup)
+
+
+def _workers(running: list[list[str]]) -> list[str]:
+    return sorted(words[0].removeprefix("worker-") for words in running if words[0].startswith("worker-"))
 
 
 def _started(name: str, token: str, path: str) -> str:
@@ -182,7 +185,8 @@ def drift(rng: np.random.Generator, level: int) -> Scene:
     if level == 0:
         goal = (
             "baseline.conf has lines 'key = value'; so has every file of the folder hosts, in any order. Write the names of "
-            "the files that have a value other than the baseline's to answer.txt, one per line, sorted, without folder and ending."
+            "the files that have a value other than the baseline's to answer.txt, one per line, sorted, without folder and "
+            "ending."
         )
         expected = sorted(drifted)
         solve = (
