@@ -96,6 +96,7 @@ TASKS = {
 FLOORS = {
     "use-thermometer": 0.02,
     "measure-melting-point-known-substance": 0.01,
+    "measure-melting-point-unknown-substance": 0.01,
     "power-component": 0.09,
     "power-component-renewable-vs-nonrenewable-energy": 0.02,
     "test-conductivity": 0.02,
@@ -103,14 +104,17 @@ FLOORS = {
     "find-living-thing": 0.08,
     "find-non-living-thing": 0.5,
     "find-plant": 0.09,
+    "find-animal": 0.03,
     "grow-plant": 0.01,
     "grow-fruit": 0.01,
     "chemistry-mix-paint-secondary-color": 0.14,
     "chemistry-mix-paint-tertiary-color": 0.03,
     "lifespan-longest-lived-then-shortest-lived": 0.11,
     "inclined-plane-determine-angle": 0.07,
+    "mendelian-genetics-unknown-plant": 0.1,
 }
-"""The mean score of the best constant action that was found, over three games, by task, where it is more than 0.
+"""The mean score of the best constant action that was found, by task, where it is more than 0: the larger of two measurements,
+over three games and over ten others.
 
 Most tasks give points for being in the right room, and some games begin there.
 """
