@@ -3,9 +3,8 @@ r"""What the gateway costs and what it survives: CPU per call, growth within an 
     python benchmarks/gateway.py            # some minutes
     python benchmarks/gateway.py --quick    # under a minute: fewer calls and episodes
 
-The engine and the renderer are stand-ins that take almost no time: a byte is a token, and the reply is scripted. The CPU time
-of the renderer is measured in the same run and subtracted. The gateway runs in a process of its own over a socket; the load is
-in this one.
+The engine and the renderer are stand-ins that take a few microseconds, which are counted: a byte is a token, and the reply is
+scripted. The gateway runs in a process of its own over a socket; the load is in this one.
 Left out: tokenizers, models, and a network that is not loopback.
 """
 
@@ -20,12 +19,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import aiohttp  # noqa: E402
+import numpy as np  # noqa: E402
 from rows import Row, finish  # noqa: E402
 
 from palestra.agents import CallRole, Gateway, GatewayLimits, OpenEpisode, Recording  # noqa: E402
@@ -40,18 +40,14 @@ REPLY = [*b"A reply of the model, which the agent sends back.", STOP]
 
 
 class Letters:
-    """A byte is a token. The time that it takes is counted."""
+    """A byte is a token."""
 
     def __init__(self) -> None:
         self.stop_ids: tuple[int, ...] = (STOP,)
-        self.seconds = 0.0
 
     def first(self, messages: Sequence[Message]) -> Ints:
-        began = time.process_time()
         data = b"".join(f"{one.role}:{text_of(one.content)}\0".encode() for one in messages)
-        made = ints(list(data))
-        self.seconds += time.process_time() - began
-        return made
+        return ints(np.frombuffer(data, dtype=np.uint8))
 
     def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
         return self.first(messages)
@@ -80,6 +76,15 @@ class Scripted:
     async def resume(self) -> None: ...
 
     async def close(self) -> None: ...
+
+
+class Clock(NamedTuple):
+    """What the server has used and holds."""
+
+    cpu: float
+    sampled: int
+    open: int
+    megabytes: float
 
 
 def rss_megabytes() -> float:
@@ -111,7 +116,7 @@ async def _serve(pipe: Any) -> None:
             elif command == "close":
                 pipe.send([_summary(await gateway.close(episodes[number])) for number in value])
             elif command == "clock":
-                pipe.send((time.process_time(), letters.seconds, engine.sampled, len(gateway), rss_megabytes()))
+                pipe.send(Clock(time.process_time(), engine.sampled, len(gateway), rss_megabytes()))
             else:
                 pipe.send(None)
                 return
@@ -145,6 +150,11 @@ class Server:
         self.ask("end", None)
         self._process.join(10)
 
+    def clock(self) -> Clock:
+        """What the server has used and holds."""
+        found: Clock = self.ask("clock", None)
+        return found
+
     def ask(self, command: str, value: Any) -> Any:
         self._pipe.send((command, value))
         return self._pipe.recv()
@@ -177,15 +187,15 @@ async def talk(
 async def cpu_per_call(server: Server, episodes: int, calls: int) -> float:
     """CPU milliseconds of the gateway per call of 20 messages and 8 kB, without the stand-ins."""
     opened = server.ask("open", episodes)
-    before = server.ask("clock", None)
+    before = server.clock()
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector) as session, asyncio.TaskGroup() as group:
         for _, url, key in opened:
             # Each call has its own history, so that each is one of 20 messages.
             group.create_task(_fresh(session, url, key, calls))
-    after = server.ask("clock", None)
+    after = server.clock()
     server.ask("close", [number for number, *_ in opened])
-    return 1000.0 * float((after[0] - before[0]) - (after[1] - before[1])) / (episodes * calls)
+    return 1000.0 * (after.cpu - before.cpu) / (episodes * calls)
 
 
 async def _fresh(session: aiohttp.ClientSession, url: str, key: str, calls: int) -> None:
@@ -203,15 +213,15 @@ async def growth(server: Server, episodes: int) -> float:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
         talks = {number: history(2, 800) for number, *_ in opened}
         for calls in (2, 5, 38, 5):
-            before = server.ask("clock", None)
+            before = server.clock()
             async with asyncio.TaskGroup() as group:
                 for number, url, key in opened:
                     group.create_task(talk(session, url, key, calls, talks[number], 400))
-            after = server.ask("clock", None)
-            seconds.append((after[0] - before[0]) - (after[1] - before[1]))
+            after = server.clock()
+            seconds.append(after.cpu - before.cpu)
     closed = server.ask("close", [number for number, *_ in opened])
     assert all(one["segments"] == 1 and one["calls"] == 50 for one in closed)
-    return float(seconds[3] / seconds[1])
+    return seconds[3] / seconds[1]
 
 
 # -------------------------------------------------------------------------------------------------------------- bad clients
@@ -290,7 +300,7 @@ class Mischief:
 
 async def survive(server: Server, episodes: int, calls: int, together: int) -> dict[str, float]:
     """Play ``episodes`` episodes with bad clients and count what was lost or doubled."""
-    begun = server.ask("clock", None)
+    begun = server.clock()
     lost = doubled = segments = replayed = done = 0
     memory = []
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
@@ -305,16 +315,16 @@ async def survive(server: Server, episodes: int, calls: int, together: int) -> d
                 segments += one["segments"]
                 replayed += one["replayed"]
                 done += 1
-            memory.append(server.ask("clock", None)[4])
-    ended = server.ask("clock", None)
-    unrecorded = (ended[2] - begun[2]) - done * calls * len(REPLY)
+            memory.append(server.clock().megabytes)
+    ended = server.clock()
+    unrecorded = (ended.sampled - begun.sampled) - done * calls * len(REPLY)
     half = memory[len(memory) // 2]
     return {
         "episodes": done,
         "lost": lost,
         "doubled": doubled,
         "tokens sampled twice": unrecorded,
-        "left open": ended[3],
+        "left open": ended.open,
         "segments": segments / done,
         "replayed": replayed,
         "memory growth": memory[-1] - half,
