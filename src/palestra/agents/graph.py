@@ -8,6 +8,7 @@ its calls by head. A request under another head cannot continue their ids, but t
 why its prompt had to be rendered anew.
 """
 
+import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,9 @@ __all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "Place"]
 
 _QUOTED = 12
 """Fewest characters of a reply that count as quoted when they stand in a later message."""
+
+_NEAR = 5
+"""A request is first looked for within this number of messages behind a known reply."""
 
 
 class Link(StrEnum):
@@ -118,6 +122,12 @@ class Place(NamedTuple):
     """The messages after the reply of ``base``."""
     node: _Node
     """The whole conversation."""
+    keys: list[bytes]
+    """The keys of its messages."""
+
+
+def _chain(keys: list[bytes]) -> bytes:
+    return hashlib.blake2b(b"".join(keys), digest_size=16).digest()
 
 
 class CallGraph:
@@ -130,14 +140,18 @@ class CallGraph:
         self._root = _Node()
         self._replies: dict[bytes, Call] = {}
         """Key of a reply → the latest call that sampled it."""
+        self._ends: dict[bytes, _Node] = {}
+        """Digest of the keys of a conversation that ends with a reply → its node."""
         self._numbers = itertools.count()
         self.begun = 0
         """Calls that were begun and have not failed."""
 
     def place(self, request: AgentRequest, head: bytes) -> Place:
         """Find the longest known prefix of ``request``, and say how its prompt can be made."""
-        node, depth, base, base_depth, elsewhere = self._root, 0, None, 0, False
-        for one in request.messages:
+        keys = [one.key for one in request.messages]
+        node, depth, base = self._recent(keys, head)
+        base_depth, elsewhere = depth, False
+        for one in request.messages[depth:]:
             child = node.children.get(one.key)
             if child is None:
                 break
@@ -150,13 +164,24 @@ class CallGraph:
             following = node.children[one.key] = _Node()
             node = following
         if head in node.prompts:
-            return Place(Link.REPEATED, node.prompts[head][0], (), node)
+            return Place(Link.REPEATED, node.prompts[head][0], (), node, keys)
         tail = request.messages[base_depth:]
         if base is not None and all(one.role in ("user", "tool") for one in tail):
             base.continued = True
-            return Place(Link.EXTENDED, base, tail, node)
+            return Place(Link.EXTENDED, base, tail, node, keys)
         link = self._why(request, depth, base_depth, edited=base is None and elsewhere)
-        return Place(link, base, tail, node)
+        return Place(link, base, tail, node, keys)
+
+    def _recent(self, keys: list[bytes], head: bytes) -> tuple[_Node, int, Call | None]:
+        """Where the walk begins: behind a reply that ends a few messages before the request does, or at the root.
+
+        Most requests continue the latest reply. The walk from the root would take longer with every call.
+        """
+        for depth in range(len(keys) - 1, max(len(keys) - _NEAR, 0), -1):
+            node = self._ends.get(_chain(keys[:depth]))
+            if node is not None and (call := node.replies.get(head)) is not None:
+                return node, depth, call
+        return self._root, 0, None
 
     def _why(self, request: AgentRequest, depth: int, base_depth: int, *, edited: bool) -> Link:
         """Say why the prompt of ``request`` must be rendered anew; mark the replies that it contains."""
@@ -202,7 +227,9 @@ class CallGraph:
         """Enter the reply of ``call``. ``keys`` are the forms in which the agent may send it back."""
         self.calls.append(call)
         for key in keys:
-            place.node.children.setdefault(key, _Node()).replies[call.head] = call
+            node = place.node.children.setdefault(key, _Node())
+            node.replies[call.head] = call
+            self._ends[_chain([*place.keys, key])] = node
             self._replies[key] = call
 
     def next_number(self) -> int:

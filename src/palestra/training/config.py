@@ -36,6 +36,7 @@ __all__ = [
     "TOOL",
     "WRAPPER",
     "WRITER",
+    "AgentSettings",
     "Anneal",
     "EngineSettings",
     "EvaluationSettings",
@@ -62,7 +63,11 @@ POLICY = replace(
     strategy.STRATEGY,
     key="policy",
     arguments=("sampled",),
-    builtins={"sampled": "palestra.training.parts:sampled", **strategy.STRATEGY.builtins},
+    builtins={
+        "sampled": "palestra.training.parts:sampled",
+        "agent": "palestra.training.parts:agent",
+        **strategy.STRATEGY.builtins,
+    },
 )
 WRAPPER = replace(lending.WRAPPER, key="variants.ID.wrappers")
 TOOL = replace(lending.TOOL, key="variants.ID.tools")
@@ -212,6 +217,23 @@ class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     """The sampling temperature; 0 takes the likeliest token."""
 
 
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An agent of another framework plays the episodes; its calls to the model are trained."""
+
+    program: str
+    """The agent: ``module:function``, called once per episode. See ``palestra.agents.Program``."""
+    auxiliary: bool = False
+    """Whether asides such as titles and summaries are trained as well."""
+    calls: _Positive | None = None
+    """The most calls per episode; by default there is no limit."""
+    tokens: _Positive | None = None
+    """The most sampled tokens per episode; by default there is no limit."""
+    grace: Annotated[float, msgspec.Meta(ge=0.0)] = 5.0
+    """Seconds that the agent has to return after the episode has ended."""
+    variables: tuple[str, ...] = ()
+    """Environment variables that the worker process of a plain function gets."""
+
+
 class WarmStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Supervised learning before the first step. The run folder keeps the result as a model folder."""
 
@@ -244,6 +266,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """``sampled``: the model answers each turn with one sample. Or a strategy around it: ``react``, ``plan``, ``scratchpad``,
     ``reflect``, ``best_of`` or ``tree``, with keywords as in ``{use = "react", keep = false}``. Or your own policy as
     ``module:name``: a function or class that gets the policy ``sampled`` and returns the policy to play with."""
+    agent: AgentSettings | None = None
+    """An agent of another framework plays instead of ``policy``."""
     engine: EngineSettings = EngineSettings()
     horizon: HorizonConfig | None = None
     """Largest number of turns per episode; by default the limits of the environments."""
@@ -274,6 +298,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for key in _unwritable(msgspec.to_builtins(self)):
             raise UsageError(f"{key} must be a finite number: config.json cannot hold inf or nan")
         POLICY.check(self.policy)
+        if self.agent is not None and self.policy != "sampled":
+            raise UsageError("policy and [agent] both say what plays the episodes: leave one of them out")
         for writer in self.writers:
             WRITER.check(writer)
         method = parse_hook("advantage.method", self.advantage.method)[0]
@@ -283,6 +309,11 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f'advantage.method = "{method}" needs a critic: model.critic = true')
         if method in _COMPARING and self.play.group_size < 2:
             raise UsageError(f'advantage.method = "{method}" compares the members of a group: play.group_size >= 2')
+
+    @property
+    def player(self) -> Hook:
+        """What plays the episodes: ``policy``, or the agent."""
+        return self.policy if self.agent is None else {"use": "agent", **msgspec.to_builtins(self.agent)}
 
     @property
     def engine_device(self) -> str:

@@ -4,12 +4,13 @@
 adds the working folder to the search path (``references.search_here``); ``train()`` in Python does not.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from palestra.agents import CallBudget, Program
 from palestra.core import AsyncEnv, Policy, Tool
 from palestra.policies.sampled import SampledPolicy
-from palestra.references import Hook, Role, is_reference, parse_hook
+from palestra.references import Hook, Role, is_reference, parse_hook, resolve
 from palestra.registry import register, spec
 from palestra.training.algorithms.advantage import ADVANTAGE
 from palestra.training.algorithms.horizon import HORIZON
@@ -28,12 +29,35 @@ from palestra.training.config import (
 )
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 
-__all__ = ["check_parts", "names_in_variants", "references_of", "register_variants", "sampled"]
+__all__ = ["agent", "check_parts", "names_in_variants", "references_of", "register_variants", "sampled"]
 
 
 def sampled(sampled: SampledPolicy) -> Policy:
     """Return the policy that samples one reply per turn: the default of ``policy`` in a recipe."""
     return sampled
+
+
+def agent(  # noqa: PLR0913 - the keys of the table [agent]
+    sampled: SampledPolicy,
+    *,
+    program: str,
+    auxiliary: bool = False,
+    calls: int | None = None,
+    tokens: int | None = None,
+    grace: float = 5.0,
+    variables: Sequence[str] = (),
+) -> Policy:
+    """Return the policy that plays with an agent of another framework, which samples as ``sampled`` does."""
+    return Program(
+        program,
+        sampled.engine,
+        sampled.renderer,
+        sampled.sampling,
+        budget=CallBudget(calls, tokens),
+        auxiliary=auxiliary,
+        grace=grace,
+        variables=tuple(variables),
+    )
 
 
 def check_parts(config: TrainConfig) -> None:
@@ -43,6 +67,8 @@ def check_parts(config: TrainConfig) -> None:
         UsageError: A part cannot be imported, or cannot be called with what Palestra passes and the recipe's keywords.
 
     """
+    if config.agent is not None:
+        resolve(config.agent.program)
     for role, value in _hooks(config):
         _tool(value) if role is TOOL else role.load(value)
     register_variants(config.variants)
@@ -50,7 +76,8 @@ def check_parts(config: TrainConfig) -> None:
 
 def references_of(config: TrainConfig) -> list[str]:
     """Return every ``module:name`` in ``config`` that does not name an environment."""
-    return [name for role, value in _hooks(config) if is_reference(name := parse_hook(role.key, value)[0])]
+    agents = [] if config.agent is None else [config.agent.program]
+    return agents + [name for role, value in _hooks(config) if is_reference(name := parse_hook(role.key, value)[0])]
 
 
 def names_in_variants(config: TrainConfig) -> list[str]:
@@ -65,7 +92,7 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield LOSS, config.learner.loss.kind
     yield ENGINE, config.engine.kind
     yield HISTORY, config.prompt.history
-    yield POLICY, config.policy
+    yield POLICY, config.player
     if config.horizon is not None:
         yield from ((HORIZON, value) for value in (config.horizon.default, *config.horizon.environments.values()))
     yield from ((role, hook) for role, hook in ((GRADER, config.play.grader), (GROUP_REWARD, config.play.group_reward)) if hook)

@@ -7,6 +7,7 @@ the model itself plays, and the learner computes the log-probabilities of the sa
 the policy that samples is not the policy that learns.
 """
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ import msgspec
 import numpy as np
 import transformers
 
+from palestra.agents.capture import Capture, probe
 from palestra.calls import format_call
 from palestra.core import Conversation
 from palestra.errors import UsageError
@@ -27,7 +29,7 @@ from palestra.training.imitation import TaughtPolicy
 from palestra.training.learner.batch import Batch
 from palestra.training.prompts import prompt_options
 from palestra.training.trainer import Trainer
-from palestra.trajectory import Completion, Finish, StopReason, Task, ToolCall, Trajectory, TrajectoryGroup
+from palestra.trajectory import AgentRecord, Completion, Finish, StopReason, Task, ToolCall, Trajectory, TrajectoryGroup
 
 __all__ = ["PreflightFinding", "examine", "preflight"]
 
@@ -196,7 +198,8 @@ async def _sampling(trainer: Trainer) -> list[PreflightFinding]:
         PreflightFinding(True, one.task.env, f"the model cannot play it: {_failure(one)}") for one in played if one.stop.failed
     ]
     sound = [one for one in played if not one.stop.failed and one.segments]
-    if found or not sound:
+    found += await _captured(trainer, played)
+    if any(finding.fatal for finding in found) or not sound:
         return list(dict.fromkeys(found)) or [PreflightFinding(True, "model", "nothing was sampled in any probe episode")]
     for env in trainer.config.envs:
         stops = [one.stop for one in sound if one.task.env == env]
@@ -216,6 +219,27 @@ async def _sampling(trainer: Trainer) -> list[PreflightFinding]:
     elif apart > 0.05:
         found.append(PreflightFinding(False, "model", f"engine and learner differ by {apart:.3g} nats a token"))
     return found
+
+
+async def _captured(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightFinding]:
+    """State what is recorded of an agent's calls, and how many of them continue recorded ids."""
+    if trainer.config.agent is None:
+        return []
+    level = await probe(trainer.engine, trainer.sampled.renderer)
+    name = trainer.config.agent.program
+    if level < Capture.TOKENS:
+        return [PreflightFinding(True, name, f"the engine captures {level.name.lower()}, and training needs token ids")]
+    records = [one.agent for one in played if isinstance(one.agent, AgentRecord)]
+    links: Counter[str] = Counter()
+    for record in records:
+        links.update(record.links)
+    counted = ", ".join(f"{count} {link}" for link, count in sorted(links.items())) or "none"
+    captured = "token ids and log-probs" if level is Capture.LOGPROBS else "token ids"
+    what = f"records {captured} of its calls; calls in {len(records)} probe episodes by link: {counted}"
+    overridden = sorted({key for record in records for key in record.overridden})
+    if overridden:
+        what += f"; its {', '.join(overridden)} had no effect, because training samples with the recipe's settings"
+    return [PreflightFinding(False, name, what)]
 
 
 async def _rescoring(trainer: Trainer, probe: Trajectory) -> list[PreflightFinding]:

@@ -70,7 +70,7 @@ class Trainer:
         self.learner = learner
         self.sampled = sampled
         """Samples one reply per turn from the weights of the learner."""
-        self._make_policy = POLICY.load(config.policy)
+        self._make_policy = POLICY.load(config.player)
         self.policy = as_policy(self._make_policy(sampled))
         """The policy that plays: ``sampled``, or what the recipe's ``policy`` makes of it."""
         self.engine: Engine = sampled.engine
