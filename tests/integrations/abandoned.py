@@ -13,6 +13,7 @@ Nothing here imports another framework, nor torch.
 
 import asyncio
 import gc
+import itertools
 import shutil
 import subprocess
 import tempfile
@@ -38,6 +39,9 @@ LONGEST = 60.0
 """Seconds to wait for the closing: a limit against hangs."""
 
 
+_names = itertools.count()
+
+
 class Held(AsyncEnv):
     """Counts how many are open, and holds what a real environment may hold."""
 
@@ -49,7 +53,8 @@ class Held(AsyncEnv):
     def __init__(self) -> None:
         Held.made += 1
         self._number = Held.made
-        Held.open.add(id(self))
+        self._name = next(_names)  # not id(self), which another one has after the collection of this one
+        Held.open.add(self._name)
         self._things = AsyncExitStack()
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
@@ -67,7 +72,7 @@ class Held(AsyncEnv):
         return Step("on", 1.0, False, False, {})
 
     async def close(self) -> None:
-        Held.open.discard(id(self))
+        Held.open.discard(self._name)
         await self._things.aclose()
 
 
@@ -142,4 +147,4 @@ async def cut_off(loop: Awaitable[Any], silent: Silent, episodes: int = EPISODES
         await running
     # A loop that gathers its episodes returns when the first of them has ended. Wait for the others, as a program that goes on.
     if others := asyncio.all_tasks() - {asyncio.current_task()}:
-        await asyncio.wait(others)
+        await asyncio.wait(others, timeout=LONGEST)

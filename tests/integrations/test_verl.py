@@ -10,16 +10,14 @@ pytest.importorskip("verl")
 
 import numpy as np
 import torch
-import transformers
 import verl
 from hydra import compose, initialize_config_dir
 
-from palestra import Task, Trajectory
+from palestra import StopReason, Task, Trajectory
 from palestra.errors import InfrastructureError, UsageError
 from palestra.integrations import verl as bridge
-from palestra.models.tiny import build_tiny
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
 from tests.integrations.bridging import (
-    GAME,
     MAX_TOKENS,
     WHOLE,
     Forgetting,
@@ -31,21 +29,10 @@ from tests.integrations.bridging import (
     rough_tasks,
     run,
 )
-from tests.leftovers import nothing_left
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
 PROMPT, RESPONSE = 128, 256
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 class Server:
@@ -92,6 +79,10 @@ def worker(folder: Path, tokenizer: Any, tmp_path: Path, **settings: Any) -> Any
 
 
 def generated(worker: Any, tasks: list[Task]) -> Any:
+    return run(worker.generate_sequences(rows_for(tasks)))
+
+
+def rows_for(tasks: list[Task]) -> Any:
     from verl.protocol import DataProto
 
     rows = bridge.task_rows(tasks)
@@ -102,8 +93,7 @@ def generated(worker: Any, tasks: list[Task]) -> Any:
             row["agent_name"],
             row["prompt"],
         )
-    batch = DataProto.from_dict(tensors={"dummy": torch.zeros(len(rows), 1)}, non_tensors=columns)
-    return run(worker.generate_sequences(batch))
+    return DataProto.from_dict(tensors={"dummy": torch.zeros(len(rows), 1)}, non_tensors=columns)
 
 
 def rows_of(batch: Any) -> list[Row]:
@@ -148,12 +138,12 @@ def test_the_rewards_reach_the_advantages_of_grpo(folder: Path, tokenizer: Any, 
 
 
 def test_a_failed_episode_is_raised_or_masked_but_no_zero_is_trained(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    tasks = rough_tasks(40)
+    tasks = rough_tasks(200)
     with pytest.raises(InfrastructureError, match=r"cannot record an episode without a reward.*broken on purpose"):
         generated(worker(folder, tokenizer, tmp_path, options="{retries: 0}"), tasks)
     masked = generated(worker(folder, tokenizer, tmp_path, options="{retries: 0}", failed="mask"), tasks).batch
     played = ours(tasks, tokenizer)
-    assert any(one.stop.failed for one in played)
+    assert_rough(played)
     for row, one in zip(rows_of(masked), played, strict=True):
         if one.stop.failed:
             assert not any(row.mask)
@@ -162,11 +152,18 @@ def test_a_failed_episode_is_raised_or_masked_but_no_zero_is_trained(folder: Pat
 
 
 def test_a_long_episode_ends_where_verl_has_no_room(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    working = worker(folder, tokenizer, tmp_path)
-    working.rollout_config.response_length = working.config.actor_rollout_ref.rollout.response_length = 40
-    batch = generated(working, rough_tasks(20, WHOLE)).batch
-    assert batch["responses"].shape[1] == 40
-    assert all(sum(row.mask) for row in rows_of(batch))
+    working, room = worker(folder, tokenizer, tmp_path), 40
+    working.rollout_config.response_length = working.config.actor_rollout_ref.rollout.response_length = room
+    tasks = rough_tasks(200, WHOLE)
+    batch = generated(working, tasks).batch
+    assert batch["responses"].shape[1] == room
+    overflowed = 0
+    for row, task in zip(rows_of(batch), tasks, strict=True):
+        # The response may have ``room`` tokens, so the context of each episode has another length.
+        (one,) = expected([task], tokenizer, context_length=len(row.prompt) + room)
+        compare([row], [one])
+        overflowed += one.stop is StopReason.CONTEXT_OVERFLOW
+    assert overflowed > 10
 
 
 def test_several_segments_are_refused(folder: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,35 +172,14 @@ def test_several_segments_are_refused(folder: Path, tokenizer: Any, tmp_path: Pa
         generated(worker(folder, tokenizer, tmp_path), rough_tasks(8, WHOLE))
 
 
-def test_a_thousand_cancelled_episodes_leave_nothing(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
-    import asyncio
-
+def test_a_thousand_episodes_that_verl_abandons_leave_nothing(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
     working = worker(folder, tokenizer, tmp_path)
-    generated(working, rough_tasks(1, WHOLE))
-    stuck = working.llm_client
-
-    async def never(*_: Any, **__: Any) -> Any:
-        await asyncio.sleep(3600)
+    generated(working, rough_tasks(1, WHOLE))  # loads what verl loads once
+    silent = working.llm_client.generate = Silent()
 
     async def abandon() -> None:
-        stuck.generate = never
-        loop = bridge.agent_loop()
-        from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+        tasks = [Task(HELD, seed) for seed in range(EPISODES)]
+        await cut_off(working.generate_sequences(rows_for(tasks)), silent)
 
-        made = loop(
-            trainer_config=DictConfigWrap(working.config),
-            server_manager=stuck,
-            tokenizer=working.tokenizer,
-            processor=None,
-            dataset_cls=working.dataset_cls,
-            data_config=DictConfigWrap(working.config.data),
-        )
-        rows = bridge.task_rows(rough_tasks(1000, WHOLE))
-        running = [asyncio.create_task(made.run({}, task=row["task"])) for row in rows]
-        await asyncio.sleep(0.5)
-        for one in running:
-            one.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
-
-    with nothing_left():
+    with all_closed():
         run(abandon())
