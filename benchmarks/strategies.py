@@ -8,7 +8,9 @@ A strategy that samples more tokens should be compared with plain sampling that 
 vote over 1 and 4 replies gives that curve. Its score at the tokens of each strategy is interpolated, task by task, and
 the paired difference is printed. Tree search is privileged and stands apart.
 
-    python benchmarks/strategies.py --out FOLDER [--quick] [--page docs/results/strategies.md]
+``--search`` trains on the two games with tree search alone, and plays greedy and tree search alone: a fifth of the time.
+
+    python benchmarks/strategies.py --out FOLDER [--quick] [--search] [--page docs/results/strategies.md]
 """
 
 import argparse
@@ -49,6 +51,8 @@ PLANNED = 3
 """Moves that the teacher's plan names."""
 LESSONS = {"": 32, "plan": 8, "react": 8, "react?keep=false": 3, "scratchpad": 3, "summary": 3}
 """Episodes per environment that the teacher plays with each strategy."""
+
+EPOCHS = 4
 
 
 def env_id(name: str) -> str:
@@ -91,7 +95,7 @@ class Teacher:
         return moves
 
 
-def taught(folder: Path, quick: bool) -> Path:
+def taught(folder: Path, lessons_of: dict[str, int], envs: Sequence[str], epochs: int) -> Path:
     """Return the folder of the trained model, and train it if it is not there."""
     if (folder / "model.safetensors").exists():
         return folder
@@ -100,19 +104,18 @@ def taught(folder: Path, quick: bool) -> Path:
     network = load_model(ModelConfig(str(base)))
     words = transformers.AutoTokenizer.from_pretrained(base)
     renderer, lessons = renderer_for(words), []
-    for name, episodes in LESSONS.items():
+    for name, count in lessons_of.items():
         history: History = Summary(4) if name == "summary" else FullHistory()
         teacher: Policy = TaughtPolicy(
             Teacher(), renderer, lambda text: list(words.encode(text, add_special_tokens=False)), 2048, history=history
         )
         if name not in ("", "summary"):
             teacher = named_strategy(name)(teacher)
-        count = max(2, episodes // (8 if quick else 1))
-        lessons += collect([env_id(env) for env in ENVS], teacher, n=count, seed=1_000_000, progress=False)
+        lessons += collect([env_id(env) for env in envs], teacher, n=count, seed=1_000_000, progress=False)
     print(f"{len(lessons)} lessons of {sum(len(s.ids) for one in lessons for s in one.segments):,} tokens", flush=True)
     learner = Learner(network, LearnerConfig(learning_rate=2e-3))
     rng = derive(0, "lessons")
-    imitate(learner, [one for one in lessons if one.segments], epochs=1 if quick else 4, minibatches=16, rng=rng)
+    imitate(learner, [one for one in lessons if one.segments], epochs=epochs, minibatches=16, rng=rng)
     network.language_model.save_pretrained(folder)
     words.save_pretrained(folder)
     return folder
@@ -205,18 +208,17 @@ def table(env: str, played: dict[str, Played]) -> list[str]:
         "|---|---|---|---|",
     ]
     for name, one in played.items():
-        apart = "attempts" in name or "tree" in name or one in curve
+        apart = not curve or "attempts" in name or "tree" in name or any(one is other for other in curve)
         against = "" if apart else shown(difference(one.scores, as_many_tokens(curve, one.tokens)), "+")
         lines.append(f"| {name} | {shown(one.score)} | {one.tokens:.0f} | {against} |")
     return [*lines, ""]
 
 
-async def measured(folder: Path, out: Path, n: int, page: Path | None) -> list[Row]:
+async def measured(chosen: Sequence[Arm], envs: Sequence[str], out: Path, n: int, page: Path | None) -> list[Row]:
     """Play everything; write the tables to ``page`` after each environment."""
     lines: list[str] = []
     rows: list[Row] = []
-    chosen = arms(folder)
-    for env in ENVS:
+    for env in envs:
         played: dict[str, Played] = {}
         for arm in chosen:
             if is_privileged(arm.policy) and env not in SEARCHED:
@@ -252,13 +254,18 @@ def main(arguments: Any = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--page", type=Path)
     parser.add_argument("-n", type=int, default=30)
+    parser.add_argument("--search", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
     torch.set_num_threads(1)
     began = time.process_time()
-    folder = taught(options.out / "model", options.quick)
+    envs = SEARCHED if options.search else ENVS
+    lessons = {"": LESSONS[""]} if options.search else LESSONS
+    lessons = {name: max(2, count // 8) if options.quick else count for name, count in lessons.items()}
+    folder = taught(options.out / "model", lessons, envs, 1 if options.quick else EPOCHS)
     print(f"model after {time.process_time() - began:.0f} CPU seconds", flush=True)
-    rows = asyncio.run(measured(folder, options.out, 4 if options.quick else options.n, options.page))
+    chosen = [arm for arm in arms(folder) if not options.search or arm.name.startswith(("greedy", "tree"))]
+    rows = asyncio.run(measured(chosen, envs, options.out, 4 if options.quick else options.n, options.page))
     rows.append(Row("CPU minutes", (time.process_time() - began) / 60, ""))
     finish(rows)
 
