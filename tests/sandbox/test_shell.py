@@ -90,7 +90,6 @@ async def test_two_shells_share_nothing(shells: Shells) -> None:
     async with await shells.open() as one, await shells.open() as other:
         await one.run("echo x > /tmp/x; echo y > /dev/shm/y")
         assert (await other.run("ls /tmp /dev/shm")).text == "/dev/shm:\n\n/tmp:\n"
-    assert not shells.running or shells.running <= 2
 
 
 def small_root(folder: Path) -> Path:

@@ -244,14 +244,15 @@ class Shells:
         limits: What each session may use.
         root: A folder with a whole system. By default the host's ``/usr``, read-only, in a small system of its own.
         session_seconds: A session is killed after this time.
+        warm: Number of sessions that are started in advance. Each is used once.
     """
 
-    def __init__(self, limits: Limits | None = None, *, root: str = "", session_seconds: float = 3600.0) -> None:
+    def __init__(self, limits: Limits | None = None, *, root: str = "", session_seconds: float = 3600.0, warm: int = 1) -> None:
         self.limits = limits or SHELL_LIMITS
         require_boxes(self.limits)
         # Not TMPDIR: the uid of a box must be able to reach it.
         self._point = tempfile.mkdtemp(prefix="palestra-shells-", dir="/tmp" if os.geteuid() == 0 else None)
-        self._pool = ShellPool(ShellProfile(limits=self.limits, root=root, point=self._point), session_seconds)
+        self._pool = ShellPool(ShellProfile(limits=self.limits, root=root, point=self._point), session_seconds, warm)
 
     async def __aenter__(self) -> "Shells":
         return self
@@ -279,7 +280,7 @@ class Shells:
 
     @property
     def running(self) -> int:
-        """Number of existing sessions."""
+        """Number of existing sessions, those started in advance included."""
         return self._pool.running
 
     async def close(self) -> None:

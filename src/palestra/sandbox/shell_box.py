@@ -226,8 +226,8 @@ class ShellPool(LauncherPool[ShellProfile, ShellBox]):
 
     modules = MODULES
 
-    def __init__(self, profile: ShellProfile, session_seconds: float) -> None:
-        super().__init__(profile, 0)
+    def __init__(self, profile: ShellProfile, session_seconds: float, warm: int) -> None:
+        super().__init__(profile, warm)
         self.session_seconds = session_seconds
         self._source = -1
 
@@ -236,9 +236,14 @@ class ShellPool(LauncherPool[ShellProfile, ShellBox]):
 
     async def open(self, source: int = -1) -> ShellBox:
         """Return a shell that waits for its first command; over a copy of the layer ``source`` if there is one."""
+        if source < 0:
+            return await self.take()
         self.start()
         self._source = source
-        box = self._spawn()
+        try:
+            box = self._spawn()
+        finally:
+            self._source = -1
         try:
             await box.ready()
         except BaseException:

@@ -39,6 +39,7 @@ HOME = "home/agent"
 
 _ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "SHELL": "/bin/bash",  # else bash looks itself up in /etc/passwd
     "LANG": "C.UTF-8",
     "LC_ALL": "C.UTF-8",
     "TZ": "UTC",
