@@ -88,7 +88,11 @@ def sample(rng: np.random.Generator, items: Sequence[T], count: int) -> list[T]:
 
 def same_lines(text: str | None, expected: Sequence[str]) -> bool:
     """Return whether ``text`` has exactly these lines; blanks at the ends of lines and of the text do not count."""
-    return text is not None and [line.rstrip() for line in text.rstrip().split("\n")] == list(expected)
+    return text is not None and _bare_lines(text) == _bare_lines("\n".join(expected))
+
+
+def _bare_lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
 def read_json(text: str | None) -> Any:
