@@ -65,8 +65,8 @@ POLICY = replace(
     arguments=("sampled",),
     builtins={
         "sampled": "palestra.training.parts:sampled",
-        "agent": "palestra.training.parts:agent",
         **strategy.STRATEGY.builtins,
+        "agent": "palestra.training.parts:agent",
     },
 )
 WRAPPER = replace(lending.WRAPPER, key="variants.ID.wrappers")
