@@ -151,7 +151,7 @@ async def autogen(episode: OpenEpisode) -> str:
     agent = AssistantAgent("adder", client, tools=[add], system_message=SYSTEM, max_tool_iterations=5)
     result = await agent.run(task=QUESTION)
     await client.close()
-    return str(result.messages[-1].content)  # type: ignore[union-attr]
+    return str(result.messages[-1].content)
 
 
 AGENTS: dict[str, tuple[Callable[[OpenEpisode], Awaitable[str]], float]] = {
