@@ -126,6 +126,7 @@ async def test_sealing_cancels_what_is_being_sampled() -> None:
     recording = await gateway.close(episode)
     assert (await asking).status == 409
     assert (recording.calls, recording.links) == ((), {})
+    assert not gateway._pending
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,6 @@ class Gateway:
         """Seal the episode and return its recording. Its key is refused from now on."""
         recording = await episode.record.seal()
         self._episodes.pop(_digest(episode.key), None)
-        self._pending.pop(episode.name, None)
         return recording
 
     def __len__(self) -> int:
@@ -185,7 +184,7 @@ class Gateway:
             try:
                 await self._post(_Exchange(scope, receive, send, dialect, episode), path)
             finally:
-                self._pending[episode.name] -= 1
+                self._leave(episode)
         except BadRequest as error:
             await _send(send, error.status, dialect.error(error))
 
@@ -201,9 +200,14 @@ class Gateway:
         return episode
 
     def _enter(self, episode: OpenEpisode) -> None:
-        if self._pending[episode.name] >= self.limits.pending:
+        if self._pending[episode.key] >= self.limits.pending:
             raise BadRequest("too many requests of this episode at the same time", status=429, code="rate_limit_exceeded")
-        self._pending[episode.name] += 1
+        self._pending[episode.key] += 1
+
+    def _leave(self, episode: OpenEpisode) -> None:
+        self._pending[episode.key] -= 1
+        if not self._pending[episode.key]:
+            del self._pending[episode.key]
 
     def _models(self, path: str) -> bytes:
         one = {
