@@ -26,8 +26,16 @@ from palestra.sandbox.shell import ShellOutcome, Shells
 from palestra.sandbox.shell_launcher import MODULES
 
 WALL_SECONDS = 2.0
+HANGS = 60.0
+"""Seconds after which an attempt counts as one that could not be ended. The machine may be busy."""
 LIMITS = Limits(
-    wall_seconds=WALL_SECONDS, file_bytes=16 * 2**20, disk_bytes=64 * 2**20, open_files=256, session_cpu_seconds=20, files=5000
+    wall_seconds=WALL_SECONDS,
+    file_bytes=16 * 2**20,
+    disk_bytes=64 * 2**20,
+    open_files=256,
+    session_cpu_seconds=20,
+    files=5000,
+    kept_output=2**18,
 )
 
 OTHERWISE = {"passwd", "root's home", "write the root", "descriptors", "inodes"}
@@ -155,7 +163,7 @@ def _row(attempt: Attempt, outcome: ShellOutcome, shown: str, seconds: float) ->
     clean = not any(mark in shown for mark in "\x1b\x07\x9b\u202e")
     return {
         "name": attempt.name,
-        "contained": "BREACH" not in lines and clean and seconds < 3 * WALL_SECONDS + 10 and not outcome.running,
+        "contained": "BREACH" not in lines and clean and seconds < HANGS and not outcome.running,
         "seconds": round(seconds, 2),
         "killed_by": outcome.killed_by,
         "shown": shown[-200:],

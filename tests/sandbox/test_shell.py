@@ -58,6 +58,14 @@ async def test_a_hanging_command_returns_what_it_has_and_can_be_fed_and_interrup
     assert (await shell.run("echo on")).text == "on\n"
 
 
+async def test_input_that_no_program_read_is_not_taken_for_the_next_command(shell: Shell) -> None:
+    for _ in range(3):
+        assert (await shell.run("sleep 0.2", wall_seconds=0.01)).running
+        assert (await shell.send("(exit 9)\n(exit 8)\n", wall_seconds=20)).exit_code == 0
+        outcome = await shell.run("sleep 0.1; (exit 5)")
+        assert (outcome.exit_code, outcome.running) == (5, False)
+
+
 async def test_output_is_bounded(shell: Shell) -> None:
     outcome = await shell.run("head -c 3000000 /dev/urandom | base64 -w 76")
     assert len(outcome.raw) <= 2**20 + 2**17

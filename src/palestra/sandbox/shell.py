@@ -213,6 +213,9 @@ class Shell:
         return self._outcome(began, exit_code=None if killed else exit.code, ended=True, killed_by=killed)
 
     async def _exited(self) -> Exit:
+        with contextlib.suppress(TimeoutError):  # it closes its terminal just before it ends
+            async with asyncio.timeout(_GRACE_SECONDS):
+                return await asyncio.shield(self._box.exited)
         self._box.kill()
         return await asyncio.shield(self._box.exited)
 

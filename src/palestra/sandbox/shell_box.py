@@ -51,7 +51,9 @@ class ShellBox:
         self.prompt: asyncio.Future[Prompt] = asyncio.get_running_loop().create_future()
         self._scanned = 0
         self._freed = False
-        self._mark = re.compile(re.escape(pool.profile.mark) + rb"(\d{1,3})\x07")
+        self._mark = re.compile(re.escape(pool.profile.mark) + rb"(\d{1,9});(\d{1,3})\x07")
+        self._command = 0
+        """The number of the current command. Input that no program read is a command to bash, and its prompt must not count."""
         self._fds: list[int] = []
         self._ends: list[int] = []
         try:
@@ -114,6 +116,7 @@ class ShellBox:
     def begin(self, command: bytes) -> None:
         """Let the shell run ``command``. Its output and exit code arrive later."""
         self.prompt = asyncio.get_running_loop().create_future()
+        self._command += 1
         self._scanned = self.total = self.dropped = 0
         self.flooded = False
         with contextlib.suppress(OSError):  # the shell has ended: the reader reports it
@@ -121,7 +124,7 @@ class ShellBox:
             termios.tcflush(self.master, termios.TCOFLUSH)
             termios.tcsetattr(self.master, termios.TCSANOW, self._modes)
             os.write(self.commands, command + b"\0")
-            os.write(self.master, self._pool.profile.trigger)
+            os.write(self.master, self._pool.profile.trigger(self._command))
 
     def cut(self) -> bytes:
         """Return the output that no caller has taken, without the beginning of a mark."""
@@ -154,13 +157,13 @@ class ShellBox:
         self._bound()
 
     def _find_mark(self) -> None:
-        found = self._mark.search(self.data, max(0, self._scanned - _LONGEST_MARK))
+        start = max(0, self._scanned - _LONGEST_MARK)
+        while (found := self._mark.search(self.data, start)) is not None:
+            start, end, number, code = found.start(), found.end(), int(found[1]), int(found[2])
+            del found, self.data[start:end]
+            if number == self._command:
+                self._settle(code)
         self._scanned = len(self.data)
-        if found is not None:
-            code = int(found[1])
-            del self.data[found.start() : found.end()]
-            self._scanned = len(self.data)
-            self._settle(code)
 
     def _bound(self) -> None:
         """Keep the first and the last part of a long output."""

@@ -31,6 +31,7 @@ SHELL_LIMITS = Limits(
     files=20_000,
     open_files=256,
     processes=64,
+    kept_output=256 * 1024,
 )
 """The default limits of a shell: more files, processes and time than a job has."""
 
@@ -65,7 +66,8 @@ unset HISTFILE
 set +o history +H
 ulimit -S -H -u {processes} -n {files} 2>/dev/null
 PS1= PS2=
-__mark='printf "\e]7717;{word};%d\a" "$?"'
+__number=0
+__mark='printf "\e]7717;{word};%s;%d\a" "$__number" "$?"'
 PROMPT_COMMAND=$__mark
 __restore() {{ return "$1"; }}
 exec {startup}<&-
@@ -73,8 +75,8 @@ cd "$HOME"
 if [ -e /.palestra-fork ]; then . /.palestra-fork; rm -f /.palestra-fork; fi
 """
 _TRIGGER = (
-    "__status=$?; IFS= read -r -d '' -u {commands} __command; __restore $__status; eval \"$__command\" {commands}<&-; "
-    "__status=$?; PROMPT_COMMAND=$__mark; __restore $__status\n"
+    "__status=$? __number={number}; IFS= read -r -d '' -u {commands} __command; __restore $__status; "
+    'eval "$__command" {commands}<&-; __status=$?; PROMPT_COMMAND=$__mark; __restore $__status\n'
 )
 
 
@@ -97,13 +99,13 @@ class ShellProfile:
 
     @cached_property
     def mark(self) -> bytes:
-        """What the shell prints at its prompt, before the exit code and a BEL."""
+        """What the shell prints at its prompt, before the number of the command, the exit code and a BEL."""
         return f"\x1b]7717;{self.word};".encode()
 
-    @property
-    def trigger(self) -> bytes:
-        """The line on the terminal that makes the shell run the next command."""
-        return _TRIGGER.format(commands=COMMANDS).encode()
+    @staticmethod
+    def trigger(number: int) -> bytes:
+        """Return the line on the terminal that makes the shell run the next command, which has this number."""
+        return _TRIGGER.format(commands=COMMANDS, number=number).encode()
 
     def bootstrap(self) -> bytes:
         """Return nothing: a shell needs no code of ours."""
