@@ -14,7 +14,10 @@ import palestra
 from palestra import check_env, collect, make
 from palestra.errors import UsageError
 from palestra.integrations.inspect import inspect_task
+from palestra.integrations.rows import task_of
 from palestra.rollout.supply import tasks_of
+from palestra.trajectory import Finish
+from tests.integrations.bridging import ROUGH, Writer, assert_rough, written
 from tests.leftovers import nothing_left
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
@@ -22,11 +25,6 @@ pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings(
 GAME = "game:GuessTheNumber-v0-easy"
 LONG = "game:GuessTheNumber-v0-hard"
 HERE = "inspect:tests.integrations.inspect_tasks"
-
-
-def scripted(text: str) -> str:
-    """One guess per turn; which one depends on the conversation only."""
-    return f"\\boxed{{{len(text) % 10 + 1}}}"
 
 
 def answered(reply: str, cut: bool = False) -> ModelOutput:
@@ -41,27 +39,31 @@ def evaluated(task: Any, reply: Any, tmp_path: Path, **settings: Any) -> Any:
     return log
 
 
-def test_two_hundred_episodes_are_those_of_palestra(tmp_path: Path) -> None:
+def test_two_hundred_episodes_with_cuts_and_failures_are_those_of_palestra(tmp_path: Path) -> None:
     def reply(messages: Any, *_: Any) -> ModelOutput:
-        return answered(scripted(messages[-1].text))
+        said = written([one.text for one in messages])
+        return answered(said.text, cut=said.finish is Finish.LENGTH)
 
-    log = evaluated(inspect_task(GAME, n=200, seed=3), reply, tmp_path)
+    tasks = tasks_of(ROUGH, 200, 3)[0]
+    log = evaluated(inspect_task(ROUGH, n=200, seed=3), reply, tmp_path, fail_on_error=False)
     assert log.status == "success"
-    ours = collect(tasks_of(GAME, 200, 3)[0], scripted)
+    ours = collect(tasks, Writer(), retries=0)
+    assert_rough(ours)
     assert len(log.samples) == len(ours) == 200
     by_task = {trajectory.task: trajectory for trajectory in ours}
     for sample in log.samples:
-        task = palestra.encoding.decode_json(sample.metadata["task"].encode(), palestra.Task)
-        mine = by_task[task]
+        mine = by_task[task_of(sample.metadata)]
+        if mine.stop.failed:
+            assert (sample.scores, "broken on purpose" in sample.error.message) == ({}, True)
+            continue
         said = [(one.role, one.text) for one in sample.messages]
-        expected = [part for turn in mine.turns for part in (("user", turn.observation), ("assistant", turn.action))]
-        assert said == expected
+        turns = [(("user", turn.observation), ("assistant", turn.completion.text)) for turn in mine.turns]
+        assert said == [part for turn in turns for part in turn]
         score = sample.scores["palestra_outcome"]
         assert score.value == {"reward": mine.reward, "success": float(bool(mine.success))}
         assert score.metadata == {"stop": str(mine.stop), "rewards": [turn.reward for turn in mine.turns]}
-    assert max(len(one.turns) for one in ours) > 2
-    mean = log.results.scores[0].metrics["mean"].value
-    assert mean == pytest.approx(sum(one.reward or 0.0 for one in ours) / 200)
+    mean, scored = log.results.scores[0].metrics["mean"].value, [one.reward for one in ours if one.reward is not None]
+    assert mean == pytest.approx(sum(scored) / len(scored)), "a failed episode is in the mean"
 
 
 def test_a_cut_turn_is_no_move(tmp_path: Path) -> None:
@@ -78,6 +80,11 @@ def test_a_failed_episode_is_an_error_and_not_a_zero(tmp_path: Path) -> None:
 def test_a_limit_of_inspect_reaches_inspect(tmp_path: Path) -> None:
     log = evaluated(inspect_task(LONG, n=1), lambda *_: answered("\\boxed{1}"), tmp_path, message_limit=3)
     assert log.samples[0].limit.type == "message"
+
+
+def test_retries_are_left_to_inspect() -> None:
+    with pytest.raises(UsageError, match="retry_on_error=N"):
+        inspect_task(GAME, n=1, retries=2)
 
 
 def test_abandoned_episodes_leave_nothing(tmp_path: Path) -> None:
