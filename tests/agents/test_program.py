@@ -1,6 +1,7 @@
 """Agents as policies: exact tokens, deadlines, failures, and a clean end."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from tests.agents.test_gateway import STOP, Letters
 
 from palestra.agents import CallBudget, Program
 from palestra.core import Sampling
-from palestra.encoding import Ints
+from palestra.encoding import Ints, decode_json, encode_json
 from palestra.errors import InfrastructureError, UsageError
 from palestra.rollout import rollout
 from palestra.testing.scripted import ScriptedEngine
@@ -63,13 +64,21 @@ async def test_an_async_program_plays_episodes_token_by_token(run: Any) -> None:
 
 
 async def test_the_same_episode_has_the_same_digest_and_survives_a_file() -> None:
-    from palestra.encoding import decode_json, encode_json
-
     first, second = await play(program(programs.stepping)), await play(program(programs.stepping))
     key = lambda one: one.group  # noqa: E731
     for one, other in zip(sorted(first, key=key), sorted(second, key=key), strict=True):
         assert one.digest() == other.digest()
         assert decode_json(encode_json(one), Trajectory).digest() == one.digest()
+
+
+async def test_parquet_keeps_the_calls_of_an_agent(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    from palestra.interchange import read_parquet, write_parquet
+
+    played = await play(program(programs.stepping))
+    write_parquet(played, tmp_path / "run.parquet")
+    read = list(read_parquet(tmp_path / "run.parquet"))
+    assert [encode_json(one.agent) for one in read] == [encode_json(one.agent) for one in played]
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
 """Apache Parquet: one row per episode, with columns that any data tool can query, and without loss.
 
 Token ids and log-probs are lists of four-byte items; turns and segments are lists of structs. Only data without a fixed shape
-is JSON inside a column: ``info``, the ``params`` of a task, and observations with pictures. Reading returns equal trajectories.
+is JSON inside a column: ``info``, the ``params`` of a task, observations with pictures, and the calls of a foreign agent.
+Reading returns equal trajectories.
 The columns ``reward`` and ``success`` are for queries; the reader computes them again.
 """
 
@@ -18,6 +19,7 @@ from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import MissingExtra, SchemaError
 from palestra.trajectory import (
     SCHEMA_VERSION,
+    AgentRecord,
     Completion,
     Content,
     Failure,
@@ -103,7 +105,7 @@ def _schema() -> Any:
     columns |= {"turns": arrow.list_(arrow.struct(turn)), "segments": arrow.list_(arrow.struct(segment))}
     columns |= {"final_observation": text, "final_observation_parts": text, "info": text}
     columns |= {"failures": arrow.list_(arrow.struct(failure)), "seed": whole}
-    columns |= {"group": whole, "member": whole, "attempt": whole, "seconds": real}
+    columns |= {"group": whole, "member": whole, "attempt": whole, "seconds": real, "agent": text}
     return arrow.schema(list(columns.items()), metadata={_SCHEMA_KEY: str(SCHEMA_VERSION)})
 
 
@@ -134,6 +136,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
         "member": trajectory.member,
         "attempt": trajectory.attempt,
         "seconds": trajectory.seconds,
+        "agent": encode_json(trajectory.agent).decode() if isinstance(trajectory.agent, AgentRecord) else None,
     }
 
 
@@ -187,6 +190,8 @@ def _trajectory(row: dict[str, Any]) -> Trajectory:
             final_observation=_content("final_observation", row),
             info=_from_json(row["info"]),
             failures=tuple(msgspec.convert(failure, Failure) for failure in row["failures"]),
+            # Files that are older than this column have no agents.
+            agent=msgspec.UNSET if row.get("agent") is None else decode_json(row["agent"], AgentRecord),
             **{name: row[name] for name in _PLAIN},
         )
     except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
