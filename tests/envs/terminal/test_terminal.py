@@ -19,6 +19,7 @@ from palestra.envs.terminal.scene import LEVELS
 from palestra.envs.terminal.system import _expanded
 from palestra.errors import UsageError
 from palestra.registry import list_envs
+from palestra.seeding import derive
 from palestra.trajectory import Task, ToolCall
 
 PROGRAMS = {"git": "git", "build": "make"}
@@ -55,6 +56,16 @@ def test_every_family_has_an_id_for_every_level() -> None:
     assert len(FAMILIES) >= 12
     with pytest.raises(UsageError, match="no terminal family"):
         Terminal("none")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_seed_always_draws_the_same_task_and_seeds_differ(family: str) -> None:
+    for level in range(len(LEVELS)):
+        first, again, other = (FAMILIES[family](derive(seed, "task"), level) for seed in (1, 1, 2))
+        assert (first.goal, first.files, first.solution, first.setup) == (again.goal, again.files, again.solution, again.setup)
+        assert (first.goal, first.files) != (other.goal, other.files)
+        paths = [file.path for file in first.files]
+        assert len(paths) == len(set(paths))
 
 
 async def score(env: Terminal, family: str, level: str, seed: int) -> float:
