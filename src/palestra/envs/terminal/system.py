@@ -128,7 +128,8 @@ def processes(rng: np.random.Generator, level: int) -> Scene:
         words = f"{names[place]} {tokens[place]} data/{data[place]}.db"
         started = f"exec setsid bin/supervisor {words}" if level and not place else _started(*words.split())
         lines.append(f"({started}) >/dev/null 2>&1 </dev/null &")
-    ready = f"until [ $(cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c ^worker-) -ge {count} ]; do :; done"
+    counted = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c ^worker-"
+    ready = f"until [ $({counted}) -ge {count} ]; do sleep 0.01; done"
     setup = script("set +m", *lines, "disown -a", ready, "set -m")
     which = f"the process worker-{names[0]}" if level < 2 else f"the worker process that has the file data/{data[0]}.db open"
     again = " Something starts it again when it ends; make sure that it stays ended." if level else ""
@@ -162,7 +163,7 @@ def _ended(name: str, data: str, level: int) -> str:
         f"p=$(for d in /proc/[0-9]*; do {test} && basename $d; done | head -1)",
         "tr '\\0' '\\n' < /proc/$p/environ | sed -n 's/^TOKEN=//p' > answer.txt",
         "kill $(ps -o ppid= -p $p) $p" if level else "kill $p",
-        f"while grep -qsz -e '^worker-{name}$' -e '^bin/[s]upervisor$' /proc/[0-9]*/cmdline; do :; done",
+        f"while grep -qsz -e '^worker-{name}$' -e '^bin/[s]upervisor$' /proc/[0-9]*/cmdline; do sleep 0.01; done",
     )
 
 
