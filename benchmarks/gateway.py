@@ -10,6 +10,7 @@ Left out: tokenizers, models, and a network that is not loopback.
 
 import argparse
 import asyncio
+import itertools
 import json
 import multiprocessing
 import os
@@ -104,17 +105,17 @@ async def _serve(pipe: Any) -> None:
     engine, letters = Scripted(), Letters()
     gateway = Gateway(engine, lambda tools: letters, limits=GatewayLimits(write_seconds=2.0, read_seconds=2.0))
     loop = asyncio.get_running_loop()
-    episodes: list[OpenEpisode] = []
+    episodes: dict[int, OpenEpisode] = {}
+    numbers = itertools.count()
     async with gateway.serving():
         while True:
             command, value = await loop.run_in_executor(None, pipe.recv)
             if command == "open":
-                opened = [gateway.open(seed=number) for number in range(value)]
-                first = len(episodes)
-                episodes += opened
-                pipe.send([(first + at, one.openai_url, one.key) for at, one in enumerate(opened)])
+                opened = {next(numbers): gateway.open(seed=number) for number in range(value)}
+                episodes.update(opened)
+                pipe.send([(number, one.openai_url, one.key) for number, one in opened.items()])
             elif command == "close":
-                pipe.send([_summary(await gateway.close(episodes[number])) for number in value])
+                pipe.send([_summary(await gateway.close(episodes.pop(number))) for number in value])
             elif command == "clock":
                 pipe.send(Clock(time.process_time(), engine.sampled, len(gateway), rss_megabytes()))
             else:
