@@ -1,6 +1,7 @@
 """Agents as policies: exact tokens, deadlines, failures, and a clean end."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from palestra.encoding import Ints, decode_json, encode_json
 from palestra.errors import InfrastructureError, UsageError
 from palestra.rollout import rollout
 from palestra.testing.scripted import ScriptedEngine
-from palestra.trajectory import StopReason, Task, Trajectory
+from palestra.trajectory import AgentRecord, StopReason, Task, Trajectory
 
 GAME = "game:GuessTheNumber-v0-easy"
 
@@ -193,3 +194,42 @@ def test_a_program_that_a_worker_cannot_import_is_refused() -> None:
         program(lambda episode: None)
     with pytest.raises(UsageError, match="with_tools"):
         Program(programs.stepping, ScriptedEngine(guess), Letters())
+
+
+async def _careful(episode: Any) -> None:
+    """Asks for a title, then samples every action twice and takes the second."""
+    import aiohttp
+
+    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    messages = [dict(one) for one in episode.messages]
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {episode.api_key}"}) as session:
+
+        async def ask(body: dict[str, Any], key: str) -> str:
+            headers = {"Idempotency-Key": key}
+            async with session.post(f"{episode.base_url}/chat/completions", json=body, headers=headers) as answer:
+                text: str = (await answer.json())["choices"][0]["message"]["content"]
+                return text
+
+        await ask({"messages": [{"role": "user", "content": "A title, please."}]}, "title")
+        while not episode.done:
+            body = {"messages": messages, "tools": [tool]}
+            said = [await ask(body, f"{len(messages)} {number}") for number in range(2)]
+            messages += [{"role": "assistant", "content": said[1]}, {"role": "user", "content": await episode.step(said[1])}]
+
+
+@pytest.mark.parametrize("auxiliary", [False, True])
+async def test_unused_replies_and_asides_are_kept_and_not_trained(auxiliary: bool) -> None:
+    (trajectory,) = await play(program(_careful, auxiliary=auxiliary), n=1)
+    record = trajectory.agent
+    assert isinstance(record, AgentRecord)
+    turns = len(trajectory.turns)
+    roles = Counter(call.role for call in record.calls)
+    # Two equal replies to one prompt: the later one continues, and the last pair was not continued at all.
+    assert roles == {"auxiliary": 1, "discarded": turns, "agent": turns}
+    trained = sum(len(segment.logprobs) for segment in trajectory.segments)
+    kept = sum(len(branch.segment.logprobs) for branch in record.branches)
+    assert trained + kept == sum(call.tokens for call in record.calls)
+    assert Counter(branch.role for branch in record.branches).keys() == (
+        {"discarded"} if auxiliary else {"discarded", "auxiliary"}
+    )
+    assert len(trajectory.segments) == 1 + auxiliary
