@@ -115,13 +115,15 @@ def build(rng: np.random.Generator, level: int) -> Scene:
         broken["Makefile"] = broken["Makefile"].replace(f" {chosen[1].name}.o", "")
     if level >= 2:
         broken[f"{chosen[2].name}.c"] = _source(chosen[2], chosen[2].wrong)
-    inputs = [rng.integers(-50, 100, size=int(rng.integers(2, 30))).tolist() for _ in range(3)]
-    expected = "".join(f"{one.name} {one.value(values)}\n" for values in inputs for one in chosen)
+    # Each logical fault shows on one of these: ascending, descending, and only even numbers.
+    values = sorted({*rng.integers(-50, 100, size=int(rng.integers(5, 30))).tolist(), -7, 0, 1, 8})
+    inputs = [values, values[::-1], [8, 4, 2, 6]]
+    expected = "".join(f"{one.name} {one.value(given)}\n" for given in inputs for one in chosen)
     goal = (
         "The C program in the folder tool does not build with `make`. Mend it so that it builds and does what its README.md "
         "says. Keep the name of the program: tool/tool."
     )
-    runs = [f"./tool <<< '{' '.join(map(str, values))}'" for values in inputs]
+    runs = [f"./tool <<< '{' '.join(map(str, given))}'" for given in inputs]
     command = script("cd tool && make -s clean >/dev/null 2>&1; make -s >/dev/null 2>&1", *runs)
 
     async def check(final: Final) -> bool:
@@ -253,6 +255,14 @@ def _module(chosen: Sequence[_Function], broken: Sequence[_Function]) -> str:
     return '"""Small functions."""\n\n\n' + "\n\n".join(parts)
 
 
+def _telling(one: _Function, right: dict[str, Any], wrong: dict[str, Any], rng: np.random.Generator) -> list[Any]:
+    """Draw an input on which the fault of ``one`` shows."""
+    while True:
+        given = one.inputs(rng)
+        if right[one.name](*given) != wrong[one.name](*given):
+            return given
+
+
 def tests(rng: np.random.Generator, level: int) -> Scene:
     """Mend one, two or three functions of a package."""
     chosen = sample(rng, _FUNCTIONS, 4 + level)
@@ -261,7 +271,10 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
     right: dict[str, Any] = {}
     exec(_module(_FUNCTIONS, ()), right)  # noqa: S102  (our own functions, as written above)
     shown = [(one.name, given, right[one.name](*given)) for one in order for given in (one.inputs(rng) for _ in range(4))]
+    wrong: dict[str, Any] = {}
+    exec(_module(_FUNCTIONS, _FUNCTIONS), wrong)  # noqa: S102  (the same)
     hidden = [(one.name, given) for one in order for given in (one.inputs(rng) for _ in range(8))]
+    hidden += [(one.name, _telling(one, right, wrong, rng)) for one in broken]
     expected = [right[name](*given) for name, given in hidden]
     cases = "".join(
         f"    def test_{place}(self):\n        self.assertEqual({name}({given[0]!r}), {value!r})\n\n"

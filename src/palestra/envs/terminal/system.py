@@ -180,7 +180,8 @@ def drift(rng: np.random.Generator, level: int) -> Scene:
     for host in drifted:
         for key in sample(rng, keys, int(rng.integers(1, 3))):
             configs[host][key] = str(int(base[key]) + int(rng.integers(1, 50)))
-    allowed = [(host, key) for host in drifted for key in keys if configs[host][key] != base[key] and rng.random() < 0.4]
+    differing = [(host, key) for host in drifted for key in keys if configs[host][key] != base[key]]
+    allowed = [one for one in differing[1:] if rng.random() < 0.4]  # at least one value has to be mended
     files = [text_file("baseline.conf", _config(base, keys))]
     files += [text_file(f"hosts/{host}.conf", _config(configs[host], sample(rng, keys, len(keys)))) for host in hosts]
     if level == 0:
