@@ -9,8 +9,9 @@ vote over 1 and 4 replies gives that curve. Its score at the tokens of each stra
 the paired difference is printed. Tree search is privileged and stands apart.
 
 ``--search`` trains on the two games with tree search alone, and plays greedy and tree search alone: a fifth of the time.
+``--random`` needs no model: it compares random moves with tree search over random moves in the same games.
 
-    python benchmarks/strategies.py --out FOLDER [--quick] [--search] [--page docs/results/strategies.md]
+    python benchmarks/strategies.py --out FOLDER [--quick] [--search | --random] [--page docs/results/strategies.md]
 """
 
 import argparse
@@ -20,15 +21,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-import transformers
 from rows import Row, finish
 
 from palestra.core import Conversation, Policy, Sampling
-from palestra.engines.hf import HFEngine
 from palestra.evaluation import Score, compare, evaluate_async, mean_interval, read_episodes, task_scores
-from palestra.models import build_tiny
-from palestra.policies import is_privileged
+from palestra.policies import RandomPolicy
 from palestra.policies.choosing import BestOf
 from palestra.policies.history import FullHistory, History, Summary
 from palestra.policies.remembering import Reflect, Scratchpad
@@ -36,13 +33,9 @@ from palestra.policies.sampled import SampledPolicy
 from palestra.policies.searching import FORKS, TreeSearch
 from palestra.policies.strategy import named_strategy
 from palestra.policies.thinking import Plan, ReAct
-from palestra.rendering import renderer_for
 from palestra.rollout import collect
 from palestra.seeding import derive
 from palestra.statistics import Estimate, score_bounds
-from palestra.training.imitation import TaughtPolicy, imitate
-from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.learner.model import ModelConfig, load_model
 from palestra.trajectory import Completion, text_of
 
 ENVS = ("Sudoku", "Sokoban", "GuessTheNumber", "TowerofHanoi", "FifteenPuzzle")
@@ -53,6 +46,7 @@ LESSONS = {"": 32, "plan": 8, "react": 8, "react?keep=false": 3, "scratchpad": 3
 """Episodes per environment that the teacher plays with each strategy."""
 
 EPOCHS = 4
+RANDOM = "random legal moves"
 
 
 def env_id(name: str) -> str:
@@ -99,6 +93,16 @@ def taught(folder: Path, lessons_of: dict[str, int], envs: Sequence[str], epochs
     """Return the folder of the trained model, and train it if it is not there."""
     if (folder / "model.safetensors").exists():
         return folder
+    import torch
+    import transformers
+
+    from palestra.models import build_tiny
+    from palestra.rendering import renderer_for
+    from palestra.training.imitation import TaughtPolicy, imitate
+    from palestra.training.learner.learner import Learner, LearnerConfig
+    from palestra.training.learner.model import ModelConfig, load_model
+
+    torch.set_num_threads(1)
     base = build_tiny(folder.with_name("untrained"))
     torch.manual_seed(0)
     network = load_model(ModelConfig(str(base)))
@@ -132,7 +136,19 @@ class Arm(NamedTuple):
     wrappers: Sequence[str] = ()
 
 
+def random_arms() -> list[Arm]:
+    """Random moves, and tree search whose proposals are random moves: what the search adds without a model."""
+    return [Arm(RANDOM, RandomPolicy()), Arm("tree search (privileged)", TreeSearch(RandomPolicy(), width=4, forks=FORKS))]
+
+
 def arms(folder: Path) -> list[Arm]:
+    import torch
+    import transformers
+
+    from palestra.engines.hf import HFEngine
+    from palestra.rendering import renderer_for
+
+    torch.set_num_threads(1)
     words = transformers.AutoTokenizer.from_pretrained(folder)
     engine, renderer = HFEngine.load(folder, batch=64, rows=256), renderer_for(words)
 
@@ -221,7 +237,7 @@ async def measured(chosen: Sequence[Arm], envs: Sequence[str], out: Path, n: int
     for env in envs:
         played: dict[str, Played] = {}
         for arm in chosen:
-            if is_privileged(arm.policy) and env not in SEARCHED:
+            if arm.name.startswith("tree") and env not in SEARCHED:
                 continue
             began = time.process_time()
             played[arm.name] = await play(arm, env, n, out)
@@ -232,9 +248,10 @@ async def measured(chosen: Sequence[Arm], envs: Sequence[str], out: Path, n: int
             )
         lines += table(env, played)
         if env in SEARCHED:
-            won = difference(played["tree search (privileged)"].scores, played["greedy"].scores)
-            lines += [f"Tree search − greedy: {shown(won, '+')}.", ""]
-            rows.append(Row(f"{env}: tree search − greedy, lower end of the interval", won.low, ">= 1e-9"))
+            plain = RANDOM if RANDOM in played else "greedy"
+            won = difference(played["tree search (privileged)"].scores, played[plain].scores)
+            lines += [f"Tree search − {plain}: {shown(won, '+')}.", ""]
+            rows.append(Row(f"{env}: tree search − {plain}, lower end of the interval", won.low, ">= 1e-9"))
         if page is not None:
             write_page(page, lines)
     return rows
@@ -255,10 +272,12 @@ def main(arguments: Any = None) -> None:
     parser.add_argument("--page", type=Path)
     parser.add_argument("-n", type=int, default=30)
     parser.add_argument("--search", action="store_true")
+    parser.add_argument("--random", action="store_true")
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args(arguments)
-    torch.set_num_threads(1)
     began = time.process_time()
+    if options.random:
+        finish(asyncio.run(measured(random_arms(), SEARCHED, options.out, options.n, options.page)))
     envs = SEARCHED if options.search else ENVS
     lessons = {"": LESSONS[""]} if options.search else LESSONS
     lessons = {name: max(2, count // 8) if options.quick else count for name, count in lessons.items()}
