@@ -147,7 +147,7 @@ def crowd_rows(episodes: int) -> list[Row]:
     known = [(len(paths[game]), task) for task, group in every_task() if (game := game_of(task, group)) in paths]
     tasks = [task for _, task in sorted((one for one in known if one[0] > 3), key=lambda one: one[0])[:episodes]]
     policy = Crowd(episodes)
-    played = palestra.collect(tasks, policy, concurrency=episodes)
+    played = palestra.collect(tasks, policy, concurrency=episodes, deadline=3600.0)  # all wait for each other
     lost = episodes - sum(one.reward is not None and abs(one.reward - 1) < 1e-6 for one in played)
     retried = sum(any(failure.boundary == "infrastructure" for failure in one.failures) for one in played)
     return [
