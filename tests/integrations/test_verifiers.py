@@ -1,5 +1,6 @@
 """verifiers itself, with a scripted model behind its eval and train clients: the traces are those of the trajectories."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -23,6 +24,7 @@ from palestra import Task, Trajectory
 from palestra.integrations.verifiers import play_in
 from palestra.models.tiny import build_tiny
 from palestra.trajectory import text_of
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
 from tests.integrations.bridging import GAME, MAX_TOKENS, Row, Speller, assert_rough, compare, expected, rough_tasks, run
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
@@ -96,8 +98,6 @@ def env_config(**taskset: Any) -> Any:
 
 async def episodes(tasks: Sequence[Task], context: Any) -> list[Any]:
     """Play ``tasks`` with verifiers' own environment loop, all but the choice of tasks."""
-    import asyncio
-
     import msgspec
 
     env = load_environment(env_config())
@@ -182,20 +182,22 @@ def test_vf_eval_plays_eight_episodes(client: str, folder: Path, tokenizer: Any,
             assert logprobs == pytest.approx(segment.logprobs.tolist(), abs=1e-4)
 
 
-def test_a_thousand_abandoned_episodes_leave_nothing() -> None:
-    from tests.integrations.test_leases import Counted, settled
-    from tests.leftovers import nothing_left
+@pytest.mark.parametrize("how", ["error", "cancelled"])
+def test_a_thousand_abandoned_episodes_leave_nothing(how: str) -> None:
+    silent = Silent()
 
     class Gone:
         async def turn(self, message: str) -> Any:
+            if how == "cancelled":
+                await silent()
             raise ConnectionError("the program has gone away")
 
     async def abandon() -> None:
-        for seed in range(1000):
-            with pytest.raises(ConnectionError):
-                await play_in(Gone(), Task("tests.integrations.test_leases:Counted", seed))
+        playing = asyncio.gather(*(play_in(Gone(), Task(HELD, seed)) for seed in range(EPISODES)), return_exceptions=True)
+        if how == "cancelled":
+            await cut_off(playing, silent)
+        else:
+            assert {type(error) for error in await playing} == {ConnectionError}
 
-    with nothing_left():
+    with all_closed():
         run(abandon())
-        assert settled()
-    assert Counted.open == 0
