@@ -72,7 +72,9 @@ class Profile:
     boxed: bool = True
 
     def bootstrap(self) -> bytes:
-        """Return the compiled runner, the first thing that a box reads."""
+        """Return the compiled runner, the first thing that a box reads. Raise ``UsageError`` if there is no such Python."""
+        if not os.access(self.python, os.X_OK):
+            raise UsageError(f"no Python at {self.python}: apt-get install python3, or name another interpreter below /usr")
         return _compiled_runner(self.python)
 
     def launcher_config(self) -> dict[str, Any]:
@@ -132,8 +134,6 @@ class Profile:
         ]
 
     def _interpreter(self) -> list[str]:
-        if not os.access(self.python, os.X_OK):
-            raise UsageError(f"no Python at {self.python}: apt-get install python3, or name another interpreter below /usr")
         names = {
             "PROCESSES": self.limits.processes,
             "OPEN_FILES": self.limits.open_files,
