@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from palestra import Env, Step, StopReason, Task, Trajectory
 from palestra.cli.cluster import cluster_of, dispatcher_of
-from palestra.cluster import ClusterConfig, Dispatcher, LocalProvider, Lost, Pool, dispatcher, load_cluster_config
+from palestra.cluster import ClusterConfig, Dispatcher, LocalProvider, Lost, Pool, dispatcher, jobs, load_cluster_config
 from palestra.cluster.providers import LocalHandle, WorkerHandle
 from palestra.cluster.rays import RayProvider
 from palestra.cluster.worker import JobOrders, Opened, RolloutWorker, StaleSession
@@ -340,3 +340,18 @@ def test_importing_the_package_imports_no_ray() -> None:
 
     code = "import sys, palestra.cluster; assert not {'ray', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+
+
+async def test_time_without_work_does_not_lower_the_number_of_leases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that waited for its next rollout is still as fast as before, so its leases must not shrink."""
+    now = 100.0
+    monkeypatch.setattr(jobs, "monotonic", lambda: now)
+    worker = jobs.WorkerSession(LocalHandle(Pool()), 0, Opened("session", 1))
+    now, worker.ended = 110.0, 4000
+    before = worker.ahead
+    idle = asyncio.create_task(worker.idle())
+    await asyncio.sleep(0)
+    now = 400.0
+    worker.wake.set()
+    await idle
+    assert worker.ahead == before == 100

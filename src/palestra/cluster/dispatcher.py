@@ -192,7 +192,7 @@ class Dispatcher:
         while not (wear and worker.assigned >= wear and not worker.leased):
             worker.wake.clear()
             if not worker.leased and self._room(worker) <= 0:
-                await worker.wake.wait()
+                await worker.idle()
                 continue
             waiting = asyncio.create_task(self._exchange(worker, HEARTBEAT))
             waiting.add_done_callback(lambda _: worker.wake.set())

@@ -93,11 +93,18 @@ class WorkerSession:
         self.assigned = 0
         """Episodes leased to this session so far."""
         self.ended = 0
-        self.since = monotonic()
+        self._since = monotonic()
+        """When it began to play, moved on by the time that it had nothing to play."""
         self.wake = asyncio.Event()
         """Set when there may be work for the worker, or an answer from it."""
+
+    async def idle(self) -> None:
+        """Wait until there may be work. The time does not count in the worker's rate."""
+        began = monotonic()
+        await self.wake.wait()
+        self._since += monotonic() - began
 
     @property
     def ahead(self) -> int:
         """How many episodes to lease beyond those it plays at once, at the rate it has shown."""
-        return max(1, math.ceil(self.ended / max(monotonic() - self.since, 1.0) * AHEAD))
+        return max(1, math.ceil(self.ended / max(monotonic() - self._since, 1.0) * AHEAD))
