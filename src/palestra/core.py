@@ -262,7 +262,7 @@ class Conversation:
         seed_path: (run seed, group, member, attempt), from which ``seed`` is derived.
     """
 
-    __slots__ = ("_env", "_seed_path", "memory", "messages", "opening", "player", "task")
+    __slots__ = ("_env", "_seed_path", "memory", "messages", "opening", "player", "task", "tools")
 
     def __init__(self, task: Task, env: AsyncEnv | None = None, *, player: str = "", seed_path: tuple[int, ...] = (0,)) -> None:
         self.task = task
@@ -270,6 +270,8 @@ class Conversation:
         self.messages: list[Message] = []
         self.opening = 0
         """How many messages stand before the first observation. Those of an assistant among them are examples, not turns."""
+        self.tools: Sequence[Mapping[str, Any]] = ()
+        """The schemas of the tools that the environment offers, from ``info["tools"]``."""
         self.memory: dict[str, Any] = {}
         self._env = env
         self._seed_path = seed_path

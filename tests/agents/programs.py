@@ -51,3 +51,53 @@ def sleeping(episode: Any) -> None:
 
 def failing(episode: Any) -> None:
     raise KeyError("the agent is broken")
+
+
+def tools_of(episode: Any) -> Any:
+    """The environment's tools, by the official client over HTTP."""
+    from palestra.tools.mcp import McpServer
+
+    return McpServer(url=episode.mcp_url, headers={"Authorization": f"Bearer {episode.api_key}"})
+
+
+async def _guessing(server: Any) -> None:
+    async with server:
+        session = await server.take()
+        for number in range(1, 40):
+            result = await session.call("act", {"action": f"\\boxed{{{number}}}"})
+            if not result.ok:
+                break
+        await server.give_back(session)
+
+
+async def by_mcp(episode: Any) -> None:
+    """Guess 1, 2, 3, … by MCP over HTTP, until the door says that the episode has ended."""
+    await _guessing(tools_of(episode))
+
+
+async def by_command(episode: Any) -> None:
+    """The same over the standard streams of a command."""
+    from palestra.tools.mcp import McpServer
+
+    await _guessing(McpServer(command=episode.mcp_command, environment=episode.mcp_environment))
+
+
+def plain_by_mcp(episode: Any) -> None:
+    """The same from a plain function, which calls the model as well."""
+    import asyncio
+
+    ask(episode, [dict(one) for one in episode.messages])
+    asyncio.run(by_mcp(episode))
+
+
+def sleeping_after_mcp(episode: Any) -> None:
+    import asyncio
+
+    async def one() -> None:
+        async with tools_of(episode) as server:
+            session = await server.take()
+            await session.call("act", {"action": "\\boxed{1}"})
+            await server.give_back(session)
+
+    asyncio.run(one())
+    time.sleep(3600)

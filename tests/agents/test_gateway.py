@@ -284,3 +284,28 @@ async def test_a_reader_that_stalls_is_given_up_and_its_reply_can_be_fetched_aga
     await again.ask()
     assert [str(one.role) for one in (await gateway.close(episode)).calls] == ["agent"]
     assert [str(one.role) for one in (await gateway.close(lost)).calls] == ["discarded"]
+
+
+async def test_a_client_that_does_not_take_a_whole_answer_is_given_up() -> None:
+    gateway = make(limits=GatewayLimits(write_seconds=0.05))
+    episode = gateway.open()
+    one = agent(gateway, episode)
+    stalled = await asyncio.wait_for(one.send(client=Client(slow=3600)), 10)
+    assert stalled.body == b""
+    await one.ask()
+    assert [str(call.role) for call in (await gateway.close(episode)).calls] == ["agent"]
+
+
+async def test_an_agent_that_asks_on_after_its_budget_fills_no_memory() -> None:
+    gateway = make()
+    episode = gateway.open(budget=CallBudget(calls=1))
+    await agent(gateway, episode).ask()
+    await agent(gateway, episode, "again").ask()  # the first refusal
+    record = episode.record
+    before = len(record._answers), sum(map(len, record._pieces.values()))
+    for number in range(50):
+        one = agent(gateway, episode, f"more {number}")
+        one.extra = {"user": f"user {number}"}
+        assert "budget" in (await one.ask()).text
+    assert (len(record._answers), sum(map(len, record._pieces.values()))) == before
+    assert (await gateway.close(episode)).refused == 51

@@ -2,7 +2,8 @@
 
 from palestra.agents.capture import Capture, probe
 from palestra.agents.episode import AgentEpisode, CallBudget, SamplingRule
-from palestra.agents.gateway import Gateway, GatewayLimits, OpenEpisode
+from palestra.agents.exchange import GatewayLimits
+from palestra.agents.gateway import Gateway, OpenEpisode
 from palestra.agents.graph import CallRole, Link
 from palestra.agents.program import Program
 from palestra.agents.recording import Recording

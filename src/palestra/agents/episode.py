@@ -29,6 +29,7 @@ import numpy as np
 from palestra.agents.graph import Call, CallGraph, CallRole, Link, Place
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, FunctionCall, Pieces, ReplyFinish, message, rendered
 from palestra.agents.recording import Recording, record
+from palestra.agents.tooldoor import ToolDoor
 from palestra.calls import CLOSE, OPEN, BadCall, parse_calls
 from palestra.core import Engine, EngineSession, Renderer, Sampling
 from palestra.encoding import Ints, ints
@@ -90,8 +91,8 @@ class AgentEpisode:
         self.turn = 0
         """The turn of the environment. The owner of the episode counts it."""
         self.sealed = False
-        self.pieces: dict[str, Pieces] = {}
-        """Dialect → messages that were read before."""
+        self.door: ToolDoor | None = None
+        """The environment's tools, for agents that reach them by MCP."""
         self.stored: dict[str, AgentRequest] = {}
         """Id of a reply → the conversation that it ends, for dialects that name an earlier answer."""
         self.session_id = ""
@@ -104,6 +105,8 @@ class AgentEpisode:
         self.sampled_tokens = 0
         self.failure: Exception | None = None
         """The first error of the engine or renderer."""
+        self._pieces: dict[str, Pieces] = {}
+        """Dialect → messages that were read before."""
         self._engine = engine
         self._renderers = renderers
         self._rule = rule
@@ -124,6 +127,10 @@ class AgentEpisode:
         """Calls that were sampled so far."""
         return len(self._graph.calls)
 
+    def known(self, dialect: str) -> Pieces:
+        """Return the messages that were read before. What an agent sends after the end or the budget is not kept."""
+        return {} if self.sealed or self.spent else self._pieces.setdefault(dialect, {})
+
     # ------------------------------------------------------------------------------------------------------- once per name
 
     async def answer(
@@ -135,7 +142,7 @@ class AgentEpisode:
             task = asyncio.create_task(self._once(request, role))
             key = (name.key or name.digest, -1 if name.key else self.turn)
             self._answers[key] = running = task
-            task.add_done_callback(lambda done: self._forget_failed(key, done))
+            task.add_done_callback(lambda done: self._forget_empty(key, done))
         else:
             self._replayed += 1
         # Shielded: the client may go away, and its retry finds the reply.
@@ -153,9 +160,12 @@ class AgentEpisode:
             found = self._answers.get((name.digest, turn))
         return found
 
-    def _forget_failed(self, key: tuple[bytes | str, int], done: "asyncio.Task[tuple[AgentReply, Call | None]]") -> None:
-        if done.cancelled() or done.exception() is not None:
+    def _forget_empty(self, key: tuple[bytes | str, int], done: "asyncio.Task[tuple[AgentReply, Call | None]]") -> None:
+        """Forget what holds no call. An agent that asks on and on after its budget must not fill the memory."""
+        if done.cancelled() or done.exception() is not None or done.result()[1] is None:
             self._answers.pop(key, None)
+            if isinstance(key[0], str):
+                self._bodies.pop(key[0], None)
 
     async def _once(self, request: AgentRequest, role: CallRole | None) -> tuple[AgentReply, Call | None]:
         self.spent = self.spent or self._budget.spent(self._graph.begun, self.sampled_tokens)
@@ -221,7 +231,7 @@ class AgentEpisode:
         return reply, call
 
     def _digest(self, tools: Tools) -> bytes:
-        """The digest of the tools of a request. Requests with the same tools hold the same object: see ``pieces``."""
+        """The digest of the tools of a request. Requests with the same tools hold the same object: see ``known``."""
         if not tools:
             return b""
         known = self._digests.get(id(tools))
@@ -283,7 +293,7 @@ class AgentEpisode:
         if running:
             await asyncio.wait(running)
         self._answers.clear()
-        self.pieces.clear()
+        self._pieces.clear()
         self._digests.clear()
         self.stored.clear()
         return msgspec.structs.replace(

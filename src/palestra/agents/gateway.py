@@ -21,49 +21,31 @@ import contextlib
 import hashlib
 import secrets
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
-from typing import Any, NamedTuple
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import NamedTuple
 
 import msgspec
 
 from palestra.agents.anthropic import ANTHROPIC
 from palestra.agents.chat import CHAT
 from palestra.agents.episode import AgentEpisode, CallBudget, CallName, SamplingRule, Tools
+from palestra.agents.exchange import Exchange, GatewayLimits, Receive, Scope, Send, send_json
 from palestra.agents.graph import Call, CallRole
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, Dialect, rendered
 from palestra.agents.recording import Recording
 from palestra.agents.responses import RESPONSES
+from palestra.agents.tooldoor import ToolDoor
 from palestra.core import Engine, Renderer
 from palestra.errors import PalestraError, UsageError
 
-__all__ = ["Gateway", "GatewayLimits", "OpenEpisode"]
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+__all__ = ["Gateway", "OpenEpisode"]
 
 _DIALECTS = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/messages": ANTHROPIC}
 _COUNT = "/v1/messages/count_tokens"
 _REMEMBERED = 64
 """Most sets of tools whose renderers are kept."""
-_CHUNK = 16384
-"""Bytes of events per write. A client that reads slowly is noticed between two writes."""
-_JSON = b"application/json"
-
-
-class GatewayLimits(msgspec.Struct, frozen=True):
-    """Limits against clients that send too much or too slowly."""
-
-    body: int = 16 * 2**20
-    """Bytes of a request."""
-    read_seconds: float = 30.0
-    """Seconds for a request to arrive."""
-    write_seconds: float = 60.0
-    """Seconds for a client to take a piece of an answer."""
-    ping_seconds: float = 10.0
-    """Seconds between two events that keep a stream open while the model writes."""
-    pending: int = 64
-    """Requests of one episode at the same time."""
+_MCP = "/mcp"
+_POSTED = {*_DIALECTS, _COUNT, _MCP}
 
 
 class OpenEpisode(NamedTuple):
@@ -85,6 +67,11 @@ class OpenEpisode(NamedTuple):
     def anthropic_url(self) -> str:
         """The ``base_url`` of Anthropic's clients."""
         return self.url
+
+    @property
+    def mcp_url(self) -> str:
+        """The address of the environment's tools, for MCP clients that speak streamable HTTP."""
+        return f"{self.url}{_MCP}"
 
 
 class Gateway:
@@ -176,17 +163,20 @@ class Gateway:
         try:
             episode = self._authorized(scope, name)
             if scope["method"] == "GET" and path.startswith("/v1/models"):
-                await _send(send, 200, self._models(path))
+                await send_json(send, 200, self._models(path))
                 return
-            if scope["method"] != "POST" or (path not in _DIALECTS and path != _COUNT):
+            if (scope["method"] != "POST" and path != _MCP) or path not in _POSTED:
                 raise BadRequest(f"there is no {scope['method']} {path} here", status=404, code="not_found")
             self._enter(episode)
             try:
-                await self._post(_Exchange(scope, receive, send, dialect, episode), path)
+                if path == _MCP:
+                    await _mcp(Exchange(scope, receive, send), episode.record.door, self.limits)
+                else:
+                    await self._post(Exchange(scope, receive, send), path, dialect, episode.record)
             finally:
                 self._leave(episode)
         except BadRequest as error:
-            await _send(send, error.status, dialect.error(error))
+            await send_json(send, error.status, dialect.error(error))
 
     def _authorized(self, scope: Scope, name: str) -> OpenEpisode:
         headers = [(key, value.decode("latin-1")) for key, value in scope["headers"] if key in (b"authorization", b"x-api-key")]
@@ -222,14 +212,13 @@ class Gateway:
             return msgspec.json.encode({**one, "id": path.removeprefix("/v1/models/")})
         return msgspec.json.encode({"object": "list", "data": [one], "has_more": False})
 
-    async def _post(self, exchange: "_Exchange", path: str) -> None:
+    async def _post(self, exchange: Exchange, path: str, dialect: Dialect, record: AgentEpisode) -> None:
         body = await exchange.body(self.limits)
-        dialect, record = exchange.dialect, exchange.episode.record
-        request = dialect.read(body, record.pieces.setdefault(dialect.name, {}))
+        request = dialect.read(body, record.known(dialect.name))
         if request.dialect == "responses":
             request = _continued(request, record)
         if path == _COUNT:
-            await _send(exchange.send, 200, msgspec.json.encode({"input_tokens": self._count(record, request)}))
+            await send_json(exchange.send, 200, msgspec.json.encode({"input_tokens": self._count(record, request)}))
             return
         name = CallName(hashlib.blake2b(path.encode() + body, digest_size=16).digest(), exchange.header(b"idempotency-key"))
         name = name._replace(retry=exchange.header(b"x-stainless-retry-count") not in ("", "0"))
@@ -240,10 +229,11 @@ class Gateway:
             # A client that stalls is given up before the reply is there; the failure of the reply is then its own matter.
             answering.add_done_callback(lambda done: done.cancelled() or done.exception())
             with contextlib.suppress(TimeoutError):
-                await self._stream(exchange, request, answering)
+                await self._stream(exchange, request, dialect, answering)
         else:
             reply, call = await self._reply(record.answer(request, name, role))
-            await exchange.deliver(dialect.answer(reply, request), call)
+            with contextlib.suppress(TimeoutError):
+                await exchange.deliver(dialect.answer(reply, request), call, self.limits.write_seconds)
 
     def _count(self, record: AgentEpisode, request: AgentRequest) -> int:
         return len(record.renderer_of(request).first(rendered(request)))
@@ -266,9 +256,13 @@ class Gateway:
             raise BadRequest(f"the model could not answer: {type(error).__name__}", status=500, code="engine_error") from None
 
     async def _stream(
-        self, exchange: "_Exchange", request: AgentRequest, answering: "asyncio.Future[tuple[AgentReply, Call | None]]"
+        self,
+        exchange: Exchange,
+        request: AgentRequest,
+        dialect: Dialect,
+        answering: "asyncio.Future[tuple[AgentReply, Call | None]]",
     ) -> None:
-        dialect, limits = exchange.dialect, self.limits
+        limits = self.limits
         # Until the first ping is due an error can still have its own status.
         await asyncio.wait([answering], timeout=limits.ping_seconds)
         if answering.done():
@@ -286,78 +280,6 @@ class Gateway:
                 await exchange.write(failed, limits.write_seconds, last=True)
                 return
         await exchange.deliver_stream(b"".join(dialect.events(reply, request)), call, limits.write_seconds)
-
-
-class _Exchange(NamedTuple):
-    """One request and its answer."""
-
-    scope: Scope
-    receive: Receive
-    send: Send
-    dialect: Dialect
-    episode: OpenEpisode
-
-    def header(self, name: bytes) -> str:
-        return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")
-
-    async def body(self, limits: GatewayLimits) -> bytes:
-        """Return the body of the request."""
-        parts: list[bytes] = []
-        size = 0
-        try:
-            async with asyncio.timeout(limits.read_seconds):
-                while True:
-                    event = await self.receive()
-                    if event["type"] == "http.disconnect":
-                        raise BadRequest("the client went away", status=400)
-                    part = event.get("body", b"")
-                    size += len(part)
-                    if size > limits.body:
-                        raise BadRequest(f"the body is larger than {limits.body} bytes", status=413, code="too_large")
-                    parts.append(part)
-                    if not event.get("more_body", False):
-                        return b"".join(parts)
-        except TimeoutError:
-            raise BadRequest(f"the body took longer than {limits.read_seconds:g} s", status=408, code="timeout") from None
-
-    async def deliver(self, body: bytes, call: Call | None) -> None:
-        """Send a whole answer, and mark its call as delivered if the client is still there."""
-        if not await self._gone():
-            await _send(self.send, 200, body)
-            _mark(call)
-
-    async def start(self) -> None:
-        """Send the headers of a stream."""
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
-        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
-
-    async def write(self, data: bytes, seconds: float, *, last: bool = False) -> None:
-        """Send a piece of a stream. Raise ``TimeoutError`` if the client does not take it: the server then closes it."""
-        async with asyncio.timeout(seconds):
-            await self.send({"type": "http.response.body", "body": data, "more_body": not last})
-
-    async def deliver_stream(self, events: bytes, call: Call | None, seconds: float) -> None:
-        """Send the events of a reply, and mark its call as delivered if the client is still there."""
-        if await self._gone():
-            return
-        for start in range(0, len(events), _CHUNK):
-            await self.write(events[start : start + _CHUNK], seconds)
-        _mark(call)
-        await self.write(b"", seconds, last=True)
-
-    async def _gone(self) -> bool:
-        """Whether the client has closed the connection."""
-        waiting = asyncio.ensure_future(self.receive())
-        await asyncio.sleep(0)
-        if waiting.done():
-            return bool(waiting.result()["type"] == "http.disconnect")
-        waiting.cancel()
-        return False
-
-
-def _mark(call: Call | None) -> None:
-    if call is not None:
-        call.delivered = True
 
 
 def _digest(key: str) -> bytes:
@@ -394,9 +316,19 @@ def _continued(request: AgentRequest, record: AgentEpisode) -> AgentRequest:
     return msgspec.structs.replace(request, messages=(*earlier.messages, *request.messages))
 
 
-async def _send(send: Send, status: int, body: bytes) -> None:
-    headers = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _mcp(exchange: Exchange, door: ToolDoor | None, limits: GatewayLimits) -> None:
+    """Answer one message of an MCP client. The server has no stream of its own, which GET would open."""
+    if door is None:
+        raise BadRequest("this episode offers no tools", status=404, code="not_found")
+    session = exchange.header(b"mcp-session-id")
+    if exchange.scope["method"] == "DELETE":
+        door.leave(session)
+        await send_json(exchange.send, 200, b"{}")
+        return
+    if exchange.scope["method"] != "POST":
+        raise BadRequest("messages are sent with POST", status=405, code="method_not_allowed")
+    answer = await door.answer(await exchange.body(limits), session)
+    more = {b"mcp-session-id": answer.session.encode()} if answer.session else None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(limits.write_seconds):
+            await send_json(exchange.send, 200 if answer.body else 202, answer.body, more)

@@ -8,12 +8,15 @@ its first action, and ``step`` passes it an observation and returns the next act
 import inspect
 import json
 import queue
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from palestra.agents import mcp_stdio
 from palestra.core import Env, Step
 from palestra.errors import PolicyError
 from palestra.references import resolve
@@ -33,6 +36,7 @@ class Start(msgspec.Struct, frozen=True):
     model: str
     messages: tuple[Mapping[str, str], ...]
     task: Task
+    mcp_url: str = ""
 
 
 class ProgramContext(Generic[_Answer]):
@@ -55,6 +59,12 @@ class ProgramContext(Generic[_Answer]):
         self.api_key = start.api_key
         """The key of this episode, for both kinds of clients."""
         self.model = start.model
+        self.mcp_url = start.mcp_url
+        """The environment's tools as an MCP server over streamable HTTP; ``api_key`` is its bearer token."""
+        self.mcp_command: tuple[str, ...] = (sys.executable, "-I", "-S", str(Path(mcp_stdio.__file__)))
+        """The same tools as a command, for agents that start their MCP servers."""
+        self.mcp_environment = {mcp_stdio.URL: start.mcp_url, mcp_stdio.KEY: start.api_key}
+        """The environment variables of the command."""
         self.messages: Sequence[Mapping[str, str]] = start.messages
         """The messages at the beginning: those before the first observation, and the first observation."""
         self.observation = start.messages[-1]["content"]

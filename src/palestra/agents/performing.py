@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from palestra.agents.hosted import HostedProgram, ProgramContext, Start
+from palestra.agents.rendezvous import Rendezvous
 from palestra.core import AsyncEnv
 from palestra.errors import EpisodeError
 from palestra.trajectory import Content, Task, text_of
@@ -32,6 +33,9 @@ class Move(NamedTuple):
 class Performance(Protocol):
     """A running program."""
 
+    actions: Rendezvous
+    """Takes the actions that the program does not pass on by itself, such as MCP calls."""
+
     async def begin(self) -> Move:
         """Start the program and return its first move."""
         ...
@@ -50,26 +54,23 @@ class InProcess:
 
     def __init__(self, run: Callable[[ProgramContext[Any]], Awaitable[Any]], start: Start) -> None:
         self._run = run
+        self.actions = Rendezvous(self._see)
         self._context: ProgramContext[Awaitable[str]] = ProgramContext(start, self._take)
         self._task: asyncio.Task[Any] | None = None
-        self._turn = asyncio.Lock()
-        """Parallel tool calls of an agent take one step after the other."""
-        self._action: asyncio.Future[str] | None = None
-        self._answer: asyncio.Future[str] | None = None
 
     async def begin(self) -> Move:
-        self._action = asyncio.get_running_loop().create_future()
+        action = self.actions.expect()
         self._task = asyncio.ensure_future(self._started())
-        return await self._move()
+        return await self._move(self._task, action)
 
     async def proceed(self, observation: Content) -> Move:
-        self._action = asyncio.get_running_loop().create_future()
-        self._pass(text_of(observation))
-        return await self._move()
+        assert self._task is not None
+        action = self.actions.expect()
+        self.actions.pass_on(text_of(observation))
+        return await self._move(self._task, action)
 
     async def finish(self, observation: Content, grace: float) -> None:
-        self._context.done = True
-        self._pass(text_of(observation))
+        self.actions.pass_on(text_of(observation), done=True)
         if self._task is None:
             return
         try:
@@ -83,61 +84,98 @@ class InProcess:
     async def _started(self) -> Any:
         return await self._run(self._context)
 
-    async def _move(self) -> Move:
-        assert self._task is not None
-        assert self._action is not None
-        await asyncio.wait([self._task, self._action], return_when=asyncio.FIRST_COMPLETED)
-        if self._action.done():
-            return Move(self._action.result(), False)
-        result = self._task.result()
+    @staticmethod
+    async def _move(task: "asyncio.Task[Any]", action: "asyncio.Future[str]") -> Move:
+        await asyncio.wait([task, action], return_when=asyncio.FIRST_COMPLETED)
+        if action.done():
+            return Move(action.result(), False)
+        result = task.result()
         return Move(None if result is None else str(result), True)
 
     async def _take(self, action: str) -> str:
-        async with self._turn:
-            if not self._context.done:
-                self._answer = asyncio.get_running_loop().create_future()
-                assert self._action is not None
-                self._action.set_result(str(action))
-                self._context.observation = await self._answer
-            return self._context.observation
+        return await self.actions.take(str(action))
 
-    def _pass(self, observation: str) -> None:
-        answer, self._answer = self._answer, None
-        if answer is not None and not answer.done():
-            answer.set_result(observation)
-        elif self._context.done:
-            self._context.observation = observation
+    def _see(self, observation: str, done: bool) -> None:
+        self._context.observation, self._context.done = observation, done
 
 
 class InWorkerProcess:
-    """A plain program in a worker process. A program that does not end is killed with its worker."""
+    """A plain program in a worker process. A program that does not end is killed with its worker.
+
+    The program's own steps are answers of the worker. Its steps by MCP arrive here while the worker is busy with the program,
+    so a call to the worker stays under way until the program takes a step by itself or ends.
+    """
 
     def __init__(self, program: str, start: Start, variables: tuple[str, ...] = ()) -> None:
         entry = f"{HostedProgram.__module__}:{HostedProgram.__qualname__}"
         self._env: AsyncEnv = InWorker(entry, {"program": program}, HostedProgram, variables=variables)
         self._start = start
+        self.actions = Rendezvous()
+        self._answer: asyncio.Task[Move] | None = None
+        """The worker's next answer, while it is under way."""
+        self._ended = False
 
     async def begin(self) -> Move:
+        action = self.actions.expect()
+        self._answer = asyncio.ensure_future(self._begun())
+        return await self._move(action)
+
+    async def proceed(self, observation: Content) -> Move:
+        action = self.actions.expect()
+        if self.actions.waiting:
+            self.actions.pass_on(text_of(observation))
+        else:
+            self._answer = asyncio.ensure_future(self._passed(observation, done=False))
+        return await self._move(action)
+
+    async def finish(self, observation: Content, grace: float) -> None:
+        self.actions.pass_on(text_of(observation), done=True)
+        try:
+            with contextlib.suppress(EpisodeError, TimeoutError, ValueError):
+                async with asyncio.timeout(grace):
+                    await self._last_words(observation)
+        finally:
+            await self._stop()
+
+    async def _last_words(self, observation: Content) -> None:
+        """Let the program return. If it takes another step, its answer is the last observation."""
+        while not self._ended:
+            if self._answer is None:
+                self._answer = asyncio.ensure_future(self._passed(observation, done=True))
+            await asyncio.wait([self._answer])
+            self._taken()
+
+    async def _stop(self) -> None:
+        if self._answer is not None:
+            self._answer.cancel()
+            await asyncio.wait([self._answer])
+            if not self._answer.cancelled():
+                self._answer.exception()
+        with contextlib.suppress(EpisodeError):
+            await self._env.close()
+
+    async def _move(self, action: "asyncio.Future[str]") -> Move:
+        waiting: list[asyncio.Future[Any]] = [action] if self._answer is None else [self._answer, action]
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        return Move(action.result(), False) if action.done() else self._taken()
+
+    def _taken(self) -> Move:
+        """The move of the worker's answer, which is there."""
+        assert self._answer is not None
+        answer, self._answer = self._answer, None
+        self._ended = True  # also if the program failed
+        move = answer.result()
+        self._ended = move.ended
+        return move
+
+    async def _begun(self) -> Move:
         start = msgspec.to_builtins(self._start)
         action, info = await self._env.reset(task=Task("program", params={"start": start}))
         return _move(action, info)
 
-    async def proceed(self, observation: Content) -> Move:
-        step = await self._env.step(_passed(observation, done=False))
+    async def _passed(self, observation: Content, *, done: bool) -> Move:
+        step = await self._env.step(json.dumps({"observation": text_of(observation), "done": done}))
         return _move(step.observation, step.info)
-
-    async def finish(self, observation: Content, grace: float) -> None:
-        try:
-            with contextlib.suppress(EpisodeError, TimeoutError, ValueError):
-                async with asyncio.timeout(grace):
-                    await self._env.step(_passed(observation, done=True))
-        finally:
-            with contextlib.suppress(EpisodeError):
-                await self._env.close()
-
-
-def _passed(observation: Content, *, done: bool) -> str:
-    return json.dumps({"observation": text_of(observation), "done": done})
 
 
 def _move(action: Content, info: dict[str, Any]) -> Move:

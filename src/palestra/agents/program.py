@@ -1,8 +1,9 @@
 """A policy that runs an agent: a program of another framework that calls a model behind an API.
 
-The program gets an address, a key and the first observation. It plays by calling ``step(action)``, or returns a text, which is
-its action. The gateway answers its calls to the model and records them. For the episode the program is a policy like any other:
-``act`` returns its next action, and the deadline, the budget and the clean-up are those of the episode.
+The program gets an address, a key and the first observation. It plays by calling ``step(action)``, by calling the
+environment's tools over MCP, or by returning a text, which is its action. The gateway answers its calls to the model and
+records them. For the episode the program is a policy like any other: ``act`` returns its next action, and the deadline, the
+budget and the clean-up are those of the episode.
 
 An async program runs on the event loop and is cancelled at the end. A plain one runs in a worker process, which can be killed.
 """
@@ -19,6 +20,7 @@ from palestra.agents.episode import CallBudget, SamplingRule
 from palestra.agents.gateway import Gateway, OpenEpisode
 from palestra.agents.hosted import Start
 from palestra.agents.performing import InProcess, InWorkerProcess, Move, Performance
+from palestra.agents.tooldoor import ToolDoor
 from palestra.core import Conversation, Engine, Renderer, Sampling
 from palestra.errors import EpisodeError, PolicyError, UsageError
 from palestra.references import resolve
@@ -46,7 +48,8 @@ class Program:
 
     Args:
         run: A function of one argument, or its name ``module:function``. The argument has ``base_url``, ``anthropic_url``,
-            ``api_key``, ``model``, ``messages``, ``observation``, ``task``, ``done`` and ``step(action)``. An ``async def``
+            ``api_key``, ``model``, ``messages``, ``observation``, ``task``, ``done`` and ``step(action)``, and ``mcp_url`` and
+            ``mcp_command`` for agents that take the environment's tools from an MCP server. An ``async def``
             runs on the event loop and awaits ``step``; a plain function runs in a worker process. If it returns a text, the
             text is its last action.
         engine: Samples the replies.
@@ -130,6 +133,8 @@ class Program:
                 await playing.performance.finish(final, min(self._grace, seconds))
             return recording.played(auxiliary=self._auxiliary)
         finally:
+            if playing.opened.record.door is not None:
+                playing.opened.record.door.close()
             await self.gateway.close(playing.opened)
             self._playing -= 1
             async with self._lock:
@@ -146,11 +151,18 @@ class Program:
             self._playing -= 1
             raise
         opened = self.gateway.open(seed=conversation.seed, budget=self._budget)
+        performance = self._performance(opened, conversation)
+        actions = performance.actions
+        opened.record.door = ToolDoor(lambda: conversation.tools, actions.take, lambda: actions.done)
+        return _Playing(opened, performance)
+
+    def _performance(self, opened: OpenEpisode, conversation: Conversation) -> Performance:
         messages = tuple({"role": one.role, "content": text_of(one.content)} for one in conversation.messages)
-        start = Start(opened.openai_url, opened.anthropic_url, opened.key, self.gateway.model, messages, conversation.task)
+        urls = (opened.openai_url, opened.anthropic_url, opened.key)
+        start = Start(*urls, self.gateway.model, messages, conversation.task, opened.mcp_url)
         if self._async:
-            return _Playing(opened, InProcess(self._run, start))
-        return _Playing(opened, InWorkerProcess(self._reference, start, self._variables))
+            return InProcess(self._run, start)
+        return InWorkerProcess(self._reference, start, self._variables)
 
     @property
     def _lock(self) -> asyncio.Lock:

@@ -139,6 +139,8 @@ class _RunningEpisode:
         turn = 0
         while self.stop is None:
             seat = self._seat(info.get("player", ""), env)
+            if isinstance(offered := info.get("tools"), list):  # a dict says how calls went
+                seat.conversation.tools = offered
             observation, info = await self._turn(seat, env, observed(observation, info))
             turn += 1
             if not turn % BREATH:

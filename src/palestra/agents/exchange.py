@@ -1,0 +1,119 @@
+"""One HTTP request to the gateway and its answer, under limits against clients that send too much or too slowly."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from palestra.agents.graph import Call
+from palestra.agents.messages import BadRequest
+
+__all__ = ["Exchange", "GatewayLimits", "Receive", "Scope", "Send", "send_json"]
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+_CHUNK = 16384
+"""Bytes of events per write. A client that reads slowly is noticed between two writes."""
+_JSON = b"application/json"
+
+
+class GatewayLimits(msgspec.Struct, frozen=True):
+    """Limits against clients that send too much or too slowly."""
+
+    body: int = 16 * 2**20
+    """Bytes of a request."""
+    read_seconds: float = 30.0
+    """Seconds for a request to arrive."""
+    write_seconds: float = 60.0
+    """Seconds for a client to take a piece of an answer."""
+    ping_seconds: float = 10.0
+    """Seconds between two events that keep a stream open while the model writes."""
+    pending: int = 64
+    """Requests of one episode at the same time."""
+
+
+class Exchange(NamedTuple):
+    """One request and its answer."""
+
+    scope: Scope
+    receive: Receive
+    send: Send
+
+    def header(self, name: bytes) -> str:
+        return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")
+
+    async def body(self, limits: GatewayLimits) -> bytes:
+        """Return the body of the request."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async with asyncio.timeout(limits.read_seconds):
+                while True:
+                    event = await self.receive()
+                    if event["type"] == "http.disconnect":
+                        raise BadRequest("the client went away", status=400)
+                    part = event.get("body", b"")
+                    size += len(part)
+                    if size > limits.body:
+                        raise BadRequest(f"the body is larger than {limits.body} bytes", status=413, code="too_large")
+                    parts.append(part)
+                    if not event.get("more_body", False):
+                        return b"".join(parts)
+        except TimeoutError:
+            raise BadRequest(f"the body took longer than {limits.read_seconds:g} s", status=408, code="timeout") from None
+
+    async def deliver(self, body: bytes, call: Call | None, seconds: float) -> None:
+        """Send a whole answer, and mark its call as delivered if the client is still there.
+
+        Raise ``TimeoutError`` if the client does not take it: the server then closes it.
+        """
+        if not await self._gone():
+            async with asyncio.timeout(seconds):
+                await send_json(self.send, 200, body)
+            _mark(call)
+
+    async def start(self) -> None:
+        """Send the headers of a stream."""
+        headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
+        await self.send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, data: bytes, seconds: float, *, last: bool = False) -> None:
+        """Send a piece of a stream. Raise ``TimeoutError`` if the client does not take it: the server then closes it."""
+        async with asyncio.timeout(seconds):
+            await self.send({"type": "http.response.body", "body": data, "more_body": not last})
+
+    async def deliver_stream(self, events: bytes, call: Call | None, seconds: float) -> None:
+        """Send the events of a reply, and mark its call as delivered if the client is still there."""
+        if await self._gone():
+            return
+        for start in range(0, len(events), _CHUNK):
+            await self.write(events[start : start + _CHUNK], seconds)
+        _mark(call)
+        await self.write(b"", seconds, last=True)
+
+    async def _gone(self) -> bool:
+        """Whether the client has closed the connection."""
+        waiting = asyncio.ensure_future(self.receive())
+        await asyncio.sleep(0)
+        if waiting.done():
+            return bool(waiting.result()["type"] == "http.disconnect")
+        waiting.cancel()
+        return False
+
+
+def _mark(call: Call | None) -> None:
+    if call is not None:
+        call.delivered = True
+
+
+async def send_json(send: Send, status: int, body: bytes, more: Mapping[bytes, bytes] | None = None) -> None:
+    """Send a whole answer; ``more`` holds further headers."""
+    headers = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode())]
+    headers += (more or {}).items()
+    if status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

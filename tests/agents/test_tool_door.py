@@ -1,0 +1,258 @@
+"""The environment's tools by MCP: the official client, one step per call, and the end of an episode."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from tests.agents import programs
+from tests.agents.driving import post
+from tests.agents.test_program import play, program
+
+from palestra.agents import OpenEpisode, Program
+from palestra.agents.messages import BadRequest
+from palestra.agents.rendezvous import Rendezvous
+from palestra.agents.tooldoor import ToolDoor
+from palestra.calls import format_result, parse_calls
+from palestra.core import AsyncEnv, Env, Step
+from palestra.rollout import rollout
+from palestra.trajectory import StopReason, Task, ToolResult
+
+pytest.importorskip("mcp", reason="the mcp package is not installed")
+
+ADD = {
+    "name": "add",
+    "description": "Add two numbers.",
+    "parameters": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+}
+
+
+class Sums(Env):
+    """Answer ``5``; the tool ``add`` adds."""
+
+    def __init__(self, seen: list[str] | None = None) -> None:
+        self.seen = [] if seen is None else seen
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        return "What is 2 + 3?", {"tools": [ADD]}
+
+    def step(self, action: str) -> Step:
+        self.seen.append(action)
+        (call, *_) = parse_calls(action).calls or (None,)
+        if call is None:
+            return Step("The end.", float(action == "5"), True, False, {})
+        good = set(call.arguments) == {"a", "b"}  # type: ignore[union-attr]
+        text = str(sum(call.arguments.values())) if good else "a and b, please"  # type: ignore[union-attr]
+        return Step(format_result("add", ToolResult(text, good)), 0.0, False, False, {"role": "tool", "tools": {"totals": {}}})
+
+
+async def _adds(episode: Any) -> None:
+    async with programs.tools_of(episode) as server:
+        assert sorted(tool.name for tool in await server.tools()) == ["act", "add"]
+        session = await server.take()
+        assert await session.call("add", {"a": 2}) == ToolResult("a and b, please", ok=False)
+        added = await session.call("add", {"a": 2, "b": 3})
+        assert added.ok
+        assert (await session.call("act", {"action": added.text})).text == "The end."
+        assert not (await session.call("act", {"action": "6"})).ok
+        await server.give_back(session)
+
+
+async def test_the_tools_of_an_environment_are_the_tools_of_the_agent() -> None:
+    seen: list[str] = []
+    (trajectory,) = [one async for one in rollout(lambda: Sums(seen), program(_adds), n=1)]
+    assert trajectory.stop is StopReason.TERMINATED, trajectory.failures
+    assert trajectory.reward == 1.0
+    assert len(seen) == 3
+    assert [turn.action for turn in trajectory.turns] == seen
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["by_mcp", "by_command", "plain_by_mcp"])
+async def test_the_official_client_plays_episodes_of_an_environment_without_tools(name: str) -> None:
+    policy = program(f"tests.agents.programs:{name}")
+    for trajectory in await play(policy, n=3):
+        assert trajectory.stop in (StopReason.TERMINATED, StopReason.TRUNCATED, StopReason.TURN_LIMIT), trajectory.failures
+        assert [turn.action for turn in trajectory.turns] == [f"\\boxed{{{1 + at}}}" for at in range(len(trajectory.turns))]
+        assert len(trajectory.agent.calls) == (name == "plain_by_mcp")  # type: ignore[union-attr]
+    assert len(policy.gateway) == 0
+    assert not policy.gateway.url
+
+
+@pytest.mark.slow
+async def test_a_plain_program_that_hangs_after_a_step_by_mcp_is_killed_at_the_deadline() -> None:
+    (trajectory,) = await play(program("tests.agents.programs:sleeping_after_mcp", grace=0.1), n=1, deadline=12.0)
+    assert trajectory.stop is StopReason.DEADLINE
+    assert len(trajectory.turns) == 1
+    assert trajectory.reward is None
+
+
+# ------------------------------------------------------------------------------------------------------------ the messages
+
+
+def _message(method: str, id: int = 1, **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
+
+
+def _call(id: int, action: str) -> bytes:
+    return _message("tools/call", id, name="act", arguments={"action": action})
+
+
+class _Played:
+    """An environment that answers after ``gate``."""
+
+    def __init__(self) -> None:
+        self.actions: list[str] = []
+        self.gate = asyncio.Event()
+        self.ended = False
+
+    async def take(self, action: str) -> str:
+        self.actions.append(action)
+        await self.gate.wait()
+        return f"saw {action}"
+
+    def door(self) -> ToolDoor:
+        return ToolDoor(lambda: (), self.take, lambda: self.ended)
+
+
+def _text(body: bytes) -> str:
+    text: str = json.loads(body)["result"]["content"][0]["text"]
+    return text
+
+
+async def test_a_call_that_is_sent_again_takes_no_second_step() -> None:
+    played = _Played()
+    door = played.door()
+    session = (await door.answer(_message("initialize"), "")).session
+    gone = asyncio.ensure_future(door.answer(_call(2, "north"), session))
+    await asyncio.sleep(0)
+    gone.cancel()  # the client goes away in the middle of the step
+    again = asyncio.ensure_future(door.answer(_call(2, "north"), session))
+    await asyncio.sleep(0)
+    played.gate.set()
+    assert _text((await again).body) == "saw north"
+    assert _text((await door.answer(_call(2, "north"), session)).body) == "saw north"
+    assert played.actions == ["north"]
+    other = (await door.answer(_message("initialize"), "")).session
+    assert _text((await door.answer(_call(2, "north"), other)).body) == "saw north"
+    assert played.actions == ["north", "north"]  # another client's call is another step
+
+
+async def test_calls_without_a_session_and_after_the_end_reach_nothing() -> None:
+    played = _Played()
+    door = played.door()
+    for session, status in (("", 400), ("unknown", 404)):
+        with pytest.raises(BadRequest) as refused:
+            await door.answer(_call(2, "north"), session)
+        assert refused.value.status == status
+    session = (await door.answer(_message("initialize"), "")).session
+    played.ended = True
+    assert json.loads((await door.answer(_call(2, "north"), session)).body)["result"]["isError"]
+    assert played.actions == []
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (_message("server/discover"), -32601),
+        (_message("tools/call", name="nothing"), -32602),
+        (_message("tools/call", name="act", arguments={"action": 5}), -32602),
+        (_message("tools/call"), -32602),
+    ],
+)
+async def test_a_message_that_the_door_does_not_know_is_refused(body: bytes, code: int) -> None:
+    door = _Played().door()
+    session = (await door.answer(_message("initialize"), "")).session
+    assert json.loads((await door.answer(body, session)).body)["error"]["code"] == code
+
+
+async def test_sessions_that_nobody_uses_make_room_and_waiting_ones_do_not() -> None:
+    played = _Played()
+    door = played.door()
+    first = (await door.answer(_message("initialize"), "")).session
+    waiting = asyncio.ensure_future(door.answer(_call(2, "north"), first))
+    await asyncio.sleep(0)
+    for _ in range(200):
+        latest = (await door.answer(_message("initialize"), "")).session
+    played.gate.set()
+    assert _text((await waiting).body) == "saw north"
+    assert _text((await door.answer(_call(3, "south"), first)).body) == "saw south"
+    assert _text((await door.answer(_call(3, "south"), latest)).body) == "saw south"
+
+
+async def test_a_key_cannot_reach_the_tools_of_another_episode() -> None:
+    policy: Program = program(programs.stepping)
+    first, second = policy.gateway.open("a"), policy.gateway.open("b")
+    played = _Played()
+    first.record.door = played.door()
+
+    def key(episode: OpenEpisode) -> dict[str, str]:
+        return {"authorization": f"Bearer {episode.key}"}
+
+    for path, headers, status in (
+        ("/e/a/mcp", {}, 401),
+        ("/e/a/mcp", key(second), 403),
+        ("/e/b/mcp", key(first), 403),
+        ("/mcp", key(second), 404),  # its episode has no tools
+        ("/mcp", key(first), 200),
+    ):
+        assert (await post(policy.gateway, path, _message("initialize"), headers)).status == status
+    await policy.gateway.close(first)
+    assert (await post(policy.gateway, "/e/a/mcp", _message("ping"), key(first))).status == 401
+
+
+async def test_a_step_that_the_agent_gave_up_keeps_its_observation() -> None:
+    meeting = Rendezvous()
+    action = meeting.expect()
+    first = asyncio.ensure_future(meeting.take("one"))
+    assert await action == "one"
+    first.cancel()  # a tool's timeout in the agent's framework
+    second = asyncio.ensure_future(meeting.take("two"))
+    await asyncio.sleep(0)
+    action = meeting.expect()
+    meeting.pass_on("saw one")
+    assert await action == "two"
+    meeting.pass_on("saw two", done=True)
+    assert await second == "saw two"
+    assert await meeting.take("three") == "saw two"
+
+
+class Gated(AsyncEnv):
+    """Ends after two actions; a step waits for ``gate``."""
+
+    def __init__(self, gate: asyncio.Event, seen: list[str]) -> None:
+        self._gate, self._seen = gate, seen
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        await super().reset(seed=seed, task=task)
+        return "Go.", {}
+
+    async def step(self, action: str) -> Step:
+        self._seen.append(action)
+        await self._gate.wait()
+        return Step(f"saw {action}", 0.0, len(self._seen) == 2, False, {})
+
+
+async def test_an_agent_that_gives_up_a_slow_step_plays_on() -> None:
+    gate, seen, observations = asyncio.Event(), list[str](), list[str]()
+
+    async def impatient(episode: Any) -> None:
+        giving_up = asyncio.ensure_future(episode.step("one"))
+        while not seen:
+            await asyncio.sleep(0)
+        giving_up.cancel()
+        playing_on = asyncio.ensure_future(episode.step("two"))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        gate.set()
+        observations.append(await playing_on)
+
+    (trajectory,) = [one async for one in rollout(lambda: Gated(gate, seen), program(impatient), n=1)]
+    assert not trajectory.failures
+    assert seen == ["one", "two"]
+    assert observations == ["saw two"]
