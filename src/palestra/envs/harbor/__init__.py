@@ -1,0 +1,1 @@
+"""Harbor tasks, played in the box without a container daemon."""

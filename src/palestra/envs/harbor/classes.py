@@ -1,0 +1,158 @@
+"""Which tasks a box can play, and why not the others.
+
+1 ``box``       plays here: the image has a root file system, and every step of the Dockerfile works offline.
+2 ``prepared``  needs a root file system that is built once with a network, by docker or podman; then it plays in the box.
+3 ``docker``    needs what a box does not have: several services, an egress list, health checks, GPUs, other users.
+
+The highest class of any reason counts. A class is a statement about the folder; nothing is executed to find it.
+"""
+
+import os
+import re
+import stat
+from collections.abc import Container, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from palestra.envs.harbor.dockerfile import Recipe, Run, fetches, read_dockerfile
+from palestra.envs.harbor.schema import Environment
+from palestra.envs.harbor.task import HarborStep, HarborTask, files_below
+
+__all__ = ["HOST", "Placement", "Reason", "classify", "recipe_of"]
+
+HOST = "host"
+"""The name of the root file system that is this machine's ``/usr``."""
+_NAMES = {1: "box", 2: "prepared", 3: "docker"}
+_COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
+_PRIVILEGED = re.compile(r"\b(systemctl|systemd|mount\s+-t|modprobe|iptables|dockerd|insmod|sysctl\s+-w)\b")
+_ROOT = ("", "root", "0", "0:0", "root:root")
+
+
+class Reason(NamedTuple):
+    """Why a task is not of a lower class."""
+
+    kind: int
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a task can be played."""
+
+    reasons: tuple[Reason, ...]
+    notes: tuple[str, ...] = ()
+    """Differences to Harbor that do not stop the task."""
+
+    @property
+    def kind(self) -> int:
+        """1, 2 or 3."""
+        return max((reason.kind for reason in self.reasons), default=1)
+
+    @property
+    def name(self) -> str:
+        """``box``, ``prepared`` or ``docker``."""
+        return _NAMES[self.kind]
+
+    @property
+    def because(self) -> str:
+        """The reasons for this class, in one line."""
+        return "; ".join(reason.sentence for reason in self.reasons if reason.kind == self.kind)
+
+
+def classify(task: HarborTask, images: Container[str] = ()) -> Placement:
+    """Return the class of ``task``.
+
+    Args:
+        task: A task that was read.
+        images: Names of images, and identities of environments, that have a root file system.
+    """
+    found = list(_of_environment(task.config.environment, "environment"))
+    found += _of_context(task.environment, task.config.environment, images, task.identity)
+    for step in task.steps:
+        found += _of_step(step, images)
+    for server in task.config.environment.mcp_servers:
+        found.append(Reason(3, f"environment.mcp_servers: the box starts no server {server.name}"))
+    return Placement(tuple(dict.fromkeys(found)), tuple(_notes(task)))
+
+
+def recipe_of(context: Path, environment: Environment) -> Recipe:
+    """Return what the environment is built from: the prepared image if there is one, else the Dockerfile."""
+    if environment.docker_image:
+        return Recipe(image=environment.docker_image)
+    try:
+        return read_dockerfile((context / "Dockerfile").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        return Recipe(refused=[f"the Dockerfile cannot be read: {error}"])
+
+
+def _of_environment(table: Environment, place: str) -> Iterator[Reason]:
+    if table.os != "linux":
+        yield Reason(3, f'{place}.os is "{table.os}"')
+    if table.gpus or table.tpu:
+        yield Reason(3, f"{place}: the task needs a GPU or TPU")
+    if table.network == "allowlist":
+        yield Reason(3, f"{place}.network_mode: a box has no list of allowed hosts")
+    if table.healthcheck is not None:
+        yield Reason(3, f"{place}.healthcheck: the image starts services of its own")
+
+
+def _of_context(context: Path, table: Environment, images: Container[str], identity: str) -> Iterator[Reason]:
+    for name in _COMPOSE:
+        if (context / name).exists():
+            yield Reason(3, f"{context.name}/{name}: several services")
+    if identity in images:  # built already
+        return
+    recipe = recipe_of(context, table)
+    for sentence in recipe.refused:
+        yield Reason(2, sentence)
+    if recipe.image and recipe.image not in images:
+        yield Reason(2, f"no root file system for the image {recipe.image}")
+    if recipe.user not in _ROOT:
+        yield Reason(3, f"Dockerfile: USER {recipe.user}: a box has one user")
+    if (context / ".dockerignore").exists():
+        yield Reason(2, ".dockerignore is not read by the box")
+    for step in recipe.steps:
+        if isinstance(step, Run):
+            yield from _of_run(step)
+
+
+def _of_run(step: Run) -> Iterator[Reason]:
+    if tool := fetches(step.command):
+        yield Reason(2, f"Dockerfile line {step.line}: RUN {tool} needs a network")
+    if found := _PRIVILEGED.search(step.command):
+        yield Reason(3, f"Dockerfile line {step.line}: {found[0]} needs privileges")
+
+
+def _of_step(step: HarborStep, images: Container[str]) -> Iterator[Reason]:
+    place = f"steps.{step.name}." if step.name else ""
+    for name, table in (("agent", step.agent), ("verifier", step.verifier)):
+        if table.user is not None and str(table.user) not in _ROOT:
+            yield Reason(3, f"{place}{name}.user is {table.user}: a box has one user")
+        if table.network_mode == "allowlist":
+            yield Reason(3, f"{place}{name}.network_mode: a box has no list of allowed hosts")
+    if step.healthcheck is not None:
+        yield Reason(3, f"{place}healthcheck: the task starts services of its own")
+    services = {one.service for one in step.artifacts} | {one.service for one in step.verifier.collect}
+    if services - {None, "main"}:
+        yield Reason(3, f"{place}artifacts: another service")
+    if step.separate:
+        yield from _of_environment(step.verifier_environment, f"{place}verifier.environment")
+        if step.bundled_tests:
+            yield from _of_context(step.verifier_context, step.verifier_environment, images, "")
+    for tests in step.tests:
+        script = tests / "test.sh"
+        if script.is_file() and (tool := fetches(script.read_text(errors="replace"))):
+            yield Reason(2, f"{place}tests/test.sh runs {tool}: the verifier cannot grade without a network")
+
+
+def _notes(task: HarborTask) -> Iterator[str]:
+    if task.config.environment.network == "public":
+        yield "environment.network_mode is public; the box has no network"
+    if task.config.environment.cpus:
+        yield "environment.cpus is not enforced"
+    sizes = [status.st_size for _, status in files_below(task.folder) if stat.S_ISREG(status.st_mode)]
+    if sum(sizes) > 64 * 2**20:
+        yield f"the folder has {sum(sizes) // 2**20} MiB"
+    if any(os.access(path / "test.sh", os.F_OK) and not step.separate for step in task.steps for path in step.tests):
+        yield "the verifier shares the agent's box: the agent could replace programs that the verifier uses"

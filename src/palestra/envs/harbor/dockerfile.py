@@ -1,0 +1,244 @@
+"""The part of the Dockerfile language that a box can execute, as data.
+
+``read_dockerfile`` returns a ``Recipe``: the base image, the steps in order, and the variables and working folder at the end.
+What is outside the subset becomes a sentence in ``Recipe.refused`` that names the line, and nothing is executed. Instructions
+that do not change files (``CMD``, ``EXPOSE``, ``LABEL``, …) are ignored, because Harbor starts its own shell.
+"""
+
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+__all__ = ["Copy", "Folder", "Recipe", "Run", "Step", "fetches", "read_dockerfile"]
+
+_IGNORED = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "HEALTHCHECK", "STOPSIGNAL", "VOLUME"})
+_VARIABLE = re.compile(r"\\(.)|\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
+_HEREDOC = re.compile(r"<<-?(['\"]?)(\w+)\1")
+_FETCHING = re.compile(
+    r"\b(?:apt(?:-get)?\s+(?:-\S+\s+)*(?:update|install|upgrade)|apk\s+add|(?:yum|dnf)\s+install|curl|wget|git\s+clone"
+    r"|(?:npm|yarn|pnpm)\s+(?:install|ci|add|i)\b|npx|uvx|uv\s+(?:sync|add|run|pip|tool|python)|cargo\s+install|go\s+(?:get|install)"
+    r"|gem\s+install|conda\s+install|(?:pip3?|python3?\s+-m\s+pip)\s+(?:install|download))\b"
+)
+_LOCAL = re.compile(r"--no-index|--find-links|localhost|127\.0\.0\.1|file://")
+
+
+class Run(NamedTuple):
+    """A command, run by ``/bin/sh -c``."""
+
+    line: int
+    command: str
+    variables: tuple[tuple[str, str], ...]
+    workdir: str
+
+
+class Copy(NamedTuple):
+    """Files of the context, copied to ``target``."""
+
+    line: int
+    sources: tuple[str, ...]
+    target: str
+    """An absolute path. It ends with a slash if it is a folder."""
+    mode: int | None = None
+
+
+class Folder(NamedTuple):
+    """``WORKDIR``: a folder that is made if it is missing."""
+
+    line: int
+    path: str
+
+
+Step = Run | Copy | Folder
+
+
+@dataclass
+class Recipe:
+    """A Dockerfile, read."""
+
+    image: str = ""
+    steps: list[Step] = field(default_factory=list)
+    variables: dict[str, str] = field(default_factory=dict)
+    workdir: str = "/"
+    user: str = ""
+    refused: list[str] = field(default_factory=list)
+    """Sentences about what a box cannot do."""
+
+
+class _Instruction(NamedTuple):
+    line: int
+    name: str
+    value: str
+    body: str = ""
+    """The text of a here-document."""
+
+
+def read_dockerfile(text: str) -> Recipe:
+    """Return what ``text`` builds. Never raises: what cannot be read is refused."""
+    recipe = Recipe()
+    arguments: dict[str, str] = {}
+    for one in _instructions(text):
+        try:
+            _take(recipe, one, arguments)
+        except ValueError as error:
+            recipe.refused.append(f"Dockerfile line {one.line}: {error}")
+    if not recipe.image and not recipe.refused:
+        recipe.refused.append("the Dockerfile has no FROM")
+    return recipe
+
+
+def fetches(script: str) -> str:
+    """Return the first command of a shell script that needs a network, or an empty text."""
+    for line in re.sub(r"\\\n", " ", script).splitlines():
+        code = line.partition(" #")[0] if not line.lstrip().startswith("#") else ""
+        found = _FETCHING.search(code)
+        if found and not _LOCAL.search(code):
+            return " ".join(found[0].split())
+    return ""
+
+
+# ------------------------------------------------------------------------------------------------------------------- reading
+
+
+def _instructions(text: str) -> Iterator[_Instruction]:
+    lines = text.splitlines()
+    place = 0
+    while place < len(lines):
+        first, whole = place, ""
+        while place < len(lines):
+            line = lines[place]
+            place += 1
+            if line.lstrip().startswith("#") or (whole and not line.strip()):
+                continue  # comments and blank lines inside an instruction do not count
+            whole += line.rstrip()
+            if not whole.endswith("\\"):
+                break
+            whole = whole[:-1]
+        name, _, value = whole.strip().partition(" ")
+        if not name:
+            continue
+        body = ""
+        heredoc = _HEREDOC.search(value) if name.upper() in ("RUN", "COPY", "ADD") else None
+        if heredoc:
+            end = next((at for at in range(place, len(lines)) if lines[at].strip() == heredoc[2]), len(lines))
+            body, place = "\n".join(lines[place:end]), end + 1
+        yield _Instruction(first + 1, name.upper(), value.strip(), body)
+
+
+def _take(recipe: Recipe, one: _Instruction, arguments: dict[str, str]) -> None:
+    known = {**arguments, **recipe.variables}
+    if one.name == "FROM":
+        _take_from(recipe, _replaced(one.value, known))
+    elif one.name == "ARG":
+        name, equals, value = one.value.partition("=")
+        if not equals:
+            raise ValueError(f"ARG {name} has no default, and Harbor passes no arguments")
+        arguments[name] = _replaced(value.strip("\"'"), known)
+    elif one.name == "ENV":
+        recipe.variables.update(_pairs(one.value, known))
+    elif one.name == "WORKDIR":
+        recipe.workdir = posixpath.normpath(posixpath.join(recipe.workdir, _replaced(one.value.strip("\"'"), known)))
+        recipe.steps.append(Folder(one.line, recipe.workdir))
+    elif one.name == "USER":
+        recipe.user = _replaced(one.value, known)
+    elif one.name == "RUN":
+        recipe.steps.append(Run(one.line, _command(one), tuple(known.items()), recipe.workdir))
+    elif one.name in ("COPY", "ADD"):
+        recipe.steps.append(_copied(one, known, recipe.workdir))
+    elif one.name not in _IGNORED:
+        raise ValueError(f"a box does not execute {one.name}")
+
+
+def _take_from(recipe: Recipe, value: str) -> None:
+    words = [word for word in value.split() if not word.startswith("--")]
+    if recipe.image:
+        raise ValueError("a second FROM (a build of several stages) needs docker or podman")
+    if not words:
+        raise ValueError("FROM names no image")
+    recipe.image = words[0]
+
+
+def _command(one: _Instruction) -> str:
+    value = one.value
+    while value.startswith("--"):
+        flag, _, value = value.partition(" ")
+        if not flag.startswith("--mount=type=cache"):
+            raise ValueError(f"RUN {flag} needs docker or podman")
+        value = value.lstrip()
+    if one.body:
+        before = _HEREDOC.sub("", value).strip()
+        return one.body if not before else f"{value}\n{one.body}\n{_HEREDOC.search(value)[2]}\n"  # type: ignore[index]
+    if value.startswith("["):
+        try:
+            return shlex.join(json.loads(value))
+        except (ValueError, TypeError):
+            return value  # as docker does: it is a shell command then
+    return value
+
+
+def _copied(one: _Instruction, known: Mapping[str, str], workdir: str) -> Copy:
+    value, mode = one.value, None
+    if one.body:
+        raise ValueError(f"{one.name} of a here-document needs docker or podman")
+    while value.startswith("--"):
+        flag, _, value = value.partition(" ")
+        value = value.lstrip()
+        if flag.startswith("--chmod=") and re.fullmatch(r"0?[0-7]{3}", flag[8:]):
+            mode = int(flag[8:], 8)
+        elif flag.partition("=")[2] not in ("root", "root:root", "0", "0:0") or not flag.startswith("--chown"):
+            raise ValueError(f"{one.name} {flag} needs docker or podman")
+    words = json.loads(value) if value.startswith("[") else shlex.split(value)
+    if len(words) < 2:
+        raise ValueError(f"{one.name} needs a source and a target")
+    *sources, target = (_replaced(word, known) for word in words)
+    for source in sources:
+        if "://" in source or source.startswith("git@"):
+            raise ValueError(f"{one.name} {source} needs a network")
+        if one.name == "ADD" and re.search(r"\.(?:tar|tgz|tbz2?|txz|tar\.\w+)$", source):
+            raise ValueError(f"ADD {source} unpacks an archive, which needs docker or podman")
+    folder = target.endswith("/") or target in (".", "..") or len(sources) > 1
+    whole = posixpath.normpath(posixpath.join(workdir, target))
+    return Copy(one.line, tuple(sources), f"{whole.rstrip('/')}/" if folder else whole, mode)
+
+
+def _pairs(value: str, known: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    words = _words(value)
+    if not words or "=" not in words[0]:  # the old form: ENV NAME the rest
+        name, _, rest = value.partition(" ")
+        if not rest:
+            raise ValueError(f"ENV {name} has no value")
+        yield name, _replaced(rest.strip(), known)
+        return
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise ValueError(f'ENV: "{word}" is not NAME=VALUE')
+        yield name, _unquoted(text, known)
+
+
+def _words(value: str) -> list[str]:
+    """Return the words of ``value`` with their quotes."""
+    return re.findall(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", value)
+
+
+def _unquoted(text: str, known: Mapping[str, str]) -> str:
+    parts = re.findall(r"""'[^']*'|"(?:[^"\\]|\\.)*"|(?:[^\s"'\\]|\\.)+""", text)
+    return "".join(part[1:-1] if part[0] == "'" else _replaced(part.strip('"'), known) for part in parts)
+
+
+def _replaced(text: str, known: Mapping[str, str]) -> str:
+    """Return ``text`` with ``$NAME``, ``${NAME}``, ``${NAME:-x}`` and ``${NAME:+x}`` replaced."""
+
+    def value(found: re.Match[str]) -> str:
+        escaped, plain, braced, operator, other = found.groups()
+        if escaped is not None:
+            return escaped
+        have = known.get(plain or braced, "")
+        if operator == ":-":
+            return have or other
+        return (other if have else "") if operator == ":+" else have
+
+    return _VARIABLE.sub(value, text)

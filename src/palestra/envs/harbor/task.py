@@ -1,0 +1,98 @@
+"""A Harbor task as data: the folder, its configuration, and one ``HarborStep`` per instruction.
+
+A task without ``[[steps]]`` has one step. So the code that plays and grades tasks knows only steps.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.envs.harbor.schema import Agent, Artifact, Config, Environment, Healthcheck, Verifier
+
+__all__ = ["HarborStep", "HarborTask", "files_below", "tree_digest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarborStep:
+    """One instruction and its verifier. What a step does not set is the task's."""
+
+    name: str
+    """Empty for the only step of a task without ``[[steps]]``."""
+    instruction: str
+    tests: tuple[Path, ...]
+    """Folders whose files are copied to ``/tests``, in this order."""
+    solution: Path | None
+    """The folder with ``solve.sh``."""
+    workdir: Path | None
+    """A folder whose files are copied to the working folder before the step."""
+    agent: Agent
+    verifier: Verifier
+    separate: bool
+    """Whether the verifier runs in a box of its own."""
+    verifier_env: dict[str, str]
+    verifier_environment: Environment
+    """The environment of a separate verifier."""
+    verifier_context: Path
+    """The folder with the Dockerfile of a separate verifier."""
+    bundled_tests: bool
+    """The image of the separate verifier brings the tests: nothing is copied to ``/tests``."""
+    artifacts: tuple[Artifact, ...]
+    min_reward: float | dict[str, float] | None = None
+    healthcheck: Healthcheck | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarborTask:
+    """A task folder that was read without a fault."""
+
+    folder: Path
+    name: str
+    config: Config
+    steps: tuple[HarborStep, ...]
+    warnings: tuple[str, ...] = ()
+    """Sentences about keys that Harbor ignores, and other things that are probably mistakes."""
+
+    @property
+    def environment(self) -> Path:
+        """The folder with the Dockerfile and what it copies."""
+        return self.folder / "environment"
+
+    @property
+    def identity(self) -> str:
+        """Hash of what the environment is made of. Tasks with the same hash share one root file system."""
+        image = self.config.environment.docker_image or ""
+        content = tree_digest(self.environment) if self.environment.is_dir() else ""
+        return hashlib.sha256(f"{image}\n{content}".encode()).hexdigest()
+
+    @property
+    def digest(self) -> str:
+        """Hash of the whole folder."""
+        return tree_digest(self.folder)
+
+
+def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the relative path and status of everything below ``folder``, sorted, links unfollowed."""
+    for above, folders, files in os.walk(folder):
+        folders.sort()
+        for name in sorted([*folders, *files]):
+            path = os.path.join(above, name)
+            yield os.path.relpath(path, folder), os.lstat(path)
+
+
+def tree_digest(folder: Path) -> str:
+    """Return a hash of paths, executable bits, link targets and contents below ``folder``. Times and owners do not count."""
+    found = hashlib.sha256()
+    for path, status in sorted(files_below(folder), key=lambda one: one[0]):
+        place = folder / path
+        if stat.S_ISLNK(status.st_mode):
+            kind, content = "link", os.readlink(place).encode()
+        elif stat.S_ISREG(status.st_mode):
+            kind, content = f"file {bool(status.st_mode & 0o100)}", place.read_bytes()
+        else:
+            kind, content = "folder", b""
+        found.update(f"{kind} {path!r} {len(content)}\n".encode())
+        found.update(content)
+    return found.hexdigest()

@@ -1,0 +1,140 @@
+"""Reading Harbor task folders: every key, every fault by file and key, the class of each task."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.envs.harbor.folders import BROKEN, CLASSES, EVERY_KEY, IMAGE, SOUND, STEPS, write
+
+from palestra.envs.harbor.classes import classify
+from palestra.envs.harbor.dockerfile import Copy, Folder, Run, fetches, read_dockerfile
+from palestra.envs.harbor.reading import find_tasks, read_task
+from palestra.errors import SchemaError, UsageError
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_folders_are_read_and_play_in_the_box(name: str, tmp_path: Path) -> None:
+    case = SOUND[name]
+    task = read_task(write(tmp_path / name, case.files, case.toml))
+    placement = classify(task, {IMAGE})
+    assert (placement.kind, placement.because, task.warnings) == (1, "", ())
+    assert all(step.instruction.strip() and "canary" not in step.instruction for step in task.steps)
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_fault_is_a_sentence_with_file_and_key(name: str, tmp_path: Path) -> None:
+    case = BROKEN[name]
+    write(tmp_path / name, case.files, case.toml)
+    with pytest.raises(SchemaError) as caught:
+        read_task(tmp_path / name)
+    assert all(line.startswith(f"{name}: ") for line in str(caught.value).splitlines())
+    assert case.says in str(caught.value)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_class_has_a_reason(name: str, tmp_path: Path) -> None:
+    case = CLASSES[name]
+    placement = classify(read_task(write(tmp_path / name, case.files, case.toml)), {IMAGE})
+    assert placement.kind == case.kind, placement
+    assert case.says in placement.because
+
+
+def test_the_folders_number_at_least_sixty() -> None:
+    assert len({*SOUND, *BROKEN, *CLASSES}) >= 60
+
+
+def test_every_value_arrives(tmp_path: Path) -> None:
+    task = read_task(write(tmp_path, toml=EVERY_KEY))
+    environment, (step,) = task.config.environment, task.steps
+    assert (task.name, task.config.metadata["anything"]) == ("palestra/every-key", {"goes": [1, 2]})
+    assert (environment.memory_in_mb, environment.storage_in_mb, environment.network) == (256, 64, "no-network")
+    assert (environment.os, environment.workdir, environment.build_timeout_sec) == ("linux", "/app", 60.0)
+    assert (step.agent.timeout_sec, step.verifier.timeout_sec, step.verifier_env) == (20.0, 20.0, {"EXPECTED": "hello"})
+    assert [one.source for one in step.artifacts] == ["/app/answer.txt", "/app/out"]
+
+
+def test_a_step_takes_what_it_leaves_out_from_the_task(tmp_path: Path) -> None:
+    toml = "[agent]\nuser = 'root'\n[verifier]\nenvironment_mode = 'separate'\nenv = {A = '1'}\n"
+    write(tmp_path, SOUND["steps-mean"].files, STEPS.replace("STRATEGY", "mean").replace("[[", f"{toml}[[", 1))
+    one, two = read_task(tmp_path).steps
+    assert (one.agent.user, one.agent.timeout_sec, two.agent.timeout_sec) == ("root", 10.0, None)
+    assert (one.separate, two.separate, two.verifier_env) == (True, True, {"A": "1", "TWO": "2"})
+    assert (one.workdir, two.workdir) == (None, tmp_path / "steps/two/workdir")
+
+
+def test_unknown_keys_are_warnings(tmp_path: Path) -> None:
+    toml = "typo = 1\n[environment]\ncpu = 1\n[[steps]]\nname = 'one'\nverifier.timeout = 3\n"
+    write(tmp_path, {"steps/one/instruction.md": "Do.\n"}, toml)
+    found = [sentence.split(": ")[1] for sentence in read_task(tmp_path).warnings]
+    assert found == ["typo", "environment.cpu", "steps[0].verifier.timeout"]
+
+
+def test_a_link_out_of_the_folder_is_a_fault(tmp_path: Path) -> None:
+    folder = write(tmp_path / "task")
+    (tmp_path / "secret").write_text("x")
+    os.symlink("../../secret", folder / "tests" / "data")
+    with pytest.raises(SchemaError, match="tests/data is a link that leads out"):
+        read_task(folder)
+
+
+def test_finding_tasks(tmp_path: Path) -> None:
+    for name in ("b", "a"):
+        write(tmp_path / name)
+    assert [path.name for path in find_tasks(tmp_path)] == ["a", "b"]
+    assert find_tasks(tmp_path / "a") == [tmp_path / "a"]
+    with pytest.raises(UsageError, match="is no Harbor task"):
+        find_tasks(tmp_path / "a" / "tests")
+    with pytest.raises(UsageError, match="no folder"):
+        find_tasks(tmp_path / "none")
+
+
+def test_the_identity_is_that_of_the_environment(tmp_path: Path) -> None:
+    one, same, other = (write(tmp_path / name) for name in "abc")
+    (same / "instruction.md").write_text("Something else.")
+    (other / "environment/more.txt").write_text("x")
+    tasks = [read_task(folder) for folder in (one, same, other)]
+    assert tasks[0].identity == tasks[1].identity != tasks[2].identity
+    assert len({task.digest for task in tasks}) == 3
+
+
+def test_a_dockerfile_becomes_steps() -> None:
+    recipe = read_dockerfile(str(SOUND["dockerfile"].files["environment/Dockerfile"]))
+    assert (recipe.image, recipe.workdir, recipe.refused) == (IMAGE, "/app", [])
+    assert recipe.variables == {"GREETING": "hello world", "PLACE": "/app", "OLD": "form"}
+    folder, data, two, renamed, joined, exec_form, heredoc = recipe.steps
+    assert (folder, data) == (Folder(7, "/app"), Copy(8, ("data/",), "/app/data/"))
+    assert (two, renamed) == (Copy(9, ("one.txt", "two.txt"), "/app/"), Copy(10, ("one.txt",), "/app/renamed.txt"))
+    assert isinstance(joined, Run)
+    assert "inside" not in joined.command
+    assert dict(joined.variables)["GREETING"] == "hello world"
+    assert isinstance(exec_form, Run)
+    assert exec_form.command == "touch '/app/from exec form'"
+    assert isinstance(heredoc, Run)
+    assert heredoc.command == "echo a > heredoc.txt\necho b >> heredoc.txt"
+
+
+@given(
+    st.text(max_size=200) | st.lists(st.sampled_from(["FROM a", "RUN [", "COPY", "ENV A", 'ENV "', "ADD [1]", "\\", "RUN <<E"]))
+)
+def test_no_text_breaks_the_reader(text: str | list[str]) -> None:
+    recipe = read_dockerfile(text if isinstance(text, str) else "\n".join(text))
+    assert recipe.image or recipe.refused
+
+
+@pytest.mark.parametrize(
+    ("script", "tool"),
+    [
+        ("apt-get  update", "apt-get update"),
+        ("cd /x && apt-get -y install \\\n git", "apt-get -y install"),
+        ("uvx pytest", "uvx"),
+        ("# curl", ""),
+        ("curl -s http://localhost:8000", ""),
+        ("python -m pytest", ""),
+        ("pip install --no-index -f wheels x", ""),
+        ("python3 -m pip install x", "python3 -m pip install"),
+    ],
+)
+def test_commands_that_need_a_network(script: str, tool: str) -> None:
+    assert fetches(script) == tool
