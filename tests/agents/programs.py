@@ -1,6 +1,7 @@
 """Agents that tests play with: plain HTTP, no framework."""
 
 import json
+import random
 import time
 import urllib.request
 from typing import Any
@@ -101,3 +102,24 @@ def sleeping_after_mcp(episode: Any) -> None:
 
     asyncio.run(one())
     time.sleep(3600)
+
+
+async def with_helpers(episode: Any) -> None:
+    """Ask two helpers at the same time, which answer from the same history, then ask for the action."""
+    import asyncio
+
+    messages = [dict(one) for one in episode.messages]
+    headers = {"Authorization": f"Bearer {episode.api_key}"}
+    async with aiohttp.ClientSession(headers=headers) as session:
+
+        async def said(asked: list[dict[str, str]]) -> str:
+            async with session.post(f"{episode.base_url}/chat/completions", json=_request(asked)) as answer:
+                text: str = (await answer.json())["choices"][0]["message"]["content"]
+                return text
+
+        while not episode.done:
+            asking = [said([*messages, {"role": "user", "content": f"Helper {number}?"}]) for number in range(2)]
+            random.shuffle(asking)  # what a busy machine does
+            await asyncio.gather(*asking)
+            action = await said(messages)
+            messages += [{"role": "assistant", "content": action}, {"role": "user", "content": await episode.step(action)}]

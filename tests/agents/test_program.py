@@ -1,6 +1,7 @@
 """Agents as policies: exact tokens, deadlines, failures, and a clean end."""
 
 import asyncio
+import pickle
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,16 @@ async def test_an_async_program_plays_episodes_token_by_token(run: Any) -> None:
     assert not policy.gateway.url
 
 
-async def test_the_same_episode_has_the_same_digest_and_survives_a_file() -> None:
-    first, second = await play(program(programs.stepping)), await play(program(programs.stepping))
+def _copied(policy: Program) -> Program:
+    """As a cluster sends it to a worker."""
+    copy: Program = pickle.loads(pickle.dumps(policy))  # noqa: S301 - its own bytes
+    assert copy.gateway is not policy.gateway
+    return copy
+
+
+@pytest.mark.parametrize("run", [programs.stepping, programs.with_helpers])
+async def test_the_same_episode_has_the_same_digest_and_survives_a_file(run: Any) -> None:
+    first, second = await play(program(run), n=8), await play(_copied(program(run)), n=8)
     key = lambda one: one.group  # noqa: E731
     for one, other in zip(sorted(first, key=key), sorted(second, key=key), strict=True):
         assert one.digest() == other.digest()

@@ -16,7 +16,7 @@ from typing import Any
 from palestra import AsyncEnv, Env, Step, StopReason, Task, Trajectory, rollout
 from palestra.cluster import ClusterConfig, Dispatcher, Pool
 from palestra.cluster.rays import RayProvider, connect
-from palestra.rollout import RolloutOptions
+from palestra.rollout import AnyPolicy, RolloutOptions
 
 HERE = "tests.cluster.chaos"
 
@@ -121,7 +121,7 @@ async def dispatcher(workers: int | None = 2, **options: Any) -> AsyncGenerator[
         yield found
 
 
-async def kill_ray_workers(kills: int, seed: int = 0) -> Outcome:
+async def kill_ray_workers(kills: int, seed: int = 0, policy: AnyPolicy = "random") -> Outcome:
     """F7: processes and actors are killed in turn, each time when the one killed before is back at work."""
     tasks, rng, killed = Endless(f"{HERE}:Patient", at_least=300), random.Random(seed), 0
     outcome = Outcome(0, [])
@@ -146,7 +146,7 @@ async def kill_ray_workers(kills: int, seed: int = 0) -> Outcome:
 
     async with dispatcher(2, concurrency=16) as workers:
         killer = asyncio.create_task(kill(workers))
-        async for trajectory in workers.rollout(tasks, "random", RolloutOptions(concurrency=64)):
+        async for trajectory in workers.rollout(tasks, policy, RolloutOptions(concurrency=64)):
             outcome.played.append(trajectory)
         await killer
         assert workers.deaths >= kills * 0.8, f"{workers.deaths} deaths of {kills} kills were noticed"
@@ -154,10 +154,10 @@ async def kill_ray_workers(kills: int, seed: int = 0) -> Outcome:
     return outcome
 
 
-async def played_here(issued: int, env: str) -> list[Trajectory]:
+async def played_here(issued: int, env: str, policy: AnyPolicy = "random") -> list[Trajectory]:
     """The same tasks, in this process, with nobody killed."""
     tasks = [Task(env, number + 1) for number in range(issued)]
-    return [one async for one in rollout(tasks, "random", concurrency=512)]
+    return [one async for one in rollout(tasks, policy, concurrency=512)]
 
 
 async def kill_env_workers(episodes: int, every: float = 0.05, seed: int = 0) -> Outcome:

@@ -13,6 +13,7 @@ import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -80,6 +81,18 @@ class Program:
         grace: float = 5.0,
         variables: tuple[str, ...] = (),
     ) -> None:
+        self._made_of = partial(
+            Program,
+            run,
+            engine,
+            renderer,
+            sampling,
+            budget=budget,
+            honor=honor,
+            auxiliary=auxiliary,
+            grace=grace,
+            variables=variables,
+        )
         self._run = resolve(run) if isinstance(run, str) else run
         if not callable(self._run):
             raise UsageError(f"the agent {run!r} is not a function: give a function of one argument, or module:function")
@@ -99,6 +112,10 @@ class Program:
         self._playing = 0
         self._served = contextlib.AsyncExitStack()
         self._locks: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+
+    def __reduce__(self) -> tuple[Callable[[], "Program"], tuple[()]]:
+        """Send what the program is made of. The copy, such as one on a worker of a cluster, has a gateway of its own."""
+        return self._made_of, ()
 
     async def act(self, conversation: Conversation) -> Completion:
         playing: _Playing | None = conversation.memory.get(_MEMORY)

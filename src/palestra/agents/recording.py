@@ -3,6 +3,9 @@
 The calls of each role are merged on their own, by their token ids (``SegmentRecorder``): a prompt that begins with all ids of a
 segment extends it. So every sampled token stands in exactly one segment as sampled, and in the others as context. What the
 graph of messages found out only makes prompts that can be merged; it is no proof.
+
+Parallel sub-agents call in an order that chance decides. So the segments are made in an order that follows from the calls
+themselves: by turn, by the number of calls before it in its conversation, and by prompt. The rows keep the order of time.
 """
 
 import msgspec
@@ -54,12 +57,15 @@ class Recording(msgspec.Struct, frozen=True):
 def record(graph: CallGraph) -> Recording:
     """Return the recording of a finished episode."""
     recorders: dict[CallRole, SegmentRecorder] = {}
-    rows = []
-    for call in sorted(graph.calls, key=lambda one: one.number):
-        role = graph.role_of(call)
+    calls = sorted(graph.calls, key=lambda one: one.number)
+    roles = {call.number: graph.role_of(call) for call in calls}
+    depths: dict[int, int] = {}
+    for call in calls:  # a parent has a smaller number
+        depths[call.number] = 0 if call.parent is None else depths.get(call.parent.number, 0) + 1
+    for call in sorted(calls, key=lambda one: (one.turn, depths[one.number], one.digest, one.number)):
         if call.tokens is not None:
-            recorders.setdefault(role, SegmentRecorder()).add(call.tokens, call.turn)
-        rows.append(_row(call, role))
+            recorders.setdefault(roles[call.number], SegmentRecorder()).add(call.tokens, call.turn)
+    rows = [_row(call, roles[call.number]) for call in calls]
     segments = {role: recorder.segments() for role, recorder in recorders.items()}
     return Recording(tuple(rows), segments, {str(link): count for link, count in graph.links.items() if count})
 

@@ -4,6 +4,7 @@
 in ``AgentRecord.branches``: nothing is lost, and code that trains on segments needs to know nothing about it.
 """
 
+import hashlib
 from typing import NamedTuple
 
 import msgspec
@@ -58,6 +59,25 @@ class AgentRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Parameter → requests whose value was replaced, because training samples from the model's own distribution."""
     ignored: dict[str, int] = {}
     """Parameter → requests that asked for an effect that the gateway does not have."""
+
+    @property
+    def timeless(self) -> "AgentRecord":
+        """The record without what differs between two runs of the same episode: retries, and the order of parallel calls."""
+        names: dict[int, bytes] = {}
+        for call in self.calls:  # a parent stands before its children
+            content = msgspec.msgpack.encode(msgspec.structs.replace(call, number=0, parent=None))
+            parent = b"" if call.parent is None else names.get(call.parent, b"")
+            names[call.number] = hashlib.sha256(parent + content).digest()
+        ranks = {name: rank for rank, name in enumerate(sorted(set(names.values())))}
+        number = {call.number: ranks[names[call.number]] for call in self.calls}
+        renamed = [
+            msgspec.structs.replace(
+                call, number=number[call.number], parent=None if call.parent is None else number.get(call.parent)
+            )
+            for call in self.calls
+        ]
+        calls = tuple(sorted(renamed, key=lambda call: call.number))
+        return msgspec.structs.replace(self, calls=calls, replayed=0, refused=0)
 
 
 class PlayedRecord(NamedTuple):

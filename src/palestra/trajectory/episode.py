@@ -124,7 +124,8 @@ class Trajectory(msgspec.Struct, frozen=True):
         """Return a SHA-256 over everything but times, retries and tracebacks: equal digests mean the same episode."""
         turns = tuple(_timeless(turn) for turn in self.turns)
         failures = tuple(msgspec.structs.replace(failure, detail="") for failure in self.failures)
-        bare = msgspec.structs.replace(self, turns=turns, failures=failures, seconds=0.0)
+        agent = self.agent.timeless if isinstance(self.agent, AgentRecord) else self.agent
+        bare = msgspec.structs.replace(self, turns=turns, failures=failures, seconds=0.0, agent=agent)
         return hashlib.sha256(encode_msgpack(bare)).hexdigest()
 
 
