@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from palestra.registry import Need, register, register_files, register_later
+from palestra.envs.terminal.ids import BOX
+from palestra.registry import Need, register, register_files, register_later, register_scheme
 
 __all__ = ["register_suite"]
 
@@ -46,6 +47,13 @@ def register_suite() -> None:
     register_later("palestra.envs.textworld.ids:register_textworld")
     register_later("palestra.envs.agentdojo.ids:register_agentdojo")
     register_later("palestra.envs.terminal.ids:register_terminal")
+    register_scheme(
+        "harbor",
+        "palestra.envs.harbor.env:Harbor",
+        tags=frozenset({"terminal", "world"}),
+        needs=BOX,
+        description="Harbor tasks in a folder of your own.",
+    )
     register_files(
         "data",
         "palestra.envs.questions:open_questions",

@@ -4,15 +4,20 @@ The agent may have put anything there. No path component is ever followed throug
 files are read by ``fetch_file``.
 """
 
+import errno
 import os
+import secrets
 import stat
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+from palestra.errors import InfrastructureError
 from palestra.sandbox.contract import check_relative
 from palestra.sandbox.files import fetch_file
 
-__all__ = ["Entry", "NewFile", "read_tree", "write_files"]
+__all__ = ["Entry", "NewFile", "copy_of", "files_of", "move_away", "names_in", "read_tree", "save_layer", "write_files"]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -138,3 +143,93 @@ def _descend(layer: int, path: str) -> int:
             os.close(fd)
         fd = below
     return fd
+
+
+def copy_of(layer: int, path: str, limit: int) -> list[NewFile]:
+    """Return the file or folder ``path`` as new files for another layer, links unfollowed. Empty folders are left out.
+
+    Raises:
+        OSError: It is missing or not readable, or has more than 5,000 entries or ``limit`` bytes.
+    """
+    above, _, name = path.rpartition("/")
+    parent = _descend(layer, above) if above else os.dup(layer)
+    try:
+        status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+    finally:
+        os.close(parent)
+    entries = list(_walk(layer, path)) if stat.S_ISDIR(status.st_mode) else [(path, status.st_mode)]
+    if len(entries) > _MOST_ENTRIES:
+        raise OSError(errno.EFBIG, f"more than {_MOST_ENTRIES} files", path)
+    found, left = [], limit
+    for place, mode in entries:
+        if stat.S_ISREG(mode):
+            content = fetch_file(layer, place, left)
+            left -= len(content)
+            found.append(NewFile(place, content, mode & 0o777))
+        elif stat.S_ISLNK(mode):
+            found.append(NewFile(place, link=_target(layer, place)))
+    return found
+
+
+def _target(layer: int, path: str) -> str:
+    above, _, name = path.rpartition("/")
+    parent = _descend(layer, above) if above else os.dup(layer)
+    try:
+        return os.readlink(name, dir_fd=parent)
+    finally:
+        os.close(parent)
+
+
+def files_of(folder: Path, target: str) -> list[NewFile]:
+    """Return the files below a folder of the host as new files below ``target``. Links stay links."""
+    found = []
+    for above, folders, files in sorted(os.walk(folder)):
+        for name in sorted([*files, *(name for name in folders if os.path.islink(os.path.join(above, name)))]):
+            path = Path(above, name)
+            inside = f"{target}/{path.relative_to(folder)}".strip("/")
+            if path.is_symlink():
+                found.append(NewFile(inside, link=os.readlink(path)))
+            else:
+                found.append(NewFile(inside, path.read_bytes(), path.stat().st_mode & 0o777))
+    return found
+
+
+def names_in(layer: int, folder: str) -> list[tuple[str, int]]:
+    """Return the names and modes in a folder, links unfollowed; nothing if it is missing or not a folder."""
+    try:
+        fd = _descend(layer, folder) if folder else os.dup(layer)
+    except OSError:
+        return []
+    try:
+        return [(name, os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode) for name in sorted(os.listdir(fd))]
+    finally:
+        os.close(fd)
+
+
+def move_away(layer: int, path: str) -> None:
+    """Take whatever stands at ``path`` out of the way, if there is something: a file, a link, or a folder of any depth.
+
+    It is renamed, not removed, because the agent may have made a folder that takes minutes to remove.
+    """
+    above, _, name = path.rpartition("/")
+    try:
+        parent = _descend(layer, above) if above else os.dup(layer)
+    except FileNotFoundError:
+        return
+    try:
+        if os.fstat(parent).st_mode & 0o300 != 0o300:  # the agent may have taken its own right to write
+            os.fchmod(parent, 0o755)
+        os.rename(name, f".{name}-{secrets.token_hex(8)}", src_dir_fd=parent, dst_dir_fd=parent)
+    except FileNotFoundError:
+        pass
+    finally:
+        os.close(parent)
+
+
+def save_layer(layer: int, folder: Path) -> None:
+    """Copy the layer of a box in which no process runs into the new folder ``folder``. As root, the files become root's."""
+    words = ["/bin/cp", "-a", f"/proc/self/fd/{layer}/.", str(folder)]
+    for command in [words] + ([["/bin/chown", "-hR", "0:0", str(folder)]] if os.geteuid() == 0 else []):
+        done = subprocess.run(command, capture_output=True, check=False, pass_fds=[layer])
+        if done.returncode:
+            raise InfrastructureError(f"saving a layer failed: {done.stderr.decode(errors='replace').strip()[-300:]}")

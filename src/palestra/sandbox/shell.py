@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from palestra.errors import InfrastructureError, Unsupported, UsageError
 from palestra.sandbox.box import Exit
 from palestra.sandbox.contract import KilledBy, Limits
 from palestra.sandbox.files import fetch_file
-from palestra.sandbox.layers import Entry, NewFile, read_tree, write_files
+from palestra.sandbox.layers import Entry, NewFile, copy_of, move_away, names_in, read_tree, save_layer, write_files
 from palestra.sandbox.procfs import read
 from palestra.sandbox.profile import require_boxes
 from palestra.sandbox.screen import clean
@@ -164,6 +165,34 @@ class Shell:
     def tree(self, folder: str) -> list[Entry]:
         """Return everything below ``folder``, links unfollowed."""
         return read_tree(self._box.view, folder, self.limits.file_bytes)
+
+    def copy_of(self, path: str) -> list[NewFile]:
+        """Return a file or folder for ``put`` of another session; raise ``OSError`` if it is missing or too large."""
+        return copy_of(self._box.view, path, self.limits.disk_bytes)
+
+    def move_away(self, path: str) -> None:
+        """Take whatever stands at ``path`` out of the way; raise ``OSError`` if that is not possible."""
+        move_away(self._box.view, path)
+
+    def names_in(self, folder: str) -> list[tuple[str, int]]:
+        """Return the names and modes in a folder, links unfollowed; nothing if it is missing or not a folder."""
+        return names_in(self._box.view, folder)
+
+    async def stop(self) -> None:
+        """Kill every process of the session. Its files can still be read and copied."""
+        self.alive = self.running = False
+        self._box.kill()
+        await asyncio.shield(self._box.exited)
+
+    async def save(self, folder: Path) -> None:
+        """Kill every process, and copy the layer into the new folder ``folder``. ``Shells.open_from`` opens it."""
+        await self.stop()
+        await asyncio.to_thread(save_layer, self._box.layer, folder)
+
+    async def reopened(self) -> "Shell":
+        """Kill every process, and return a fresh session over a copy of the files."""
+        await self.stop()
+        return await self._shells.open_from(self._box.layer)
 
     def processes(self) -> list[ShellProcess]:
         """Return every process that the shell has started, as the kernel reports them."""

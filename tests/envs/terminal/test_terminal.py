@@ -12,11 +12,12 @@ from palestra.calls import format_call
 from palestra.checking import check_env
 from palestra.checking.report import Status
 from palestra.envs.terminal.actions import Command, read_action
-from palestra.envs.terminal.env import Terminal, normalized
+from palestra.envs.terminal.env import Terminal
 from palestra.envs.terminal.families import FAMILIES
 from palestra.envs.terminal.ids import register_terminal
 from palestra.envs.terminal.scene import LEVELS
 from palestra.envs.terminal.system import _expanded
+from palestra.envs.terminal.turns import normalized
 from palestra.errors import UsageError
 from palestra.registry import list_envs
 from palestra.seeding import derive

@@ -2,9 +2,9 @@
 
 from palestra.registry import Need, register
 
-__all__ = ["register_terminal"]
+__all__ = ["BOX", "register_terminal"]
 
-_BOX = (
+BOX = (
     Need(label="bubblewrap", program="bwrap", fix="apt-get install bubblewrap"),
     Need(label="pyseccomp", module="pyseccomp", extra="sandbox"),
 )
@@ -36,6 +36,6 @@ def register_terminal() -> None:
             default_level="easy",
             kwargs={"family": family},
             tags={"world", "terminal"},
-            needs=[*_BOX, *needs],
+            needs=[*BOX, *needs],
             description=about,
         )

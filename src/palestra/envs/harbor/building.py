@@ -1,0 +1,153 @@
+"""Build the environment of a task in the box: one layer per environment, kept by the hash of what it is made of.
+
+The steps of the Dockerfile run in a shell box without network. The layer that they leave is saved in the cache, and every
+episode starts from a copy. Two builds of the same environment at once are harmless: the first to finish is kept.
+"""
+
+import asyncio
+import fnmatch
+import hashlib
+import json
+import os
+import posixpath
+import shlex
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from palestra.envs.harbor.classes import recipe_of
+from palestra.envs.harbor.dockerfile import Copy, Folder, Recipe, Run
+from palestra.envs.harbor.schema import Environment
+from palestra.envs.harbor.task import tree_digest
+from palestra.errors import EnvError, Unsupported
+from palestra.sandbox.contract import Limits
+from palestra.sandbox.layers import NewFile, files_of
+from palestra.sandbox.roots import Root, RootCache
+from palestra.sandbox.shell import Shell, Shells
+
+__all__ = ["Built", "build", "is_built"]
+
+_FORMAT = "1"
+"""Part of every hash: raise it if the same Dockerfile builds something else than before."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """An environment that episodes can start from."""
+
+    root: str
+    """The root folder for ``Shells``; empty for the host's ``/usr``."""
+    layer: Path
+    variables: dict[str, str]
+    workdir: str
+
+
+def _place(cache: RootCache, context: Path, environment: Environment, root: Root) -> Path:
+    content = tree_digest(context) if context.is_dir() and not environment.docker_image else ""
+    words = [_FORMAT, root.key, environment.docker_image or "", content, str(os.geteuid() == 0)]
+    return cache.folder / "layers" / hashlib.sha256(json.dumps(words).encode()).hexdigest()
+
+
+def is_built(cache: RootCache, context: Path, environment: Environment, root: Root) -> bool:
+    """Return whether the layer is in the cache."""
+    return _place(cache, context, environment, root).is_dir()
+
+
+async def build(cache: RootCache, context: Path, environment: Environment, root: Root, limits: Limits) -> Built:
+    """Return the built environment, from the cache if it is there.
+
+    Raises:
+        Unsupported: The Dockerfile needs something that a box cannot do.
+        EnvError: A step of the Dockerfile failed.
+    """
+    recipe = recipe_of(context, environment)
+    if recipe.refused:
+        raise Unsupported("; ".join(recipe.refused))
+    variables = {**root.variables, **recipe.variables}
+    workdir = recipe.workdir if recipe.workdir != "/" else root.workdir or "/"
+    place = _place(cache, context, environment, root)
+    if not place.is_dir():
+        await _build(place, context, recipe, root, limits, environment.build_timeout_sec)
+    return Built(root.path, place, variables, environment.workdir or workdir)
+
+
+async def _build(place: Path, context: Path, recipe: Recipe, root: Root, limits: Limits, seconds: float) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))
+    try:
+        async with Shells(limits, root=root.path, warm=0) as shells, await shells.open() as shell:
+            try:
+                async with asyncio.timeout(seconds):
+                    for step in recipe.steps:
+                        await _take(shell, context, step, {**root.variables}, seconds)
+            except TimeoutError:
+                raise EnvError(f"the build took longer than environment.build_timeout_sec ({seconds:g} s)") from None
+            await shell.save(draft)
+        draft.chmod(0o755)
+        try:
+            draft.rename(place)
+        except OSError:
+            if not place.is_dir():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, variables: dict[str, str], seconds: float) -> None:
+    if isinstance(step, Folder):
+        await _run(shell, f"mkdir -p -- {shlex.quote(step.path)}", step.line, seconds)
+    elif isinstance(step, Copy):
+        await _copy(shell, context, step, seconds)
+    else:
+        given = {**variables, **dict(step.variables)}
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
+        command = f"cd {shlex.quote(step.workdir)} && env {exports} /bin/sh -c {shlex.quote(step.command)} </dev/null"
+        await _run(shell, command, step.line, seconds)
+
+
+async def _run(shell: Shell, command: str, line: int, seconds: float) -> None:
+    outcome = await shell.run(command, wall_seconds=seconds)
+    if outcome.running or outcome.exit_code != 0:
+        how = "did not end" if outcome.running else outcome.killed_by or f"exit code {outcome.exit_code}"
+        raise EnvError(f"Dockerfile line {line} failed in the box ({how}): {outcome.text.strip()[-500:]}")
+
+
+async def _copy(shell: Shell, context: Path, step: Copy, seconds: float) -> None:
+    inside = step.target.strip("/")
+    above = inside if step.target.endswith("/") else posixpath.dirname(inside)
+    await _run(shell, f"mkdir -p -- {shlex.quote('/' + above)}", step.line, seconds)
+    real = await _real(shell, "/" + above)
+    name = "" if step.target.endswith("/") else posixpath.basename(inside)
+    files: list[NewFile] = []
+    for source in step.sources:
+        files += _sources(context, source, posixpath.join(real, name) if name else real, not name, step.line)
+    shell.put([file if step.mode is None else file._replace(mode=step.mode) for file in files])
+
+
+async def _real(shell: Shell, folder: str) -> str:
+    """Return where ``folder`` leads to in the box: files are written without following links."""
+    outcome = await shell.run(f"cd {shlex.quote(folder)} && pwd -P; cd", wall_seconds=10)
+    return outcome.text.strip().strip("/")
+
+
+def _sources(context: Path, source: str, target: str, into: bool, line: int) -> list[NewFile]:
+    wanted = posixpath.normpath(source.lstrip("/"))
+    if wanted.startswith(".."):
+        raise EnvError(f"Dockerfile line {line}: {source} lies outside of the environment folder")
+    if any(mark in wanted for mark in "*?["):
+        names = sorted(path.relative_to(context).as_posix() for path in context.rglob("*"))
+        found = [name for name in names if fnmatch.fnmatchcase(name, wanted) and name.count("/") == wanted.count("/")]
+    else:
+        found = [wanted] if (context / wanted).exists() else []
+    if not found:
+        raise EnvError(f"Dockerfile line {line}: {source} is not in the environment folder")
+    files: list[NewFile] = []
+    for name in found:
+        path = context / name
+        if path.is_dir():
+            files += files_of(path, target)
+        else:
+            mode = path.stat().st_mode & 0o777
+            files.append(NewFile(posixpath.join(target, path.name) if into else target, path.read_bytes(), mode))
+    return files

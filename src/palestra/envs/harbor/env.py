@@ -1,0 +1,264 @@
+"""Play Harbor tasks: ``harbor:PATH#task``. The instruction is the first observation, and the verifier gives the reward.
+
+The turns are those of ``terminal:``. A step of a task ends when the agent submits, with its last turn, or at
+``agent.timeout_sec``; then the verifier runs. The reward of the episode is that of the only step, or of all steps, combined as
+the task says. If a verifier fails, the episode fails with a ``GraderError``.
+"""
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from palestra.core import Step
+from palestra.envs.harbor.building import Built, build
+from palestra.envs.harbor.classes import HOST, classify, recipe_of
+from palestra.envs.harbor.reading import find_tasks, read_task
+from palestra.envs.harbor.rewards import combined, passes, scalar
+from palestra.envs.harbor.schema import Environment
+from palestra.envs.harbor.task import HarborStep, HarborTask
+from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, work_folder_of
+from palestra.envs.terminal.turns import HOW, ShellEnv
+from palestra.errors import EnvError, MissingData, Unsupported, UsageError
+from palestra.models.home import home_folder
+from palestra.sandbox.contract import MIB, Limits
+from palestra.sandbox.layers import files_of
+from palestra.sandbox.roots import Root, RootCache
+from palestra.sandbox.shell import Shell, Shells, shared_shells
+from palestra.specs import parse_options
+from palestra.trajectory import Task
+
+__all__ = ["Harbor", "harbor_cache", "limits_of"]
+
+_HOST_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_MEMORY_MB, _STORAGE_MB = 2048, 512
+
+
+def harbor_cache() -> RootCache:
+    """Return the user's cache of root file systems and built environments."""
+    return RootCache(home_folder("harbor"))
+
+
+def limits_of(environment: Environment) -> Limits:
+    """Return the limits of a box for ``environment``. Files of the box lie in memory, which counts as the box's."""
+    memory = (environment.memory_in_mb or _MEMORY_MB) * MIB
+    disk = min(environment.storage_in_mb or _STORAGE_MB, _STORAGE_MB) * MIB
+    return Limits(
+        wall_seconds=60.0,
+        session_cpu_seconds=3600,
+        process_memory=max(memory, 1024 * MIB),
+        total_memory=memory + disk,
+        file_bytes=disk,
+        disk_bytes=disk,
+        files=100_000,
+        open_files=1024,
+        processes=256,
+        kept_output=256 * 1024,
+    )
+
+
+class Harbor(ShellEnv):
+    """The tasks of a folder.
+
+    Args:
+        address: ``PATH#task``, or ``PATH`` for all tasks of a folder: the seed then draws one. Options may stand behind the
+            path: ``PATH?base=host&verifier=clean#task``.
+        trust: Let the task read the variables of this machine that its ``env`` tables name.
+        max_turns: Turns per step of the task.
+        command_seconds: A command that takes longer returns what it has printed.
+        options: ``base="host"`` plays every image over this machine's ``/usr``; by default an image needs a root file system.
+            ``verifier="clean"`` runs shared verifiers in a fresh box with the agent's working folder alone, unlike Harbor.
+            ``reward`` is the name of the reward that counts, if a verifier gives several.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        trust: bool = False,
+        max_turns: int = 50,
+        command_seconds: float = 60.0,
+        **options: str,
+    ) -> None:
+        super().__init__(max_turns, command_seconds)
+        place, _, self._name = address.partition("#")
+        path, written = parse_options(place)
+        settings = {"base": "", "verifier": "", "reward": "", **written, **options}
+        if unknown := set(settings) - {"base", "verifier", "reward"}:
+            raise UsageError(f"harbor: has no option {', '.join(sorted(unknown))}; there are base, verifier and reward")
+        if settings["base"] not in ("", HOST) or settings["verifier"] not in ("", "clean"):
+            raise UsageError('the option base is "host", and verifier is "clean", or they are left out')
+        self._base, self._mode, self._key = settings["base"], settings["verifier"], settings["reward"]
+        self._trust = trust
+        self._folders = _chosen(find_tasks(path), self._name)
+        self._read: dict[Path, HarborTask] = {}
+        self._pools: dict[tuple[Limits, str], Shells] = {}
+        self._cache = harbor_cache()
+
+    # --------------------------------------------------------------------------------------------------------------- beginning
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        self._begin(seed, task)
+        self._forget()
+        await self._close_shell()
+        many = len(self._folders) > 1
+        folder = self._folders[int(self.rng.integers(len(self._folders)))] if many else self._folders[0]
+        self._harbor = self._read.get(folder) or read_task(folder)
+        self._read[folder] = self._harbor
+        self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
+        self._shell = await self._open(self._built, self._harbor.config.environment)
+        self._place = 0
+        self._rewards: list[dict[str, float]] = []
+        instruction = await self._begin_step()
+        how = HOW.format(home=self._built.workdir, turns=self.max_turns)
+        return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
+
+    async def _build(self, context: Path, environment: Environment) -> Built:
+        image = recipe_of(context, environment).image
+        root = Root(HOST, "") if self._base == HOST else self._cache.find(image)
+        placement = classify(self._harbor, {image} if root is not None else ())
+        if placement.kind == 3:
+            raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
+        if placement.kind == 2 or root is None:
+            raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
+        return await build(self._cache, context, environment, root, limits_of(environment))
+
+    async def _open(self, built: Built, environment: Environment) -> Shell:
+        """Open a box of a built environment, in its working folder and with its variables."""
+        key = (limits_of(environment), built.root)
+        if key not in self._pools:
+            self._pools[key] = await self._stack.enter_async_context(shared_shells(*key))
+        layer = os.open(built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            shell = await self._pools[key].open_from(layer)
+        finally:
+            os.close(layer)
+        try:
+            await self._enter(shell, built, environment)
+        except BaseException:
+            await shell.close()
+            raise
+        return shell
+
+    async def _enter(self, shell: Shell, built: Built, environment: Environment) -> None:
+        variables = {**built.variables, **self._resolved(environment.env)}
+        exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())
+        folders = " ".join(f"/{folder}" for folder in LOGS)
+        where = shlex.quote(built.workdir)
+        outcome = await shell.run(f"mkdir -p {folders} {where}; {exports}cd {where}")
+        if outcome.exit_code != 0:
+            raise EnvError(f"the box could not be prepared: {outcome.text.strip()[-300:]}")
+
+    def _resolved(self, table: Mapping[str, str]) -> dict[str, str]:
+        """Return ``table`` with the variables of this machine that it names, if the folder is trusted."""
+
+        def value(found: re.Match[str]) -> str:
+            name, default = found.groups()
+            if self._trust and name in os.environ:
+                return os.environ[name]
+            if default is None:
+                raise UsageError(f"{self._harbor.name} wants the variable {name} of this machine: pass trust=True to allow it")
+            return str(default)
+
+        return {name: _HOST_VARIABLE.sub(value, text) for name, text in table.items()}
+
+    async def _begin_step(self) -> str:
+        """Prepare the next step of the task and return its instruction."""
+        assert self._shell is not None
+        step = self._harbor.steps[self._place]
+        self._turn = self._done = 0
+        self._plan = ()
+        self._deadline = time.monotonic() + (step.agent.timeout_sec or float("inf"))
+        if step.workdir is not None:
+            self._shell.put(files_of(step.workdir, self._built.workdir.strip("/")))
+            if (step.workdir / "setup.sh").is_file():
+                outcome = await self._shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
+                if outcome.exit_code != 0:
+                    raise EnvError(f"setup.sh of step {step.name} failed: {outcome.text.strip()[-300:]}")
+        return step.instruction
+
+    # ------------------------------------------------------------------------------------------------------------------ ending
+
+    async def step(self, action: str) -> Step:
+        if time.monotonic() > self._deadline:
+            return await self._judged("[the agent's time is over]", {})
+        return await super().step(action)
+
+    async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
+        step = self._harbor.steps[self._place]
+        self._rewards.append(await self._verify(step))
+        self._place += 1
+        if self._place < len(self._harbor.steps) and passes(self._rewards[-1], step.min_reward):
+            assert self._shell is not None
+            await self._shell.run("rm -rf /tests; cd " + shlex.quote(self._built.workdir))
+            following = await self._begin_step()
+            return Step(f"{shown}\n\n{following}".strip(), 0.0, False, False, info)
+        total = combined(self._rewards, self._harbor.config.multi_step_reward_strategy)
+        value = scalar(total, self._key)
+        return Step(shown, value, True, False, {**info, "success": value >= 1.0, "metrics": total})
+
+    async def _verify(self, step: HarborStep) -> dict[str, float]:
+        shell = await self._quiet()
+        variables = self._resolved(step.verifier_env)
+        seconds, workdir = step.verifier.timeout_sec, self._built.workdir
+        if step.separate:
+            for hook in step.verifier.collect:
+                await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
+                shell = await self._quiet()
+            built = await self._build(step.verifier_context, step.verifier_environment)
+            files = artifacts_of(shell, [one.source for one in step.artifacts], workdir)
+            async with await self._open(built, step.verifier_environment) as box:
+                box.put(files)
+                return await run_verifier(box, () if step.bundled_tests else step.tests, workdir, variables, seconds)
+        if self._mode == "clean":
+            files = work_folder_of(shell, workdir)
+            async with await self._open(self._built, self._harbor.config.environment) as box:
+                box.move_away(workdir.strip("/"))
+                box.put(files)
+                return await run_verifier(box, step.tests, workdir, variables, seconds)
+        return await run_verifier(shell, step.tests, workdir, variables, seconds)
+
+    async def _quiet(self) -> Shell:
+        """Return the agent's shell at its prompt. If the agent has ended it: a fresh shell over the same files."""
+        assert self._shell is not None
+        if self._shell.alive and self._shell.running:
+            await self._shell.interrupt()
+        if not self._shell.alive:
+            ended, self._shell = self._shell, await self._shell.reopened()
+            await ended.close()
+            await self._enter(self._shell, self._built, self._harbor.config.environment)
+        return self._shell
+
+    # ------------------------------------------------------------------------------------------------------------------ players
+
+    async def oracle(self) -> str:
+        """Return a command that runs the task's own solution, and then the end."""
+        assert self._shell is not None
+        step = self._harbor.steps[self._place]
+        if step.solution is None:
+            raise Unsupported(f"{self._harbor.name} has no solution/solve.sh")
+        if self._shell.running:
+            return "```bash\n\n```"
+        if not self._plan:
+            files = files_of(step.solution, "solution")
+            self._shell.put([file._replace(mode=file.mode | 0o100) if file.path.endswith(".sh") else file for file in files])
+            variables = self._resolved(self._harbor.config.solution.env)
+            self._plan = [f"{assignments(variables)} /solution/solve.sh < /dev/null"]
+        return await super().oracle()
+
+    async def close(self) -> None:
+        self._pools.clear()
+        await super().close()
+
+
+def _chosen(folders: list[Path], name: str) -> list[Path]:
+    if not name:
+        return folders
+    found = [folder for folder in folders if folder.resolve().name == name.rpartition("/")[2]]
+    if not found:
+        near = ", ".join(folder.name for folder in folders[:5])
+        raise UsageError(f'no task "{name}" there: the folder has {len(folders)}, such as {near}')
+    return found

@@ -1,0 +1,105 @@
+"""Run the verifier of a step in a box, and return the rewards that it has written.
+
+``shared``    in the agent's own box, as Harbor does by default. The agent could have replaced programs that the verifier uses.
+``separate``  in a second box, which gets only ``/logs/artifacts`` and the declared artifacts.
+``clean``     in a second box of the agent's environment as it was built, which gets only the working folder. Harbor has no such
+              mode.
+
+Whatever keeps the verifier from giving a reward is a ``GraderError``, never a reward of 0. The exit code means nothing.
+"""
+
+import shlex
+import stat
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from palestra.envs.harbor.rewards import REWARD_JSON, REWARD_TEXT, read_rewards
+from palestra.errors import GraderError, InfrastructureError
+from palestra.sandbox.layers import NewFile, files_of
+from palestra.sandbox.shell import Shell
+
+__all__ = ["LOGS", "artifacts_of", "assignments", "run_verifier", "work_folder_of"]
+
+LOGS = ("logs/agent", "logs/verifier", "logs/artifacts")
+_STDOUT = "logs/verifier/test-stdout.txt"
+_SHOWN = 400
+
+
+async def run_verifier(
+    shell: Shell, tests: Iterable[Path], workdir: str, variables: Mapping[str, str], seconds: float
+) -> dict[str, float]:
+    """Copy ``tests`` to ``/tests``, run ``/tests/test.sh`` and return the rewards."""
+    try:
+        _prepare(shell, [file for folder in tests for file in files_of(folder, "tests")])
+    except (OSError, InfrastructureError) as error:
+        raise GraderError(f"the verifier could not be copied into the box: {error}") from None
+    words = f"cd {shlex.quote(workdir)} 2>/dev/null || cd /; {assignments(variables)} /tests/test.sh"
+    outcome = await shell.run(f"( {words} ) > /{_STDOUT} 2>&1 < /dev/null", wall_seconds=seconds)
+    if outcome.running:
+        await shell.interrupt()
+        raise GraderError(f"the verifier did not end within {seconds:g} s (verifier.timeout_sec)")
+    if outcome.ended:
+        raise GraderError(f"the verifier ended the box{f': {outcome.killed_by}' if outcome.killed_by else ''}")
+    try:
+        return read_rewards(shell.fetch)
+    except GraderError as error:
+        raise GraderError(f"{error}. {_last_words(shell)}") from None
+
+
+def assignments(variables: Mapping[str, str]) -> str:
+    """Return words that run the following command with ``variables``."""
+    return " ".join(["env", *(f"{name}={shlex.quote(value)}" for name, value in variables.items())])
+
+
+def _prepare(shell: Shell, tests: list[NewFile]) -> None:
+    """Put the tests where nothing of the agent's stands, and remove rewards that the agent may have written."""
+    if tests:
+        shell.move_away("tests")
+    for folder in ("logs", *LOGS):
+        if not _is_folder(shell, folder):
+            shell.move_away(folder)
+    for path in (REWARD_JSON, REWARD_TEXT, _STDOUT):
+        shell.move_away(path)
+    runnable = [file._replace(mode=file.mode | 0o111) if file.path == "tests/test.sh" else file for file in tests]
+    shell.put([*runnable, NewFile(_STDOUT)])
+
+
+def _is_folder(shell: Shell, path: str) -> bool:
+    above, _, name = path.rpartition("/")
+    return any(found == name and stat.S_ISDIR(mode) for found, mode in shell.names_in(above))
+
+
+def _last_words(shell: Shell) -> str:
+    try:
+        text = shell.fetch(_STDOUT).decode(errors="replace").strip()
+    except OSError:
+        text = ""
+    return f"Its output ends with: {text[-_SHOWN:]}" if text else "It printed nothing"
+
+
+def artifacts_of(shell: Shell, sources: Iterable[str], workdir: str) -> list[NewFile]:
+    """Return what a separate verifier gets from the agent's box. Links that could lead elsewhere are left out."""
+    files: dict[str, NewFile] = {}
+    for source in ("/logs/artifacts", *sources):
+        path = (source if source.startswith("/") else f"{workdir}/{source}").strip("/")
+        files.update((file.path, file) for file in _copied(shell, path) if _stays_inside(file, path))
+    return list(files.values())
+
+
+def work_folder_of(shell: Shell, workdir: str) -> list[NewFile]:
+    """Return the working folder of the agent's box."""
+    return [file for file in _copied(shell, workdir.strip("/")) if _stays_inside(file, workdir.strip("/"))]
+
+
+def _copied(shell: Shell, path: str) -> list[NewFile]:
+    try:
+        return shell.copy_of(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise GraderError(f"/{path} cannot be copied to the verifier: {error}") from None
+
+
+def _stays_inside(file: NewFile, folder: str) -> bool:
+    """Return whether ``file`` is no link, or one that cannot lead to the verifier's own files."""
+    return not file.link or (file.path != folder and not file.link.startswith("/") and ".." not in file.link.split("/"))

@@ -1,0 +1,139 @@
+"""Root file systems for shell boxes: a cache of unpacked images, by content hash.
+
+``RootCache`` maps the name of an image, such as ``debian:12``, to a folder with a whole system, or to ``host``: this machine's
+``/usr`` in a small system. A folder is filled from an archive (``docker save``, OCI, ``docker export``, mmdebstrap), under the
+hash of the archive. Nothing is guessed: an image without an entry has no root file system.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from palestra.errors import MissingExtra, UsageError
+from palestra.sandbox.unpacking import unpack_image
+
+__all__ = ["HOST", "Root", "RootCache"]
+
+HOST = "host"
+
+
+@dataclass(frozen=True)
+class Root:
+    """A root file system that shells can be opened over."""
+
+    key: str
+    """The hash of the archive, or ``host``."""
+    path: str
+    """Its folder; empty for the host's ``/usr``."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """The variables of the image."""
+    workdir: str = ""
+
+
+class RootCache:
+    """A folder of root file systems.
+
+    Args:
+        folder: The folder; it is made when something is added.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def images(self) -> dict[str, str]:
+        """Return the names of images → the keys of their root file systems."""
+        try:
+            found: dict[str, str] = json.loads((self.folder / "images.json").read_text())
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{self.folder}/images.json cannot be read: {error}") from None
+        return found
+
+    def find(self, image: str) -> Root | None:
+        """Return the root file system of ``image``, or ``None``."""
+        key = self.images().get(image, "")
+        if key == HOST:
+            return Root(HOST, "")
+        place = self.folder / "roots" / key
+        if not key or not place.is_dir():
+            return None
+        config: dict[str, Any] = json.loads((place / "image.json").read_text())
+        variables = dict(word.split("=", 1) for word in config.get("Env") or () if "=" in word)
+        return Root(key, str(place / "root"), variables, config.get("WorkingDir") or "")
+
+    def use_host(self, image: str) -> None:
+        """Let ``image`` mean this machine's ``/usr``."""
+        self._name(image, HOST)
+
+    def add_archive(self, image: str, archive: Path) -> str:
+        """Unpack ``archive`` unless its content is in the cache, let ``image`` mean it, and return its key.
+
+        Raises:
+            UsageError: The file is missing, or is not an image.
+        """
+        try:
+            with archive.open("rb") as file:
+                key = hashlib.file_digest(file, "sha256").hexdigest()
+        except OSError as error:
+            raise UsageError(f"the archive {archive} cannot be read: {error.strerror}") from None
+        place = self.folder / "roots" / key
+        if not place.is_dir():
+            with _draft(place) as draft:
+                (draft / "root").mkdir()
+                config = unpack_image(archive, draft / "root")
+                (draft / "image.json").write_text(json.dumps(config))
+        self._name(image, key)
+        return key
+
+    def add_debian(self, image: str, suite: str, packages: Sequence[str] = ()) -> str:
+        """Make a Debian system with mmdebstrap, which needs a network, and let ``image`` mean it. Return its key."""
+        program = shutil.which("mmdebstrap")
+        if program is None:
+            raise MissingExtra("making a Debian system needs mmdebstrap: apt-get install mmdebstrap")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".debian-") as folder:
+            archive = Path(folder, "root.tar")
+            included = [f"--include={','.join(packages)}"] if packages else []
+            done = subprocess.run(
+                [program, "--variant=minbase", *included, suite, str(archive)], capture_output=True, check=False
+            )
+            if done.returncode:
+                words = done.stderr.decode(errors="replace").strip()[-500:]
+                raise UsageError(f"mmdebstrap could not make {suite}: {words}")
+            return self.add_archive(image, archive)
+
+    def _name(self, image: str, key: str) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            text = json.dumps({**self.images(), image: key}, indent=1)
+            draft = self.folder / ".images.json"
+            draft.write_text(text)
+            draft.rename(self.folder / "images.json")
+
+
+@contextmanager
+def _draft(place: Path) -> Iterator[Path]:
+    """Yield a folder that becomes ``place`` at the end of the block. If another process is first, its folder stays."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))
+    try:
+        yield draft
+        draft.chmod(0o755)
+        try:
+            os.rename(draft, place)
+        except OSError:
+            if not place.is_dir():
+                raise
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)

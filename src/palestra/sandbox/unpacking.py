@@ -1,0 +1,215 @@
+"""Unpack an image into a folder: ``docker save`` and OCI archives layer by layer, every other tar archive as one layer.
+
+The archive may be a stranger's. Every path is opened by the kernel as if the folder were the root of the file system
+(``openat2`` with ``RESOLVE_IN_ROOT``), so no link in the archive leads out. Device nodes are left out, owners are not kept, and
+set-user-id bits are removed: a box has one user.
+"""
+
+import contextlib
+import ctypes
+import errno
+import json
+import os
+import shutil
+import tarfile
+from pathlib import Path
+from typing import IO, Any
+
+from palestra.errors import InfrastructureError, UsageError
+
+__all__ = ["unpack_image"]
+
+_SYS_OPENAT2 = 437
+_IN_ROOT = 0x10 | 0x02  # RESOLVE_IN_ROOT, NO_MAGICLINKS
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+_MOST_BYTES = 32 * 2**30
+_MOST_MEMBERS = 2_000_000
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def unpack_image(archive: Path, root: Path) -> dict[str, Any]:
+    """Unpack ``archive`` into the empty folder ``root``, and return the image's configuration (``Env``, ``WorkingDir``, …)."""
+    try:
+        with tarfile.open(archive) as outer:
+            names = set(outer.getnames())
+            if "manifest.json" in names:
+                return _unpack_docker(outer, root)
+            if "index.json" in names:
+                return _unpack_oci(outer, root)
+            _Unpacker(root).unpack(outer)
+            return {}
+    except (tarfile.TarError, EOFError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise UsageError(f"{archive.name} is not an image that can be unpacked: {error}") from error
+
+
+def _unpack_docker(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:
+    first = _json(outer, "manifest.json")[0]
+    _unpack_layers(outer, first["Layers"], root)
+    return _settings(_json(outer, first["Config"]))
+
+
+def _unpack_oci(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:
+    manifest = _json(outer, "index.json")
+    while "manifests" in manifest:  # an index may name indexes, one per platform
+        manifest = _json(outer, _blob(manifest["manifests"][0]))
+    _unpack_layers(outer, [_blob(layer) for layer in manifest["layers"]], root)
+    return _settings(_json(outer, _blob(manifest["config"])))
+
+
+def _unpack_layers(outer: tarfile.TarFile, names: list[str], root: Path) -> None:
+    unpacker = _Unpacker(root)
+    for name in names:
+        with tarfile.open(fileobj=_member(outer, name)) as layer:
+            unpacker.unpack(layer)
+
+
+def _blob(entry: dict[str, Any]) -> str:
+    return "blobs/" + str(entry["digest"]).replace(":", "/")
+
+
+def _member(outer: tarfile.TarFile, name: str) -> IO[bytes]:
+    found = outer.extractfile(name)
+    if found is None:
+        raise ValueError(f"{name} is not a file")
+    return found
+
+
+def _json(outer: tarfile.TarFile, name: str) -> Any:
+    return json.loads(_member(outer, name).read(2**24))
+
+
+def _settings(image: dict[str, Any]) -> dict[str, Any]:
+    config = image.get("config") or {}
+    return {name: config[name] for name in ("Env", "WorkingDir", "User") if config.get(name)}
+
+
+class _Unpacker:
+    """Writes the members of layers below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.open(root, _FOLDER)
+        self._bytes = self._members = 0
+
+    def __del__(self) -> None:
+        os.close(self._root)
+
+    def unpack(self, layer: tarfile.TarFile) -> None:
+        for member in layer:
+            self._members += 1
+            self._bytes += member.size
+            if self._bytes > _MOST_BYTES or self._members > _MOST_MEMBERS:
+                raise ValueError("the image is too large")
+            parts = [part for part in member.name.split("/") if part not in ("", ".")]
+            if ".." in parts:
+                raise ValueError(f"{member.name!r} leads out of the image")
+            if parts:
+                self._take(layer, member, "/".join(parts[:-1]), parts[-1])
+
+    def _take(self, layer: tarfile.TarFile, member: tarfile.TarInfo, above: str, name: str) -> None:
+        parent = self._folder(above)
+        try:
+            if name == _OPAQUE:
+                for other in os.listdir(parent):
+                    _remove(other, parent)
+            elif name.startswith(_WHITEOUT):
+                _remove(name[len(_WHITEOUT) :], parent)
+            elif member.isdir():
+                self._make_folder(name, parent, member.mode)
+            else:
+                self._write(layer, member, name, parent)
+        finally:
+            os.close(parent)
+
+    def _write(self, layer: tarfile.TarFile, member: tarfile.TarInfo, name: str, parent: int) -> None:
+        if not (member.isreg() or member.issym() or member.islnk()):
+            return  # devices and pipes: the box brings its own
+        _remove(name, parent)
+        if member.issym():
+            os.symlink(member.linkname, name, dir_fd=parent)
+        elif member.islnk():
+            self._link(member.linkname, name, parent)
+        else:
+            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=parent)
+            with os.fdopen(fd, "wb") as file:
+                content = layer.extractfile(member)
+                assert content is not None
+                shutil.copyfileobj(content, file, 2**20)
+                os.fchmod(fd, member.mode & 0o777)
+                os.utime(fd, (member.mtime, member.mtime))
+
+    def _link(self, target: str, name: str, parent: int) -> None:
+        above, _, last = target.strip("/").rpartition("/")
+        source = self._folder(above)
+        try:
+            os.link(last, name, src_dir_fd=source, dst_dir_fd=parent, follow_symlinks=False)
+        finally:
+            os.close(source)
+
+    def _make_folder(self, name: str, parent: int, mode: int) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if not _is_folder(name, parent):
+                # A link to a folder stays: packages put files below /lib, which is a link in most images.
+                if self._leads_to_folder(name, parent):
+                    return
+                _remove(name, parent)
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, 0o700, dir_fd=parent)
+        fd = os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=parent)
+        try:
+            os.fchmod(fd, (mode & 0o1777) | 0o700)
+        finally:
+            os.close(fd)
+
+    def _leads_to_folder(self, name: str, parent: int) -> bool:
+        try:
+            where = os.path.relpath(os.readlink(f"/proc/self/fd/{parent}"), os.readlink(f"/proc/self/fd/{self._root}"))
+            os.close(self._open(os.path.join(where, name)))
+        except OSError:
+            return False
+        return True
+
+    def _folder(self, path: str) -> int:
+        """Return a descriptor of the folder ``path``, which is made if it is missing."""
+        try:
+            return self._open(path or ".")
+        except FileNotFoundError:
+            above, _, name = path.rpartition("/")
+            parent = self._folder(above)
+            try:
+                os.mkdir(name, 0o755, dir_fd=parent)
+            finally:
+                os.close(parent)
+            return self._open(path)
+
+    def _open(self, path: str) -> int:
+        how = _OpenHow(_FOLDER, 0, _IN_ROOT)
+        fd: int = _libc.syscall(_SYS_OPENAT2, self._root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+        if fd >= 0:
+            return fd
+        number = ctypes.get_errno()
+        if number == errno.ENOSYS:
+            raise InfrastructureError("this kernel has no openat2 (Linux 5.6), so images cannot be unpacked safely")
+        raise OSError(number, os.strerror(number), path)
+
+
+def _is_folder(name: str, parent: int) -> bool:
+    return (os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode & 0o170000) == 0o040000
+
+
+def _remove(name: str, parent: int) -> None:
+    if name in ("", ".", "..") or "/" in name:
+        raise ValueError(f"{name!r} is not a name")
+    try:
+        if _is_folder(name, parent):
+            shutil.rmtree(name, dir_fd=parent)
+        else:
+            os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        pass

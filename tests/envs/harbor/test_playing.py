@@ -1,0 +1,253 @@
+"""Playing Harbor tasks in the box: rewards as specified, oracle and no-op, verifiers that fail, three ways to verify."""
+
+import shutil
+import tarfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyseccomp")
+
+from tests.envs.harbor.folders import SOUND, write
+from tests.sandbox.test_shell import small_root
+
+import palestra
+from palestra.core import Step
+from palestra.envs.harbor.env import Harbor, harbor_cache
+from palestra.errors import EnvError, GraderError, MissingData, Unsupported, UsageError
+
+SUBMIT = "```bash\nsubmit\n```"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
+
+
+async def played(env: Harbor, *commands: str) -> Step:
+    """Run ``commands``, then submit until the end."""
+    await env.reset(seed=0)
+    for command in commands:
+        step = await env.step(f"```bash\n{command}\n```")
+        if step.terminated:
+            return step
+    while not (step := await env.step(SUBMIT)).terminated:
+        pass
+    return step
+
+
+async def solved(env: Harbor) -> Step:
+    await env.reset(seed=0)
+    while not (step := await env.step(await env.oracle())).terminated:
+        pass
+    return step
+
+
+@pytest.fixture
+async def made(tmp_path: Path) -> AsyncIterator[list[Harbor]]:
+    envs: list[Harbor] = []
+    yield envs
+    for env in envs:
+        await env.close()
+
+
+def opened(made: list[Harbor], folder: Path, options: str = "", **settings: object) -> Harbor:
+    made.append(Harbor(f"{folder}?base=host{options}", **settings))  # type: ignore[arg-type]
+    return made[-1]
+
+
+NOP = {"steps-mean": 0.0, "steps-final": 0.0}
+FULL = {"steps-mean": 0.75, "steps-final": 0.5, "steps-shared-tests": 1.0}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SOUND)
+async def test_the_solution_gets_full_reward_and_nothing_gets_none(name: str, tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / name, SOUND[name].files, SOUND[name].toml))
+    assert (await played(env)).reward == NOP.get(name, 0.0)
+    step = await solved(env)
+    assert (step.reward, step.info["success"]) == (FULL.get(name, 1.0), FULL.get(name, 1.0) == 1.0)
+
+
+async def test_the_instruction_is_the_first_observation(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task"))
+    observation, info = await env.reset(seed=0)
+    assert "bash in /app" in observation
+    assert observation.endswith("Write the word hello to the file /app/answer.txt.\n")
+    assert info == {"max_turns": 50, "task": "task"}
+    assert str((await env.step("```bash\npwd; ls /tests\n```")).observation).startswith("/app\nls: cannot access '/tests'")
+    step = await played(env, "echo hello > answer.txt")
+    assert (step.reward, step.info["success"], step.info["metrics"]) == (1.0, True, {"reward": 1.0})
+
+
+FAULTS = {
+    "crash": ("#!/bin/sh\nexit 3\n", "written neither"),
+    "no interpreter": ("#!/no/such/program\n", "written neither"),
+    "empty": ("#!/bin/sh\n: > /logs/verifier/reward.txt\n", "is empty"),
+    "words": ("#!/bin/sh\necho good > /logs/verifier/reward.txt\n", 'not a number: "good"'),
+    "NaN": ("#!/bin/sh\necho nan > /logs/verifier/reward.txt\n", "not finite"),
+    "infinite": ("#!/bin/sh\necho 1e999 > /logs/verifier/reward.txt\n", "not finite"),
+    "not JSON": ("#!/bin/sh\necho '{' > /logs/verifier/reward.json\n", "is not JSON"),
+    "JSON number": ("#!/bin/sh\necho 1 > /logs/verifier/reward.json\n", "not an object"),
+    "JSON text": ('#!/bin/sh\necho \'{"reward": "1"}\' > /logs/verifier/reward.json\n', '"reward" is not a number'),
+    "JSON NaN": ("#!/bin/sh\necho '{\"reward\": NaN}' > /logs/verifier/reward.json\n", "not finite"),
+    "huge": ('#!/bin/sh\necho \'{"reward": 1' + "0" * 400 + "}' > /logs/verifier/reward.json\n", "not finite"),
+    "two names": ('#!/bin/sh\necho \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json\n', "choose one with"),
+    "a link": ("#!/bin/sh\nln -s /etc/passwd /logs/verifier/reward.txt\n", "cannot be read"),
+    "endless": ("#!/bin/sh\nwhile :; do sleep 1; done\n", "did not end within 0.5 s"),
+    "no network": (
+        "#!/bin/sh\nset -e\npython3 -c 'import socket; socket.socket()'\necho 1 > /logs/verifier/reward.txt\n",
+        "PermissionError",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+async def test_a_verifier_that_fails_is_never_a_zero(name: str, tmp_path: Path, made: list[Harbor]) -> None:
+    script, sentence = FAULTS[name]
+    toml = f"[verifier]\ntimeout_sec = {0.5 if name == 'endless' else 20.0}\n"
+    env = opened(made, write(tmp_path / "task", {"tests/test.sh": script}, toml))
+    with pytest.raises(GraderError) as caught:
+        await played(env)
+    assert sentence in str(caught.value)
+
+
+async def test_a_failed_verifier_is_recorded_at_its_boundary(tmp_path: Path) -> None:
+    folder = write(tmp_path / "task", {"tests/test.sh": FAULTS["crash"][0]})
+    found = [one async for one in palestra.rollout(f"harbor:{folder}?base=host#task", lambda _: SUBMIT, n=1)]
+    assert [(one.reward, [failure.boundary for failure in one.failures][:1]) for one in found] == [(None, ["grader"])]
+
+
+STALE = "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; echo '{\"reward\": 1}' > /logs/verifier/reward.json"
+TAMPERING = {
+    "a reward of its own": STALE,
+    "a link in place of the tests": "ln -s /etc /tests",
+    "tests of its own": "mkdir /tests; echo 'echo 1 > /logs/verifier/reward.txt' > /tests/test.sh; chmod 555 /tests /",
+    "a file in place of the logs": "rm -rf /logs; echo 1 > /logs",
+    "a link in place of the logs": "rm -rf /logs; ln -s /tmp /logs; mkdir /tmp/verifier",
+    "a reward that is a link": "ln -s /tmp/r /logs/verifier/reward.json",
+    "a shell that has ended": "exit 0",
+    "a program that still runs": "sleep 1000",
+}
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+async def test_tampering_with_the_places_of_the_verifier_gets_nothing(name: str, tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task"), command_seconds=0.5)
+    assert (await played(env, TAMPERING[name])).reward == 0.0
+    assert (await played(env, f"echo hello > /app/answer.txt; {TAMPERING[name]}")).reward == 1.0
+
+
+REPLACED = "mkdir -p ~/bin; printf '#!/bin/sh\\necho hello' > ~/bin/cat; chmod +x ~/bin/cat; export PATH=$HOME/bin:$PATH"
+
+
+async def test_a_clean_verifier_uses_no_program_of_the_agent(tmp_path: Path, made: list[Harbor]) -> None:
+    folder = write(tmp_path / "task")
+    assert (await played(opened(made, folder), REPLACED)).reward == 1.0, "the hole of the shared mode, which the check reports"
+    clean = opened(made, folder, "&verifier=clean")
+    assert (await played(clean, REPLACED)).reward == 0.0
+    assert (await played(clean, "echo hello > answer.txt")).reward == 1.0
+
+
+async def test_a_separate_verifier_gets_the_artifacts_alone(tmp_path: Path, made: list[Harbor]) -> None:
+    test = "#!/bin/sh\nls /app > /logs/verifier/seen; [ -e /app/other ] && r=0 || r=$(cat /app/answer.txt || echo 0)\n"
+    files = {"tests/test.sh": f"{test}echo $r > /logs/verifier/reward.txt\n"}
+    env = opened(made, write(tmp_path / "task", files, SOUND["separate"].toml))
+    assert (await played(env, "echo 1 > answer.txt; echo 1 > other")).reward == 1.0
+    assert (await played(env, REPLACED)).reward == 0.0
+    assert (await played(env, "ln -s /tests/test.sh answer.txt")).reward == 0.0
+
+
+async def test_min_reward_ends_a_task(tmp_path: Path, made: list[Harbor]) -> None:
+    case = SOUND["steps-mean"]
+    env = opened(made, write(tmp_path / "task", case.files, case.toml))
+    await env.reset(seed=0)
+    step = await env.step(SUBMIT)
+    assert (step.terminated, step.reward) == (True, 0.0)
+    await env.reset(seed=0)
+    await env.step("```bash\necho 1 > /app/one.txt\n```")
+    step = await env.step(SUBMIT)
+    assert (step.terminated, step.observation) == (False, "Copy /app/seed.txt to /app/two.txt.")
+    seen = (await env.step("```bash\ncat ready.txt seed.txt; ls /tests\n```")).observation
+    assert isinstance(seen, str)
+    assert seen.startswith("ready\n0.5\n")
+    assert "No such file" in seen
+
+
+async def test_the_dockerfile_is_built_once(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task", SOUND["dockerfile"].files))
+    await env.reset(seed=0)
+    step = await env.step(
+        "```bash\ncat both.txt greeting.txt heredoc.txt renamed.txt data/a.txt two.txt; ls | cat; echo $OLD\n```"
+    )
+    shown = "a 1 hello world a b 1 a 2 both.txt data from exec form greeting.txt heredoc.txt one.txt renamed.txt two.txt form"
+    assert str(step.observation).split() == shown.split()
+    await env.step("```bash\nrm -rf /app/*\n```")
+    layers = list((tmp_path / "home/harbor/layers").iterdir())
+    await env.reset(seed=0)
+    assert len(str((await env.step("```bash\nls | cat\n```")).observation).split("\n")) == 8
+    assert list((tmp_path / "home/harbor/layers").iterdir()) == layers
+    assert len(layers) == 1
+
+
+def archive_of_a_small_system(folder: Path) -> Path:
+    root = small_root(folder / "small")
+    for program in ("mkdir", "env", "sh", "ls"):
+        shutil.copy(f"/usr/bin/{program}", root / "bin")
+    with tarfile.open(folder / "small.tar", "w") as archive:
+        archive.add(root, ".")
+    return folder / "small.tar"
+
+
+async def test_an_unpacked_image_is_the_root_of_the_box(tmp_path: Path, made: list[Harbor]) -> None:
+    harbor_cache().add_archive("debian:12", archive_of_a_small_system(tmp_path))
+    made.append(
+        Harbor(str(write(tmp_path / "task", {"environment/Dockerfile": "FROM debian:12\nWORKDIR /app\nRUN rm /bin/ls\n"})))
+    )
+    env = made[-1]
+    assert (await played(env)).reward == 0.0
+    step = await played(env, "rm /etc/hostname; echo hello > answer.txt")
+    assert step.reward == 1.0
+    await env.reset(seed=0)
+    shown = (await env.step("```bash\ncat /etc/hostname; ls; echo /bin/*\n```")).observation
+    assert shown == "pristine\nbash: ls: command not found\n/bin/bash /bin/cat /bin/env /bin/mkdir /bin/rm /bin/sh"
+
+
+async def test_a_build_that_fails_names_the_line(tmp_path: Path, made: list[Harbor]) -> None:
+    for text, sentence in {
+        "FROM x\nRUN echo no; exit 4\n": r"line 2 failed in the box \(exit code 4\): no",
+        "FROM x\nCOPY none /a\n": "line 2: none is not in the environment folder",
+        "FROM x\nCOPY ../tests /a\n": "line 2: ../tests lies outside",
+    }.items():
+        env = opened(made, write(tmp_path / "task", {"environment/Dockerfile": text}))
+        with pytest.raises(EnvError, match=sentence):
+            await env.reset(seed=0)
+
+
+async def test_what_cannot_be_played_says_why(tmp_path: Path, made: list[Harbor], monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write(tmp_path / "set" / "plain")
+    made.append(Harbor(str(folder)))
+    with pytest.raises(MissingData, match="no root file system for the image debian:12"):
+        await made[-1].reset(seed=0)
+    write(tmp_path / "set" / "gpu", toml="[environment]\ngpus = 1\n")
+    with pytest.raises(Unsupported, match="needs docker: environment: the task needs a GPU"):
+        await opened(made, tmp_path / "set", "#gpu").reset(seed=0)
+    monkeypatch.setenv("MY_SECRET", "open sesame")
+    write(tmp_path / "set" / "secret", toml='[environment]\nenv = {A = "${MY_SECRET}", B = "${MY_SECRET:-none}"}\n')
+    with pytest.raises(UsageError, match="wants the variable MY_SECRET"):
+        await opened(made, tmp_path / "set", "#secret").reset(seed=0)
+    env = opened(made, tmp_path / "set", "#secret", trust=True)
+    await env.reset(seed=0)
+    assert (await env.step("```bash\necho $A $B\n```")).observation == "open sesame open sesame"
+    for address, sentence in {"#none": 'no task "none"', "&verifier=none": "base is", "&what=1": "no option what"}.items():
+        with pytest.raises(UsageError, match=sentence):
+            opened(made, tmp_path / "set", address)
+
+
+async def test_the_time_of_the_agent_ends(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task", toml="[agent]\ntimeout_sec = 0.3\n"), command_seconds=0.4)
+    await env.reset(seed=0)
+    await env.step("```bash\necho hello > answer.txt; sleep 10\n```")
+    step = await env.step("```bash\nrm answer.txt\n```")
+    assert (step.terminated, step.reward, step.observation) == (True, 1.0, "[the agent's time is over]")
