@@ -7,6 +7,7 @@ from palestra.agents.gateway import Gateway, OpenEpisode
 from palestra.agents.graph import CallRole, Link
 from palestra.agents.program import Program
 from palestra.agents.recording import Recording
+from palestra.agents.upstream import Upstream
 
 __all__ = [
     "AgentEpisode",
@@ -20,5 +21,6 @@ __all__ = [
     "Program",
     "Recording",
     "SamplingRule",
+    "Upstream",
     "probe",
 ]

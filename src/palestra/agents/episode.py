@@ -50,10 +50,13 @@ class CallBudget(msgspec.Struct, frozen=True):
     """Sampled replies."""
     tokens: int | None = None
     """Sampled tokens."""
+    dollars: float | None = None
+    """US dollars, for calls to an API with prices."""
 
-    def spent(self, calls: int, tokens: int) -> bool:
+    def spent(self, calls: int, tokens: int, dollars: float = 0.0) -> bool:
         """Return whether nothing is left."""
-        return (self.calls is not None and calls >= self.calls) or (self.tokens is not None and tokens >= self.tokens)
+        limits = ((self.calls, calls), (self.tokens, tokens), (self.dollars, dollars))
+        return any(limit is not None and used >= limit for limit, used in limits)
 
 
 class SamplingRule(msgspec.Struct, frozen=True):
@@ -103,6 +106,7 @@ class AgentEpisode:
         """Requests that left no room in the context."""
         self.prompt_tokens = 0
         self.sampled_tokens = 0
+        self.dollars = 0.0
         self.failure: Exception | None = None
         """The first error of the engine or renderer."""
         self._pieces: dict[str, Pieces] = {}
@@ -168,7 +172,7 @@ class AgentEpisode:
                 self._bodies.pop(key[0], None)
 
     async def _once(self, request: AgentRequest, role: CallRole | None) -> tuple[AgentReply, Call | None]:
-        self.spent = self.spent or self._budget.spent(self._graph.begun, self.sampled_tokens)
+        self.spent = self.spent or self._budget.spent(self._graph.begun, self.sampled_tokens, self.dollars)
         if self.sealed or self.spent:
             self._refused += 1
             text = "The episode has ended." if self.sealed else "The budget of this episode is used up."

@@ -32,9 +32,11 @@ from palestra.agents.episode import AgentEpisode, CallBudget, CallName, Sampling
 from palestra.agents.exchange import Exchange, GatewayLimits, Receive, Scope, Send, send_json
 from palestra.agents.graph import Call, CallRole
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, Dialect, rendered
+from palestra.agents.passing import BODY, PassedEpisode
 from palestra.agents.recording import Recording
 from palestra.agents.responses import RESPONSES
 from palestra.agents.tooldoor import ToolDoor
+from palestra.agents.upstream import Upstream, UpstreamCalls
 from palestra.core import Engine, Renderer
 from palestra.errors import PalestraError, UsageError
 
@@ -78,8 +80,8 @@ class Gateway:
     """Answer agents from an engine, and record their calls.
 
     Args:
-        engine: Samples the replies.
-        renderers: Returns the renderer for a tuple of tools, each in the form that chat templates take.
+        engine: Samples the replies. With an ``Upstream`` the calls go to another API, and only their text is recorded.
+        renderers: Returns the renderer for a tuple of tools, each in the form that chat templates take. An engine needs it.
         rule: How replies are sampled, and whether agents may change it.
         limits: Limits against clients that send too much or too slowly.
         model: The name of the model that ``/v1/models`` lists. Agents may send any name.
@@ -87,24 +89,34 @@ class Gateway:
 
     def __init__(
         self,
-        engine: Engine,
-        renderers: Callable[[Tools], Renderer],
+        engine: Engine | Upstream,
+        renderers: Callable[[Tools], Renderer] | None = None,
         *,
         rule: SamplingRule | None = None,
         limits: GatewayLimits | None = None,
         model: str = "policy",
     ) -> None:
-        self.engine = engine
+        self._upstream = UpstreamCalls(engine) if isinstance(engine, Upstream) else None
+        self._engine = None if isinstance(engine, Upstream) else engine
+        if renderers is None and self._upstream is None:
+            raise UsageError("a gateway with an engine needs renderers")
         self.rule = rule or SamplingRule()
         self.limits = limits or GatewayLimits()
         self.model = model
         self.url = ""
         """The address, while the gateway is served."""
-        self._make_renderer = renderers
+        self._make_renderer: Callable[[Tools], Renderer] = renderers or _no_renderer
         self._renderers: OrderedDict[bytes, Renderer] = OrderedDict()
         self._episodes: dict[bytes, OpenEpisode] = {}
         """Digest of a key → its episode."""
         self._pending: Counter[str] = Counter()
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that samples the replies."""
+        if self._engine is None:
+            raise UsageError("this gateway passes calls on: it has no engine")
+        return self._engine
 
     # ------------------------------------------------------------------------------------------------------------ episodes
 
@@ -116,7 +128,11 @@ class Gateway:
         if not all(mark.isalnum() or mark in "._-" for mark in name):
             raise UsageError(f"an episode's name stands in a URL: use letters, digits, '.', '_' and '-', got {name!r}")
         key = secrets.token_urlsafe(32)
-        record = AgentEpisode(self.engine, self._renderer, rule or self.rule, seed=seed, budget=budget)
+        record = (
+            AgentEpisode(self.engine, self._renderer, rule or self.rule, seed=seed, budget=budget)
+            if self._upstream is None
+            else PassedEpisode(self._upstream, budget=budget)
+        )
         opened = OpenEpisode(name, key, f"{self.url}/e/{name}" if self.url else "", record)
         self._episodes[_digest(key)] = opened
         return opened
@@ -218,8 +234,10 @@ class Gateway:
         if request.dialect == "responses":
             request = _continued(request, record)
         if path == _COUNT:
-            await send_json(exchange.send, 200, msgspec.json.encode({"input_tokens": self._count(record, request)}))
+            await send_json(exchange.send, 200, await self._count(record, request, body))
             return
+        if self._upstream is not None:
+            request = msgspec.structs.replace(request, details={**request.details, BODY: body})
         name = CallName(hashlib.blake2b(path.encode() + body, digest_size=16).digest(), exchange.header(b"idempotency-key"))
         name = name._replace(retry=exchange.header(b"x-stainless-retry-count") not in ("", "0"))
         record.session_id = record.session_id or exchange.header(b"x-session-id")
@@ -233,10 +251,12 @@ class Gateway:
         else:
             reply, call = await self._reply(record.answer(request, name, role))
             with contextlib.suppress(TimeoutError):
-                await exchange.deliver(dialect.answer(reply, request), call, self.limits.write_seconds)
+                await exchange.deliver(reply.body or dialect.answer(reply, request), call, self.limits.write_seconds)
 
-    def _count(self, record: AgentEpisode, request: AgentRequest) -> int:
-        return len(record.renderer_of(request).first(rendered(request)))
+    async def _count(self, record: AgentEpisode, request: AgentRequest, body: bytes) -> bytes:
+        if self._upstream is not None:
+            return await self._upstream.post(_COUNT.removeprefix("/v1"), body)
+        return msgspec.json.encode({"input_tokens": len(record.renderer_of(request).first(rendered(request)))})
 
     async def _reply(self, answering: Awaitable[tuple[AgentReply, Call | None]]) -> tuple[AgentReply, Call | None]:
         """Wait for the reply; turn every failure into an answer that the agent's SDK understands."""
@@ -280,6 +300,10 @@ class Gateway:
                 await exchange.write(failed, limits.write_seconds, last=True)
                 return
         await exchange.deliver_stream(b"".join(dialect.events(reply, request)), call, limits.write_seconds)
+
+
+def _no_renderer(tools: Tools) -> Renderer:
+    raise UsageError("calls that are passed on are not rendered")
 
 
 def _digest(key: str) -> bytes:

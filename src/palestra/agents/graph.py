@@ -84,6 +84,8 @@ class Call:
     named: CallRole | None = None
     """The role that the agent gave it."""
     tokens: Tokens | None = None
+    usage: tuple[int, int] | None = None
+    """Prompt and completion tokens as another API counts them, for a call without ids."""
     text: str = ""
     called: tuple[str, ...] = ()
     """Names of the tools that the reply calls."""

@@ -108,6 +108,8 @@ class AgentReply(msgspec.Struct, frozen=True):
     prompt_tokens: int = 0
     completion_tokens: int = 0
     created: int = 0
+    body: bytes = b""
+    """The answer as another API sent it. Empty for a sampled reply."""
 
 
 class Dialect(NamedTuple):

@@ -22,6 +22,7 @@ from palestra.agents.gateway import Gateway, OpenEpisode
 from palestra.agents.hosted import Start
 from palestra.agents.performing import InProcess, InWorkerProcess, Move, Performance
 from palestra.agents.tooldoor import ToolDoor
+from palestra.agents.upstream import Upstream
 from palestra.core import Conversation, Engine, Renderer, Sampling
 from palestra.errors import EpisodeError, PolicyError, UsageError
 from palestra.references import resolve
@@ -40,8 +41,8 @@ class _Playing:
     performance: Performance
     begun: bool = False
     ended: bool = False
-    counted: tuple[int, int] = (0, 0)
-    """Prompt and sampled tokens that earlier turns have reported."""
+    counted: tuple[int, int, float] = (0, 0, 0.0)
+    """Prompt and sampled tokens, and dollars, that earlier turns have reported."""
 
 
 class Program:
@@ -53,8 +54,10 @@ class Program:
             ``mcp_command`` for agents that take the environment's tools from an MCP server. An ``async def``
             runs on the event loop and awaits ``step``; a plain function runs in a worker process. If it returns a text, the
             text is its last action.
-        engine: Samples the replies.
-        renderer: Turns messages into token ids. It must have ``with_tools``, as the renderers of Palestra have.
+        engine: Samples the replies. With an ``Upstream`` the agent's calls go to another API as the agent wrote them; the
+            episodes have text, usage and cost, and no tokens to train on.
+        renderer: Turns messages into token ids. It must have ``with_tools``, as the renderers of Palestra have. An ``Upstream``
+            needs none.
         sampling: Temperature and the most tokens per call.
         budget: What an episode may use. An agent above it gets a final text, and the episode stops with ``budget``.
         honor: Whether the agent's own temperature and ``top_p`` apply. Leave it out for training.
@@ -71,8 +74,8 @@ class Program:
     def __init__(  # noqa: PLR0913 - the keywords of a public class are written out
         self,
         run: str | Callable[..., Any],
-        engine: Engine,
-        renderer: Renderer,
+        engine: Engine | Upstream,
+        renderer: Renderer | None = None,
         sampling: Sampling | None = None,
         *,
         budget: CallBudget | None = None,
@@ -102,7 +105,7 @@ class Program:
         self._reference = run if isinstance(run, str) else "" if self._async else _reference(self._run)
         rule = SamplingRule(sampling or Sampling(), honor=honor)
         with_tools: Callable[[Any], Renderer] | None = getattr(renderer, "with_tools", None)
-        if with_tools is None:
+        if with_tools is None and not isinstance(engine, Upstream):
             raise UsageError(f"{type(renderer).__name__} has no with_tools(tools), so the agent's tools could not be shown")
         self.gateway = Gateway(engine, with_tools, rule=rule)
         self._budget = budget
@@ -189,8 +192,9 @@ class Program:
     def _completion(self, playing: _Playing, move: Move) -> Completion:
         record = playing.opened.record
         prompt, sampled = record.prompt_tokens, record.sampled_tokens
-        usage = Usage(prompt - playing.counted[0], sampled - playing.counted[1])
-        playing.counted = (prompt, sampled)
+        before = playing.counted
+        usage = Usage(prompt - before[0], sampled - before[1], record.dollars - before[2])
+        playing.counted = (prompt, sampled, record.dollars)
         if move.action is not None:
             return Completion(move.action, usage=usage)
         finish = Finish.BUDGET if record.spent else Finish.OVERFLOW if record.overflowed else Finish.EMPTY

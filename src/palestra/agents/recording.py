@@ -72,6 +72,7 @@ def record(graph: CallGraph) -> Recording:
 
 def _row(call: Call, role: CallRole) -> AgentCall:
     tokens = call.tokens
+    prompt_tokens, sampled = call.usage or (len(call.prompt), 0 if tokens is None else len(tokens.ids))
     return AgentCall(
         number=call.number,
         turn=call.turn,
@@ -79,8 +80,8 @@ def _row(call: Call, role: CallRole) -> AgentCall:
         link=str(call.link),
         role=str(role),
         parent=None if call.parent is None else call.parent.number,
-        prompt_tokens=len(call.prompt),
-        tokens=0 if tokens is None else len(tokens.ids),
+        prompt_tokens=prompt_tokens,
+        tokens=sampled,
         version=0 if tokens is None else tokens.version,
         text=call.text,
         tools=call.called,

@@ -1,0 +1,201 @@
+"""A model behind another API: the gateway passes the agent's calls on, and records text, usage and cost.
+
+The call goes to the same API that the agent speaks, as the agent wrote it: only the name of the model and ``stream`` change.
+The API returns text and no token ids, so such episodes can be evaluated, viewed and exported, and not trained.
+
+The agent never sees the key of the API, and the API never sees the key of the episode. A call that the network or the server
+fails is repeated after growing pauses.
+"""
+
+import asyncio
+import os
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, FunctionCall, ReplyFinish
+from palestra.confidential import HIDDEN, mask_url
+from palestra.connections import Connections
+from palestra.errors import InfrastructureError, PolicyError, UsageError
+
+__all__ = ["Upstream", "UpstreamCalls"]
+
+_PATHS = {"chat": "/chat/completions", "responses": "/responses", "anthropic": "/messages"}
+_AGAIN = (408, 409, 425, 429)
+_FINISHES: dict[str | None, ReplyFinish] = {
+    "length": "length",
+    "max_tokens": "length",
+    "incomplete": "length",
+    "tool_calls": "tool_calls",
+    "tool_use": "tool_calls",
+    "stop_sequence": "stop_sequence",
+}
+
+
+class Upstream(msgspec.Struct, frozen=True):
+    """The address of a model behind an API.
+
+    Example::
+
+        Upstream("gpt-x", "https://api.example/v1", key_variable="EXAMPLE_KEY")
+    """
+
+    model: str
+    base_url: str
+    """The address up to ``/v1``, without ``/chat/completions``, ``/responses`` or ``/messages``."""
+    key_variable: str = "OPENAI_API_KEY"
+    """The environment variable that holds the key. The key itself is never stored or logged."""
+    timeout: float = 300.0
+    """Seconds per call."""
+    attempts: int = 4
+    """Attempts per call before the episode fails with ``InfrastructureError``."""
+    first_pause: float = 0.5
+    """Seconds before the second attempt; every further pause is twice as long."""
+    prompt_price: float = 0.0
+    """US dollars per million prompt tokens."""
+    completion_price: float = 0.0
+    """US dollars per million completion tokens."""
+
+    def dollars(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return what these tokens cost."""
+        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
+
+
+class UpstreamCalls:
+    """Calls the API."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        if not upstream.base_url.startswith(("http://", "https://")):
+            raise UsageError(f'"{upstream.base_url}" is not the address of an API: write http:// or https:// before it')
+        self.upstream = upstream
+        self._connections = Connections(self._open)
+
+    async def call(self, request: AgentRequest, body: bytes) -> AgentReply:
+        """Pass a call on. ``body`` is the agent's own request."""
+        answer = await self.post(_PATHS[request.dialect], body)
+        try:
+            reply = _READERS[request.dialect](msgspec.json.decode(answer))
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
+            raise PolicyError(f"{mask_url(self.upstream.base_url)} gave no answer of its API: {error!r}") from None
+        return msgspec.structs.replace(reply, body=answer)
+
+    async def post(self, path: str, body: bytes) -> bytes:
+        """Post the agent's request to ``path`` and return the answer.
+
+        Raises:
+            BadRequest: The API refuses this request; the agent is answered the same.
+            PolicyError: The API refuses the key, the model or the path.
+            InfrastructureError: No attempt was answered.
+        """
+        sent = _sent(body, self.upstream.model)
+        problem = ""
+        for attempt in range(self.upstream.attempts):
+            if attempt:
+                await asyncio.sleep(self.upstream.first_pause * 2 ** (attempt - 1))
+            try:
+                session = await self._connections.session()
+                async with session.post(self.upstream.base_url.rstrip("/") + path, data=sent) as answer:
+                    data = await answer.read()
+            except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+                problem = str(error) or repr(error)
+                continue
+            if answer.status == 200:
+                return data
+            problem = f"{answer.status} {self._harmless(data)}"
+            if answer.status not in _AGAIN and answer.status < 500:
+                self._refuse(answer.status, problem)
+        where = mask_url(self.upstream.base_url)
+        raise InfrastructureError(f"{where}: {self.upstream.attempts} calls failed, the last one with: {problem}")
+
+    def _refuse(self, status: int, problem: str) -> None:
+        if status in (401, 403, 404):
+            raise PolicyError(f"{mask_url(self.upstream.base_url)} refused the call: {problem}")
+        long = "context_length" in problem or "context length" in problem or "prompt is too long" in problem
+        raise BadRequest(problem, status=status, code="context_length_exceeded" if long else "invalid_request_error")
+
+    def _harmless(self, data: bytes) -> str:
+        """The API's words without the key: some APIs echo a part of the request."""
+        key = os.environ.get(self.upstream.key_variable, "")
+        text = data[:300].decode("utf-8", "replace")
+        return text.replace(key, HIDDEN) if key else text
+
+    def _open(self) -> aiohttp.ClientSession:
+        headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
+        if key := os.environ.get(self.upstream.key_variable):
+            headers |= {"Authorization": f"Bearer {key}", "x-api-key": key}
+        timeout = aiohttp.ClientTimeout(total=self.upstream.timeout, sock_connect=15.0)
+        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout, headers=headers)
+
+
+def _sent(body: bytes, model: str) -> bytes:
+    fields: dict[str, Any] = msgspec.json.decode(body)
+    # The reply is recorded before the agent gets it, and then sent to it as events.
+    stream = {"stream": False} if fields.pop("stream", False) else {}
+    fields.pop("stream_options", None)
+    return msgspec.json.encode({**fields, **stream, "model": model})
+
+
+# ------------------------------------------------------------------------------------------------------------------ answers
+
+
+def _from_chat(body: Any) -> AgentReply:
+    choice = body["choices"][0]
+    said, usage = choice["message"], body.get("usage") or {}
+    calls = tuple(
+        FunctionCall(one["function"]["name"], one["function"].get("arguments") or "{}", one.get("id") or "")
+        for one in said.get("tool_calls") or ()
+    )
+    return AgentReply(
+        id=str(body["id"]).removeprefix("chatcmpl-"),
+        text=said.get("content") or said.get("refusal") or "",
+        calls=calls,
+        reasoning=said.get("reasoning_content") or said.get("reasoning") or "",
+        finish=_FINISHES.get(choice.get("finish_reason"), "stop"),
+        prompt_tokens=usage.get("prompt_tokens", 0),
+        completion_tokens=usage.get("completion_tokens", 0),
+        created=int(body.get("created") or 0),
+    )
+
+
+def _from_responses(body: Any) -> AgentReply:
+    items, usage = body["output"], body.get("usage") or {}
+    parts = [part for one in items if one["type"] == "message" for part in one["content"]]
+    calls = tuple(
+        FunctionCall(one["name"], one.get("arguments") or "{}", one["call_id"])
+        for one in items
+        if one["type"] == "function_call"
+    )
+    finish = _FINISHES.get(body.get("status"), "tool_calls" if calls else "stop")
+    return AgentReply(
+        id=str(body["id"]).removeprefix("resp_"),
+        text="".join(part.get("text") or part.get("refusal") or "" for part in parts),
+        calls=calls,
+        finish=finish,
+        prompt_tokens=usage.get("input_tokens", 0),
+        completion_tokens=usage.get("output_tokens", 0),
+        created=int(body.get("created_at") or 0),
+    )
+
+
+def _from_anthropic(body: Any) -> AgentReply:
+    blocks, usage = body["content"], body.get("usage") or {}
+    calls = tuple(
+        FunctionCall(one["name"], msgspec.json.encode(one.get("input") or {}).decode(), one["id"])
+        for one in blocks
+        if one["type"] == "tool_use"
+    )
+    cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
+    return AgentReply(
+        id=str(body["id"]).removeprefix("msg_"),
+        text="".join(one["text"] for one in blocks if one["type"] == "text"),
+        calls=calls,
+        reasoning="".join(one.get("thinking", "") for one in blocks if one["type"] == "thinking"),
+        finish=_FINISHES.get(body.get("stop_reason"), "stop"),
+        stop=body.get("stop_sequence") or "",
+        prompt_tokens=usage.get("input_tokens", 0) + sum(usage.get(name) or 0 for name in cached),
+        completion_tokens=usage.get("output_tokens", 0),
+    )
+
+
+_READERS = {"chat": _from_chat, "responses": _from_responses, "anthropic": _from_anthropic}

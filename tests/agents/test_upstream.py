@@ -1,0 +1,140 @@
+"""Calls that are passed on to another API. The API is a second gateway, in all its dialects."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.agents import programs
+from tests.agents.driving import Agent
+from tests.agents.test_program import GAME, Tooled, guess, play
+
+from palestra.agents import CallBudget, Gateway, OpenEpisode, Program, Upstream
+from palestra.rollout import rollout
+from palestra.testing.scripted import ScriptedEngine
+from palestra.trajectory import StopReason
+
+KEY = "UPSTREAM_TEST_KEY"
+
+
+@pytest.fixture
+async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Gateway, OpenEpisode]]:
+    """A gateway that samples, as the API of the other one."""
+    gateway = Gateway(ScriptedEngine(guess), lambda tools: Tooled(), model="gpt-x")
+    async with gateway.serving():
+        episode = gateway.open()
+        monkeypatch.setenv(KEY, episode.key)
+        yield gateway, episode
+
+
+def upstream(episode: OpenEpisode, **options: Any) -> Upstream:
+    return Upstream("gpt-x", episode.openai_url, KEY, prompt_price=1e6, completion_price=2e6, first_pause=0.0, **options)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("dialect", ["chat", "responses", "anthropic"])
+async def test_every_dialect_is_passed_on_and_recorded_as_text(
+    api: tuple[Gateway, OpenEpisode], dialect: Any, stream: bool
+) -> None:
+    far, there = api
+    gateway = Gateway(upstream(there))
+    episode = gateway.open()
+    one = Agent(gateway, episode, dialect, stream=stream)
+    one.user("Hello")
+    for _ in range(2):
+        answer = await one.ask()
+        one.history += answer.native
+        one.user("Next")
+    retried = await one.send(one.body())
+    again = await one.send(one.body())
+    assert (retried.status, again.status) == (200, 200)
+    recording, sampled = await gateway.close(episode), await far.close(there)
+    assert [call.text for call in recording.calls] == [call.text for call in sampled.calls]
+    assert [(call.prompt_tokens, call.tokens) for call in recording.calls] == [
+        (call.prompt_tokens, call.tokens) for call in sampled.calls
+    ]
+    assert (len(recording.calls), recording.replayed, recording.merged, recording.segments) == (3, 1, 1.0, {})
+    record = episode.record
+    assert record.dollars == sum(call.prompt_tokens + 2.0 * call.tokens for call in recording.calls)
+
+
+async def test_the_same_agent_plays_with_weights_and_with_an_api(api: tuple[Gateway, OpenEpisode]) -> None:
+    _, there = api
+    own = await play(Program(programs.stepping, ScriptedEngine(guess), Tooled()), n=3)
+    passed = await play(Program(programs.stepping, upstream(there)), n=3)
+    key = lambda one: one.group  # noqa: E731
+    for one, other in zip(sorted(own, key=key), sorted(passed, key=key), strict=True):
+        assert [turn.action for turn in one.turns] == [turn.action for turn in other.turns]
+        assert (one.reward, one.stop) == (other.reward, other.stop)
+        assert not other.segments
+        for turn, own_turn in zip(other.turns, one.turns, strict=True):
+            usage, counted = turn.completion.usage, own_turn.completion.usage
+            assert usage is not None
+            assert counted is not None
+            assert (usage.prompt_tokens, usage.completion_tokens) == (counted.prompt_tokens, counted.completion_tokens)
+            assert usage.dollars == usage.prompt_tokens + 2.0 * usage.completion_tokens
+
+
+async def test_a_budget_of_dollars_ends_the_calls(api: tuple[Gateway, OpenEpisode]) -> None:
+    far, there = api
+    gateway = Gateway(upstream(there))
+    episode = gateway.open(budget=CallBudget(dollars=1.0))
+    one = Agent(gateway, episode, "chat")
+    one.user("Hello")
+    await one.ask()
+    one.user("More")
+    assert "budget" in (await one.ask()).text
+    assert (await gateway.close(episode)).refused == 1
+    assert len((await far.close(there)).calls) == 1
+
+
+async def test_a_refused_key_is_the_policy_s_failure_and_is_not_shown(
+    api: tuple[Gateway, OpenEpisode], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(KEY, "not-the-key-of-this-api")
+    (trajectory,) = [one async for one in rollout(GAME, Program(programs.stepping, upstream(api[1])), n=1)]
+    assert trajectory.stop is StopReason.ERROR
+    assert trajectory.reward is None
+    assert trajectory.failures[0].boundary == "policy"
+    assert "401" in trajectory.failures[0].message
+    assert "not-the-key-of-this-api" not in str(trajectory)
+
+
+async def test_an_api_that_fails_is_asked_again_and_its_words_hide_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "a-long-secret-key")
+    asked: list[Any] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        asked.append(await request.json())
+        if len(asked) < 3:
+            return web.Response(status=503, text=f"busy, {request.headers['Authorization']}")
+        return web.Response(status=400, text=f"no good, {request.headers['Authorization']}")
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        gateway = Gateway(Upstream("gpt-x", f"http://127.0.0.1:{port}/v1", KEY, first_pause=0.0))
+        episode = gateway.open()
+        one = Agent(gateway, episode, "chat")
+        one.user("Hello")
+        refused = await one.send()
+        assert refused.status == 400
+        assert b"no good" in refused.body
+        assert b"a-long-secret-key" not in refused.body
+        assert (len(asked), asked[0]["model"]) == (3, "gpt-x")
+        assert episode.key not in str(asked)
+        assert (await gateway.close(episode)).calls == ()
+    finally:
+        await runner.cleanup()
+
+
+async def test_an_api_that_is_away_is_a_failure_of_the_infrastructure() -> None:
+    away = Upstream("gpt-x", "http://127.0.0.1:9/v1", KEY, attempts=2, first_pause=0.0)
+    (trajectory,) = [one async for one in rollout(GAME, Program(programs.stepping, away), n=1, retries=0)]
+    assert trajectory.failures[0].boundary == "infrastructure"
+    assert trajectory.reward is None
