@@ -9,44 +9,34 @@ import pytest
 
 pytest.importorskip("areal")
 
-import transformers
 from areal.api.cli_args import GenerationHyperparameters, InferenceEngineConfig
 from areal.api.io_struct import ModelResponse
 from areal.infra import WorkflowExecutor
 
-from palestra import Trajectory
+from palestra import Task, Trajectory
 from palestra.integrations import areal as bridge
-from palestra.models.tiny import build_tiny
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed
 from tests.integrations.bridging import (
-    CONTEXT,
-    GAME,
     MAX_TOKENS,
+    NARROW,
     Forgetting,
     Row,
     Speller,
     assert_rough,
     compare,
+    compare_segments,
     expected,
     rough_tasks,
     run,
+    wait_for,
 )
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(folder)
-
-
 @pytest.fixture
 def gconfig() -> GenerationHyperparameters:
-    return GenerationHyperparameters(max_new_tokens=MAX_TOKENS, max_tokens=CONTEXT)
+    return GenerationHyperparameters(max_new_tokens=MAX_TOKENS, max_tokens=NARROW)
 
 
 class Sampler:
@@ -83,13 +73,19 @@ def sampler(tokenizer: Any) -> Sampler:
 
 @pytest.fixture
 def executor(sampler: Sampler) -> Iterator[WorkflowExecutor]:
+    made = executor_of(sampler, 16)
+    yield made
+    made.destroy()
+
+
+def executor_of(sampler: Sampler, most: int) -> WorkflowExecutor:
+    """AReaL's executor, with its threads: it plays up to ``most`` episodes at once."""
     config = InferenceEngineConfig(
-        consumer_batch_size=8, max_concurrent_rollouts=16, max_head_offpolicyness=1000, check_trajectory_format=True
+        consumer_batch_size=8, max_concurrent_rollouts=most, max_head_offpolicyness=1000, check_trajectory_format=True
     )
     made = WorkflowExecutor(config, sampler)
     made.initialize(logging.getLogger("areal"), train_data_parallel_size=1)
-    yield made
-    made.destroy()
+    return made
 
 
 def rows_of(tensors: dict[str, Any]) -> list[Row]:
@@ -106,8 +102,8 @@ def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_rejected
     executor: WorkflowExecutor, sampler: Sampler, gconfig: GenerationHyperparameters, folder: Path, tokenizer: Any
 ) -> None:
     tasks = rough_tasks(200)
-    played = expected(tasks, tokenizer)
-    assert_rough(played)
+    played = expected(tasks, tokenizer, context_length=NARROW)
+    assert_rough(played, overflow=True)
     workflow = bridge.PalestraWorkflow(gconfig, str(folder), retries=0)
     collected = executor.rollout_batch(bridge.task_rows(tasks), workflow)
     kept = [one for one in played if not one.stop.failed]
@@ -129,15 +125,20 @@ def expected_versions(played: Trajectory) -> list[int]:
     return versions
 
 
-def test_several_segments_become_several_rows(
+def test_every_segment_becomes_a_row_token_by_token(
     executor: WorkflowExecutor, gconfig: GenerationHyperparameters, tokenizer: Any
 ) -> None:
-    workflow = bridge.PalestraWorkflow(gconfig, tokenizer, renderer=Forgetting(tokenizer))
-    collected = executor.rollout_batch(bridge.task_rows(rough_tasks(4)), workflow)
-    rows = [rows_of(tensors) for tensors in collected]
-    assert max(map(len, rows)) > 1
-    assert all(all(row.mask) for some in rows for row in some), "every turn stands alone"
-    assert all(len(set(tensors["rewards"].tolist())) == 1 for tensors in collected)
+    tasks, renderer = rough_tasks(200), Forgetting(tokenizer)
+    played = [one for one in expected(tasks, tokenizer, context_length=NARROW, renderer=renderer) if not one.stop.failed]
+    workflow = bridge.PalestraWorkflow(gconfig, tokenizer, renderer=renderer, retries=0)
+    collected = executor.rollout_batch(bridge.task_rows(tasks), workflow)
+    found = {tuple(rows[0].prompt): (rows, tensors) for tensors in collected for rows in [rows_of(tensors)]}
+    assert len(found) == len(played)
+    for one in played:
+        rows, tensors = found[tuple(one.segments[0].ids[: one.segments[0].spans[0].start].tolist())]
+        compare_segments(rows, one)
+        assert tensors["rewards"].tolist() == pytest.approx([one.reward] * len(one.segments))
+    assert max(len(one.segments) for one in played) > 2
 
 
 def test_areal_finds_the_workflow_by_its_name(sampler: Sampler, gconfig: GenerationHyperparameters, folder: Path) -> None:
@@ -149,3 +150,18 @@ def test_areal_finds_the_workflow_by_its_name(sampler: Sampler, gconfig: Generat
     assert type(found) is bridge.PalestraWorkflow
     tensors = run(found.arun_episode(sampler, bridge.task_rows(rough_tasks(1))[0]))
     assert tensors["input_ids"].shape == tensors["logprobs"].shape
+
+
+def test_a_thousand_episodes_that_areal_abandons_leave_nothing(
+    sampler: Sampler, gconfig: GenerationHyperparameters, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workflow = bridge.PalestraWorkflow(gconfig, tokenizer)
+    executor = executor_of(sampler, EPISODES)
+    executor.rollout_batch(bridge.task_rows(rough_tasks(1)), workflow)  # loads what AReaL loads once
+    silent = Silent()
+    monkeypatch.setattr(sampler, "agenerate", silent)
+    with all_closed():
+        for row in bridge.task_rows(Task(HELD, seed) for seed in range(EPISODES)):
+            executor.submit(row, workflow)
+        wait_for(lambda: silent.asked >= EPISODES)
+        executor.destroy()

@@ -1,7 +1,7 @@
 """ART gathers and tokenizes the episodes with its own functions: its ids, masks and log-probs are those of the trajectories."""
 
+import asyncio
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,19 +9,20 @@ import pytest
 pytest.importorskip("art")
 
 import art
-import transformers
 from art.preprocessing.tokenize import tokenize_trajectory_groups
 
 from palestra import Task, Trajectory
 from palestra.core import Sampling
+from palestra.engines.calls import CallEngine
 from palestra.errors import UsageError
 from palestra.integrations import art as bridge
-from palestra.models.tiny import build_tiny
 from palestra.policies.sampled import SampledPolicy
 from palestra.rendering import renderer_for
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed
 from tests.integrations.bridging import (
-    GAME,
+    CONTEXT,
     MAX_TOKENS,
+    NARROW,
     Forgetting,
     Row,
     Speller,
@@ -35,36 +36,26 @@ from tests.integrations.bridging import (
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder: Path = build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
-    return transformers.AutoTokenizer.from_pretrained(folder)
-
-
-def policy_of(tokenizer: Any, renderer: Any = None) -> SampledPolicy:
+def policy_of(tokenizer: Any, renderer: Any = None, engine: CallEngine | None = None) -> SampledPolicy:
     chosen = renderer or renderer_for(tokenizer, append_only=True)
-    return SampledPolicy(chosen, Speller(tokenizer).engine(), Sampling(max_tokens=MAX_TOKENS))
+    return SampledPolicy(chosen, engine or Speller(tokenizer).engine(NARROW), Sampling(max_tokens=MAX_TOKENS))
 
 
-def gathered(tasks: list[Task], tokenizer: Any, size: int = 4) -> Any:
-    """The groups that ART gathers: ``size`` episodes each."""
-    policy = policy_of(tokenizer)
-
-    async def gather() -> Any:
-        groups = (
-            art.TrajectoryGroup(bridge.rollout(task, policy, tokenizer=tokenizer, retries=0) for task in tasks[at : at + size])
-            for at in range(0, len(tasks), size)
-        )
-        return await art.gather_trajectory_groups(groups, pbar_desc=None, max_exceptions=len(tasks))
-
-    return run(gather())
+async def gathered(tasks: list[Task], policy: SampledPolicy, tokenizer: Any, most: int = 0) -> Any:
+    """The groups that ART gathers: four episodes each. ``most`` of the episodes may fail."""
+    size = 4
+    groups = (
+        art.TrajectoryGroup(bridge.rollout(task, policy, tokenizer=tokenizer, retries=0) for task in tasks[at : at + size])
+        for at in range(0, len(tasks), size)
+    )
+    return await art.gather_trajectory_groups(groups, pbar_desc=None, max_exceptions=most)
 
 
 def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_exceptions(tokenizer: Any) -> None:
     tasks = rough_tasks(200)
-    played = expected(tasks, tokenizer)
-    assert_rough(played)
-    groups = gathered(tasks, tokenizer)
+    played = expected(tasks, tokenizer, context_length=NARROW)
+    assert_rough(played, overflow=True)
+    groups = run(gathered(tasks, policy_of(tokenizer), tokenizer, len(tasks)))
     kept = [one for one in played if not one.stop.failed]
     failed = [error for group in groups for error in group.exceptions]
     assert sum(map(len, groups)) == len(kept)
@@ -110,3 +101,19 @@ def several_turns(tokenizer: Any) -> Task:
         return not one.stop.failed and len(one.turns) > 1
 
     return next(one.task for one in expected(rough_tasks(20), tokenizer) if good(one))
+
+
+def test_a_thousand_episodes_that_art_abandons_leave_nothing(tokenizer: Any) -> None:
+    run(gathered(rough_tasks(4), policy_of(tokenizer), tokenizer))  # loads what ART loads once
+    silent = Silent()
+    policy = policy_of(tokenizer, engine=CallEngine(silent, context_length=CONTEXT))
+
+    async def abandon() -> None:
+        gathering = asyncio.ensure_future(gathered([Task(HELD, seed) for seed in range(EPISODES)], policy, tokenizer))
+        async with asyncio.timeout(60):  # against hangs
+            while silent.asked < EPISODES:
+                await asyncio.sleep(0.01)
+        gathering.cancel()  # reaches the groups. ART leaves their episodes to the event loop, which ends here.
+
+    with all_closed():
+        run(abandon())

@@ -1,10 +1,8 @@
 """GEM's own ``make`` and ``make_vec`` on Palestra's environments, and GEM's environments in Palestra."""
 
-import gc
 import json
 import random
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +22,7 @@ from palestra.errors import MissingData, UsageError
 from palestra.integrations.gem import register_in_gem
 from palestra.registry import family_of, spec
 from palestra.trajectory import text_of
-from tests.leftovers import nothing_left
+from tests.integrations.abandoned import EPISODES, HELD, all_closed
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -176,21 +174,22 @@ def test_ours_may_take_the_place_of_theirs() -> None:
         ENV_REGISTRY.update(kept)
 
 
-def test_a_thousand_abandoned_episodes_leave_nothing() -> None:
+def test_a_thousand_episodes_that_a_loop_of_gem_abandons_leave_nothing() -> None:
     register_in_gem("game:*")
-    gem.make(f"palestra:{GAME}").reset(seed=0)
-    with nothing_left():
-        for seed in range(1000):
-            env = gem.make(f"palestra:{GAME}")
-            env.reset(seed=seed)
-            env.step("\\boxed{5}")
-        held = env._env
+    with all_closed():
+        for seed in range(EPISODES):
+            env = gem.make("palestra", env=HELD)
+            assert (env.reset(seed=seed)[0], env.step("x")[1]) == ("go", 1.0)
         del env
-        gc.collect()
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread():
-                thread.join(10)
-        assert held._closed
+
+
+def test_a_vector_of_a_thousand_environments_that_gem_drops_leaves_nothing() -> None:
+    register_in_gem("game:*")
+    with all_closed():
+        vector = gem.make_vec(["palestra"] * EPISODES, env=HELD)
+        assert set(vector.reset()[0]) == {"go"}
+        vector.step(["x"] * EPISODES)
+        del vector
 
 
 @pytest.mark.parametrize(
