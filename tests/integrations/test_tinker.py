@@ -1,8 +1,10 @@
 """The Tinker cookbook's own rollouts and data processing, with a scripted sampler: the data are those of the trajectories."""
 
+import asyncio
 import gc
 import pickle
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,6 @@ import pytest
 
 pytest.importorskip("tinker_cookbook")
 
-import transformers
 from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.exceptions import AllTrajectoriesFailedError
 from tinker_cookbook.rl import types
@@ -22,12 +23,13 @@ from palestra import StopReason, Task, Trajectory
 from palestra.core import Sampling
 from palestra.integrations import tinker as bridge
 from palestra.integrations.tinker import GroupOptions, PalestraGroup, task_source
-from palestra.models.tiny import build_tiny
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import play
+from tests.integrations.abandoned import EPISODES, HELD, Held, Silent, all_closed, cut_off
 from tests.integrations.bridging import (
     GAME,
     MAX_TOKENS,
+    NARROW,
     ROUGH,
     Forgetting,
     Row,
@@ -47,16 +49,6 @@ STOPS = {
     StopReason.TURN_LIMIT: "max_turns",
     StopReason.LENGTH_CUT: "max_tokens",
 }
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME))
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: str) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 class Sampler:
@@ -100,9 +92,9 @@ async def rollouts(groups: Sequence[Any], tokenizer: Any, strategy: RolloutStrat
     return found
 
 
-def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_left_out(folder: str, tokenizer: Any) -> None:
+def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_left_out(folder: Path, tokenizer: Any) -> None:
     tasks = rough_tasks(200)
-    source = task_source(tasks, GroupOptions(folder, size=1), groups=8, held_out=tasks[:3])
+    source = task_source(tasks, GroupOptions(str(folder), size=1), groups=8, held_out=tasks[:3])
     train, held_out = run(source())
     assert (len(train), len(held_out)) == (25, 1)
     groups = [group for at in range(len(train)) for group in train.get_batch(at)]
@@ -124,7 +116,7 @@ def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_left_out
         assert trajectory.transitions[-1].metrics.get("success") == (None if one.success is None else float(one.success))
 
 
-def test_a_failed_member_is_neither_in_the_mean_of_its_group_nor_a_zero(folder: str, tokenizer: Any) -> None:
+def test_a_failed_member_is_neither_in_the_mean_of_its_group_nor_a_zero(folder: Path, tokenizer: Any) -> None:
     tasks = rough_tasks(64)
     broken, *_ = (one.task.seed for one in expected(tasks, tokenizer) if one.stop.failed)
 
@@ -135,22 +127,22 @@ def test_a_failed_member_is_neither_in_the_mean_of_its_group_nor_a_zero(folder: 
             self.made += (envs := [bridge.PalestraEnv(Task(ROUGH, seed), self.options) for seed in (0, 1, 2, broken)])
             return envs
 
-    group = Mixed(Task(ROUGH, 0), GroupOptions(folder))
+    group = Mixed(Task(ROUGH, 0), GroupOptions(str(folder)))
     found = run(do_group_rollout(group, completer(tokenizer), MinViableGroup(min_successful=3, max_retries=0)))
     assert [error.error_type for error in found.rollout_errors] == ["RuntimeError"]
     assert len(found.get_total_rewards()) == 3
     with pytest.raises(RuntimeError, match="broken on purpose"):
-        run(do_group_rollout(Mixed(Task(ROUGH, 0), GroupOptions(folder)), completer(tokenizer)))
+        run(do_group_rollout(Mixed(Task(ROUGH, 0), GroupOptions(str(folder))), completer(tokenizer)))
 
 
-def test_several_segments_become_several_data(folder: str, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_segments_become_several_data(folder: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     renderer = Forgetting(tokenizer)
     monkeypatch.setattr(bridge, "_renderer", lambda _: renderer)
     tasks = [Task(GAME, seed) for seed in range(12)]
 
     async def both(task: Task) -> tuple[Any, Trajectory]:
         policy = SampledPolicy(renderer, Speller(tokenizer).engine(), Sampling(max_tokens=MAX_TOKENS))
-        group = await do_group_rollout(PalestraGroup(task, GroupOptions(folder, size=1)), completer(tokenizer))
+        group = await do_group_rollout(PalestraGroup(task, GroupOptions(str(folder), size=1)), completer(tokenizer))
         return group, await play(task, policy)
 
     most = 0
@@ -166,11 +158,11 @@ def test_several_segments_become_several_data(folder: str, tokenizer: Any, monke
     assert most > 2
 
 
-def test_limits_end_an_episode_and_say_why(folder: str, tokenizer: Any) -> None:
+def test_limits_end_an_episode_and_say_why(folder: Path, tokenizer: Any) -> None:
     first = next(one for one in expected(rough_tasks(20), tokenizer) if len(one.turns) > 2 and not one.stop.failed)
 
     def stopped(**limits: Any) -> tuple[str, int]:
-        group = PalestraGroup(first.task, GroupOptions(folder, 1, **limits))
+        group = PalestraGroup(first.task, GroupOptions(str(folder), 1, **limits))
         (trajectory,) = run(do_group_rollout(group, completer(tokenizer))).trajectories_G
         return trajectory.stop_reason, len(trajectory.transitions)
 
@@ -181,28 +173,57 @@ def test_limits_end_an_episode_and_say_why(folder: str, tokenizer: Any) -> None:
     assert stopped(context_length=length) == ("context_overflow", 1)
 
 
-def test_a_thousand_abandoned_episodes_leave_nothing(folder: str) -> None:
-    from tests.integrations.test_leases import Counted, settled
-    from tests.leftovers import nothing_left
+def test_two_hundred_episodes_end_where_the_context_is_full(folder: Path, tokenizer: Any) -> None:
+    """Tinker limits the prompt, and Palestra prompt and reply: Tinker's episodes are ours up to the first prompt too long."""
+    tasks = [task for task in rough_tasks(200) if task.seed % 8 != 7]
+    limit = NARROW - MAX_TOKENS
+    groups = [PalestraGroup(task, GroupOptions(str(folder), size=1, context_length=limit)) for task in tasks]
+    overflowed = 0
+    for found, one in zip(run(rollouts(groups, tokenizer)), expected(tasks, tokenizer), strict=True):
+        (segment,) = one.segments
+        kept = [span for span in segment.spans if span.start <= limit]
+        (trajectory,) = found.trajectories_G
+        assert len(trajectory.transitions) == len(kept)
+        for step, span, turn in zip(trajectory.transitions, kept, one.turns, strict=False):
+            assert step.ob.to_ints() == segment.ids[: span.start].tolist()
+            assert list(step.ac.tokens) == segment.ids[span.start : span.stop].tolist()
+            assert step.reward == turn.reward
+        full = len(kept) < len(segment.spans)
+        assert trajectory.stop_reason == ("context_overflow" if full else STOPS[one.stop])
+        overflowed += full
+    assert overflowed > 10
 
-    group = PalestraGroup(Task("tests.integrations.test_leases:Counted", 0), GroupOptions(folder, size=1000))
+
+def test_a_thousand_episodes_that_tinker_abandons_leave_nothing(folder: Path, tokenizer: Any) -> None:
+    groups = [PalestraGroup(Task(HELD, seed), GroupOptions(str(folder), size=100)) for seed in range(EPISODES // 100)]
+    model, silent = completer(tokenizer), Silent()
+    model.sampling_client.sample_async = silent
+
+    async def abandon() -> None:
+        await cut_off(asyncio.gather(*(do_group_rollout(group, model) for group in groups)), silent)
+
+    with all_closed():
+        run(abandon())
+
+
+def test_a_thousand_environments_that_are_dropped_without_a_cleanup_leave_nothing(folder: Path) -> None:
+    group = PalestraGroup(Task(HELD, 0), GroupOptions(str(folder), size=EPISODES))
 
     async def abandon() -> None:
         for env in await group.make_envs():
             await env.initial_observation()
-        assert Counted.open == 1000
+        assert len(Held.open) == EPISODES
         group.made.clear()
 
     async def clean() -> None:
         for env in await group.make_envs():
             await env.initial_observation()
         await group.cleanup()
-        assert Counted.open == 0
+        assert not Held.open
         await group.cleanup()
 
-    with nothing_left():
+    with all_closed():
         run(abandon())
         gc.collect()
-        assert settled()
+    with all_closed():
         run(clean())
-        assert settled()
