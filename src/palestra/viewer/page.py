@@ -31,6 +31,7 @@ _SCRIPTS = (
     "markdown.js",
     "chat.js",
     "tokens.js",
+    "calls.js",
     "tables.js",
     "browse.js",
     "training.js",

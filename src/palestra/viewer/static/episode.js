@@ -5,11 +5,14 @@ async function episodeView(run, row, tab, query) {
   const episode = normalised(JSON.parse(line));
   Reading.asWritten = Boolean(query.text);
   const base = `#/r/${run.number}/e/${row}`;
-  const tabs = { chat: [base, "Chat"], tokens: [`${base}/tokens`, "Tokens"], raw: [`${base}/raw`, "Raw"] };
+  const called = callsOf(episode).length;
+  const calls = called ? { calls: [`${base}/calls`, `Calls (${number(called)})`] } : {};
+  const tabs = { chat: [base, "Chat"], ...calls, tokens: [`${base}/tokens`, "Tokens"], raw: [`${base}/raw`, "Raw"] };
   const colour = Object.hasOwn(COLOURS, query.colour ?? "") ? query.colour : "mask";
   const views = {
     chat: () => withPictures(chatView(episode), episode, Source.pictures(run.number, row)),
     tokens: async () => tokensView(episode, { run, row, colour, vocabulary: await Source.vocabulary(run.number) }),
+    calls: () => callsView(episode),
     raw: () => el("pre", { class: "raw" }, longText(JSON.stringify(episode, null, 2))),
   };
   const actions = {
