@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palestra.errors import MissingExtra, UsageError
-from palestra.sandbox.roots import RootCache
+from palestra.sandbox.roots import Root, RootCache
 from palestra.sandbox.unpacking import unpack_image
 
 Member = tuple[str, str | bytes | None]
@@ -108,7 +108,7 @@ def test_the_same_content_is_unpacked_once(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "cache/roots").iterdir()] == list(keys)
     cache.use_host("c")
     assert cache.images() == {"a": min(keys), "b": min(keys), "c": "host"}
-    assert cache.find("c") == type(cache.find("c"))("host", "")  # type: ignore[misc]
+    assert cache.find("c") == Root("host", "", image="c")
 
 
 HOSTILE: dict[str, list[Member]] = {

@@ -79,6 +79,7 @@ _COMMANDS: tuple[tuple[str, str, str], ...] = (
 _GROUPS: tuple[tuple[str, str, str], ...] = (
     ("model", "model:app", "No model folder was made: the same command starts over."),
     ("index", "index:index_app", "No index was made or changed: the same command starts over."),
+    ("harbor", "harbor:app", "Finished builds are kept: the same command starts over."),
     ("study", "study:app", "Finished runs are kept: the same command resumes with the others."),
 )
 

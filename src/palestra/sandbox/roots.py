@@ -37,6 +37,8 @@ class Root:
     variables: dict[str, str] = field(default_factory=dict)
     """The variables of the image."""
     workdir: str = ""
+    image: str = ""
+    """The name under which it was found."""
 
 
 class RootCache:
@@ -63,13 +65,13 @@ class RootCache:
         """Return the root file system of ``image``, or ``None``."""
         key = self.images().get(image, "")
         if key == HOST:
-            return Root(HOST, "")
+            return Root(HOST, "", image=image)
         place = self.folder / "roots" / key
         if not key or not place.is_dir():
             return None
         config: dict[str, Any] = json.loads((place / "image.json").read_text())
         variables = dict(word.split("=", 1) for word in config.get("Env") or () if "=" in word)
-        return Root(key, str(place / "root"), variables, config.get("WorkingDir") or "")
+        return Root(key, str(place / "root"), variables, config.get("WorkingDir") or "", image)
 
     def use_host(self, image: str) -> None:
         """Let ``image`` mean this machine's ``/usr``."""

@@ -139,14 +139,18 @@ async def test_tampering_with_the_places_of_the_verifier_gets_nothing(name: str,
     assert (await played(env, f"echo hello > /app/answer.txt; {TAMPERING[name]}")).reward == 1.0
 
 
+DAEMON = "setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.json; echo 1 > /logs/verifier/reward.txt; done' 2>&1 &"
 REPLACED = "mkdir -p ~/bin; printf '#!/bin/sh\\necho hello' > ~/bin/cat; chmod +x ~/bin/cat; export PATH=$HOME/bin:$PATH"
 
 
 async def test_a_clean_verifier_uses_no_program_of_the_agent(tmp_path: Path, made: list[Harbor]) -> None:
     folder = write(tmp_path / "task")
-    assert (await played(opened(made, folder), REPLACED)).reward == 1.0, "the hole of the shared mode, which the check reports"
+    shared = opened(made, folder)
+    assert (await played(shared, REPLACED)).reward == 0.0, "variables of the agent do not reach the verifier"
+    with pytest.raises(GraderError, match="not an object"):  # a hole of the shared mode, which the check reports
+        await played(shared, DAEMON)
     clean = opened(made, folder, "&verifier=clean")
-    assert (await played(clean, REPLACED)).reward == 0.0
+    assert [(await played(clean, hack)).reward for hack in (REPLACED, DAEMON)] == [0.0, 0.0]
     assert (await played(clean, "echo hello > answer.txt")).reward == 1.0
 
 

@@ -13,7 +13,7 @@ import posixpath
 import shlex
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from palestra.envs.harbor.classes import recipe_of
@@ -62,6 +62,8 @@ async def build(cache: RootCache, context: Path, environment: Environment, root:
         EnvError: A step of the Dockerfile failed.
     """
     recipe = recipe_of(context, environment)
+    if root.image and root.image not in (recipe.image, "*"):  # found by the identity of the environment: docker has built it
+        recipe = replace(recipe, steps=[], refused=[])
     if recipe.refused:
         raise Unsupported("; ".join(recipe.refused))
     variables = {**root.variables, **recipe.variables}

@@ -1,4 +1,4 @@
-"""Which tasks a box can play, and why not the others.
+"""Which tasks can play in a box, and why not the others.
 
 1 ``box``       plays here: the image has a root file system, and every step of the Dockerfile works offline.
 2 ``prepared``  needs a root file system that is built once with a network, by docker or podman; then it plays in the box.

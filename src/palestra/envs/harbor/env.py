@@ -118,13 +118,20 @@ class Harbor(ShellEnv):
 
     async def _build(self, context: Path, environment: Environment) -> Built:
         image = recipe_of(context, environment).image
-        root = Root(HOST, "") if self._base == HOST else self._cache.find(image)
-        placement = classify(self._harbor, {image} if root is not None else ())
+        root = Root(HOST, "") if self._base == HOST else self._cache.find(self._harbor.identity) or self._cache.find(image)
+        known = self._cache.images()
+        placement = classify(self._harbor, known if self._base != HOST else {*known, *self._images()})
         if placement.kind == 3:
             raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
         if placement.kind == 2 or root is None:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
         return await build(self._cache, context, environment, root, limits_of(environment))
+
+    def _images(self) -> set[str]:
+        """Return the names of all images of the task."""
+        contexts = {(step.verifier_context, step.verifier_environment.docker_image) for step in self._harbor.steps}
+        found = {recipe_of(context, Environment(docker_image=image)).image for context, image in contexts}
+        return found | {recipe_of(self._harbor.environment, self._harbor.config.environment).image}
 
     async def _open(self, built: Built, environment: Environment) -> Shell:
         """Open a box of a built environment, in its working folder and with its variables."""
@@ -202,7 +209,8 @@ class Harbor(ShellEnv):
 
     async def _verify(self, step: HarborStep) -> dict[str, float]:
         shell = await self._quiet()
-        variables = self._resolved(step.verifier_env)
+        settings = step.verifier_environment if step.separate else self._harbor.config.environment
+        variables = {**self._built.variables, **self._resolved(settings.env), **self._resolved(step.verifier_env)}
         seconds, workdir = step.verifier.timeout_sec, self._built.workdir
         if step.separate:
             for hook in step.verifier.collect:

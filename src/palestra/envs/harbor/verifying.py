@@ -23,6 +23,12 @@ __all__ = ["LOGS", "artifacts_of", "assignments", "run_verifier", "work_folder_o
 LOGS = ("logs/agent", "logs/verifier", "logs/artifacts")
 _STDOUT = "logs/verifier/test-stdout.txt"
 _SHOWN = 400
+_ENVIRONMENT = {
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "HOME": "/root",
+    "LANG": "C.UTF-8",
+    "TERM": "dumb",
+}
 
 
 async def run_verifier(
@@ -33,8 +39,7 @@ async def run_verifier(
         _prepare(shell, [file for folder in tests for file in files_of(folder, "tests")])
     except (OSError, InfrastructureError) as error:
         raise GraderError(f"the verifier could not be copied into the box: {error}") from None
-    words = f"cd {shlex.quote(workdir)} 2>/dev/null || cd /; {assignments(variables)} /tests/test.sh"
-    outcome = await shell.run(f"( {words} ) > /{_STDOUT} 2>&1 < /dev/null", wall_seconds=seconds)
+    outcome = await shell.run(_command(workdir, variables), wall_seconds=seconds)
     if outcome.running:
         await shell.interrupt()
         raise GraderError(f"the verifier did not end within {seconds:g} s (verifier.timeout_sec)")
@@ -44,6 +49,19 @@ async def run_verifier(
         return read_rewards(shell.fetch)
     except GraderError as error:
         raise GraderError(f"{error}. {_last_words(shell)}") from None
+
+
+def _command(workdir: str, variables: Mapping[str, str]) -> str:
+    """Return a command that starts the tests with ``variables`` alone.
+
+    In POSIX mode ``trap`` and ``exec`` are the shell's own, even if the agent has defined functions of these names. ``exec -c``
+    drops the variables and functions that the agent has exported.
+    """
+    given = {**_ENVIRONMENT, **variables}
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in given.items())
+    script = f"{exports}cd {shlex.quote(workdir)} 2>/dev/null || cd /\nexec /tests/test.sh"
+    words = f"( exec -c /bin/sh -c {shlex.quote(script)} ) > /{_STDOUT} 2>&1 < /dev/null"
+    return f"POSIXLY_CORRECT=1\ntrap - DEBUG ERR EXIT\n{words}\nunset POSIXLY_CORRECT"
 
 
 def assignments(variables: Mapping[str, str]) -> str:

@@ -1,0 +1,146 @@
+"""``palestra harbor``: check, build and write Harbor tasks."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import typer
+
+from palestra.envs.harbor.building import build
+from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
+from palestra.envs.harbor.classes import HOST, classify, recipe_of
+from palestra.envs.harbor.env import harbor_cache, limits_of
+from palestra.envs.harbor.preparing import container_program, prepare
+from palestra.envs.harbor.reading import find_tasks, read_task
+from palestra.envs.harbor.scaffold import new_task
+from palestra.envs.harbor.task import HarborTask
+from palestra.errors import EpisodeError, UsageError
+from palestra.sandbox.roots import RootCache
+from palestra.terminal import terminal_safe
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Check, build and write Harbor tasks, which play without Docker.", no_args_is_help=True)
+
+
+@app.command("check")
+def check_command(
+    folder: Path = typer.Argument(..., help="A task folder, or a folder of them."),
+    host: bool = typer.Option(False, "--host", help="Use this machine's /usr in place of every image."),
+    clean: bool = typer.Option(
+        False, "--clean", help="Run shared verifiers in a fresh box with the agent's working folder alone."
+    ),
+    hacks: bool = typer.Option(False, "--hacks", help="Also attack each verifier."),
+    jobs: int = typer.Option(8, min=1, max=64, help="Number of tasks to check at a time."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON report per line."),
+) -> None:
+    """Check that tasks read, build and grade, that their solutions solve them, and that doing nothing does not.
+
+    The exit code is 1 if a check failed. A hole of a shared verifier is reported and does not change the exit code.
+    """
+    settings = CheckSettings(base=HOST if host else "", verifier="clean" if clean else "", hacks=hacks, jobs=jobs)
+    reports = asyncio.run(check_tasks(find_tasks(folder), settings))
+    for report in reports:
+        if as_json:
+            typer.echo(msgspec.json.encode({**msgspec.to_builtins(report), "ok": report.ok}).decode())
+        else:
+            typer.echo(terminal_safe(_row(report)))
+            for line in _details(report):
+                typer.echo(f"    {terminal_safe(line)}")
+    if not as_json:
+        typer.echo(_summary(reports))
+    if not all(report.ok for report in reports):
+        raise typer.Exit(1)
+
+
+def _row(report: TaskReport) -> str:
+    shown = {"solution": report.oracle, "nothing": report.nop}
+    scores = " ".join(f"{name} {'-' if value is None else f'{value:g}'}" for name, value in shown.items())
+    run = all(one.status != "not run" or one.check != "class" for one in report.findings)
+    verdict = "FAILED" if not report.ok else "ok" if run else "not run"
+    return (
+        f"{report.task:<32} class {report.kind or '-'}  {scores}  {report.seconds:.1f} s  {report.megabytes:.1f} MB  {verdict}"
+    )
+
+
+def _details(report: TaskReport) -> list[str]:
+    order = ("fail", "hole", "not run", "note")
+    found = sorted((one for one in report.findings if one.status in order), key=lambda one: order.index(one.status))
+    return [f"{one.status}: {one.check}: {one.detail}" for one in found]
+
+
+def _summary(reports: list[TaskReport]) -> str:
+    kinds = Counter(report.kind for report in reports)
+    classes = ", ".join(f"{count} of class {kind}" if kind else f"{count} unreadable" for kind, count in sorted(kinds.items()))
+    failed = sum(not report.ok for report in reports)
+    holes = sum(one.status == "hole" for report in reports for one in report.findings)
+    return f"{len(reports)} tasks ({classes}): {failed} failed, {holes} holes"
+
+
+@app.command("new")
+def new_command(
+    folder: Path = typer.Argument(..., help="The folder to create. Its name is the name of the task."),
+    organization: str = typer.Option("local", help="The first part of the task's full name."),
+) -> None:
+    """Write a small task that works, to start from, and print its folder."""
+    typer.echo(new_task(folder, organization))
+
+
+@app.command("build")
+def build_command(
+    folder: Path | None = typer.Argument(None, help="A task folder, or a folder of them."),
+    image: list[str] = typer.Option(
+        [], help="NAME=ARCHIVE: unpack the archive (docker save, OCI, docker export) as the image."
+    ),
+    debian: list[str] = typer.Option([], help="NAME=SUITE: make the image with mmdebstrap, which needs a network."),
+    package: list[str] = typer.Option([], help="A Debian package for --debian. May be repeated."),
+    host: list[str] = typer.Option([], help="NAME: let the image mean this machine's /usr."),
+    trust: bool = typer.Option(False, "--trust", help="Build tasks of class 2 with docker or podman, with a network."),
+) -> None:
+    """Give images a root file system, and build the environments of tasks, so that episodes start at once.
+
+    Dockerfiles run in a box without network. --trust lets docker or podman run them with a network, outside of the box.
+    """
+    cache = harbor_cache()
+    for text in host:
+        cache.use_host(text)
+    for text in image:
+        name, archive = _pair(text, "--image")
+        typer.echo(f"{name}: {cache.add_archive(name, Path(archive))[:12]}")
+    for text in debian:
+        name, suite = _pair(text, "--debian")
+        typer.echo(f"{name}: {cache.add_debian(name, suite, package)[:12]}")
+    failed = 0
+    for place in find_tasks(folder) if folder else ():
+        line, right = _build_one(cache, read_task(place), trust)
+        typer.echo(terminal_safe(line))
+        failed += not right
+    if failed:
+        raise typer.Exit(1)
+
+
+def _pair(text: str, option: str) -> tuple[str, str]:
+    name, equals, value = text.rpartition("=")
+    if not equals or not name or not value:
+        raise UsageError(f'{option} "{text}": write NAME=VALUE, such as debian:12=root.tar')
+    return name, value
+
+
+def _build_one(cache: RootCache, task: HarborTask, trust: bool) -> tuple[str, bool]:
+    placement = classify(task, cache.images())
+    if placement.kind == 2 and trust:
+        try:
+            return f"{task.name}: {prepare(cache, task, container_program())[:12]}", True
+        except EpisodeError as error:
+            return f"{task.name}: {error}", False
+    if placement.kind > 1:
+        return f"{task.name}: class {placement.kind}: {placement.because}", False
+    environment = task.config.environment
+    root = cache.find(task.identity) or cache.find(recipe_of(task.environment, environment).image)
+    assert root is not None
+    try:
+        asyncio.run(build(cache, task.environment, environment, root, limits_of(environment)))
+    except EpisodeError as error:
+        return f"{task.name}: {error}", False
+    return f"{task.name}: built", True

@@ -1,0 +1,105 @@
+"""The check of tasks: planted faults are found, sound tasks raise no alarm, hacks fail in a box of the verifier's own."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyseccomp")
+
+from tests.envs.harbor.folders import BROKEN, CLASSES, SOUND, TEST, write
+
+from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
+from palestra.envs.harbor.hacks import HACKS
+from palestra.envs.harbor.scaffold import new_task
+
+HOST = CheckSettings(base="host")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
+
+
+def failed(report: TaskReport) -> list[str]:
+    return [one.check for one in report.findings if one.status == "fail"]
+
+
+async def one(folder: Path, settings: CheckSettings = HOST) -> TaskReport:
+    (report,) = await check_tasks([folder], settings)
+    return report
+
+
+SOUND_WITH_FULL_REWARD = [name for name in SOUND if not name.startswith("steps-")]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_sound_tasks_raise_no_alarm(tmp_path: Path) -> None:
+    folders = []
+    for number, name in enumerate(SOUND_WITH_FULL_REWARD):
+        text = {
+            "instruction.md": f"{SOUND[name].files.get('instruction.md') or 'Write hello to /app/answer.txt.'} ({number})\n"
+        }
+        folders.append(write(tmp_path / name, {**SOUND[name].files, **text}, SOUND[name].toml))
+    reports = await check_tasks(folders, HOST)
+    assert [(report.task, failed(report)) for report in reports if failed(report)] == []
+    assert {(report.oracle, report.nop) for report in reports} == {(1.0, 0.0)}
+
+
+RANDOM = "#!/bin/bash\n[ -e /app/answer.txt ] && r=$((RANDOM + 1)) || r=0\necho $r > /logs/verifier/reward.txt\n"
+PLANTED: dict[str, tuple[dict[str, str | None], str]] = {
+    "useless solution": ({"solution/solve.sh": "#!/bin/sh\n:\n"}, "oracle"),
+    "gift": ({"tests/test.sh": "#!/bin/sh\necho 1 > /logs/verifier/reward.txt\n"}, "nop"),
+    "silent verifier": ({"tests/test.sh": "#!/bin/sh\n:\n"}, "verifier"),
+    "random verifier": ({"tests/test.sh": RANDOM}, "determinism"),
+    "leaked tests": ({"environment/copy.sh": TEST}, "tests hidden"),
+    "build fails": ({"environment/Dockerfile": "FROM debian:12\nRUN false\n"}, "builds"),
+    "no instruction": ({"instruction.md": None}, "schema"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+async def test_planted_faults_are_found(name: str, tmp_path: Path) -> None:
+    files, check = PLANTED[name]
+    report = await one(write(tmp_path / "task", files))
+    assert check in failed(report)
+    assert set(failed(report)) <= {check}
+    assert not report.ok
+
+
+async def test_faults_and_classes_are_reported_without_a_box(tmp_path: Path) -> None:
+    broken = [write(tmp_path / name, case.files, case.toml) for name, case in BROKEN.items()]
+    for report in await check_tasks(broken, HOST):
+        assert failed(report)[0] == "schema"
+    names = {name: case for name, case in CLASSES.items() if case.kind == 3}
+    placed = [write(tmp_path / name, case.files, case.toml) for name, case in names.items()]
+    for report in await check_tasks(placed, HOST):
+        assert (report.kind, report.oracle, [one.status for one in report.findings if one.check == "class"][-1]) == (
+            3,
+            None,
+            "not run",
+        )
+
+
+async def test_duplicates_are_found(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name, toml="[environment]\ngpus = 1\n") for name in ("a", "b", "c")]
+    (tmp_path / "c/instruction.md").write_text("Another.\n")
+    assert [failed(report) for report in await check_tasks(folders, HOST)] == [[], ["duplicate"], []]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("kind", ["shared", "separate", "clean"])
+async def test_hacks_fail_in_a_box_of_the_verifiers_own(kind: str, tmp_path: Path) -> None:
+    toml = SOUND["separate"].toml if kind == "separate" else None
+    folder = write(tmp_path / "task", toml=toml)
+    report = await one(folder, CheckSettings(base="host", verifier="clean" if kind == "clean" else "", hacks=True))
+    holes = [finding.check for finding in report.findings if finding.status == "hole"]
+    tried = [finding.check for finding in report.findings if finding.check.startswith("hack: ")]
+    assert tried == [f"hack: {name}" for name in HACKS]
+    assert (failed(report), holes) == ([], ["hack: a daemon"] if kind == "shared" else [])
+
+
+async def test_a_new_task_passes(tmp_path: Path) -> None:
+    report = await one(new_task(tmp_path / "mine"))
+    assert (failed(report), report.oracle, report.nop) == ([], 1.0, 0.0)
