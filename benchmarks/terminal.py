@@ -2,6 +2,7 @@ r"""Shells in boxes: start, reset, round trip, many sessions at once, escapes.
 
     python benchmarks/terminal.py            # as this user, and as uid 12345 if this is root
     python benchmarks/terminal.py --quick    # fewer repetitions, 32 sessions, no escapes
+    python benchmarks/terminal.py --harbor   # only the check of 500 Harbor tasks (16 with --quick); --hacks attacks them
 
 The start is compared with bubblewrap alone: the same root, namespaces and shell, without layer, limits and filter. Both are
 measured in turns, and no session is started in advance; the row is the median of the ratios. The other rows use the default,
@@ -15,6 +16,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from statistics import median
@@ -159,9 +161,40 @@ def rows_of(uid: int, quick: bool) -> list[Row]:
     return rows
 
 
+def harbor_rows(quick: bool, hacks: bool) -> list[Row]:
+    """Check generated Harbor tasks over the host's programs. Every eighth has a fault that the check must find."""
+    from tests.envs.harbor.folders import write
+
+    from palestra.envs.harbor.check import CheckSettings, check_tasks
+
+    count = 16 if quick else 500
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["PALESTRA_HOME"] = f"{folder}/home"
+        faulty = {number for number in range(count) if number % 8 == 7}
+        places = []
+        for number in range(count):
+            files = {"instruction.md": f"Write the word hello to the file /app/answer.txt. (task {number})\n"}
+            if number in faulty:
+                files["solution/solve.sh"] = "#!/bin/sh\n:\n"
+            places.append(write(Path(folder, "tasks", f"t{number:03}"), files))
+        began = time.monotonic()
+        reports = asyncio.run(check_tasks(places, CheckSettings(base="host", hacks=hacks)))
+        seconds = time.monotonic() - began
+    failed = {number for number, report in enumerate(reports) if not report.ok}
+    return [
+        Row(
+            f"harbor: check of {count} tasks{' with hacks' if hacks else ''}, min", seconds / 60, "<= 30" if hacks else "<= 10"
+        ),
+        Row("harbor: planted faults missed", len(faulty - failed), "<= 0"),
+        Row("harbor: false alarms", len(failed - faulty), "<= 0"),
+    ]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--harbor", action="store_true")
+    parser.add_argument("--hacks", action="store_true")
     parser.add_argument("--as", dest="uid", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.uid is not None:
@@ -170,6 +203,9 @@ def main() -> None:
             become(chosen.uid)
         os.chdir("/")
         print(json.dumps(asyncio.run(measure(chosen.quick))))
+        return
+    if chosen.harbor:
+        finish(harbor_rows(chosen.quick, chosen.hacks))
         return
     users = [0, UNPRIVILEGED] if os.getuid() == 0 else [os.getuid()]
     finish([row for uid in users for row in rows_of(uid, chosen.quick)])

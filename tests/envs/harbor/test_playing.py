@@ -15,6 +15,7 @@ from tests.sandbox.test_shell import small_root
 import palestra
 from palestra.core import Step
 from palestra.envs.harbor.env import Harbor, harbor_cache
+from palestra.envs.harbor.hacks import HACKS
 from palestra.errors import EnvError, GraderError, MissingData, Unsupported, UsageError
 
 SUBMIT = "```bash\nsubmit\n```"
@@ -139,7 +140,7 @@ async def test_tampering_with_the_places_of_the_verifier_gets_nothing(name: str,
     assert (await played(env, f"echo hello > /app/answer.txt; {TAMPERING[name]}")).reward == 1.0
 
 
-DAEMON = "setsid sh -c 'while :; do echo 1 > /logs/verifier/reward.json; echo 1 > /logs/verifier/reward.txt; done' 2>&1 &"
+DAEMON = HACKS["a daemon"]
 REPLACED = "mkdir -p ~/bin; printf '#!/bin/sh\\necho hello' > ~/bin/cat; chmod +x ~/bin/cat; export PATH=$HOME/bin:$PATH"
 
 
@@ -147,8 +148,7 @@ async def test_a_clean_verifier_uses_no_program_of_the_agent(tmp_path: Path, mad
     folder = write(tmp_path / "task")
     shared = opened(made, folder)
     assert (await played(shared, REPLACED)).reward == 0.0, "variables of the agent do not reach the verifier"
-    with pytest.raises(GraderError, match="not an object"):  # a hole of the shared mode, which the check reports
-        await played(shared, DAEMON)
+    assert (await played(shared, DAEMON)).reward == 1.0, "a hole of the shared mode, which the check reports"
     clean = opened(made, folder, "&verifier=clean")
     assert [(await played(clean, hack)).reward for hack in (REPLACED, DAEMON)] == [0.0, 0.0]
     assert (await played(clean, "echo hello > answer.txt")).reward == 1.0
