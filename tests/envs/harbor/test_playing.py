@@ -16,6 +16,7 @@ import palestra
 from palestra.core import Step
 from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
+from palestra.envs.harbor.reading import read_task
 from palestra.errors import EnvError, GraderError, MissingData, Unsupported, UsageError
 
 SUBMIT = "```bash\nsubmit\n```"
@@ -216,6 +217,27 @@ async def test_an_unpacked_image_is_the_root_of_the_box(tmp_path: Path, made: li
     await env.reset(seed=0)
     shown = (await env.step("```bash\ncat /etc/hostname; ls; echo /bin/*\n```")).observation
     assert shown == "pristine\nbash: ls: command not found\n/bin/bash /bin/cat /bin/env /bin/mkdir /bin/rm /bin/sh"
+
+
+async def test_a_prepared_environment_is_not_built_again(tmp_path: Path, made: list[Harbor]) -> None:
+    text = "FROM other\nWORKDIR /app\nRUN apt-get install -y nothing && exit 1\n"
+    files = {"environment/Dockerfile": text, "tests/Dockerfile": "FROM debian:12\nCOPY . /tests\n"}
+    folder = write(tmp_path / "task", files, SOUND["separate"].toml)
+    archive = archive_of_a_small_system(tmp_path)
+    made.append(Harbor(str(folder)))
+    with pytest.raises(MissingData, match="RUN apt-get install needs a network"):
+        await made[-1].reset(seed=0)
+    harbor_cache().add_archive(read_task(folder).identity, archive)
+    harbor_cache().add_archive("debian:12", archive)
+    assert (await played(made[-1], "echo hello > answer.txt")).reward == 1.0
+    assert (await played(made[-1])).reward == 0.0
+
+
+async def test_a_verifier_that_cannot_be_built_is_a_failure_of_the_grader(tmp_path: Path, made: list[Harbor]) -> None:
+    files = {"tests/Dockerfile": "FROM debian:12\nRUN exit 1\n"}
+    env = opened(made, write(tmp_path / "task", files, SOUND["separate"].toml))
+    with pytest.raises(GraderError, match="could not be built: Dockerfile line 2 failed"):
+        await played(env)
 
 
 async def test_a_build_that_fails_names_the_line(tmp_path: Path, made: list[Harbor]) -> None:

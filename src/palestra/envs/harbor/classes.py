@@ -149,6 +149,9 @@ def _of_step(step: HarborStep, images: Container[str]) -> Iterator[Reason]:
 def _notes(task: HarborTask) -> Iterator[str]:
     if task.config.environment.network == "public":
         yield "environment.network_mode is public; the box has no network"
+    for step in task.steps:
+        if step.solution and (tool := fetches((step.solution / "solve.sh").read_text(errors="replace"))):
+            yield f"solution/solve.sh runs {tool}, which needs a network"
     if task.config.environment.cpus:
         yield "environment.cpus is not enforced"
     sizes = [status.st_size for _, status in files_below(task.folder) if stat.S_ISREG(status.st_mode)]

@@ -22,7 +22,7 @@ from palestra.envs.harbor.schema import Environment
 from palestra.envs.harbor.task import HarborStep, HarborTask
 from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, work_folder_of
 from palestra.envs.terminal.turns import HOW, ShellEnv
-from palestra.errors import EnvError, MissingData, Unsupported, UsageError
+from palestra.errors import EnvError, GraderError, MissingData, Unsupported, UsageError
 from palestra.models.home import home_folder
 from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.layers import files_of
@@ -118,7 +118,8 @@ class Harbor(ShellEnv):
 
     async def _build(self, context: Path, environment: Environment) -> Built:
         image = recipe_of(context, environment).image
-        root = Root(HOST, "") if self._base == HOST else self._cache.find(self._harbor.identity) or self._cache.find(image)
+        prepared = self._cache.find(self._harbor.identity) if context == self._harbor.environment else None
+        root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
         known = self._cache.images()
         placement = classify(self._harbor, known if self._base != HOST else {*known, *self._images()})
         if placement.kind == 3:
@@ -216,7 +217,10 @@ class Harbor(ShellEnv):
             for hook in step.verifier.collect:
                 await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
                 shell = await self._quiet()
-            built = await self._build(step.verifier_context, step.verifier_environment)
+            try:
+                built = await self._build(step.verifier_context, step.verifier_environment)
+            except EnvError as error:
+                raise GraderError(f"the environment of the verifier could not be built: {error}") from None
             files = artifacts_of(shell, [one.source for one in step.artifacts], workdir)
             async with await self._open(built, step.verifier_environment) as box:
                 box.put(files)
