@@ -55,12 +55,13 @@ def test_equal_scores_stand_in_the_order_of_the_corpus(tmp_path: Path, monkeypat
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("_MOST_DOCUMENTS", 0), ("_MOST_BYTES", 0), ("_DENSE", 1), ("_DENSE", 10**9), ("_FEW", 0)]
+    ("name", "value"),
+    [("_CANDIDATES", 0), ("_CANDIDATES", 10**9), ("_MOST_BYTES", 0), ("_DENSE", 1), ("_DENSE", 10**9), ("_FEW", 0)],
 )
-def test_kept_scores_rank_as_tantivy_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
+def test_every_way_to_add_scores_ranks_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: int) -> None:
     documents, asked = corpus(300), [*queries(30), "town town TOWN time", "no such word", "x_town"]
     expected = index_and_rank(documents, asked, tmp_path / "usual")
-    monkeypatch.setattr(parts, name, value)  # 0 documents: tantivy adds the scores itself
+    monkeypatch.setattr(parts, name, value)
     found = index_and_rank(documents, asked, tmp_path / "other")
     for one, other in zip(expected, found, strict=True):
         assert [place for place, _ in one] == [place for place, _ in other]

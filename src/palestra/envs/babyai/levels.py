@@ -156,7 +156,7 @@ FLOORS: dict[str, float] = {
     "UnblockPickup": 0.01,
 }
 """The mean score of the best constant answer over 150 tasks, rounded up, as ``benchmarks/babyai_floors.py`` measures it. A
-level that is not listed scores 0 or was not measured."""
+level that is not listed scores 0."""
 
 
 def max_turns_of(level: str) -> int:

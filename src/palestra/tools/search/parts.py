@@ -1,34 +1,52 @@
 """One part of a BM25 index: which of its documents fit best.
 
-The score of a document is the sum of the scores that tantivy gives it for each stem of the query, added in the order of the
-query. tantivy would walk through all documents with any of the stems for every query, and most of them have only frequent ones.
-So the scores of a stem are kept as an array after its first use, and later queries add arrays. That takes tens of microseconds
-per stem, however many of 100,000 documents have it. The first use of a frequent stem takes milliseconds.
+The score of a document is the sum of its scores for each stem of the query, added in the order of the query. The score for a
+stem is Okapi BM25 with tantivy's constants and its numbers of four bytes. As in tantivy, a long document counts as long as the
+next shorter of 256 lengths.
 
-In a part with very many documents these arrays would cost more than they save, and tantivy adds the scores.
+The scores of a stem are kept as an array after its first use, and later queries add arrays. That takes tens of microseconds
+per stem, however many of 100,000 documents have it. Most questions also have a rare stem, and its documents win. So the
+documents with a rare stem are scored first. A document without one scores at most the sum of the highest scores of the frequent
+stems. If the best documents score more than that, no other document is looked at. The scores are the same numbers either way,
+because each is the same sum in the same order.
 """
 
+import mmap
 from collections.abc import Sequence
+from itertools import pairwise
+from math import log
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["WORDS", "Part", "Scored"]
+from palestra.tools.search.documents import Document
 
-WORDS = "words"
-"""The field that is searched."""
-_MOST_DOCUMENTS = 200_000
-"""The largest part whose scores are kept in arrays."""
+__all__ = ["Part", "Scored"]
+
 _MOST_BYTES = 64 * 2**20
 """Memory for the arrays of a part. All are dropped when it is used up."""
 _OVERHEAD = 1024
 """Bytes that an entry takes besides its numbers."""
 _DENSE = 16
 """A stem has an array over all documents if at least one in 16 documents has it."""
+_CANDIDATES = 8
+"""The documents with a rare stem are scored first if they are at most one in 8."""
 _FEW = 32
 """Up to this number, the best documents are taken one by one."""
+_K1, _B = np.float32(1.2), np.float32(0.75)
+"""The constants of BM25: how soon more of the same word counts less, and how much the length of a document counts."""
+_ONE, _HALF = np.float32(1), np.float32(0.5)
+
+
+def _steps() -> npt.NDArray[np.int64]:
+    """Return the lengths that are told apart: all up to 40, then eight for each doubling of what is above 24."""
+    exact = list(range(24))
+    return np.array(exact + [24 + (i & 7 if i < 8 else (i & 7 | 8) << ((i >> 3) - 1)) for i in range(256 - len(exact))])
+
+
+_STEPS = _steps()
 
 
 class Scored(NamedTuple):
@@ -44,6 +62,7 @@ class _Column(NamedTuple):
     scores: npt.NDArray[np.float32]
     numbers: npt.NDArray[np.int64] | None
     """The documents that the scores belong to; ``None`` if there is one score for each document of the part."""
+    highest: np.float32
 
     @property
     def size(self) -> int:
@@ -54,64 +73,97 @@ class Part:
     """A part, open for reading.
 
     Args:
-        tantivy: The module.
-        folder: The folder of the part.
+        folder: The folder of the part, as ``PartWriter`` writes it.
     """
 
-    def __init__(self, tantivy: Any, folder: Path) -> None:
-        self._tantivy = tantivy
-        index = tantivy.Index.open(str(folder))
-        self._schema = index.schema
-        self._searcher = index.searcher()
-        self._documents = int(self._searcher.num_docs)
+    def __init__(self, folder: Path) -> None:
+        def saved(name: str) -> npt.NDArray[Any]:
+            array: npt.NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
+            return array
+
+        stems = (folder / "stems.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        self._stems = {stem: place for place, stem in enumerate(stems)}
+        self._starts, self._entries, self._counts = saved("starts"), saved("entries"), saved("counts")
+        self._fields = saved("fields")
+        with open(folder / "documents.bin", "rb") as file:
+            self._bytes_of_documents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        lengths = saved("lengths")
+        self._documents = len(lengths)
+        average = np.float32(lengths.sum()) / np.float32(self._documents)
+        counted = _STEPS[np.searchsorted(_STEPS, lengths, side="right") - 1].astype(np.float32)
+        with np.errstate(invalid="ignore"):  # a part without a word has no average
+            self._norms: npt.NDArray[np.float32] = _K1 * (_ONE - _B + _B * counted / average)
         self._columns: dict[str, _Column] = {}
+        self._spare: list[npt.NDArray[np.float32]] = []
         self._bytes = 0
 
     def best(self, stems: Sequence[str], k: int) -> list[Scored]:
         """Return the best ``k`` documents, best first; equal scores in the order of the documents."""
-        if self._documents > _MOST_DOCUMENTS:
-            should = self._tantivy.Occur.Should
-            query = self._tantivy.Query.boolean_query([(should, self._query(stem)) for stem in stems])
-            return [Scored(float(score), address.doc) for score, address in self._hits(query, k)]
-        total = np.zeros(self._documents, dtype=np.float32)
-        for stem in stems:
-            column = self._column(stem)
+        columns = [self._column(stem) for stem in stems]
+        # An array that was used before costs no new memory pages. Each thread takes another one.
+        total = self._spare.pop() if self._spare else np.zeros(self._documents, dtype=np.float32)
+        found = self._best_of_rare(columns, k, total)
+        if found is None:
+            for column in columns:
+                if column.numbers is None:
+                    total += column.scores
+                else:
+                    total[column.numbers] += column.scores
+            found = _highest(total, k)
+            total.fill(0)
+        self._spare.append(total)
+        return found
+
+    def _best_of_rare(self, columns: Sequence[_Column], k: int, total: npt.NDArray[np.float32]) -> list[Scored] | None:
+        """Return the best ``k`` documents if all of them have a rare stem, otherwise ``None``. ``total`` stays zeros."""
+        rare = [column.numbers for column in columns if column.numbers is not None]
+        size = sum(map(len, rare))
+        if k > _FEW or size < k or size * _CANDIDATES > self._documents:
+            return None
+        numbers = np.concatenate(rare)  # a document may stand here several times: each place then gets the same sum
+        bound = np.float32(0)
+        for column in columns:
             if column.numbers is None:
-                total += column.scores
+                total[numbers] = total[numbers] + column.scores[numbers]
+                bound += column.highest
             else:
                 total[column.numbers] += column.scores
-        return _highest(total, k)
+        scores = total[numbers]
+        total[numbers] = 0
+        found = _highest_of(scores, numbers, k)
+        return found if len(found) == k and found[-1].score > bound else None
 
-    def document(self, number: int) -> Any:
-        """Return what is stored of a document."""
-        return self._searcher.doc(self._tantivy.DocAddress(0, number))
+    def document(self, number: int) -> Document:
+        """Return a document."""
+        width = len(Document._fields)
+        ends = self._fields[number * width : (number + 1) * width + 1].tolist()
+        return Document(*[self._bytes_of_documents[a:b].decode() for a, b in pairwise(ends)])
 
     def _column(self, stem: str) -> _Column:
         if (known := self._columns.get(stem)) is not None:
             return known
-        having = self._searcher.doc_freq(WORDS, stem)
-        hits = self._hits(self._query(stem), having) if having else ()
-        numbers = np.fromiter((address.doc for _, address in hits), dtype=np.int64, count=len(hits))
-        scores = np.fromiter((score for score, _ in hits), dtype=np.float32, count=len(hits))
-        column = _Column(scores, numbers)
-        if having * _DENSE >= self._documents:
-            column = _Column(np.zeros(self._documents, dtype=np.float32), None)
+        place = self._stems.get(stem)
+        start, end = (0, 0) if place is None else self._starts[place : place + 2].tolist()
+        numbers, counts = self._entries[start:end].astype(np.int64), self._counts[start:end].astype(np.float32)
+        scores = self._weight(end - start) * (counts / (counts + self._norms[numbers]))
+        highest = scores.max(initial=0)
+        column = _Column(scores, numbers, highest)
+        if (end - start) * _DENSE >= self._documents:
+            column = _Column(np.zeros(self._documents, dtype=np.float32), None, highest)
             column.scores[numbers] = scores
         self._keep(stem, column)
         return column
+
+    def _weight(self, having: int) -> np.float32:
+        """Return how much a stem tells that so many documents have."""
+        rarity = (np.float32(self._documents - having) + _HALF) / (np.float32(having) + _HALF)
+        return np.float32(log(_ONE + rarity)) * (_ONE + _K1)
 
     def _keep(self, stem: str, column: _Column) -> None:
         if self._bytes + column.size > _MOST_BYTES:
             self._columns, self._bytes = {}, 0
         self._columns[stem] = column
         self._bytes += column.size
-
-    def _query(self, stem: str) -> Any:
-        return self._tantivy.Query.term_query(self._schema, WORDS, stem, index_option="freq")
-
-    def _hits(self, query: Any, limit: int) -> Sequence[tuple[float, Any]]:
-        hits: Sequence[tuple[float, Any]] = self._searcher.search(query, limit, count=False).hits
-        return hits
 
 
 def _highest(total: npt.NDArray[np.float32], k: int) -> list[Scored]:
@@ -127,4 +179,17 @@ def _highest(total: npt.NDArray[np.float32], k: int) -> list[Scored]:
             break
         found.append(Scored(score, place))
         total[place] = 0
+    return found
+
+
+def _highest_of(scores: npt.NDArray[np.float32], numbers: npt.NDArray[np.int64], k: int) -> list[Scored]:
+    """Return the ``k`` documents with the highest scores above 0; of equal scores the first. ``scores`` is used up."""
+    found: list[Scored] = []
+    while len(found) < k:
+        score = scores.max()
+        if score <= 0:
+            break
+        number = numbers[scores == score].min()
+        found.append(Scored(float(score), int(number)))
+        scores[numbers == number] = 0
     return found
