@@ -42,8 +42,10 @@ EXTRAS = {
     "math_verify": "math",
     "mcp": "mcp",
     "minigrid": "worlds",
+    "miniwob": "web",
     "openenv": "openenv",
     "peft": "train",
+    "playwright": "web",
     "py4j": "worlds",
     "pyarrow": "data",
     "pyseccomp": "sandbox",
@@ -64,6 +66,7 @@ EXTRAS = {
     "uvicorn": "serve",
     "wandb": "track",
     "websockets": "serve",
+    "yaml": "web",
 }
 """Optional module → the extra that installs it."""
 

@@ -21,6 +21,7 @@ WORLDS = {
     "search": "Questions of several hops over a search tool.",
     "tools": "Serve users by calling functions: simulated APIs and service desks.",
     "terminal": "Work in a real shell in a box.",
+    "web": "Use pages in a real browser.",
 }
 """The namespaces of the worlds, and what one does there."""
 _MOST_ROWS = 40

@@ -24,11 +24,17 @@ _EDGES = (
 """Marks and white space around an action. All white space is listed, so that one ``strip`` removes both in linear time."""
 
 
-def action_line(reply: str) -> str:
-    """Return the action in ``reply`` with single spaces between its words; empty if there is none."""
+def action_line(reply: str, keep: str = "") -> str:
+    """Return the action in ``reply`` with single spaces between its words; empty if there is none.
+
+    Args:
+        reply: The whole message.
+        keep: Marks that belong to actions here, and are not removed: ``[]`` in ``click [e5]``.
+    """
+    edges = _EDGES.translate(str.maketrans("", "", keep)) if keep else _EDGES
     ends = [label.end() for label in _LABEL.finditer(reply)]
-    lines = (reply[ends[-1] :] if ends else reply).strip(_EDGES).splitlines()
+    lines = (reply[ends[-1] :] if ends else reply).strip(edges).splitlines()
     if not lines:
         return ""
     # The text begins and ends with a word now, so its first and its last line have words.
-    return " ".join(lines[0 if ends else -1].split()).strip(_EDGES)
+    return " ".join(lines[0 if ends else -1].split()).strip(edges)

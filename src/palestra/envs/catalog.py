@@ -54,6 +54,7 @@ def register_suite() -> None:
         needs=BOX,
         description="Harbor tasks in a folder of your own.",
     )
+    register_later("palestra.envs.web.miniwob.ids:register_miniwob")
     register_files(
         "data",
         "palestra.envs.questions:open_questions",

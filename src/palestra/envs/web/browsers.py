@@ -1,0 +1,204 @@
+"""Browsers that episodes share: a few Chromium processes without a network, each with a few contexts.
+
+A context is what belongs to one episode: cookies, storage and tabs of its own. ``shared_browsers`` has one ``Browsers`` per
+event loop. It starts a browser when all others are full, opens only a few contexts at once (many at once run into timeouts),
+and replaces a browser after some contexts, because its memory grows. When a browser dies, its episodes fail as infrastructure
+and are played again; the next context gets another browser.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from palestra.envs.web.jail import chromium_program, write_jail
+from palestra.errors import InfrastructureError, MissingExtra
+from palestra.sharing import SharedPerLoop
+
+if TYPE_CHECKING:
+    from playwright.async_api import Browser, BrowserContext, Playwright
+
+__all__ = ["Browsers", "Seat", "answered", "shared_browsers"]
+
+CONTEXTS_PER_BROWSER = 8
+CONTEXTS_PER_LIFE = 400
+"""After this number of contexts, a browser is replaced."""
+OPENED_AT_ONCE = 3
+ANSWER_SECONDS = 60.0
+"""A browser that does not answer a call for so long counts as dead."""
+_FLAGS = (
+    "--disable-dev-shm-usage",  # /dev/shm of the jail is small
+    "--font-render-hinting=none",
+    "--force-color-profile=srgb",
+    "--disable-lcd-text",
+    "--disable-features=Translate,MediaRouter,OptimizationHints",
+)
+_CONTEXT = {
+    "viewport": {"width": 1000, "height": 700},
+    "locale": "en-US",
+    "timezone_id": "UTC",
+    "reduced_motion": "reduce",
+    "service_workers": "block",
+    "accept_downloads": False,
+}
+
+
+@asynccontextmanager
+async def answered(seconds: float = ANSWER_SECONDS) -> AsyncIterator[None]:
+    """Turn the death of a browser, or its silence, into an ``InfrastructureError``. Errors of actions pass."""
+    from playwright.async_api import Error
+
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise InfrastructureError(f"the browser did not answer within {seconds:g} s") from None
+    except Error as error:
+        if _is_death(error.message):
+            raise InfrastructureError(f"the browser has died: {error.message.splitlines()[0][:200]}") from None
+        raise
+
+
+def _is_death(message: str) -> bool:
+    return any(
+        words in message
+        for words in ("has been closed", "Target crashed", "Connection closed", "Page crashed", "Browser closed")
+    )
+
+
+class _Process:
+    """One Chromium."""
+
+    def __init__(self, browser: "Browser") -> None:
+        self.browser = browser
+        self.open = 0
+        self.opened = 0
+
+    @property
+    def worn(self) -> bool:
+        return self.opened >= CONTEXTS_PER_LIFE or not self.browser.is_connected()
+
+
+class Seat:
+    """One context of one browser. Close it exactly once."""
+
+    def __init__(self, context: "BrowserContext", process: _Process, owner: "Browsers") -> None:
+        self.context = context
+        self._process = process
+        self._owner = owner
+        self._closed = False
+
+    @property
+    def alive(self) -> bool:
+        return not self._closed and self._process.browser.is_connected()
+
+    async def close(self) -> None:
+        """Close the context. A second call does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        await self._owner.give_back(self.context, self._process)
+
+
+class Browsers:
+    """Chromium processes of one event loop. They start with the first context."""
+
+    def __init__(self, chromium: str = "", jailed: bool = True) -> None:
+        self._chromium = chromium
+        self._jailed = jailed
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._playwright: Playwright | None = None
+        self._processes: list[_Process] = []
+        self._starting = asyncio.Lock()
+        self._opening = asyncio.Semaphore(OPENED_AT_ONCE)
+
+    async def open(self, options: Mapping[str, Any] | None = None) -> Seat:
+        """Open a context with the page's clock and random numbers set. ``options`` go to Playwright's ``new_context``."""
+        async with self._opening:
+            process = await self._free_process()
+            process.open += 1
+            process.opened += 1
+            try:
+                async with answered():
+                    context = await process.browser.new_context(**{**_CONTEXT, **(options or {})})
+                    await context.add_init_script(_page_start())
+            except BaseException:
+                process.open -= 1
+                raise
+            return Seat(context, process, self)
+
+    async def _free_process(self) -> _Process:
+        async with self._starting:
+            self._processes = [one for one in self._processes if one.browser.is_connected()]
+            for process in self._processes:
+                if process.open < CONTEXTS_PER_BROWSER and not process.worn:
+                    return process
+            process = _Process(await self._launch())
+            self._processes.append(process)
+            return process
+
+    async def _launch(self) -> "Browser":
+        try:
+            from playwright.async_api import async_playwright
+        except ImportError:
+            raise MissingExtra('the web needs Playwright: pip install "palestra[web]"') from None
+        chromium = self._chromium or chromium_program()
+        if self._playwright is None:
+            self._playwright = await async_playwright().start()
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="palestra-web-", ignore_cleanup_errors=True)
+        program = write_jail(Path(self._folder.name), chromium) if self._jailed else Path(chromium)
+        async with answered():
+            return await self._playwright.chromium.launch(
+                executable_path=program, args=_FLAGS, handle_sigint=False, handle_sigterm=False
+            )
+
+    async def give_back(self, context: "BrowserContext", process: _Process) -> None:
+        """Close ``context``, and the browser too if it is worn and this was its last context."""
+        from playwright.async_api import Error
+
+        try:
+            with contextlib.suppress(Error, InfrastructureError):
+                async with answered(10.0):
+                    await context.close()
+        finally:
+            process.open -= 1
+        if process.worn and not process.open:
+            self._processes = [one for one in self._processes if one is not process]
+            await _close_browser(process.browser)
+
+    async def close(self) -> None:
+        """End every browser."""
+        processes, self._processes = self._processes, []
+        for process in processes:
+            await _close_browser(process.browser)
+        playwright, self._playwright = self._playwright, None
+        if playwright is not None:
+            await playwright.stop()
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None
+
+
+async def _close_browser(browser: "Browser") -> None:
+    from playwright.async_api import Error
+
+    with contextlib.suppress(Error, InfrastructureError):
+        async with answered(10.0):
+            await browser.close()
+
+
+def _page_start() -> str:
+    return (files("palestra.envs.web") / "page_start.js").read_text()
+
+
+_shared: SharedPerLoop[str, Browsers] = SharedPerLoop(Browsers, Browsers.close)
+
+
+def shared_browsers(chromium: str = "") -> AbstractAsyncContextManager[Browsers]:
+    """Share browsers among all users on the running loop; the last one to leave closes them."""
+    return _shared.use(chromium)

@@ -1,0 +1,56 @@
+"""A Chromium without a network: the program that Playwright starts is bubblewrap, and Chromium runs inside.
+
+Playwright talks to the browser through two pipes, so a browser needs no network to be driven. Inside, ``/usr`` is the only part
+of the host, read-only, with the fonts. The profile folder is the only thing that can be written, apart from memory. To
+intercept requests in Playwright is not enough: WebRTC and preconnections pass by it. A network namespace stops them too.
+"""
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+from palestra.errors import MissingExtra
+
+__all__ = ["chromium_program", "write_jail"]
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_SHARED = ("/etc/fonts", "/etc/chromium", "/etc/chromium.d", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+_SCRIPT = """#!/bin/sh
+profile=
+for word in "$@"; do case $word in --user-data-dir=*) profile=${{word#*=}} ;; esac; done
+exec {bwrap} ${{profile:+--bind "$profile" "$profile"}} -- {chromium} "$@"
+"""
+
+
+def chromium_program() -> str:
+    """Return the path of the Chromium to use: ``PALESTRA_CHROMIUM``, or the first one on the ``PATH``."""
+    named = os.environ.get("PALESTRA_CHROMIUM")
+    found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
+    if found is None or not os.access(found, os.X_OK):
+        where = f"PALESTRA_CHROMIUM names {named}" if named else "none is on the PATH"
+        raise MissingExtra(f"the web needs Chromium, but {where}: apt-get install chromium, or set PALESTRA_CHROMIUM")
+    return str(Path(found).resolve())
+
+
+def write_jail(folder: Path, chromium: str) -> Path:
+    """Write a program into ``folder`` that starts ``chromium`` without a network, and return its path."""
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
+        raise MissingExtra("the web needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
+    words = [
+        bwrap,
+        *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "browser"),
+        *("--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LANG", "C.UTF-8"),
+        *("--ro-bind", "/usr", "/usr"),
+        *(word for name in ("lib", "lib64", "bin", "sbin") for word in ("--symlink", f"usr/{name}", f"/{name}")),
+        *(word for path in _SHARED for word in ("--ro-bind-try", path, path)),
+        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"),
+    ]
+    home = str(Path(chromium).parent)
+    if not home.startswith("/usr/"):
+        words += ["--ro-bind", home, home]
+    program = folder / "chromium"
+    program.write_text(_SCRIPT.format(bwrap=shlex.join(words), chromium=shlex.quote(chromium)))
+    program.chmod(0o755)
+    return program

@@ -1,0 +1,1 @@
+"""MiniWoB++: small tasks in small pages, from the package ``miniwob``."""

@@ -1,0 +1,169 @@
+"""One task of MiniWoB++ in the shared browser.
+
+The page's own clock and random numbers are set by the seed, so the same task and actions give the same episode. The reward is
+MiniWoB's raw reward, without its discount for time: 1 for a solved task, for some tasks a part of 1, and -1 for a wrong end.
+Any reward above 0 is a success, as in the literature. An episode that reaches its last turn has the reward 0.
+"""
+
+from contextlib import AsyncExitStack
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from palestra.core import AsyncEnv, Step
+from palestra.envs.web.acting import advance, perform
+from palestra.envs.web.actions import described, read_action
+from palestra.envs.web.browsers import Browsers, Seat, answered, shared_browsers
+from palestra.envs.web.miniwob.pages import WINDOW, answer, page_address
+from palestra.envs.web.miniwob.solving import SOLVERS
+from palestra.envs.web.miniwob.tasks import TASKS
+from palestra.envs.web.miniwob.view import View
+from palestra.envs.web.snapshot import Element, Ids, cleaned, element_lines, read_snapshot
+from palestra.errors import Unsupported, UsageError
+from palestra.seeding import derive_seed
+from palestra.trajectory import Content, Image, StopReason, Task, Text
+
+if TYPE_CHECKING:
+    from playwright.async_api import Page
+
+__all__ = ["MiniWob"]
+
+_BY_ELEMENT = ("click", "double_click", "type", "select", "press", "hover", "drag", "scroll", "wait")
+_BY_POINT = ("click_at", "drag_at")
+_HOW = (
+    "You use a page in a browser. Each line below is an element with its id. Write one action as the last line of your "
+    "message, for example: click [e5]\n{actions}\nYou have {turns} actions."
+)
+_BEGIN = """seed => {
+  const style = document.createElement("style");
+  style.textContent = "#reward-display, #click-canvas { display: none !important }";
+  document.head.append(style);
+  Math.seedrandom(String(seed));
+  core.EPISODE_MAX_TIME = 1e9;
+  core.startEpisodeReal();
+}"""
+_STATE = "() => [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, core.getUtterance()]"
+
+
+class MiniWob(AsyncEnv):
+    """A task of MiniWoB++.
+
+    Args:
+        name: The name of the task, such as ``click-test-2``.
+        max_turns: The turn limit.
+        picture: Whether the observation has a screenshot beside the elements.
+    """
+
+    reward_range = (-1.0, 1.0)
+    reusable = True
+    counts_turns = True
+    max_turns: int
+
+    def __init__(self, name: str, max_turns: int = 15, *, picture: bool = False) -> None:
+        if name not in TASKS:
+            raise UsageError(f"MiniWoB++ has no task {name!r}: see palestra list web:miniwob-")
+        self._name = name
+        self.max_turns = max_turns
+        self._picture = picture
+        self._by_point = TASKS[name].by_point
+        self._actions = (*_BY_ELEMENT, *_BY_POINT) if self._by_point else _BY_ELEMENT
+        self._stack = AsyncExitStack()
+        self._browsers: Browsers | None = None
+        self._seat: Seat | None = None
+        self._page: Page | None = None
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        self._begin(seed, task)
+        self._turn = 0
+        self._done = False
+        self._ids = Ids()
+        self._pages: list[list[Element]] = []
+        if self._seat is None or not self._seat.alive:
+            await self._open()
+        assert self._page is not None
+        async with answered():
+            await self._page.goto(page_address(self._name))
+            await self._page.evaluate(_BEGIN, derive_seed(self.task.seed, "miniwob", self.task.key) % 2**31)
+            await advance(self._page, 1000)
+        await self._look()
+        how = _HOW.format(actions=described(self._actions), turns=self.max_turns)
+        return await self._shown(f"{how}\n\nTask: {self.goal}"), {"max_turns": self.max_turns, "goal": self.goal}
+
+    async def _open(self) -> None:
+        await self._leave()
+        if self._browsers is None:
+            self._browsers = await self._stack.enter_async_context(shared_browsers())
+        self._seat = await self._browsers.open({"viewport": WINDOW})
+        async with answered():
+            await self._seat.context.route("**/*", answer)
+            self._page = await self._seat.context.new_page()
+
+    async def _look(self) -> None:
+        """Read the page: its elements, the task in words, and whether it has ended."""
+        assert self._page is not None
+        async with answered():
+            await self._page.evaluate(_page_names())
+            text = await self._page.locator("body").aria_snapshot(mode="ai", boxes=self._by_point or None)
+            self._done, raw, goal = await self._page.evaluate(_STATE)
+        self._reward = max(-1.0, min(1.0, float(raw or 0.0)))
+        self.goal = cleaned(goal["utterance"] if isinstance(goal, dict) else goal)
+        seen = [one for one in read_snapshot(text) if self.goal not in (one.value, one.name)]
+        self._pages.append(self._ids.name(seen))
+
+    async def _shown(self, before: str) -> Content:
+        text = "\n".join((before, *element_lines(self._pages[-1], places=self._by_point)))
+        if not self._picture:
+            return text
+        assert self._page is not None
+        async with answered():
+            return (Text(text), Image(await self._page.screenshot(type="png")))
+
+    async def step(self, action: str) -> Step:
+        assert self._page is not None
+        self._turn += 1
+        order = read_action(action, self._actions)
+        problem = order.problem
+        if not problem:
+            async with answered():
+                problem = await perform(self._page, order, self._ids)
+                await advance(self._page)
+        await self._look()
+        info: dict[str, Any] = {"format_error": True} if order.problem else {}
+        if self._done:
+            return Step("The task has ended.", self._reward, True, False, {**info, "success": self._reward > 0})
+        if self._turn >= self.max_turns:
+            ended = {**info, "success": False, "stop_reason": StopReason.TURN_LIMIT}
+            return Step("You have used all actions.", 0.0, False, True, ended)
+        return Step(await self._shown(f"{problem}\nTask: {self.goal}".lstrip()), 0.0, False, False, info)
+
+    async def oracle(self) -> str:
+        solver = SOLVERS.get(self._name)
+        if solver is None:
+            raise Unsupported(f"web:miniwob-{self._name} has no oracle")
+        return solver(View(self.goal, self._pages))
+
+    async def sample_random_action(self) -> str:
+        """Return a click on a random element, or a random word typed into a random field."""
+        elements = [one for one in self._pages[-1] if one.ref]
+        if not elements:
+            return "wait"
+        chosen = elements[int(self.action_rng.integers(len(elements)))]
+        if chosen.role in ("textbox", "searchbox", "spinbutton"):
+            return f"type [{chosen.ref}] [{int(self.action_rng.integers(100))}]"
+        return f"click [{chosen.ref}]"
+
+    async def healthy(self) -> bool:
+        return self._seat is not None and self._seat.alive
+
+    async def _leave(self) -> None:
+        seat, self._seat, self._page = self._seat, None, None
+        if seat is not None:
+            await seat.close()
+
+    async def close(self) -> None:
+        await self._leave()
+        self._browsers = None
+        await self._stack.aclose()
+
+
+def _page_names() -> str:
+    return (files("palestra.envs.web.miniwob") / "page_names.js").read_text()

@@ -1,0 +1,174 @@
+"""MiniWoB++ in a real browser: the oracles solve their tasks, and an episode does not depend on what was shown before it."""
+
+import asyncio
+import importlib.util
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright", reason="Playwright is not installed")
+pytest.importorskip("yaml", reason="PyYAML is not installed")
+if importlib.util.find_spec("miniwob") is None:
+    pytest.skip("miniwob is not installed", allow_module_level=True)
+
+from palestra.envs.web.browsers import shared_browsers
+from palestra.envs.web.miniwob.env import MiniWob
+from palestra.envs.web.miniwob.solving import SOLVERS
+from palestra.envs.web.miniwob.tasks import TASKS
+from palestra.errors import InfrastructureError, UsageError
+from palestra.registry import list_envs
+from palestra.trajectory import Image, text_of
+
+
+def in_browser(test: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """Mark a test that starts Chromium."""
+    for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)):
+        test = mark(test)
+    return test
+
+
+SAMPLE = (
+    "click-test-2",
+    "enter-date",
+    "click-tab-2-hard",
+    "copy-paste",
+    "use-autocomplete",
+    "circle-center",
+    "multi-orderings",
+)
+
+
+async def play(env: MiniWob, seed: int) -> tuple[list[str], float]:
+    """The observations of an episode of the oracle, and its reward."""
+    observation, _ = await env.reset(seed=seed)
+    seen = [text_of(observation)]
+    while True:
+        step = await env.step(await env.oracle())
+        seen.append(text_of(step.observation))
+        if step.terminated or step.truncated:
+            return seen, step.reward
+
+
+def test_every_page_of_the_package_is_an_id() -> None:
+    found = importlib.util.find_spec("miniwob")
+    assert found is not None
+    assert found.origin is not None
+    pages = {path.stem for path in (Path(found.origin).parent / "html" / "miniwob").glob("*.html")}
+    assert set(TASKS) == pages
+    assert len(TASKS) == 130
+    assert {known.id for known in list_envs("web:miniwob-*")} == {f"web:miniwob-{name}" for name in TASKS}
+    assert len(SOLVERS) >= 60
+    assert set(SOLVERS) <= set(TASKS)
+
+
+def test_an_unknown_task_is_refused() -> None:
+    with pytest.raises(UsageError, match="no task 'click-nothing'"):
+        MiniWob("click-nothing")
+
+
+async def solved(names: tuple[str, ...], seeds: range) -> dict[str, list[int]]:
+    """Task → the seeds that its oracle does not solve."""
+    missed: dict[str, list[int]] = {}
+    places = asyncio.Semaphore(4)
+
+    async def one(name: str) -> None:
+        async with places:
+            env = MiniWob(name)
+            try:
+                for seed in seeds:
+                    if (await play(env, seed))[1] <= 0:
+                        missed.setdefault(name, []).append(seed)
+            finally:
+                await env.close()
+
+    async with shared_browsers():
+        await asyncio.gather(*(one(name) for name in names))
+    return missed
+
+
+@in_browser
+async def test_the_oracles_solve_their_tasks() -> None:
+    assert await solved(SAMPLE, range(1)) == {}
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+@in_browser
+async def test_all_oracles_solve_twenty_tasks() -> None:
+    missed = await solved(tuple(SOLVERS), range(20))
+    print(missed)
+    assert sum(map(len, missed.values())) <= 0.01 * 20 * len(SOLVERS)
+
+
+@in_browser
+async def test_an_episode_is_the_same_in_a_new_browser_and_after_another_one() -> None:
+    fresh, used = MiniWob("enter-date"), MiniWob("enter-date")
+    try:
+        await play(used, 7)
+        assert await play(fresh, 3) == await play(used, 3)
+    finally:
+        await fresh.close()
+        await used.close()
+
+
+@in_browser
+async def test_wrong_actions_are_answered_and_the_last_turn_ends_the_episode() -> None:
+    env = MiniWob("click-test-2", max_turns=4)
+    try:
+        observation, info = await env.reset(seed=1)
+        assert "Task: Click button ONE." in text_of(observation)
+        assert info["max_turns"] == 4
+        step = await env.step("hello")
+        assert text_of(step.observation).startswith("There is no action 'hello'")
+        assert step.info["format_error"]
+        assert "There is no element e99 now." in text_of((await env.step("click [e99]")).observation)
+        assert "There is no key 'Nokey'" in text_of((await env.step("press [Nokey]")).observation)
+        last = await env.step("wait")
+        assert (last.reward, last.terminated, last.truncated) == (0.0, False, True)
+    finally:
+        await env.close()
+
+
+@in_browser
+async def test_a_wrong_click_costs_and_a_screenshot_is_a_picture() -> None:
+    env = MiniWob("click-test-2", picture=True)
+    try:
+        observation, _ = await env.reset(seed=1)
+        assert isinstance(observation, tuple)
+        assert isinstance(observation[1], Image)
+        assert observation[1].data.startswith(b"\x89PNG")
+        two = next(line for line in text_of(observation).splitlines() if '"TWO"' in line)
+        step = await env.step(f"click {two.split()[0]}")
+        assert (step.reward, step.terminated, step.info["success"]) == (-1.0, True, False)
+    finally:
+        await env.close()
+
+
+@in_browser
+async def test_a_browser_that_dies_is_an_infrastructure_failure_and_the_next_episode_has_another() -> None:
+    env = MiniWob("click-test-2")
+    try:
+        await env.reset(seed=1)
+        os.kill(children_with("user-data-dir")[0], signal.SIGKILL)
+        with pytest.raises(InfrastructureError, match="the browser has died"):
+            await env.step("click [e1]")
+        assert not await env.healthy()
+        assert (await play(env, 1))[1] == 1.0
+    finally:
+        await env.close()
+    assert children_with("palestra-web-") == []
+
+
+def children_with(word: str) -> list[int]:
+    """The processes below this one whose command line has ``word``."""
+    found, waiting = [], [os.getpid()]
+    while waiting:
+        pid = waiting.pop()
+        for task in Path(f"/proc/{pid}/task").glob("*/children"):
+            below = [int(number) for number in task.read_text().split()]
+            waiting += below
+            found += [child for child in below if word in Path(f"/proc/{child}/cmdline").read_text(errors="replace")]
+    return found
