@@ -19,13 +19,13 @@ import msgspec
 from palestra.envs.harbor.classes import classify, recipe_of
 from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
+from palestra.envs.harbor.players import nop
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.task import HarborTask, files_below, tree_digest
 from palestra.errors import EnvError, EpisodeError, PalestraError, SchemaError
 
 __all__ = ["CheckSettings", "Finding", "TaskReport", "check_tasks"]
 
-_SUBMIT = "```bash\nsubmit\n```"
 _MOST_TURNS = 100
 
 
@@ -205,7 +205,7 @@ class _Checked:
             if solve:
                 action = await self.env.oracle()
             else:
-                action = f"```bash\n{command}\n```" if command and turn == 0 else _SUBMIT
+                action = f"```bash\n{command}\n```" if command and turn == 0 else nop("")
             step = await self.env.step(action)
             if step.terminated:
                 return step.reward
