@@ -138,6 +138,7 @@ class Silent:
 
 async def cut_off(loop: Awaitable[Any], silent: Silent, episodes: int = EPISODES) -> None:
     """Cancel ``loop`` as soon as all of its episodes wait for the model."""
+    before = asyncio.all_tasks()
     running = asyncio.ensure_future(loop)
     async with asyncio.timeout(300):  # against hangs
         while silent.asked < episodes and not running.done():
@@ -146,5 +147,5 @@ async def cut_off(loop: Awaitable[Any], silent: Silent, episodes: int = EPISODES
     with suppress(asyncio.CancelledError):
         await running
     # A loop that gathers its episodes returns when the first of them has ended. Wait for the others, as a program that goes on.
-    if others := asyncio.all_tasks() - {asyncio.current_task()}:
+    if others := asyncio.all_tasks() - before:
         await asyncio.wait(others, timeout=LONGEST)

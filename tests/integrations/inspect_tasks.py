@@ -84,5 +84,21 @@ def boxed() -> Task:
     return Task(dataset=[Sample(input="x", target="y")], scorer=includes(), sandbox="local")
 
 
-def no_task() -> Any:
-    return 3
+@solver
+def counting() -> Solver:
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        state.metadata["asked"].append(1)
+        state.messages[-1].content = f"Asked {len(state.metadata['asked'])} times. {state.messages[-1].text}"
+        return await generate(state)
+
+    return solve
+
+
+@task
+def writes_metadata() -> Task:
+    said = [ChatMessageUser(content="Say yes.")]
+    return Task(dataset=[Sample(input=said, target="yes", metadata={"asked": []})], solver=counting(), scorer=includes())
+
+
+def undecorated() -> Any:
+    raise AssertionError("only a function with @task may be called")

@@ -17,8 +17,8 @@ from palestra.integrations.inspect import inspect_task
 from palestra.integrations.rows import task_of
 from palestra.rollout.supply import tasks_of
 from palestra.trajectory import Finish
+from tests.integrations.abandoned import EPISODES, HELD, all_closed
 from tests.integrations.bridging import ROUGH, Writer, assert_rough, written
-from tests.leftovers import nothing_left
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -87,11 +87,12 @@ def test_retries_are_left_to_inspect() -> None:
         inspect_task(GAME, n=1, retries=2)
 
 
-def test_abandoned_episodes_leave_nothing(tmp_path: Path) -> None:
-    evaluated(inspect_task(LONG, n=1), lambda *_: answered("\\boxed{1}"), tmp_path)
-    with nothing_left():
-        log = evaluated(inspect_task(LONG, n=1000), lambda *_: answered("\\boxed{1}"), tmp_path, message_limit=3)
-    assert sum(sample.limit is not None and sample.limit.type == "message" for sample in log.samples) > 900
+def test_a_thousand_episodes_that_a_limit_of_inspect_ends_leave_nothing(tmp_path: Path) -> None:
+    evaluated(inspect_task(LONG, n=1), lambda *_: answered("\\boxed{1}"), tmp_path)  # loads what Inspect loads once
+    with all_closed():
+        log = evaluated(inspect_task(HELD, n=EPISODES), lambda *_: answered("x"), tmp_path, message_limit=3)
+    assert [sample.limit.type for sample in log.samples] == ["message"] * EPISODES
+    assert {sample.scores["palestra_outcome"].metadata["stop"] for sample in log.samples} == {"limit"}
 
 
 class Broken(type(make(GAME).unwrapped)):  # type: ignore[misc]
@@ -131,11 +132,17 @@ def test_the_conversation_is_the_solvers() -> None:
     assert played.reward == 1.0
 
 
+def test_what_a_solver_writes_into_a_sample_is_gone_in_the_next_episode() -> None:
+    with make(f"{HERE}:writes_metadata") as env:
+        shown = [env.reset(seed=0)[0] for _ in range(3)]
+    assert shown == ["Asked 1 times. Say yes."] * 3
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("boxed", "sandbox"),
-        ("no_task", "returned a int"),
+        ("undecorated", "function with @task"),
         ("with_tools", "lends tools"),
         ("never_asks", "never called generate"),
     ],

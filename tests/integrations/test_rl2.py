@@ -3,9 +3,7 @@
 SGLang and what needs a GPU are stand-ins for the imports; RL2 samples from an HTTP server that speaks SGLang's ``/generate``.
 """
 
-import gc
 import sys
-import threading
 import types
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,16 +17,27 @@ pytest.importorskip("RL2")
 
 import datasets  # noqa: F401 - before the stand-ins, which it would ask for
 import peft  # noqa: F401
-import transformers
 import wandb  # noqa: F401
 from aiohttp import web
 
 from palestra import StopReason, Task
 from palestra.errors import UsageError
 from palestra.integrations import rl2 as bridge
-from palestra.models.tiny import build_tiny
 from palestra.trajectory import flatten
-from tests.integrations.bridging import GAME, MAX_TOKENS, ROUGH, WHOLE, Row, Speller, compare, expected, rough_tasks, run
+from tests.integrations.abandoned import EPISODES, HELD, all_closed
+from tests.integrations.bridging import (
+    MAX_TOKENS,
+    ROUGH,
+    WHOLE,
+    Rewriting,
+    Row,
+    Speller,
+    compare,
+    compare_segments,
+    expected,
+    rough_tasks,
+    run,
+)
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -57,16 +66,6 @@ def rollout_class() -> Any:
     from RL2.workers.rollout import Rollout
 
     return Rollout
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @asynccontextmanager
@@ -109,11 +108,13 @@ def worker_of(kind: Any, tokenizer: Any, url: str, max_turns: int, shown: bool =
 
 
 def played_by_rl2(
-    kind: Any, tokenizer: Any, folder: Path, tasks: list[Task], max_turns: int = 100, shown: bool = True
+    kind: Any, tokenizer: Any, folder: Path, tasks: list[Task], max_turns: int = 100, shown: bool = True, renderer: Any = None
 ) -> list[Any]:
     async def play() -> list[Any]:
         async with sglang(tokenizer) as url:
             worker = worker_of(kind, tokenizer, url, max_turns, shown)
+            if renderer is not None:
+                worker.env._loaded = lambda model: (tokenizer, renderer)
             return [(await worker.rollout(row, True))[0] for row in bridge.task_rows(tasks, str(folder))]
 
     made: list[Any] = run(play())
@@ -148,17 +149,22 @@ def test_a_failed_episode_is_an_error_and_not_a_zero(rollout_class: Any, tokeniz
         played_by_rl2(rollout_class, tokenizer, folder, [broken])
 
 
-def test_a_thousand_abandoned_episodes_are_closed(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
-    played_by_rl2(rollout_class, tokenizer, folder, rough_tasks(1000, WHOLE), max_turns=1)
-    gc.collect()
-    for thread in threading.enumerate():
-        if thread.name == "palestra-loop":
-            thread.join(60)
-    gc.collect()
-    from tests.integrations.bridging import Whole
+def test_every_segment_becomes_a_sequence_token_by_token(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
+    tasks, renderer = rough_tasks(200, WHOLE), Rewriting(tokenizer)
+    ours = expected(tasks, tokenizer, renderer=renderer)
+    theirs = played_by_rl2(rollout_class, tokenizer, folder, tasks, renderer=renderer)
+    for tensors, one in zip(theirs, ours, strict=True):
+        compare_segments([row_of(each) for each in tensors], one)
+        assert [each["rewards"].sum().item() for each in tensors] == [turn.reward for turn in one.turns]
+    assert max(len(one.segments) for one in ours) > 2
 
-    assert "palestra-loop" not in [thread.name for thread in threading.enumerate()]
-    assert not [one for one in gc.get_objects() if type(one) is Whole]
+
+def test_a_thousand_episodes_that_rl2_drops_at_its_turn_limit_leave_nothing(
+    rollout_class: Any, tokenizer: Any, folder: Path
+) -> None:
+    played_by_rl2(rollout_class, tokenizer, folder, rough_tasks(1, WHOLE), max_turns=1)  # loads what is loaded once
+    with all_closed():
+        played_by_rl2(rollout_class, tokenizer, folder, [Task(HELD, seed) for seed in range(EPISODES)], max_turns=1)
 
 
 def test_hidden_stop_tokens_are_noticed(rollout_class: Any, tokenizer: Any, folder: Path) -> None:

@@ -1,6 +1,5 @@
 """SkyRL's own ``SkyRLGymGenerator`` and checks with a scripted engine: tokens, masks, log-probs and rewards are equal."""
 
-import gc
 import sys
 import typing
 from collections.abc import Sequence
@@ -14,7 +13,6 @@ if sys.version_info < (3, 12):  # skyrl 0.4 asks for 3.12; its classes need only
     typing.TypedDict = typing_extensions.TypedDict
 
 import skyrl_gym
-import transformers
 from skyrl.train.config import GeneratorConfig, SkyRLGymConfig
 from skyrl.train.generators import SkyRLGymGenerator
 from skyrl.train.generators.base import BatchMetadata, TrajectoryID
@@ -24,12 +22,12 @@ from palestra import StopReason, Task, Trajectory, flatten
 from palestra.encoding import floats
 from palestra.errors import UsageError
 from palestra.integrations import skyrl, skyrl_generator
-from palestra.models.tiny import build_tiny
 from palestra.rollout import RolloutOptions
 from tests.integrations import bridging
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
 from tests.integrations.bridging import (
-    GAME,
     MAX_TOKENS,
+    NARROW,
     WHOLE,
     Forgetting,
     Row,
@@ -42,11 +40,6 @@ from tests.integrations.bridging import (
 )
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME))
 
 
 class Mumbling(Speller):
@@ -105,9 +98,9 @@ def rows_of(output: Any) -> list[Row]:
     return [Row(*cells) for cells in zip(*(output[key] for key in keys), strict=True)]
 
 
-def gym(tokenizer: Any, tasks: Sequence[Task], max_turns: int = 20) -> Any:
+def gym(tokenizer: Any, tasks: Sequence[Task], **changes: Any) -> Any:
     skyrl.register()
-    cfg, client = config(max_turns=max_turns), Client(tokenizer, Mumbling)
+    cfg, client = config(**changes), Client(tokenizer, Mumbling)
     output = run(SkyRLGymGenerator(cfg, SkyRLGymConfig(), client, tokenizer).generate(batch(tasks)))
     validate_generator_output(len(tasks), output)
     return output
@@ -136,6 +129,30 @@ def test_the_turn_limit_of_skyrl_ends_an_episode(tokenizer: Any, monkeypatch: py
     assert max(len(one.turns) for one in played) == 2
 
 
+def test_a_full_context_ends_an_episode_of_skyrls_loop(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SkyRL limits the prompt, and Palestra prompt and reply: SkyRL's episodes are ours up to the first prompt too long."""
+    tasks, limit = rough_tasks(200, WHOLE), NARROW - MAX_TOKENS
+    output = gym(tokenizer, tasks, max_input_length=limit)
+    monkeypatch.setattr(bridging, "Speller", Mumbling)
+    played = expected(tasks, tokenizer, options=RolloutOptions(retries=0, cut_as_invalid=True))
+    overflowed = 0
+    for row, one, rewards, reason in zip(rows_of(output), played, output["rewards"], output["stop_reasons"], strict=True):
+        (segment,) = one.segments
+        start, kept = segment.spans[0].start, [span for span in segment.spans if span.start <= limit]
+        # The last observation stands in the row, and nothing of it is trained on.
+        end = kept[-1].stop
+        assert (row.prompt + row.response)[:end] == segment.ids[:end].tolist()
+        assert row.mask[: end - start] == segment.mask[start:end].astype(int).tolist()
+        assert not any(row.mask[end - start :])
+        known = [value for value, sampled in zip(row.logprobs, row.mask, strict=True) if sampled]
+        assert known == segment.logprobs[: len(known)].tolist()
+        assert sum(rewards) == sum(turn.reward for turn in one.turns[: len(kept)])
+        if len(kept) < len(segment.spans):
+            assert reason == "length"
+            overflowed += 1
+    assert overflowed > 10
+
+
 def test_an_environment_that_fails_ends_the_batch_of_skyrls_loop(tokenizer: Any) -> None:
     with pytest.raises(RuntimeError, match="broken on purpose"):
         gym(tokenizer, rough_tasks(32))
@@ -158,10 +175,11 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[Trajectory]:
 def test_our_generator_hands_over_the_trajectories_and_masks_the_failed_ones(tokenizer: Any, kept: list[Trajectory]) -> None:
     tasks, client = rough_tasks(200), Client(tokenizer)
     # Groups of four different tasks, so that a group has failed and scored members.
-    output = run(skyrl_generator.generator(config(), client, tokenizer).generate(batch(tasks, members=4)))
+    cfg = config(max_input_length=NARROW - MAX_TOKENS)
+    output = run(skyrl_generator.generator(cfg, client, tokenizer).generate(batch(tasks, members=4)))
     validate_generator_output(len(tasks), output)
-    played = expected(tasks, tokenizer)
-    assert_rough(played)
+    played = expected(tasks, tokenizer, context_length=NARROW)
+    assert_rough(played, overflow=True)
     assert [one.stop for one in kept] == [one.stop for one in played]
     for at, (row, one, rewards) in enumerate(zip(rows_of(output), played, output["rewards"], strict=True)):
         if one.stop.failed:
@@ -173,7 +191,7 @@ def test_our_generator_hands_over_the_trajectories_and_masks_the_failed_ones(tok
             compare([row], [one])
             assert rewards == flatten(one)[0].rewards.tolist()
     cuts = [reason == "length" for reason in output["stop_reasons"]]
-    assert cuts == [one.stop is StopReason.LENGTH_CUT for one in played]
+    assert cuts == [one.stop in (StopReason.LENGTH_CUT, StopReason.CONTEXT_OVERFLOW) for one in played]
     assert not client.open, "a session was not released"
     assert {one.seed for one in kept} == {3}, "the step of the trainer does not seed the episodes"
 
@@ -201,21 +219,26 @@ def test_several_segments_are_split_or_refused(tokenizer: Any, kept: list[Trajec
     assert max(len(one.segments) for one in kept) > 2
 
 
-def test_a_thousand_abandoned_episodes_leave_nothing() -> None:
-    from tests.integrations.test_leases import Counted, settled
-    from tests.leftovers import nothing_left
+def test_a_thousand_episodes_that_our_generator_abandons_leave_nothing(tokenizer: Any) -> None:
+    silent, client = Silent(), Client(tokenizer)
+    client.generate = silent  # type: ignore[method-assign]
+    generator = skyrl_generator.generator(config(), client, tokenizer)
 
+    async def abandon() -> None:
+        await cut_off(generator.generate(batch([Task(HELD, seed) for seed in range(EPISODES)])), silent)
+
+    with all_closed():
+        run(abandon())
+
+
+def test_a_thousand_environments_that_are_dropped_leave_nothing() -> None:
     skyrl.register()
-    task = Task("tests.integrations.test_leases:Counted", 0)
-    with nothing_left():
-        for _ in range(1000):
+    with all_closed():
+        for row in skyrl.task_rows(Task(HELD, seed) for seed in range(EPISODES)):
             env = skyrl_gym.make("palestra", env_config={}, extras={"max_turns": 20})
-            env.init(skyrl.task_rows([task])[0]["prompt"])
-            env.step("on")
+            env.init(row["prompt"])
+            assert env.step("on")["reward"] == 1.0
         del env
-        gc.collect()
-        assert settled()
-    assert Counted.open == 0
 
 
 def test_what_is_not_a_task_and_what_skyrl_would_spoil_is_refused(tokenizer: Any) -> None:

@@ -5,6 +5,7 @@ slime is on GitHub only, so no script installs it. With a checkout of THUDM/slim
     PYTHONPATH=.:CHECKOUT pytest -m bridges tests/integrations/test_slime.py
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,39 +16,28 @@ import pytest
 
 pytest.importorskip("slime.utils.types", reason="slime is on GitHub only: put a checkout on PYTHONPATH")
 
-import transformers
 from aiohttp import web
 from slime.utils import http_utils
 from slime.utils.types import Sample
 
 from palestra import Task
 from palestra.integrations import slime as bridge
-from palestra.models.tiny import build_tiny
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
 from tests.integrations.bridging import (
-    CONTEXT,
-    GAME,
     MAX_TOKENS,
+    NARROW,
     Forgetting,
     Row,
     Speller,
     assert_rough,
     compare,
+    compare_segments,
     expected,
     rough_tasks,
     run,
 )
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(folder)
 
 
 @asynccontextmanager
@@ -77,25 +67,30 @@ async def router(tokenizer: Any) -> AsyncIterator[int]:
         await runner.cleanup()
 
 
+def calls(tasks: list[Task], folder: Path, port: int) -> list[Any]:
+    """The calls that slime makes: one per sample."""
+    args = SimpleNamespace(
+        hf_checkpoint=str(folder),
+        sglang_router_ip="127.0.0.1",
+        sglang_router_port=port,
+        rollout_max_context_len=NARROW,
+        n_samples_per_prompt=4,
+        rollout_num_gpus=1,
+        rollout_num_gpus_per_engine=1,
+        sglang_server_concurrency=8,
+        use_distributed_post=False,
+    )
+    rows = bridge.task_rows(tasks)
+    samples = [Sample(group_index=at // 4, index=at, metadata=row["metadata"]) for at, row in enumerate(rows)]
+    return [bridge.generate(args, one, {"max_new_tokens": MAX_TOKENS, "temperature": 1.0}) for one in samples]
+
+
 def generated(tasks: list[Task], tokenizer: Any, folder: Path) -> list[Any]:
     async def play() -> list[Any]:
         async with router(tokenizer) as port:
-            args = SimpleNamespace(
-                hf_checkpoint=str(folder),
-                sglang_router_ip="127.0.0.1",
-                sglang_router_port=port,
-                rollout_max_context_len=CONTEXT,
-                n_samples_per_prompt=4,
-                rollout_num_gpus=1,
-                rollout_num_gpus_per_engine=1,
-                sglang_server_concurrency=8,
-                use_distributed_post=False,
-            )
             http_utils._http_client = http_utils.httpx.AsyncClient()
             try:
-                rows = bridge.task_rows(tasks)
-                samples = [Sample(group_index=at // 4, index=at, metadata=row["metadata"]) for at, row in enumerate(rows)]
-                return [await bridge.generate(args, one, {"max_new_tokens": MAX_TOKENS, "temperature": 1.0}) for one in samples]
+                return [await call for call in calls(tasks, folder, port)]
             finally:
                 await http_utils._http_client.aclose()
                 http_utils._http_client = None
@@ -111,8 +106,8 @@ def row_of(sample: Any) -> Row:
 
 def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_aborted(tokenizer: Any, folder: Path) -> None:
     tasks = rough_tasks(200)
-    played = expected(tasks, tokenizer)
-    assert_rough(played)
+    played = expected(tasks, tokenizer, context_length=NARROW)
+    assert_rough(played, overflow=True)
     samples = generated(tasks, tokenizer, folder)
     assert [one.status is Sample.Status.ABORTED for one in samples] == [one.stop.failed for one in played]
     assert all(one.reward is None for one in samples if one.status is Sample.Status.ABORTED)
@@ -127,13 +122,31 @@ def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_aborted(
     ]
 
 
-def test_several_segments_become_several_samples_of_one_rollout(
+def test_every_segment_becomes_a_sample_of_one_rollout_token_by_token(
     tokenizer: Any, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bridge, "_renderer", lambda name: Forgetting(tokenizer))
-    for number, made in enumerate(generated(rough_tasks(4), tokenizer, folder)):
+    renderer = Forgetting(tokenizer)
+    monkeypatch.setattr(bridge, "_renderer", lambda name: renderer)
+    tasks = rough_tasks(40)
+    played = expected(tasks, tokenizer, context_length=NARROW, renderer=renderer)
+    for number, (made, one) in enumerate(zip(generated(tasks, tokenizer, folder), played, strict=True)):
+        if one.stop.failed:
+            assert made.status is Sample.Status.ABORTED
+            continue
         some = made if isinstance(made, list) else [made]
-        assert {one.rollout_id for one in some} == {number}
-        assert all(all(one.loss_mask) for one in some), "every turn stands alone"
-        assert len({one.reward for one in some}) == 1
-    assert isinstance(made, list)
+        compare_segments([row_of(each) for each in some], one)
+        assert {(each.rollout_id, each.reward) for each in some} == {(number, one.reward)}
+    assert max(len(one.segments) for one in played) > 2
+
+
+def test_a_thousand_episodes_that_slime_abandons_leave_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slime's loop gathers the calls of ``generate``. Here they are cancelled, with slime's HTTP client that never answers."""
+    silent = Silent()
+    monkeypatch.setattr(http_utils, "post", silent)
+
+    async def abandon() -> None:
+        tasks = [Task(HELD, seed) for seed in range(EPISODES)]
+        await cut_off(asyncio.gather(*calls(tasks, folder, 0)), silent)
+
+    with all_closed():
+        run(abandon())

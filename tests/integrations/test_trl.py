@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("trl")
@@ -18,21 +19,30 @@ from palestra import Task, Trajectory
 from palestra.engines.calls import CallEngine
 from palestra.errors import UsageError
 from palestra.integrations import trl as bridge
-from palestra.models.tiny import build_tiny
 from palestra.rendering import renderer_for
 from palestra.rollout import RolloutOptions
+from palestra.training.algorithms.advantage import AdvantageConfig, advantages
+from palestra.training.algorithms.groups import episode_of
 from tests.integrations.abandoned import EPISODES, HELD, all_closed
-from tests.integrations.bridging import GAME, MAX_TOKENS, Forgetting, Row, Speller, assert_rough, compare, expected, rough_tasks
+from tests.integrations.bridging import (
+    GAME,
+    MAX_TOKENS,
+    NARROW,
+    Forgetting,
+    Row,
+    Speller,
+    assert_rough,
+    compare,
+    expected,
+    rough_tasks,
+)
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
 
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
+SIZE = 4
+"""Members of a group."""
 
 
 @pytest.fixture
@@ -66,14 +76,15 @@ class Watched(trl.GRPOTrainer):  # type: ignore[misc]
 
 
 def spelling(running: Any) -> CallEngine:
-    return Speller(running.processing_class).engine()
+    """The scripted model, with a narrow context. The members of a group play differently, and so does every step."""
+    return Speller(running.processing_class).engine(NARROW, salted=True)
 
 
-def trainer(folder: Path, tmp_path: Path, tasks: Sequence[Task], steps: int = 2, **settings: Any) -> Any:
+def trainer(folder: Path, tmp_path: Path, tasks: Sequence[Task], steps: int = 2, beta: float = 0.0, **settings: Any) -> Any:
     arguments = trl.GRPOConfig(
         output_dir=str(tmp_path),
         per_device_train_batch_size=8,
-        num_generations=4,
+        num_generations=SIZE,
         max_steps=steps,
         learning_rate=1e-3,
         report_to=[],
@@ -81,7 +92,7 @@ def trainer(folder: Path, tmp_path: Path, tasks: Sequence[Task], steps: int = 2,
         bf16=False,
         max_completion_length=512,
         save_strategy="no",
-        beta=0.0,
+        beta=beta,
         seed=1,
     )
     return Watched(
@@ -118,24 +129,69 @@ def test_the_log_probs_of_the_engine_are_those_of_the_trainer(folder: Path, tmp_
     assert running.furthest < 1e-4
 
 
-def test_two_hundred_episodes_with_cuts_and_failures_arrive_token_by_token(
-    folder: Path, tmp_path: Path, played: list[Trajectory]
-) -> None:
-    steps = 25  # of 8 episodes each
-    # Two tasks per batch, of which one at most breaks: a batch in which every episode failed is an error.
+def some_broken(folder: Path) -> list[Task]:
+    """Tasks of which one breaks. Two are in a batch: a batch in which every episode failed is an error."""
     words = transformers.AutoTokenizer.from_pretrained(folder)
     broken = next(one.task for one in expected(rough_tasks(64), words) if one.stop.failed)
-    tasks = [broken, *(task for task in rough_tasks(16) if task.seed % 8 != 7)]
-    running = trainer(folder, tmp_path, tasks, steps, engine=spelling, max_tokens=MAX_TOKENS, options=RolloutOptions(retries=0))
+    return [broken, *(task for task in rough_tasks(16) if task.seed % 8 != 7)]
+
+
+def test_two_hundred_different_episodes_with_cuts_overflow_and_failures_arrive_token_by_token(
+    folder: Path, tmp_path: Path, played: list[Trajectory]
+) -> None:
+    steps, options = 25, RolloutOptions(retries=0)  # steps of 8 episodes each
+    running = trainer(folder, tmp_path, some_broken(folder), steps, engine=spelling, max_tokens=MAX_TOKENS, options=options)
     running.train()
     rows = [row for made in running.kept for row in rows_of(made)]
     assert len(rows) == len(played) == 8 * steps
-    compare(rows, played)
-    assert_rough(played)
-    columns = bridge._columns(played, renderer_for(running.processing_class, append_only=True))
-    assert [value is None for value in columns["palestra_reward"]] == [one.stop.failed for one in played]
+    assert len({(*row.prompt, *row.response, *row.logprobs) for row in rows}) == len(rows), "an episode came twice"
+    assert_rough(played, overflow=True)
+    for row, one in zip(rows, played, strict=True):
+        if one.stop.failed:
+            assert row.prompt + row.response == one.segments[0].ids.tolist()
+            assert not any(row.mask), "a token of a failed episode is in the loss"
+        else:
+            compare([row], [one])
+    found = torch.cat([made["advantages"] for made in running.kept]).tolist()
+    np.testing.assert_allclose(found, [value for group in by_group(played) for value in scaled(group)], atol=1e-5)
+    failed = [one.stop.failed for one in played]
+    columns = bridge._columns(played[:], renderer_for(running.processing_class, append_only=True))
+    assert [value is None for value in columns["palestra_reward"]] == failed
     logged = [entry["reward"] for entry in running.state.log_history if "reward" in entry]
     assert all(value == value for value in logged), "a failed episode made the mean of a batch undefined"
+
+
+def by_group(played: Sequence[Trajectory]) -> list[Sequence[Trajectory]]:
+    return [played[at : at + SIZE] for at in range(0, len(played), SIZE)]
+
+
+def scaled(group: Sequence[Trajectory]) -> list[float]:
+    """Our centered advantages, divided as TRL divides: by the unbiased deviation of the scored members. A failed one has 0."""
+    (credits,) = advantages([[episode_of(one) for one in group]], AdvantageConfig(method="dr_grpo"))
+    rewards = [one.reward for one in group if one.reward is not None]
+    spread = np.std(rewards, ddof=1) if len(rewards) > 1 else 0.0
+    return [0.0 if credit is None else float(credit.advantages[0] / (spread + 1e-4)) for credit in credits]
+
+
+def test_the_loss_does_not_see_the_tokens_of_a_failed_episode(folder: Path, tmp_path: Path, played: list[Trajectory]) -> None:
+    """Also not with a KL term: other tokens in their place leave the loss as it is."""
+    options = RolloutOptions(retries=0)
+    tasks = some_broken(folder)[:2]
+    running = trainer(folder, tmp_path, tasks, 1, beta=0.5, engine=spelling, max_tokens=MAX_TOKENS, options=options)
+    running.train()
+    (made,) = running.kept
+    failed = torch.tensor([one.stop.failed for one in played])
+    assert 0 < int(failed.sum()) < len(failed)
+
+    def loss(rows: Any) -> float:
+        other = dict(made)
+        other["completion_ids"] = made["completion_ids"].clone()
+        other["completion_ids"][rows] = (other["completion_ids"][rows] + 1) % 50
+        with torch.no_grad():
+            return float(running._compute_loss(running.model, other))
+
+    assert loss(failed) == loss(failed & False)
+    assert loss(~failed) != loss(failed), "this test cannot fail"
 
 
 @pytest.mark.timeout(3600)

@@ -1,7 +1,8 @@
 """Tasks of Inspect as Palestra environments: a data set, a solver and a scorer. Tried with inspect-ai 0.3.285.
 
-``palestra.make("inspect:MODULE:FUNCTION?key=value")`` plays the samples of the task that the function returns. Wherever the
-solver calls ``generate``, the agent acts. Solvers with tools, agents and sandboxes drive the model themselves and are refused.
+``palestra.make("inspect:MODULE:FUNCTION?key=value")`` plays the samples of the task that the function returns. Only a function
+with Inspect's decorator ``@task`` is called. Wherever the solver calls ``generate``, the agent acts. Solvers with tools, agents
+and sandboxes drive the model themselves and are refused.
 ``inspect.py`` has the other direction.
 """
 
@@ -22,14 +23,12 @@ class InspectSamples:
     """The samples of an Inspect task, which are the rows of its environment."""
 
     def __init__(self, path: str, **settings: Any) -> None:
-        from inspect_ai import Task as InspectTask
+        from inspect_ai._util.registry import is_registry_object
 
-        made = resolve(path)(**settings)
-        if not isinstance(made, InspectTask):
-            raise UsageError(
-                f'"{path}" returned a {type(made).__name__}, expected a Task of Inspect: write inspect:MODULE:FUNCTION'
-            )
-        self.task = made
+        function = resolve(path)
+        if not is_registry_object(function, "task"):  # checked before the call: an id may name any function
+            raise UsageError(f'"{path}" is not a task of Inspect: write inspect:MODULE:FUNCTION of a function with @task')
+        self.task = made = function(**settings)
         self.samples = list(made.dataset)
         if made.sandbox or any(one.sandbox or one.files or one.setup for one in self.samples):
             raise UsageError(f'"{path}" needs a sandbox of Inspect, which Palestra does not run')
@@ -67,7 +66,8 @@ class InspectEnv(AsyncEnv):
             raise UsageError(f'"{self._path}" has {count} samples; there is no sample {at}')
         self._asked: asyncio.Queue[Any] = asyncio.Queue()
         self._replies: asyncio.Queue[str] = asyncio.Queue()
-        self._running = asyncio.create_task(self._solve(self._rows.samples[at]))
+        sample = self._rows.samples[at].model_copy(deep=True)  # solvers write into messages and metadata
+        self._running = asyncio.create_task(self._solve(sample))
         *opening, last = _texts(await self._next())
         return last["content"], {"opening": opening, "data": {"index": at}} if opening else {"data": {"index": at}}
 

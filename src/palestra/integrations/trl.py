@@ -2,7 +2,8 @@
 
 ``rollout_func`` lets Palestra play the episodes, with TRL's model and TRL's tokenizer. TRL receives the ids that were sampled,
 their log-probs and the mask. Of a row of the data set, TRL passes the prompt and nothing else, so ``task_rows`` writes the task
-as JSON into the prompt. A failed episode has the reward ``None``, which TRL leaves out of the mean of its group.
+as JSON into the prompt. A failed episode has the reward ``None``, which TRL leaves out of the mean of its group, and a mask of
+zeros: none of its tokens is in the loss, also not in the KL term that ``beta`` adds.
 
 ``environment_factory`` lets TRL run the loop, with the environment's actions as calls of one tool, ``act``. The environment
 cannot end TRL's loop: the model writes one more turn after the end, and TRL trains on it. Prefer ``rollout_func``.
@@ -107,7 +108,7 @@ def _columns(played: Sequence[Trajectory], renderer: Renderer) -> dict[str, list
         "prompt_ids": [flat.prompt.tolist() for flat in flats],
         "completion_ids": [flat.response.tolist() for flat in flats],
         "logprobs": [flat.logprobs.tolist() for flat in flats],
-        "env_mask": [flat.mask.tolist() for flat in flats],
+        "env_mask": [(flat.mask * (not one.stop.failed)).tolist() for one, flat in zip(played, flats, strict=True)],
         "palestra_reward": [None if one.stop.failed else one.reward for one in played],
         "palestra_turns": [len(one.turns) for one in played],
     }
