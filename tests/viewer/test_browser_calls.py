@@ -49,7 +49,7 @@ def watched(browser: Browser, url: str) -> Iterator[Watched]:
 def _box(card: Locator) -> dict[str, float]:
     found = card.bounding_box()
     assert found is not None
-    return {name: found[name] for name in ("x", "y")}  # type: ignore[literal-required]
+    return {name: found[name] for name in ("x", "y")}
 
 
 def test_calls_stand_in_order_and_conversations_side_by_side(watched: Watched, url: str) -> None:
