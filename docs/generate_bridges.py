@@ -15,10 +15,10 @@ CONSTRAINTS = Path(__file__).parent.parent / "constraints"
 HEAD = """# Bridges: what was run, and when
 
 A bridge connects Palestra with another framework; [other trainers](../how-to/other-trainers.md) and
-[environments of other packages](../how-to/their-environments.md) show how to use each. This page says what of each framework
-the contract tests run, with which version, and when they last passed. The framework is the released package, in a virtual
-environment of its own. Models are tiny or scripted, and nothing needs a GPU. An adapter is one file of at most 150 lines, not
-counting blank ones.
+[environments of other packages](../how-to/their-environments.md) show how to use each. This page lists the parts of each
+framework that the contract tests run, its version, and when the tests last passed. The framework is the released package, in a
+virtual environment of its own. Models are tiny or scripted, and nothing needs a GPU. An adapter is one file of at most 150
+lines, not counting blank ones.
 
 `bash scripts/bridge.sh NAME` installs the framework and runs the tests of one bridge; NAME is a file of `constraints/` without
 `.txt`. The script keeps the result in `constraints/results`, and writes this page. The bridges of the group *light* need no
@@ -27,7 +27,8 @@ torch, and run on every push. The others, *heavy*, run every night.
 Under "equal", *tokens* means: token ids, masks and log-probs in the framework equal those of `Trajectory.segments`, token by
 token, over 200 random episodes of several turns with cuts and, where the framework can record them, failures. *Text* means:
 observations, actions, rewards and ends are equal. "Seconds" are the time of the installation from a warm package cache and
-that of the tests. The machine had two cores and did other work at the same time, so the processor time of both says more.
+that of the tests; "?" means that it was not recorded. The machine had two cores and did other work at the same time, so the
+CPU time, which newer results add in parentheses, says more.
 "Commit" is the commit of Palestra that was run; results without one are older than the column.
 
 | framework | version | what was run | equal | group | tests | seconds | Python | date | commit |
