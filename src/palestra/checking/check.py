@@ -93,7 +93,8 @@ def check_env(target: Target, *, n: int = 200, seed: int = 0, skip: Collection[s
     with warnings.catch_warnings(), global_generators(0):
         warnings.simplefilter("ignore", EventLoopBlocked)  # the check "quick" reports it
         warnings.simplefilter("ignore", ResourceWarning)  # the check "nothing-left" reports it
-        played, findings = _examine(subject, seconds, skip)
+        with subject.held_open():
+            played, findings = _examine(subject, seconds, skip)
         gc.collect()  # warnings about unclosed files are raised now, while they are ignored
     return CheckReport(subject.spec.id, played, len(subject.tasks), findings, perf_counter() - began)
 

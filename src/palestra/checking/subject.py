@@ -49,6 +49,18 @@ class Subject:
         """Return a fresh instance, made as users make it."""
         return registry.make(self.spec.id)
 
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Keep one episode of a reusable environment open.
+
+        What its instances share, such as a browser or a Java process, is then started once, and not for every episode.
+        """
+        with ExitStack() as clean_up:
+            if getattr(self.spec.factory(), "reusable", False):
+                with suppress(Exception), global_generators(0):  # the checks report what fails here
+                    clean_up.enter_context(closing_quietly(self.make())).reset(task=self.tasks[0])
+            yield
+
     def with_tasks(self, count: int) -> "Subject":
         """Return the same subject with the first ``count`` tasks."""
         return replace(self, tasks=self.tasks[:count])
