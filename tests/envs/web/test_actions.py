@@ -17,8 +17,7 @@ def test_both_forms_mean_the_same() -> None:
         ("type [e7] [two words] [1]", "type", {"element": "e7", "text": "two words", "enter": "1"}),
         ("type [e7] [a [b] c] [press_enter_after=0]", "type", {"element": "e7", "text": "a [b] c", "enter": "0"}),
         ("drag_at [1] [2.5] [-3] [4]", "drag_at", {"x": "1", "y": "2.5", "to_x": "-3", "to_y": "4"}),
-        ("go_back", "go_back", {}),
-        ("stop [the answer]", "stop", {"answer": "the answer"}),
+        ("wait", "wait", {}),
         ("press [Control+a]", "press", {"keys": "Control+a"}),
     ):
         one, two = read_action(brackets), read_action(format_call(ToolCall(name, arguments)))
@@ -47,13 +46,13 @@ def test_no_message_breaks_the_parser(message: str) -> None:
         ("click [Submit]", "is not the id of an element"),
         ("click_at [a] [b]", "is not a number"),
         ("scroll [left]", "up or down"),
-        ("goto [http://a.test]", "There is no action 'goto'"),
+        ("hover [e1]", "There is no action 'hover'"),
         ('<tool_call>{"name": "click"', "cannot be read"),
         ('<tool_call>{"name": "click", "arguments": {"element": "e1", "twice": 1}}</tool_call>', "another form"),
     ],
 )
 def test_a_wrong_action_is_a_sentence(message: str, words: str) -> None:
-    names = tuple(name for name in ACTIONS if name != "goto")
+    names = tuple(name for name in ACTIONS if name != "hover")
     assert words in read_action(message, names).problem
 
 

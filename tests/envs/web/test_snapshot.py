@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.envs.web.snapshot import Element, Ids, cleaned, element_lines, in_view, parts_of, read_snapshot
+from palestra.envs.web.snapshot import Element, Ids, cleaned, element_lines, read_snapshot
 
 SNAPSHOT = """\
 - generic [active] [ref=e1]:
@@ -56,10 +56,3 @@ def test_ids_count_what_the_episode_has_seen() -> None:
     assert [one.ref for one in again] == ["e2", "e3"]
     assert ids.own("e2") == "f1e9"
     assert ids.own("e99") == ""
-
-
-def test_the_window_and_the_parts() -> None:
-    above, inside, nowhere = Element(0, "a", box=(0, -50, 10, 10)), Element(0, "b", box=(0, 5, 10, 10)), Element(0, "c")
-    assert in_view([above, inside, nowhere], 100, 100) == [inside, nowhere]
-    assert parts_of(["12345", "123", "x" * 20, "1"], 10) == ["12345\n123", "x" * 20, "1"]
-    assert parts_of([], 10) == [""]

@@ -18,7 +18,8 @@ __all__ = ["MILLISECONDS_PER_ACTION", "advance", "perform"]
 
 MILLISECONDS_PER_ACTION = 500
 """How far the page's clock advances after an action."""
-_CALL_MS = 5_000.0
+_CALL_MS = 30_000.0
+"""Milliseconds after which Playwright gives up: the browser counts as dead then."""
 _POINT = """element => {
   if (!element.isConnected) return "gone";
   element.scrollIntoView({ block: "nearest", inline: "nearest", behavior: "instant" });
@@ -80,8 +81,8 @@ async def perform(page: "Page", action: Action, ids: Ids) -> str:
             return f"There is no element {missing} now."
         return await _on_element(page, found, action)
     except Error as error:
-        if "strict mode" in error.message or "Element is not attached" in error.message or "Timeout" in error.message:
-            return "The element did not react."
+        if "not attached" in error.message:
+            return "The element is not on the page any more."
         raise
 
 

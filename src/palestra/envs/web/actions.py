@@ -43,19 +43,12 @@ ACTIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "scroll": (("direction",), "scrolls the page down or up"),
     "click_at": (("x", "y"), "clicks at a point, in pixels from the left and the top"),
     "drag_at": (("x", "y", "to_x", "to_y"), "drags from one point to another"),
-    "goto": (("url",), "opens an address"),
-    "go_back": ((), "goes back one page"),
-    "go_forward": ((), "goes forward one page"),
-    "new_tab": ((), "opens a tab"),
-    "tab_focus": (("number",), "shows a tab, counted from 0"),
-    "close_tab": ((), "closes the tab"),
     "wait": ((), "waits for half a second"),
-    "stop": (("answer",), "ends the task with an answer, which may be empty"),
 }
 """Name → the names of its arguments in order, and what it does."""
-_OPTIONAL = frozenset({"enter", "answer"})
+_OPTIONAL = frozenset({"enter"})
 _REFS = frozenset({"element", "target"})
-_NUMBERS = frozenset({"x", "y", "to_x", "to_y", "number"})
+_NUMBERS = frozenset({"x", "y", "to_x", "to_y"})
 
 
 def described(names: tuple[str, ...]) -> str:

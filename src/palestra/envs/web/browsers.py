@@ -7,13 +7,12 @@ and are played again; the next context gets another browser.
 """
 
 import asyncio
-import contextlib
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from palestra.envs.web.jail import chromium_program, write_jail
 from palestra.errors import InfrastructureError, MissingExtra
@@ -24,12 +23,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Browsers", "Seat", "answered", "shared_browsers"]
 
+R = TypeVar("R")
+
 CONTEXTS_PER_BROWSER = 8
 CONTEXTS_PER_LIFE = 400
 """After this number of contexts, a browser is replaced."""
 OPENED_AT_ONCE = 3
 ANSWER_SECONDS = 60.0
 """A browser that does not answer a call for so long counts as dead."""
+CLOSE_SECONDS = 10.0
 _FLAGS = (
     "--disable-dev-shm-usage",  # /dev/shm of the jail is small
     "--font-render-hinting=none",
@@ -51,11 +53,12 @@ _CONTEXT = {
 async def answered(seconds: float = ANSWER_SECONDS) -> AsyncIterator[None]:
     """Turn the death of a browser, or its silence, into an ``InfrastructureError``. Errors of actions pass."""
     from playwright.async_api import Error
+    from playwright.async_api import TimeoutError as NoAnswer
 
     try:
         async with asyncio.timeout(seconds):
             yield
-    except TimeoutError:
+    except (TimeoutError, NoAnswer):
         raise InfrastructureError(f"the browser did not answer within {seconds:g} s") from None
     except Error as error:
         if _is_death(error.message):
@@ -77,10 +80,12 @@ class _Process:
         self.browser = browser
         self.open = 0
         self.opened = 0
+        self.silent = False
+        """It did not answer once. It gets no more contexts."""
 
     @property
     def worn(self) -> bool:
-        return self.opened >= CONTEXTS_PER_LIFE or not self.browser.is_connected()
+        return self.silent or self.opened >= CONTEXTS_PER_LIFE or not self.browser.is_connected()
 
 
 class Seat:
@@ -105,7 +110,11 @@ class Seat:
 
 
 class Browsers:
-    """Chromium processes of one event loop. They start with the first context."""
+    """Chromium processes of one event loop. They start with the first context.
+
+    What opens or closes something runs in a task of its own, which this object keeps. So a caller that is cancelled leaves no
+    context, browser or driver behind.
+    """
 
     def __init__(self, chromium: str = "", jailed: bool = True) -> None:
         self._chromium = chromium
@@ -115,25 +124,36 @@ class Browsers:
         self._processes: list[_Process] = []
         self._starting = asyncio.Lock()
         self._opening = asyncio.Semaphore(OPENED_AT_ONCE)
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def open(self, options: Mapping[str, Any] | None = None) -> Seat:
         """Open a context with the page's clock and random numbers set. ``options`` go to Playwright's ``new_context``."""
+        task = self._start(self._open(options or {}))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._start(_close_unwanted(task))
+            raise
+
+    async def _open(self, options: Mapping[str, Any]) -> Seat:
         async with self._opening:
             process = await self._free_process()
             process.open += 1
             process.opened += 1
+            context: BrowserContext | None = None
             try:
                 async with answered():
-                    context = await process.browser.new_context(**{**_CONTEXT, **(options or {})})
+                    context = await process.browser.new_context(**{**_CONTEXT, **options})
                     await context.add_init_script(_page_start())
-            except BaseException:
-                process.open -= 1
+            except BaseException as error:
+                process.silent = process.silent or isinstance(error, InfrastructureError)
+                self._start(self._give_back(context, process))
                 raise
             return Seat(context, process, self)
 
     async def _free_process(self) -> _Process:
         async with self._starting:
-            self._processes = [one for one in self._processes if one.browser.is_connected()]
+            self._processes = [one for one in self._processes if one.open or not one.worn]
             for process in self._processes:
                 if process.open < CONTEXTS_PER_BROWSER and not process.worn:
                     return process
@@ -159,37 +179,59 @@ class Browsers:
 
     async def give_back(self, context: "BrowserContext", process: _Process) -> None:
         """Close ``context``, and the browser too if it is worn and this was its last context."""
-        from playwright.async_api import Error
+        await asyncio.shield(self._start(self._give_back(context, process)))
 
-        try:
-            with contextlib.suppress(Error, InfrastructureError):
-                async with answered(10.0):
-                    await context.close()
-        finally:
-            process.open -= 1
+    async def _give_back(self, context: "BrowserContext | None", process: _Process) -> None:
+        if context is not None and not await _ended(context.close()):
+            process.silent = True
+        process.open -= 1
         if process.worn and not process.open:
             self._processes = [one for one in self._processes if one is not process]
-            await _close_browser(process.browser)
+            await _ended(process.browser.close())
 
     async def close(self) -> None:
         """End every browser."""
+        await asyncio.shield(self._start(self._close()))
+
+    async def _close(self) -> None:
+        while others := self._tasks - {asyncio.current_task()}:
+            await asyncio.wait(others)
         processes, self._processes = self._processes, []
-        for process in processes:
-            await _close_browser(process.browser)
         playwright, self._playwright = self._playwright, None
+        folder, self._folder = self._folder, None
+        for process in processes:
+            await _ended(process.browser.close())
         if playwright is not None:
-            await playwright.stop()
-        if self._folder is not None:
-            self._folder.cleanup()
-            self._folder = None
+            await _ended(playwright.stop())
+        if folder is not None:
+            folder.cleanup()
+
+    def _start(self, work: Coroutine[Any, Any, R]) -> "asyncio.Task[R]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
 
-async def _close_browser(browser: "Browser") -> None:
+async def _close_unwanted(opening: "asyncio.Task[Seat]") -> None:
+    """Close the context of a caller that was cancelled."""
+    await asyncio.wait([opening])
+    if not opening.cancelled() and opening.exception() is None:
+        await opening.result().close()
+
+
+async def _ended(closing: Awaitable[object]) -> bool:
+    """Wait for something to close. Return false if it does not answer."""
     from playwright.async_api import Error
 
-    with contextlib.suppress(Error, InfrastructureError):
-        async with answered(10.0):
-            await browser.close()
+    try:
+        async with answered(CLOSE_SECONDS):
+            await closing
+    except InfrastructureError as error:
+        return "died" in str(error)
+    except Error:
+        return True
+    return True
 
 
 def _page_start() -> str:

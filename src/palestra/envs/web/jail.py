@@ -10,12 +10,14 @@ import shlex
 import shutil
 from pathlib import Path
 
-from palestra.errors import MissingExtra
+from palestra.errors import MissingExtra, UsageError
 
-__all__ = ["chromium_program", "write_jail"]
+__all__ = ["chromium_program", "has_chromium", "write_jail"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SHARED = ("/etc/fonts", "/etc/chromium", "/etc/chromium.d", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
+_FILES, _SHARED_MEMORY = str(256 * 2**20), str(512 * 2**20)
+"""Bytes of the file systems in memory. One without a size could grow to half of the machine's memory."""
 _SCRIPT = """#!/bin/sh
 profile=
 for word in "$@"; do case $word in --user-data-dir=*) profile=${{word#*=}} ;; esac; done
@@ -23,11 +25,22 @@ exec {bwrap} ${{profile:+--bind "$profile" "$profile"}} -- {chromium} "$@"
 """
 
 
-def chromium_program() -> str:
-    """Return the path of the Chromium to use: ``PALESTRA_CHROMIUM``, or the first one on the ``PATH``."""
+def has_chromium() -> bool:
+    """Return whether there is a Chromium to use."""
+    return _found() is not None
+
+
+def _found() -> str | None:
     named = os.environ.get("PALESTRA_CHROMIUM")
     found = named or next((path for name in _NAMES if (path := shutil.which(name))), None)
-    if found is None or not os.access(found, os.X_OK):
+    return found if found is not None and os.access(found, os.X_OK) else None
+
+
+def chromium_program() -> str:
+    """Return the path of the Chromium to use: ``PALESTRA_CHROMIUM``, or the first one on the ``PATH``."""
+    found = _found()
+    if found is None:
+        named = os.environ.get("PALESTRA_CHROMIUM")
         where = f"PALESTRA_CHROMIUM names {named}" if named else "none is on the PATH"
         raise MissingExtra(f"the web needs Chromium, but {where}: apt-get install chromium, or set PALESTRA_CHROMIUM")
     return str(Path(found).resolve())
@@ -40,16 +53,20 @@ def write_jail(folder: Path, chromium: str) -> Path:
         raise MissingExtra("the web needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
     words = [
         bwrap,
-        *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "browser"),
+        *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
+        *("--cap-drop", "ALL", "--hostname", "browser"),
         *("--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LANG", "C.UTF-8"),
         *("--ro-bind", "/usr", "/usr"),
         *(word for name in ("lib", "lib64", "bin", "sbin") for word in ("--symlink", f"usr/{name}", f"/{name}")),
         *(word for path in _SHARED for word in ("--ro-bind-try", path, path)),
-        *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--tmpfs", "/run"),
+        *("--proc", "/proc", "--dev", "/dev", "--size", _SHARED_MEMORY, "--tmpfs", "/dev/shm"),
+        *("--size", _FILES, "--tmpfs", "/tmp", "--size", _FILES, "--tmpfs", "/run"),
     ]
-    home = str(Path(chromium).parent)
-    if not home.startswith("/usr/"):
-        words += ["--ro-bind", home, home]
+    home = Path(chromium).parent
+    if not home.is_relative_to("/usr"):
+        if home in (Path("/"), Path.home()):
+            raise UsageError(f"the jail would show all of {home} to the browser: move {chromium} into a folder of its own")
+        words += ["--ro-bind", str(home), str(home)]
     program = folder / "chromium"
     program.write_text(_SCRIPT.format(bwrap=shlex.join(words), chromium=shlex.quote(chromium)))
     program.chmod(0o755)

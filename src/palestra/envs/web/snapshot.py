@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from palestra.errors import EnvError
 
-__all__ = ["Element", "Ids", "cleaned", "element_lines", "in_view", "parts_of", "read_snapshot"]
+__all__ = ["Element", "Ids", "cleaned", "element_lines", "read_snapshot"]
 
 _KEY = re.compile(r'^(?P<role>\S+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<marks>(?: \[[^\]]*\])*)$', re.DOTALL)
 _MARK = re.compile(r"\[([^\]]*)\]")
@@ -124,18 +124,6 @@ def _worth_showing(element: Element) -> bool:
     return bool(element.role not in _PLAIN or element.name or element.value or element.clickable)
 
 
-def in_view(elements: Sequence[Element], width: int, height: int) -> list[Element]:
-    """Return the elements that lie in the window, and those without a box."""
-
-    def seen(element: Element) -> bool:
-        if element.box is None:
-            return True
-        left, top, wide, high = element.box
-        return left < width and top < height and left + wide > 0 and top + high > 0
-
-    return [element for element in elements if seen(element)]
-
-
 def element_lines(elements: Sequence[Element], *, places: bool = False) -> list[str]:
     """Return one line per element. With ``places``, a line ends with the middle of the element in pixels."""
     return [_line(element, places) for element in elements]
@@ -155,16 +143,3 @@ def _line(element: Element, places: bool) -> str:
         left, top, wide, high = element.box
         words.append(f"at ({round(left + wide / 2)}, {round(top + high / 2)})")
     return " ".join(words)
-
-
-def parts_of(lines: Sequence[str], characters: int) -> list[str]:
-    """Return the lines in parts of at most ``characters`` each; a longer line is a part of its own."""
-    parts: list[list[str]] = [[]]
-    room = characters
-    for line in lines:
-        if parts[-1] and len(line) + 1 > room:
-            parts.append([])
-            room = characters
-        parts[-1].append(line)
-        room -= len(line) + 1
-    return ["\n".join(part) for part in parts]

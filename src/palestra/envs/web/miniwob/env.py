@@ -5,6 +5,7 @@ MiniWoB's raw reward, without its discount for time: 1 for a solved task, for so
 Any reward above 0 is a success, as in the literature. An episode that reaches its last turn has the reward 0.
 """
 
+import math
 from contextlib import AsyncExitStack
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -104,7 +105,7 @@ class MiniWob(AsyncEnv):
             await self._page.evaluate(_page_names())
             text = await self._page.locator("body").aria_snapshot(mode="ai", boxes=self._by_point or None)
             self._done, raw, goal = await self._page.evaluate(_STATE)
-        self._reward = max(-1.0, min(1.0, float(raw or 0.0)))
+        self._reward = _in_range(raw)
         self.goal = cleaned(goal["utterance"] if isinstance(goal, dict) else goal)
         seen = [one for one in read_snapshot(text) if self.goal not in (one.value, one.name)]
         self._pages.append(self._ids.name(seen))
@@ -160,9 +161,17 @@ class MiniWob(AsyncEnv):
             await seat.close()
 
     async def close(self) -> None:
-        await self._leave()
-        self._browsers = None
-        await self._stack.aclose()
+        try:
+            await self._leave()
+        finally:
+            self._browsers = None
+            await self._stack.aclose()
+
+
+def _in_range(raw: object) -> float:
+    """Return the page's reward as a number from -1 to 1. Some pages compute NaN from a wrong answer: that is a wrong end."""
+    reward = float(raw) if isinstance(raw, int | float) else 0.0
+    return -1.0 if math.isnan(reward) else max(-1.0, min(1.0, reward))
 
 
 def _page_names() -> str:
