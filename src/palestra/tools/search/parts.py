@@ -155,7 +155,7 @@ class Part:
         return column
 
     def _weight(self, having: int) -> np.float32:
-        """Return how much a stem tells that so many documents have."""
+        """Return how much a stem tells that ``having`` documents have."""
         rarity = (np.float32(self._documents - having) + _HALF) / (np.float32(having) + _HALF)
         return np.float32(log(_ONE + rarity)) * (_ONE + _K1)
 
