@@ -9,13 +9,13 @@ import typer
 
 from palestra.envs.harbor.building import build
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
-from palestra.envs.harbor.classes import HOST, classify, recipe_of
+from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
 from palestra.envs.harbor.env import harbor_cache, limits_of
 from palestra.envs.harbor.preparing import container_program, prepare
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.scaffold import new_task
 from palestra.envs.harbor.task import HarborTask
-from palestra.errors import EpisodeError, UsageError
+from palestra.errors import EpisodeError, SchemaError, UsageError
 from palestra.sandbox.roots import RootCache
 from palestra.terminal import terminal_safe
 
@@ -113,7 +113,10 @@ def build_command(
         typer.echo(f"{name}: {cache.add_debian(name, suite, package)[:12]}")
     failed = 0
     for place in find_tasks(folder) if folder else ():
-        line, right = _build_one(cache, read_task(place), trust)
+        try:
+            line, right = _build_one(cache, read_task(place), trust)
+        except SchemaError as error:
+            line, right = str(error), False
         typer.echo(terminal_safe(line))
         failed += not right
     if failed:
@@ -128,19 +131,20 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 
 def _build_one(cache: RootCache, task: HarborTask, trust: bool) -> tuple[str, bool]:
+    """Build the environments of the agent and of separate verifiers. Return a line about it, and whether all are built."""
     placement = classify(task, cache.images())
-    if placement.kind == 2 and trust:
-        try:
-            return f"{task.name}: {prepare(cache, task, container_program())[:12]}", True
-        except EpisodeError as error:
-            return f"{task.name}: {error}", False
-    if placement.kind > 1:
-        return f"{task.name}: class {placement.kind}: {placement.because}", False
-    environment = task.config.environment
-    root = cache.find(task.identity) or cache.find(recipe_of(task.environment, environment).image)
-    assert root is not None
+    made = []
     try:
-        asyncio.run(build(cache, task.environment, environment, root, limits_of(environment)))
+        if placement.kind == 2 and trust:
+            unready = [one for one in task.environments.values() if environment_reasons(*one, cache.images())]
+            made = [prepare(cache, *one, container_program())[:12] for one in unready]
+            placement = classify(task, cache.images())
+        if placement.kind > 1:
+            return f"{task.name}: class {placement.kind}: {placement.because}", False
+        for identity, (context, environment) in task.environments.items():
+            root = cache.find(recipe_of(context, environment).image)
+            if root is not None and cache.find(identity) is None:  # else docker has built it
+                asyncio.run(build(cache, context, environment, root, limits_of(environment)))
     except EpisodeError as error:
         return f"{task.name}: {error}", False
-    return f"{task.name}: built", True
+    return f"{task.name}: {' '.join(made) or 'built'}", True

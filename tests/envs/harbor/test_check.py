@@ -10,7 +10,9 @@ from tests.envs.harbor.folders import BROKEN, CLASSES, SOUND, TEST, write
 
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
 from palestra.envs.harbor.hacks import HACKS
+from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.scaffold import new_task
+from palestra.envs.harbor.task import HarborTask
 
 HOST = CheckSettings(base="host")
 
@@ -97,7 +99,32 @@ async def test_hacks_fail_in_a_box_of_the_verifiers_own(kind: str, tmp_path: Pat
     holes = [finding.check for finding in report.findings if finding.status == "hole"]
     tried = [finding.check for finding in report.findings if finding.check.startswith("hack: ")]
     assert tried == [f"hack: {name}" for name in HACKS]
-    assert (failed(report), holes) == ([], ["hack: a daemon"] if kind == "shared" else [])
+    known = ["hack: aliases beside a process", "hack: a daemon"]
+    assert (failed(report), holes) == ([], known if kind == "shared" else [])
+
+
+async def test_an_odd_task_does_not_end_the_check_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = {"environment/Dockerfile": f"FROM debian:12\nCOPY [1, 2]\nRUN {'[' * 100_000}\n"}
+    folders = [write(tmp_path / "odd", odd), write(tmp_path / "broken"), write(tmp_path / "good")]
+
+    def read(folder: Path) -> HarborTask:
+        if folder.name == "broken":
+            raise OSError("the disk is broken")
+        return read_task(folder)
+
+    monkeypatch.setattr("palestra.envs.harbor.check.read_task", read)
+    reports = await check_tasks(folders, HOST)
+    assert [report.kind for report in reports] == [2, 0, 1]
+    assert [(one.check, one.detail) for one in reports[1].findings] == [("check", "OSError: the disk is broken")]
+    assert (failed(reports[2]), reports[2].oracle) == ([], 1.0)
+
+
+async def test_a_clean_verifier_of_the_whole_file_system_is_not_run(tmp_path: Path) -> None:
+    files = {"environment/Dockerfile": "FROM debian:12\n"}
+    report = await one(write(tmp_path / "task", files), CheckSettings(base="host", verifier="clean"))
+    (found,) = [one for one in report.findings if one.status == "not run"]
+    assert (found.check, report.ok) == ("class", True)
+    assert "a clean verifier gets the working folder, but that is /" in found.detail
 
 
 async def test_a_new_task_passes(tmp_path: Path) -> None:

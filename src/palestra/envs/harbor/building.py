@@ -13,7 +13,7 @@ import posixpath
 import shlex
 import shutil
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from palestra.envs.harbor.classes import recipe_of
@@ -26,9 +26,9 @@ from palestra.sandbox.layers import NewFile, files_of
 from palestra.sandbox.roots import Root, RootCache
 from palestra.sandbox.shell import Shell, Shells
 
-__all__ = ["Built", "build", "is_built"]
+__all__ = ["Built", "build"]
 
-_FORMAT = "1"
+_FORMAT = "2"
 """Part of every hash: raise it if the same Dockerfile builds something else than before."""
 
 
@@ -41,17 +41,13 @@ class Built:
     layer: Path
     variables: dict[str, str]
     workdir: str
+    """An absolute path without a slash at its end."""
 
 
-def _place(cache: RootCache, context: Path, environment: Environment, root: Root) -> Path:
+def _place(cache: RootCache, context: Path, environment: Environment, root: Root, finished: bool) -> Path:
     content = tree_digest(context) if context.is_dir() and not environment.docker_image else ""
-    words = [_FORMAT, root.key, environment.docker_image or "", content, str(os.geteuid() == 0)]
+    words = [_FORMAT, root.key, environment.docker_image or "", content, str(finished), str(os.geteuid() == 0)]
     return cache.folder / "layers" / hashlib.sha256(json.dumps(words).encode()).hexdigest()
-
-
-def is_built(cache: RootCache, context: Path, environment: Environment, root: Root) -> bool:
-    """Return whether the layer is in the cache."""
-    return _place(cache, context, environment, root).is_dir()
 
 
 async def build(cache: RootCache, context: Path, environment: Environment, root: Root, limits: Limits) -> Built:
@@ -61,17 +57,17 @@ async def build(cache: RootCache, context: Path, environment: Environment, root:
         Unsupported: The Dockerfile needs something that a box cannot do.
         EnvError: A step of the Dockerfile failed.
     """
-    recipe = recipe_of(context, environment)
-    if root.image and root.image not in (recipe.image, "*"):  # found by the identity of the environment: docker has built it
-        recipe = replace(recipe, steps=[], refused=[])
+    recipe = recipe_of(context, environment, root)
+    finished = bool(root.image) and root.image != recipe.image
+    if finished:  # found by the identity of the environment: docker has built it, and its image has all variables
+        recipe = Recipe(image=recipe.image, workdir=root.workdir or "/")
     if recipe.refused:
         raise Unsupported("; ".join(recipe.refused))
-    variables = {**root.variables, **recipe.variables}
-    workdir = recipe.workdir if recipe.workdir != "/" else root.workdir or "/"
-    place = _place(cache, context, environment, root)
+    place = _place(cache, context, environment, root, finished)
     if not place.is_dir():
         await _build(place, context, recipe, root, limits, environment.build_timeout_sec)
-    return Built(root.path, place, variables, environment.workdir or workdir)
+    workdir = posixpath.normpath(posixpath.join("/", environment.workdir or recipe.workdir))
+    return Built(root.path, place, {**root.variables, **recipe.variables}, f"/{workdir.strip('/')}")
 
 
 async def _build(place: Path, context: Path, recipe: Recipe, root: Root, limits: Limits, seconds: float) -> None:
@@ -82,7 +78,7 @@ async def _build(place: Path, context: Path, recipe: Recipe, root: Root, limits:
             try:
                 async with asyncio.timeout(seconds):
                     for step in recipe.steps:
-                        await _take(shell, context, step, {**root.variables}, seconds)
+                        await _take(shell, context, step, seconds)
             except TimeoutError:
                 raise EnvError(f"the build took longer than environment.build_timeout_sec ({seconds:g} s)") from None
             await shell.save(draft)
@@ -96,14 +92,13 @@ async def _build(place: Path, context: Path, recipe: Recipe, root: Root, limits:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, variables: dict[str, str], seconds: float) -> None:
+async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, seconds: float) -> None:
     if isinstance(step, Folder):
         await _run(shell, f"mkdir -p -- {shlex.quote(step.path)}", step.line, seconds)
     elif isinstance(step, Copy):
         await _copy(shell, context, step, seconds)
     else:
-        given = {**variables, **dict(step.variables)}
-        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in given.items())
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in step.variables)
         command = f"cd {shlex.quote(step.workdir)} && env {exports} /bin/sh -c {shlex.quote(step.command)} </dev/null"
         await _run(shell, command, step.line, seconds)
 

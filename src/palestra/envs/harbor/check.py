@@ -16,13 +16,13 @@ from typing import Literal
 
 import msgspec
 
-from palestra.envs.harbor.classes import classify, recipe_of
+from palestra.envs.harbor.classes import classify, images_of
 from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.players import nop
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.task import HarborTask, files_below, tree_digest
-from palestra.errors import EnvError, EpisodeError, PalestraError, SchemaError
+from palestra.errors import EnvError, EpisodeError, PalestraError, SchemaError, Unsupported
 
 __all__ = ["CheckSettings", "Finding", "TaskReport", "check_tasks"]
 
@@ -111,14 +111,23 @@ class _Checked:
     env: Harbor = field(init=False)
 
     async def run(self) -> TaskReport:
+        """Return the report. An error that no check expects is a failed check of this task alone."""
         began = time.monotonic()
         self.report = TaskReport(task=self.folder.name, findings=[])
+        try:
+            await self._run()
+        except Exception as error:
+            self.report.add("check", False, f"{type(error).__name__}: {error}")
+        self.report.seconds = time.monotonic() - began
+        return self.report
+
+    async def _run(self) -> None:
         try:
             task = read_task(self.folder)
         except SchemaError as error:
             for line in str(error).splitlines():
                 self.report.add("schema", False, line.removeprefix(f"{self.folder.name}: "))
-            return self.report
+            return
         self.report.add("schema", True)
         self.report.findings += [Finding("schema", "note", warning) for warning in task.warnings]
         self.report.megabytes = sum(status.st_size for _, status in files_below(self.folder)) / 2**20
@@ -129,14 +138,10 @@ class _Checked:
                 await self._play(task)
             finally:
                 await self.env.close()
-        self.report.seconds = time.monotonic() - began
-        return self.report
 
     def _placed(self, task: HarborTask) -> bool:
         images = harbor_cache().images()
-        own = {recipe_of(task.environment, task.config.environment).image} if self.settings.base else set()
-        own |= {recipe_of(step.verifier_context, step.verifier_environment).image for step in task.steps if own}
-        placement = classify(task, {*images, *own})
+        placement = classify(task, {*images, *(images_of(task) if self.settings.base else ())})
         self.report.kind = placement.kind
         self.report.findings += [Finding("class", "note", note) for note in placement.notes]
         if placement.kind > 1:
@@ -169,6 +174,8 @@ class _Checked:
         except EpisodeError as error:
             names = {"grader": "verifier", "env": "builds"}
             report.add(names.get(error.boundary, "box"), False, str(error))
+        except Unsupported as error:
+            report.findings.append(Finding("class", "not run", str(error)))
         except PalestraError as error:
             report.add("builds", False, str(error))
 

@@ -8,21 +8,22 @@ The highest class of any reason counts. A class is a statement about the folder;
 """
 
 import os
+import posixpath
 import re
 import stat
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from palestra.envs.harbor.dockerfile import Recipe, Run, fetches, read_dockerfile
 from palestra.envs.harbor.schema import Environment
-from palestra.envs.harbor.task import HarborStep, HarborTask, files_below
+from palestra.envs.harbor.task import HarborStep, HarborTask, files_below, identity_of
+from palestra.sandbox.roots import HOST, Root
 
-__all__ = ["HOST", "Placement", "Reason", "classify", "recipe_of"]
+__all__ = ["HOST", "Placement", "Reason", "classify", "environment_reasons", "images_of", "recipe_of", "relative_entry"]
 
-HOST = "host"
-"""The name of the root file system that is this machine's ``/usr``."""
+_UNKNOWN = Root("", "")
 _NAMES = {1: "box", 2: "prepared", 3: "docker"}
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 _PRIVILEGED = re.compile(r"\b(systemctl|systemd|mount\s+-t|modprobe|iptables|dockerd|insmod|sysctl\s+-w)\b")
@@ -68,22 +69,34 @@ def classify(task: HarborTask, images: Container[str] = ()) -> Placement:
         images: Names of images, and identities of environments, that have a root file system.
     """
     found = list(_of_environment(task.config.environment, "environment"))
-    found += _of_context(task.environment, task.config.environment, images, task.identity)
+    for context, table in task.environments.values():
+        found += environment_reasons(context, table, images)
     for step in task.steps:
-        found += _of_step(step, images)
+        found += _of_step(step)
     for server in task.config.environment.mcp_servers:
         found.append(Reason(3, f"environment.mcp_servers: the box starts no server {server.name}"))
     return Placement(tuple(dict.fromkeys(found)), tuple(_notes(task)))
 
 
-def recipe_of(context: Path, environment: Environment) -> Recipe:
-    """Return what the environment is built from: the prepared image if there is one, else the Dockerfile."""
+def images_of(task: HarborTask) -> set[str]:
+    """Return the names of all images from which the environments of ``task`` are built."""
+    return {recipe_of(context, table).image for context, table in task.environments.values()}
+
+
+def recipe_of(context: Path, environment: Environment, root: Root = _UNKNOWN) -> Recipe:
+    """Return what the environment is built from: the prepared image if there is one, else the Dockerfile over ``root``."""
     if environment.docker_image:
-        return Recipe(image=environment.docker_image)
+        return Recipe(image=environment.docker_image, workdir=root.workdir or "/")
     try:
-        return read_dockerfile((context / "Dockerfile").read_text(encoding="utf-8"))
+        return read_dockerfile((context / "Dockerfile").read_text(encoding="utf-8"), root.variables, root.workdir)
     except (OSError, UnicodeDecodeError) as error:
         return Recipe(refused=[f"the Dockerfile cannot be read: {error}"])
+
+
+def relative_entry(variables: Mapping[str, str]) -> str:
+    """Return a sentence about an entry of ``PATH`` that means a folder of the agent, or an empty text."""
+    bad = [entry for entry in variables.get("PATH", "/").split(":") if not entry.startswith("/")]
+    return f'PATH has the entry "{bad[0]}": the verifier would run programs of the agent\'s working folder' if bad else ""
 
 
 def _of_environment(table: Environment, place: str) -> Iterator[Reason]:
@@ -97,13 +110,15 @@ def _of_environment(table: Environment, place: str) -> Iterator[Reason]:
         yield Reason(3, f"{place}.healthcheck: the image starts services of its own")
 
 
-def _of_context(context: Path, table: Environment, images: Container[str], identity: str) -> Iterator[Reason]:
-    for name in _COMPOSE:
-        if (context / name).exists():
-            yield Reason(3, f"{context.name}/{name}: several services")
-    if identity in images:  # built already
-        return
-    recipe = recipe_of(context, table)
+def environment_reasons(context: Path, table: Environment, images: Container[str]) -> list[Reason]:
+    """Return why a box cannot build the environment of an agent or a verifier; nothing if it can, or if docker has built it."""
+    found = [Reason(3, f"{context.name}/{name}: several services") for name in _COMPOSE if (context / name).exists()]
+    if identity_of(context, table) not in images:
+        found += _of_recipe(context, recipe_of(context, table), images)
+    return found
+
+
+def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterator[Reason]:
     for sentence in recipe.refused:
         yield Reason(2, sentence)
     if recipe.image and recipe.image not in images:
@@ -112,6 +127,8 @@ def _of_context(context: Path, table: Environment, images: Container[str], ident
         yield Reason(3, f"Dockerfile: USER {recipe.user}: a box has one user")
     if (context / ".dockerignore").exists():
         yield Reason(2, ".dockerignore is not read by the box")
+    if sentence := relative_entry(recipe.variables):
+        yield Reason(3, f"Dockerfile: {sentence}")
     for step in recipe.steps:
         if isinstance(step, Run):
             yield from _of_run(step)
@@ -124,7 +141,7 @@ def _of_run(step: Run) -> Iterator[Reason]:
         yield Reason(3, f"Dockerfile line {step.line}: {found[0]} needs privileges")
 
 
-def _of_step(step: HarborStep, images: Container[str]) -> Iterator[Reason]:
+def _of_step(step: HarborStep) -> Iterator[Reason]:
     place = f"steps.{step.name}." if step.name else ""
     for name, table in (("agent", step.agent), ("verifier", step.verifier)):
         if table.user is not None and str(table.user) not in _ROOT:
@@ -138,8 +155,8 @@ def _of_step(step: HarborStep, images: Container[str]) -> Iterator[Reason]:
         yield Reason(3, f"{place}artifacts: another service")
     if step.separate:
         yield from _of_environment(step.verifier_environment, f"{place}verifier.environment")
-        if step.bundled_tests:
-            yield from _of_context(step.verifier_context, step.verifier_environment, images, "")
+        if any(not posixpath.normpath(one.source).strip("/") for one in step.artifacts):
+            yield Reason(3, f"{place}artifacts: the box copies no whole file system to the verifier; name a folder")
     for tests in step.tests:
         script = tests / "test.sh"
         if script.is_file() and (tool := fetches(script.read_text(errors="replace"))):

@@ -1,8 +1,9 @@
 """The part of the Dockerfile language that a box can execute, as data.
 
 ``read_dockerfile`` returns a ``Recipe``: the base image, the steps in order, and the variables and working folder at the end.
-What is outside the subset becomes a sentence in ``Recipe.refused`` that names the line, and nothing is executed. Instructions
-that do not change files (``CMD``, ``EXPOSE``, ``LABEL``, …) are ignored, because Harbor starts its own shell.
+It needs the variables and the working folder of the base image, because ``$PATH`` and relative paths mean those. What is
+outside the subset becomes a sentence in ``Recipe.refused`` that names the line, and nothing is executed. Instructions that do
+not change files (``CMD``, ``EXPOSE``, ``LABEL``, …) are ignored, because Harbor starts its own shell.
 """
 
 import json
@@ -13,11 +14,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-__all__ = ["Copy", "Folder", "Recipe", "Run", "Step", "fetches", "read_dockerfile"]
+__all__ = ["DEFAULT_PATH", "Copy", "Folder", "Recipe", "Run", "Step", "fetches", "read_dockerfile"]
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""The ``PATH`` of an image that sets none, as docker has it."""
 
 _IGNORED = frozenset({"CMD", "ENTRYPOINT", "EXPOSE", "LABEL", "MAINTAINER", "HEALTHCHECK", "STOPSIGNAL", "VOLUME"})
 _VARIABLE = re.compile(r"\\(.)|\$(?:(\w+)|\{(\w+)(?:(:[-+])([^}]*))?\})")
-_HEREDOC = re.compile(r"<<-?(['\"]?)(\w+)\1")
+_HEREDOC = re.compile(r"\d*<<(-?)(['\"]?)([\w.-]+)\2")
+"""A whole word that begins a here-document, as docker reads it: ``1<<3`` inside of another word and ``<<<`` do not."""
+_ARITHMETIC = re.compile(r"\$\(\(.*?\)\)")
 _FETCHING = re.compile(
     r"\b(?:apt(?:-get)?\s+(?:-\S+\s+)*(?:update|install|upgrade)|apk\s+add|(?:yum|dnf)\s+install|curl|wget|git\s+clone"
     r"|(?:npm|yarn|pnpm)\s+(?:install|ci|add|i)\b|npx|uvx|uv\s+(?:sync|add|run|pip|tool|python)|cargo\s+install|go\s+(?:get|install)"
@@ -60,8 +66,11 @@ class Recipe:
     """A Dockerfile, read."""
 
     image: str = ""
+    base: dict[str, str] = field(default_factory=dict)
+    """The variables of the base image."""
     steps: list[Step] = field(default_factory=list)
     variables: dict[str, str] = field(default_factory=dict)
+    """What ``ENV`` sets."""
     workdir: str = "/"
     user: str = ""
     refused: list[str] = field(default_factory=list)
@@ -74,15 +83,28 @@ class _Instruction(NamedTuple):
     value: str
     body: str = ""
     """The text of a here-document."""
+    end: str = ""
+    """The word that ends the here-document; empty if there is none."""
+    fault: str = ""
 
 
-def read_dockerfile(text: str) -> Recipe:
-    """Return what ``text`` builds. Never raises: what cannot be read is refused."""
-    recipe = Recipe()
+def read_dockerfile(text: str, variables: Mapping[str, str] = {}, workdir: str = "/") -> Recipe:
+    """Return what ``text`` builds. Never raises: what cannot be read is refused.
+
+    Args:
+        text: The Dockerfile.
+        variables: The variables of the base image.
+        workdir: The working folder of the base image.
+    """
+    recipe = Recipe(base={"PATH": DEFAULT_PATH, **variables}, workdir=workdir or "/")
     arguments: dict[str, str] = {}
     for one in _instructions(text):
         try:
+            if one.fault:
+                raise ValueError(one.fault)
             _take(recipe, one, arguments)
+        except RecursionError:
+            recipe.refused.append(f"Dockerfile line {one.line}: the list is nested too deeply")
         except ValueError as error:
             recipe.refused.append(f"Dockerfile line {one.line}: {error}")
     if not recipe.image and not recipe.refused:
@@ -120,18 +142,35 @@ def _instructions(text: str) -> Iterator[_Instruction]:
         name, _, value = whole.strip().partition(" ")
         if not name:
             continue
-        body = ""
-        heredoc = _HEREDOC.search(value) if name.upper() in ("RUN", "COPY", "ADD") else None
-        if heredoc:
-            end = next((at for at in range(place, len(lines)) if lines[at].strip() == heredoc[2]), len(lines))
-            body, place = "\n".join(lines[place:end]), end + 1
-        yield _Instruction(first + 1, name.upper(), value.strip(), body)
+        one = _Instruction(first + 1, name.upper(), value.strip())
+        found = _heredocs(value) if one.name in ("RUN", "COPY", "ADD") else []
+        if found:
+            one, taken = _with_body(one, found, lines[place:])
+            place += taken
+        yield one
+
+
+def _heredocs(value: str) -> list[re.Match[str]]:
+    words = _words(_ARITHMETIC.sub("", value))
+    return [found for word in words if (found := _HEREDOC.fullmatch(word))]
+
+
+def _with_body(one: _Instruction, found: list[re.Match[str]], following: list[str]) -> tuple[_Instruction, int]:
+    """Return the instruction with its here-document, and the number of lines that this takes."""
+    if len(found) > 1:
+        return one._replace(fault="several here-documents in one instruction need docker or podman"), 0
+    tabs, end = found[0][1], found[0][3]
+    lines = [line.lstrip("\t") for line in following] if tabs else following
+    if end not in lines:
+        return one._replace(fault=f"the here-document has no end: no line is {end}"), 0
+    count = lines.index(end)
+    return one._replace(body="\n".join(lines[:count]), end=end), count + 1
 
 
 def _take(recipe: Recipe, one: _Instruction, arguments: dict[str, str]) -> None:
-    known = {**arguments, **recipe.variables}
+    known = {**arguments, **recipe.base, **recipe.variables}
     if one.name == "FROM":
-        _take_from(recipe, _replaced(one.value, known))
+        _take_from(recipe, _replaced(one.value, arguments))
     elif one.name == "ARG":
         name, equals, value = one.value.partition("=")
         if not equals:
@@ -168,9 +207,12 @@ def _command(one: _Instruction) -> str:
         if not flag.startswith("--mount=type=cache"):
             raise ValueError(f"RUN {flag} needs docker or podman")
         value = value.lstrip()
-    if one.body:
-        before = _HEREDOC.sub("", value).strip()
-        return one.body if not before else f"{value}\n{one.body}\n{_HEREDOC.search(value)[2]}\n"  # type: ignore[index]
+    if one.end and not _HEREDOC.fullmatch(value):
+        return f"{value}\n{one.body}\n{one.end}\n"
+    if one.end:
+        if one.body.startswith("#!"):
+            raise ValueError("a here-document with an interpreter of its own needs docker or podman")
+        return one.body
     if value.startswith("["):
         try:
             return shlex.join(json.loads(value))
@@ -181,7 +223,7 @@ def _command(one: _Instruction) -> str:
 
 def _copied(one: _Instruction, known: Mapping[str, str], workdir: str) -> Copy:
     value, mode = one.value, None
-    if one.body:
+    if one.end:
         raise ValueError(f"{one.name} of a here-document needs docker or podman")
     while value.startswith("--"):
         flag, _, value = value.partition(" ")
@@ -191,6 +233,8 @@ def _copied(one: _Instruction, known: Mapping[str, str], workdir: str) -> Copy:
         elif flag.partition("=")[2] not in ("root", "root:root", "0", "0:0") or not flag.startswith("--chown"):
             raise ValueError(f"{one.name} {flag} needs docker or podman")
     words = json.loads(value) if value.startswith("[") else shlex.split(value)
+    if not all(isinstance(word, str) for word in words):
+        raise ValueError(f"{one.name}: the list has items that are not texts")
     if len(words) < 2:
         raise ValueError(f"{one.name} needs a source and a target")
     *sources, target = (_replaced(word, known) for word in words)

@@ -11,18 +11,18 @@ import shlex
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from palestra.core import Step
 from palestra.envs.harbor.building import Built, build
-from palestra.envs.harbor.classes import HOST, classify, recipe_of
+from palestra.envs.harbor.classes import HOST, classify, images_of, recipe_of, relative_entry
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.rewards import combined, passes, scalar
 from palestra.envs.harbor.schema import Environment
-from palestra.envs.harbor.task import HarborStep, HarborTask
-from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, work_folder_of
+from palestra.envs.harbor.task import HarborStep, HarborTask, identity_of
+from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, startup_files_of, work_folder_of
 from palestra.envs.terminal.turns import HOW, ShellEnv
-from palestra.errors import EnvError, GraderError, MissingData, Unsupported, UsageError
+from palestra.errors import EnvError, GraderError, InfrastructureError, MissingData, Unsupported, UsageError
 from palestra.models.home import home_folder
 from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.layers import files_of
@@ -58,6 +58,14 @@ def limits_of(environment: Environment) -> Limits:
         processes=256,
         kept_output=256 * 1024,
     )
+
+
+class _Grader(NamedTuple):
+    """Where the verifier of a step runs: in the agent's environment, or in one of its own."""
+
+    built: Built
+    settings: Environment
+    variables: dict[str, str]
 
 
 class Harbor(ShellEnv):
@@ -109,6 +117,7 @@ class Harbor(ShellEnv):
         self._harbor = self._read.get(folder) or read_task(folder)
         self._read[folder] = self._harbor
         self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
+        self._graders = [await self._grader_of(step) for step in self._harbor.steps]
         self._shell = await self._open(self._built, self._harbor.config.environment)
         self._place = 0
         self._rewards: list[dict[str, float]] = []
@@ -118,21 +127,34 @@ class Harbor(ShellEnv):
 
     async def _build(self, context: Path, environment: Environment) -> Built:
         image = recipe_of(context, environment).image
-        prepared = self._cache.find(self._harbor.identity) if context == self._harbor.environment else None
+        prepared = self._cache.find(identity_of(context, environment))
         root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
         known = self._cache.images()
-        placement = classify(self._harbor, known if self._base != HOST else {*known, *self._images()})
+        placement = classify(self._harbor, known if self._base != HOST else {*known, *images_of(self._harbor)})
         if placement.kind == 3:
             raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
         if placement.kind == 2 or root is None:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
         return await build(self._cache, context, environment, root, limits_of(environment))
 
-    def _images(self) -> set[str]:
-        """Return the names of all images of the task."""
-        contexts = {(step.verifier_context, step.verifier_environment.docker_image) for step in self._harbor.steps}
-        found = {recipe_of(context, Environment(docker_image=image)).image for context, image in contexts}
-        return found | {recipe_of(self._harbor.environment, self._harbor.config.environment).image}
+    async def _grader_of(self, step: HarborStep) -> _Grader:
+        """Return where the verifier of ``step`` runs. What is wrong with it shows here, before the agent works."""
+        built, settings = self._built, self._harbor.config.environment
+        if step.separate:
+            settings = step.verifier_environment
+            try:
+                built = await self._build(step.verifier_context, settings)
+            except EnvError as error:
+                raise GraderError(f"the environment of the verifier could not be built: {error}") from None
+        elif self._mode == "clean" and built.workdir == "/":
+            raise Unsupported(
+                f"{self._harbor.name}: a clean verifier gets the working folder, but that is /: "
+                "set environment.workdir, or use a separate verifier"
+            )
+        variables = {**built.variables, **self._resolved(settings.env), **self._resolved(step.verifier_env)}
+        if sentence := relative_entry(variables):
+            raise Unsupported(f"{self._harbor.name}: {sentence}")
+        return _Grader(built, settings, variables)
 
     async def _open(self, built: Built, environment: Environment) -> Shell:
         """Open a box of a built environment, in its working folder and with its variables."""
@@ -209,39 +231,48 @@ class Harbor(ShellEnv):
         return Step(shown, value, True, False, {**info, "success": value >= 1.0, "metrics": total})
 
     async def _verify(self, step: HarborStep) -> dict[str, float]:
-        shell = await self._quiet()
-        settings = step.verifier_environment if step.separate else self._harbor.config.environment
-        variables = {**self._built.variables, **self._resolved(settings.env), **self._resolved(step.verifier_env)}
+        built, settings, variables = self._graders[self._place]
         seconds, workdir = step.verifier.timeout_sec, self._built.workdir
+        shell = await self._fresh()
         if step.separate:
             for hook in step.verifier.collect:
-                await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
-                shell = await self._quiet()
-            try:
-                built = await self._build(step.verifier_context, step.verifier_environment)
-            except EnvError as error:
-                raise GraderError(f"the environment of the verifier could not be built: {error}") from None
-            files = artifacts_of(shell, [one.source for one in step.artifacts], workdir)
-            async with await self._open(built, step.verifier_environment) as box:
-                box.put(files)
-                return await run_verifier(box, () if step.bundled_tests else step.tests, workdir, variables, seconds)
-        if self._mode == "clean":
-            files = work_folder_of(shell, workdir)
-            async with await self._open(self._built, self._harbor.config.environment) as box:
+                outcome = await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
+                if outcome.exit_code != 0:
+                    how = f"exit code {outcome.exit_code}" if outcome.exit_code else outcome.killed_by or "did not end"
+                    raise GraderError(f"the command of verifier.collect failed ({how}): {hook.command}")
+            files = artifacts_of(shell, step.artifacts, workdir)
+            tests = () if step.bundled_tests else step.tests
+        elif self._mode == "clean":
+            files, tests = work_folder_of(shell, workdir), step.tests
+        else:
+            return await run_verifier(shell, step.tests, workdir, variables, seconds)
+        async with await self._open(built, settings) as box:
+            if not step.separate:
                 box.move_away(workdir.strip("/"))
+            try:
                 box.put(files)
-                return await run_verifier(box, step.tests, workdir, variables, seconds)
-        return await run_verifier(shell, step.tests, workdir, variables, seconds)
+            except InfrastructureError as error:
+                raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from None
+            return await run_verifier(box, tests, built.workdir, variables, seconds)
 
-    async def _quiet(self) -> Shell:
-        """Return the agent's shell at its prompt. If the agent has ended it: a fresh shell over the same files."""
-        assert self._shell is not None
-        if self._shell.alive and self._shell.running:
-            await self._shell.interrupt()
-        if not self._shell.alive:
-            ended, self._shell = self._shell, await self._shell.reopened()
-            await ended.close()
-            await self._enter(self._shell, self._built, self._harbor.config.environment)
+    async def _fresh(self) -> Shell:
+        """Return a new shell over the agent's files: aliases, functions and traps of the agent's own could start anything.
+
+        If processes of the agent still run, such as a server that it was asked to start, it is the agent's own shell at its
+        prompt, because a new one would end them.
+        """
+        old = self._shell
+        assert old is not None
+        if old.alive and old.running:
+            await old.interrupt()
+        if old.alive and old.processes():
+            return old
+        await old.stop()
+        kept = startup_files_of(old)
+        self._shell = await old.reopened()
+        await old.close()
+        self._shell.put(kept)
+        await self._enter(self._shell, self._built, self._harbor.config.environment)
         return self._shell
 
     # ------------------------------------------------------------------------------------------------------------------ players

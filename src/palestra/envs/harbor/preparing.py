@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from palestra.envs.harbor.task import HarborTask
+from palestra.envs.harbor.schema import Environment
+from palestra.envs.harbor.task import identity_of
 from palestra.errors import EnvError, MissingExtra
 from palestra.sandbox.roots import RootCache
 
@@ -27,18 +28,19 @@ def container_program() -> str:
     return found
 
 
-def prepare(cache: RootCache, task: HarborTask, program: str) -> str:
-    """Build or pull the image of ``task`` and unpack it under the identity of its environment. Return the key of its root."""
-    image = task.config.environment.docker_image or f"palestra-{task.identity[:16]}"
-    if task.config.environment.docker_image:
-        _run(program, "pull", image, seconds=task.config.environment.build_timeout_sec)
+def prepare(cache: RootCache, context: Path, environment: Environment, program: str) -> str:
+    """Build or pull the image of an environment and unpack it under the environment's identity. Return the key of its root."""
+    identity = identity_of(context, environment)
+    image = environment.docker_image or f"palestra-{identity[:16]}"
+    if environment.docker_image:
+        _run(program, "pull", image, seconds=environment.build_timeout_sec)
     else:
-        _run(program, "build", "-t", image, str(task.environment), seconds=task.config.environment.build_timeout_sec)
+        _run(program, "build", "-t", image, str(context), seconds=environment.build_timeout_sec)
     cache.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache.folder, prefix=".image-") as folder:
         archive = Path(folder, "image.tar")
         _run(program, "save", "-o", str(archive), image, seconds=600.0)
-        return cache.add_archive(task.identity, archive)
+        return cache.add_archive(identity, archive)
 
 
 def _run(program: str, *words: str, seconds: float) -> None:

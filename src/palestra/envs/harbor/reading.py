@@ -238,7 +238,7 @@ def _instruction_faults(root: Path, path: str) -> Iterator[str]:
 def _test_faults(root: Path, config: Config) -> Iterator[str]:
     for step in config.steps or (None,):
         folder = root / "steps" / step.name if step else root
-        if _bundled(folder, config, step) or _bundled(root, config, step):
+        if _mode(config, step) == "separate" and _verifier_image(root, config, step)[2]:
             continue
         if not any((place / "tests" / "test.sh").is_file() for place in (folder, root)):
             path = f"steps/{step.name}/tests/test.sh" if step else "tests/test.sh"
@@ -259,9 +259,18 @@ def _mode(config: Config, step: StepConfig | None) -> str:
     return (step.verifier.mode if step else None) or config.verifier.mode or "shared"
 
 
-def _bundled(folder: Path, config: Config, step: StepConfig | None) -> bool:
-    """Return whether the tests have an image of their own, which brings them along."""
-    return _mode(config, step) == "separate" and (folder / "tests" / "Dockerfile").is_file()
+def _verifier_image(root: Path, config: Config, step: StepConfig | None) -> tuple[str | None, Path, bool]:
+    """Return the finished image of a separate verifier, its context, and whether the image brings the tests along.
+
+    An image or a Dockerfile of the step counts before one of the task; without any, the verifier has the agent's.
+    """
+    places = [(step.verifier.environment, root / "steps" / step.name / "tests")] if step else []
+    for table, context in [*places, (config.verifier.environment, root / "tests")]:
+        if table is not None and table.docker_image:
+            return table.docker_image, context, True
+        if any((context / name).is_file() for name in ("Dockerfile", "docker-compose.yaml")):
+            return None, context, True
+    return config.environment.docker_image, root / "environment", False
 
 
 def _steps(root: Path, config: Config) -> tuple[HarborStep, ...]:
@@ -271,7 +280,7 @@ def _steps(root: Path, config: Config) -> tuple[HarborStep, ...]:
 def _step(root: Path, config: Config, step: StepConfig | None) -> HarborStep:
     folder = root / "steps" / step.name if step else root
     own = step or StepConfig(name="", agent=config.agent, verifier=config.verifier)
-    context = next((place / "tests" for place in (folder, root) if _bundled(place, config, step)), root / "environment")
+    image, context, bundled = _verifier_image(root, config, step)
     tests = dict.fromkeys(place / "tests" for place in (root, folder) if (place / "tests").is_dir())
     solution = next((place / "solution" for place in (folder, root) if (place / "solution" / "solve.sh").is_file()), None)
     workdir = folder / "workdir"
@@ -287,9 +296,9 @@ def _step(root: Path, config: Config, step: StepConfig | None) -> HarborStep:
         verifier=own.verifier,
         separate=_mode(config, step) == "separate",
         verifier_env={**config.verifier.env, **own.verifier.env},
-        verifier_environment=verifier or config.environment,
+        verifier_environment=msgspec.structs.replace(verifier or config.environment, docker_image=image),
         verifier_context=context,
-        bundled_tests=context.name == "tests",
+        bundled_tests=bundled,
         artifacts=tuple(one if isinstance(one, Artifact) else Artifact(source=one) for one in entries),
         min_reward=own.min_reward,
         healthcheck=own.healthcheck,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from palestra.envs.harbor.schema import Agent, Artifact, Config, Environment, Healthcheck, Verifier
 
-__all__ = ["HarborStep", "HarborTask", "files_below", "tree_digest"]
+__all__ = ["HarborStep", "HarborTask", "files_below", "identity_of", "tree_digest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class HarborStep:
     verifier_environment: Environment
     """The environment of a separate verifier."""
     verifier_context: Path
-    """The folder with the Dockerfile of a separate verifier."""
+    """The folder with the Dockerfile of a separate verifier; ``verifier_environment.docker_image`` comes first."""
     bundled_tests: bool
     """The image of the separate verifier brings the tests: nothing is copied to ``/tests``."""
     artifacts: tuple[Artifact, ...]
@@ -63,14 +63,27 @@ class HarborTask:
     @property
     def identity(self) -> str:
         """Hash of what the environment is made of. Tasks with the same hash share one root file system."""
-        image = self.config.environment.docker_image or ""
-        content = tree_digest(self.environment) if self.environment.is_dir() else ""
-        return hashlib.sha256(f"{image}\n{content}".encode()).hexdigest()
+        return identity_of(self.environment, self.config.environment)
+
+    @property
+    def environments(self) -> dict[str, tuple[Path, Environment]]:
+        """The identity → context and table of every environment that a box must have: the agent's, then the verifiers'."""
+        own = [(step.verifier_context, step.verifier_environment) for step in self.steps if step.separate]
+        found: dict[str, tuple[Path, Environment]] = {}
+        for one in [(self.environment, self.config.environment), *own]:
+            found.setdefault(identity_of(*one), one)
+        return found
 
     @property
     def digest(self) -> str:
         """Hash of the whole folder."""
         return tree_digest(self.folder)
+
+
+def identity_of(context: Path, environment: Environment) -> str:
+    """Return a hash of what the image of an environment is made of: the name of a finished image, and the context."""
+    content = tree_digest(context) if context.is_dir() else ""
+    return hashlib.sha256(f"{environment.docker_image or ''}\n{content}".encode()).hexdigest()
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, os.stat_result]]:

@@ -1,6 +1,7 @@
 """Run the verifier of a step in a box, and return the rewards that it has written.
 
 ``shared``    in the agent's own box, as Harbor does by default. The agent could have replaced programs that the verifier uses.
+              A new shell starts the verifier, unless processes of the agent still run, which a new shell would end.
 ``separate``  in a second box, which gets only ``/logs/artifacts`` and the declared artifacts.
 ``clean``     in a second box of the agent's environment as it was built, which gets only the working folder. Harbor has no such
               mode.
@@ -8,23 +9,29 @@
 Whatever keeps the verifier from giving a reward is a ``GraderError``, never a reward of 0. The exit code means nothing.
 """
 
+import fnmatch
+import posixpath
 import shlex
 import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from palestra.envs.harbor.dockerfile import DEFAULT_PATH
 from palestra.envs.harbor.rewards import REWARD_JSON, REWARD_TEXT, read_rewards
+from palestra.envs.harbor.schema import Artifact
 from palestra.errors import GraderError, InfrastructureError
 from palestra.sandbox.layers import NewFile, files_of
 from palestra.sandbox.shell import Shell
 
-__all__ = ["LOGS", "artifacts_of", "assignments", "run_verifier", "work_folder_of"]
+__all__ = ["LOGS", "artifacts_of", "assignments", "run_verifier", "startup_files_of", "work_folder_of"]
 
 LOGS = ("logs/agent", "logs/verifier", "logs/artifacts")
 _STDOUT = "logs/verifier/test-stdout.txt"
 _SHOWN = 400
+_RC_FILE, _FORK_FILE = "etc/bash.bashrc", ".palestra-fork"
+"""What Debian's bash reads in any case, and what a forked session brings along."""
 _ENVIRONMENT = {
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+    "PATH": DEFAULT_PATH,
     "HOME": "/root",
     "LANG": "C.UTF-8",
     "TERM": "dumb",
@@ -55,13 +62,13 @@ def _command(workdir: str, variables: Mapping[str, str]) -> str:
     """Return a command that starts the tests with ``variables`` alone.
 
     In POSIX mode ``trap`` and ``exec`` are the shell's own, even if the agent has defined functions of these names. ``exec -c``
-    drops the variables and functions that the agent has exported.
+    drops the variables and functions that the agent has exported. A word with a backslash is no alias.
     """
     given = {**_ENVIRONMENT, **variables}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in given.items())
     script = f"{exports}cd {shlex.quote(workdir)} 2>/dev/null || cd /\nexec /tests/test.sh"
-    words = f"( exec -c /bin/sh -c {shlex.quote(script)} ) > /{_STDOUT} 2>&1 < /dev/null"
-    return f"POSIXLY_CORRECT=1\ntrap - DEBUG ERR EXIT\n{words}\nunset POSIXLY_CORRECT"
+    words = f"( \\exec -c /bin/sh -c {shlex.quote(script)} ) > /{_STDOUT} 2>&1 < /dev/null"
+    return f"POSIXLY_CORRECT=1\n\\trap - DEBUG ERR EXIT\n{words}\n\\unset POSIXLY_CORRECT"
 
 
 def assignments(variables: Mapping[str, str]) -> str:
@@ -95,13 +102,36 @@ def _last_words(shell: Shell) -> str:
     return f"Its output ends with: {text[-_SHOWN:]}" if text else "It printed nothing"
 
 
-def artifacts_of(shell: Shell, sources: Iterable[str], workdir: str) -> list[NewFile]:
+def artifacts_of(shell: Shell, artifacts: Iterable[Artifact], workdir: str) -> list[NewFile]:
     """Return what a separate verifier gets from the agent's box. Links that could lead elsewhere are left out."""
     files: dict[str, NewFile] = {}
-    for source in ("/logs/artifacts", *sources):
-        path = (source if source.startswith("/") else f"{workdir}/{source}").strip("/")
-        files.update((file.path, file) for file in _copied(shell, path) if _stays_inside(file, path))
+    for one in (Artifact(source="/logs/artifacts"), *artifacts):
+        path = posixpath.normpath(posixpath.join(workdir, one.source)).strip("/")
+        for file in _copied(shell, path):
+            if _stays_inside(file, path) and not _is_excluded(file.path.removeprefix(path).strip("/"), one.exclude):
+                files[file.path] = file
     return list(files.values())
+
+
+def _is_excluded(path: str, patterns: Iterable[str]) -> bool:
+    """Return whether a pattern names the file, or a folder above it, by its name or by its path below the artifact."""
+    parts = path.split("/")
+    names = {*parts, *("/".join(parts[:count]) for count in range(1, len(parts) + 1))}
+    return any(fnmatch.fnmatchcase(name, pattern.strip("/")) for pattern in patterns for name in names)
+
+
+def startup_files_of(shell: Shell) -> list[NewFile]:
+    """Take away the files that a new shell would execute when it starts, and return those that belong to the system.
+
+    The shell must have been stopped.
+    """
+    kept = _copied(shell, _RC_FILE)
+    try:
+        for path in (_RC_FILE, _FORK_FILE):
+            shell.move_away(path)
+    except OSError as error:
+        raise GraderError(f"the verifier's shell cannot start without files of the agent: {error}") from None
+    return kept
 
 
 def work_folder_of(shell: Shell, workdir: str) -> list[NewFile]:
@@ -110,6 +140,8 @@ def work_folder_of(shell: Shell, workdir: str) -> list[NewFile]:
 
 
 def _copied(shell: Shell, path: str) -> list[NewFile]:
+    if not path:
+        raise GraderError("the verifier gets no copy of a whole file system: name a folder below /")
     try:
         return shell.copy_of(path)
     except (FileNotFoundError, NotADirectoryError):
