@@ -227,7 +227,8 @@ async def test_a_prepared_environment_is_not_built_again(tmp_path: Path, made: l
     made.append(Harbor(str(folder)))
     with pytest.raises(MissingData, match="RUN apt-get install needs a network"):
         await made[-1].reset(seed=0)
-    harbor_cache().add_archive(read_task(folder).identity, archive)
+    key = harbor_cache().add_archive(read_task(folder).identity, archive)
+    (tmp_path / "home/harbor/roots" / key / "image.json").write_text('{"WorkingDir": "/app"}')  # as docker saves it
     harbor_cache().add_archive("debian:12", archive)
     assert (await played(made[-1], "echo hello > answer.txt")).reward == 1.0
     assert (await played(made[-1])).reward == 0.0

@@ -56,11 +56,12 @@ def test_every_value_arrives(tmp_path: Path) -> None:
 
 
 def test_a_step_takes_what_it_leaves_out_from_the_task(tmp_path: Path) -> None:
-    toml = "[agent]\nuser = 'root'\n[verifier]\nenvironment_mode = 'separate'\nenv = {A = '1'}\n"
+    toml = "[agent]\nuser = 'root'\n[verifier]\nenvironment_mode = 'separate'\nenv = {A = '1'}\ncollect = [{command = 'x'}]\n"
     write(tmp_path, SOUND["steps-mean"].files, STEPS.replace("STRATEGY", "mean").replace("[[", f"{toml}[[", 1))
     one, two = read_task(tmp_path).steps
     assert (one.agent.user, one.agent.timeout_sec, two.agent.timeout_sec) == ("root", 10.0, None)
     assert (one.separate, two.separate, two.verifier_env) == (True, True, {"A": "1", "TWO": "2"})
+    assert [hook.command for hook in one.verifier.collect] == ["x"]
     assert (one.workdir, two.workdir) == (None, tmp_path / "steps/two/workdir")
 
 

@@ -37,7 +37,8 @@ HACKS = {
     "BASH_ENV": f"{_THIEF}export BASH_ENV=~/thief ENV=~/thief",
     "functions": f'{_THIEF}for t in {_TOOLS} cd exec trap unset export; do eval "$t() {{ ~/thief; }}"; export -f $t; done',
     "aliases": _ALIASES,
-    "aliases of a new shell": f"{_ALIASES}\\alias -p > /etc/bash.bashrc; \\alias -p > /.palestra-fork; \\exit",
+    "aliases of a new shell": f"""echo "alias eval='{_FORGE}; :'" > /etc/bash.bashrc
+cp /etc/bash.bashrc /.palestra-fork; exit""",
     "aliases beside a process": f"sleep 1000 &\n{_ALIASES}",
     "a read-only mode": f"readonly POSIXLY_CORRECT; trap() {{ :; }}; exec() {{ {_FORGE}; exit; }}",
     "a trap": f"{_THIEF}trap ~/thief EXIT",

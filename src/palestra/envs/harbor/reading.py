@@ -286,6 +286,7 @@ def _step(root: Path, config: Config, step: StepConfig | None) -> HarborStep:
     workdir = folder / "workdir"
     verifier = own.verifier.environment or config.verifier.environment
     entries = dict.fromkeys([*config.artifacts, *own.artifacts])
+    collect = (*config.verifier.collect, *step.verifier.collect) if step else config.verifier.collect
     return HarborStep(
         name=own.name,
         instruction=_instruction(folder / "instruction.md"),
@@ -293,7 +294,7 @@ def _step(root: Path, config: Config, step: StepConfig | None) -> HarborStep:
         solution=solution,
         workdir=workdir if step and workdir.is_dir() else None,
         agent=_merged(config.agent, own.agent),
-        verifier=own.verifier,
+        verifier=msgspec.structs.replace(own.verifier, collect=collect),
         separate=_mode(config, step) == "separate",
         verifier_env={**config.verifier.env, **own.verifier.env},
         verifier_environment=msgspec.structs.replace(verifier or config.environment, docker_image=image),

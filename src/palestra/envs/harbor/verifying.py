@@ -114,8 +114,11 @@ def artifacts_of(shell: Shell, artifacts: Iterable[Artifact], workdir: str) -> l
 
 
 def _is_excluded(path: str, patterns: Iterable[str]) -> bool:
-    """Return whether a pattern names the file, or a folder above it, by its name or by its path below the artifact."""
-    parts = path.split("/")
+    """Return whether a pattern names the file, or a folder above it, by its name or by its path below the artifact.
+
+    As in Harbor, an artifact that is itself a file has no path below, and is never excluded.
+    """
+    parts = path.split("/") if path else []
     names = {*parts, *("/".join(parts[:count]) for count in range(1, len(parts) + 1))}
     return any(fnmatch.fnmatchcase(name, pattern.strip("/")) for pattern in patterns for name in names)
 
