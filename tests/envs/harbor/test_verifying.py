@@ -171,7 +171,8 @@ async def test_what_is_wrong_with_a_verifier_shows_before_the_agent_works(tmp_pa
 
 
 async def test_excluded_files_do_not_reach_the_verifier(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
-    toml = 'artifacts = [{source = "/app", exclude = ["*.log", "cache"]}, {source = "/app/kept.log", exclude = ["*"]}]\n[verifier]\nenvironment_mode = "separate"\n'
+    artifacts = '{source = "/app", exclude = ["*.log", "cache"]}, {source = "/app/kept.log", exclude = ["*"]}'
+    toml = f'artifacts = [{artifacts}]\n[verifier]\nenvironment_mode = "separate"\n'
     test = TEST.replace("if [", "if [ -e /app/a.log -o -e /app/cache/x -o ! -e /app/kept.log ]; then exit; elif [")
     env = opened(made, write(tmp_path / "task", {"tests/test.sh": test}, toml))
     assert (await played(env, "mkdir cache; touch a.log kept.log cache/x; echo hello > answer.txt")).reward == 1.0

@@ -5,6 +5,7 @@ The turns are those of ``terminal:``. A step of a task ends when the agent submi
 the task says. If a verifier fails, the episode fails with a ``GraderError``.
 """
 
+import asyncio
 import os
 import re
 import shlex
@@ -35,6 +36,7 @@ __all__ = ["Harbor", "harbor_cache", "limits_of"]
 
 _HOST_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _MEMORY_MB, _STORAGE_MB = 2048, 512
+_LOOKS, _LOOK_SECONDS = 5, 0.02
 
 
 def harbor_cache() -> RootCache:
@@ -263,8 +265,10 @@ class Harbor(ShellEnv):
         assert old is not None
         if old.alive and old.running:
             await old.interrupt()
-        if old.alive and old.processes():
-            return old
+        for _ in range(_LOOKS if old.alive else 0):  # a process that was just started has no name yet, and is not listed
+            if old.processes():
+                return old
+            await asyncio.sleep(_LOOK_SECONDS)
         await old.stop()
         kept = startup_files_of(old)
         self._shell = await old.reopened()

@@ -39,7 +39,7 @@ HACKS = {
     "aliases": _ALIASES,
     "aliases of a new shell": f"""echo "alias eval='{_FORGE}; :'" > /etc/bash.bashrc
 cp /etc/bash.bashrc /.palestra-fork; exit""",
-    "aliases beside a process": f"sleep 1000 &\n{_ALIASES}",
+    "aliases beside a process": f"sleep 1000 &\nsleep 0.2\n{_ALIASES}",
     "a read-only mode": f"readonly POSIXLY_CORRECT; trap() {{ :; }}; exec() {{ {_FORGE}; exit; }}",
     "a trap": f"{_THIEF}trap ~/thief EXIT",
     "a daemon": """cat > ~/daemon <<'END'
