@@ -15,7 +15,7 @@ from palestra.envs.harbor.preparing import container_program, prepare
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.scaffold import new_task
 from palestra.envs.harbor.task import HarborTask
-from palestra.errors import EpisodeError, SchemaError, UsageError
+from palestra.errors import EpisodeError, SchemaError, Unsupported, UsageError
 from palestra.sandbox.roots import RootCache
 from palestra.terminal import terminal_safe
 
@@ -145,6 +145,6 @@ def _build_one(cache: RootCache, task: HarborTask, trust: bool) -> tuple[str, bo
             root = cache.find(recipe_of(context, environment).image)
             if root is not None and cache.find(identity) is None:  # else docker has built it
                 asyncio.run(build(cache, context, environment, root, limits_of(environment)))
-    except EpisodeError as error:
+    except (EpisodeError, Unsupported) as error:
         return f"{task.name}: {error}", False
     return f"{task.name}: {' '.join(made) or 'built'}", True

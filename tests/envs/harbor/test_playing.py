@@ -260,6 +260,9 @@ async def test_what_cannot_be_played_says_why(tmp_path: Path, made: list[Harbor]
     write(tmp_path / "set" / "gpu", toml="[environment]\ngpus = 1\n")
     with pytest.raises(Unsupported, match="needs docker: environment: the task needs a GPU"):
         await opened(made, tmp_path / "set", "#gpu").reset(seed=0)
+    write(tmp_path / "set" / "memory", toml="[environment]\nmemory_mb = 100000000\n")
+    with pytest.raises(Unsupported, match="asks for 100000000 MiB of memory, and this machine has"):
+        await opened(made, tmp_path / "set", "#memory").reset(seed=0)
     monkeypatch.setenv("MY_SECRET", "open sesame")
     write(tmp_path / "set" / "secret", toml='[environment]\nenv = {A = "${MY_SECRET}", B = "${MY_SECRET:-none}"}\n')
     with pytest.raises(UsageError, match="wants the variable MY_SECRET"):

@@ -100,6 +100,14 @@ def test_the_identity_is_that_of_the_environment(tmp_path: Path) -> None:
     assert len({task.digest for task in tasks}) == 3
 
 
+def test_a_huge_file_is_never_read(tmp_path: Path) -> None:
+    task = read_task(write(tmp_path))
+    with (tmp_path / "environment/data").open("wb") as file:
+        file.truncate(10**12)  # sparse: hashing it would take an hour
+    placement = classify(task, {IMAGE})
+    assert (placement.kind, placement.because) == (3, "the folder has 953674 MiB; a box takes at most 1024")
+
+
 def test_a_dockerfile_becomes_steps() -> None:
     recipe = read_dockerfile(str(SOUND["dockerfile"].files["environment/Dockerfile"]))
     assert (recipe.image, recipe.workdir, recipe.refused) == (IMAGE, "/app", [])

@@ -16,7 +16,7 @@ from typing import Literal
 
 import msgspec
 
-from palestra.envs.harbor.classes import classify, images_of
+from palestra.envs.harbor.classes import MOST_MEGABYTES, classify, images_of
 from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.players import nop
@@ -92,7 +92,7 @@ async def check_tasks(
 def _find_duplicates(folders: Sequence[Path], reports: list[TaskReport]) -> None:
     same: dict[str, list[int]] = defaultdict(list)
     for place, folder in enumerate(folders):
-        if reports[place].kind:
+        if reports[place].kind and reports[place].megabytes <= MOST_MEGABYTES:
             parts = [tree_digest(folder / name) for name in ("environment", "tests", "steps") if (folder / name).is_dir()]
             text = (folder / "instruction.md").read_text() if (folder / "instruction.md").is_file() else ""
             same[hashlib.sha256("\n".join([text, *parts]).encode()).hexdigest()].append(place)
@@ -130,7 +130,7 @@ class _Checked:
             return
         self.report.add("schema", True)
         self.report.findings += [Finding("schema", "note", warning) for warning in task.warnings]
-        self.report.megabytes = sum(status.st_size for _, status in files_below(self.folder)) / 2**20
+        self.report.megabytes = task.megabytes
         if self._placed(task):
             self._find_leaks(task)
             self.env = Harbor(str(self.folder), base=self.settings.base, verifier=self.settings.verifier)

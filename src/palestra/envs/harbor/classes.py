@@ -10,7 +10,6 @@ The highest class of any reason counts. A class is a statement about the folder;
 import os
 import posixpath
 import re
-import stat
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +17,23 @@ from typing import NamedTuple
 
 from palestra.envs.harbor.dockerfile import Recipe, Run, fetches, read_dockerfile
 from palestra.envs.harbor.schema import Environment
-from palestra.envs.harbor.task import HarborStep, HarborTask, files_below, identity_of
+from palestra.envs.harbor.task import HarborStep, HarborTask, identity_of
 from palestra.sandbox.roots import HOST, Root
 
-__all__ = ["HOST", "Placement", "Reason", "classify", "environment_reasons", "images_of", "recipe_of", "relative_entry"]
+__all__ = [
+    "HOST",
+    "MOST_MEGABYTES",
+    "Placement",
+    "Reason",
+    "classify",
+    "environment_reasons",
+    "images_of",
+    "recipe_of",
+    "relative_entry",
+]
 
+MOST_MEGABYTES = 1024
+"""The largest task folder that is hashed and built in a box: twice the disk of the largest box."""
 _UNKNOWN = Root("", "")
 _NAMES = {1: "box", 2: "prepared", 3: "docker"}
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
@@ -68,6 +79,8 @@ def classify(task: HarborTask, images: Container[str] = ()) -> Placement:
         task: A task that was read.
         images: Names of images, and identities of environments, that have a root file system.
     """
+    if task.megabytes > MOST_MEGABYTES:  # before a file is read
+        return Placement((Reason(3, f"the folder has {task.megabytes:.0f} MiB; a box takes at most {MOST_MEGABYTES}"),))
     found = list(_of_environment(task.config.environment, "environment"))
     for context, table in task.environments.values():
         found += environment_reasons(context, table, images)
@@ -80,7 +93,7 @@ def classify(task: HarborTask, images: Container[str] = ()) -> Placement:
 
 def images_of(task: HarborTask) -> set[str]:
     """Return the names of all images from which the environments of ``task`` are built."""
-    return {recipe_of(context, table).image for context, table in task.environments.values()}
+    return {recipe_of(context, table).image for context, table in task.contexts}
 
 
 def recipe_of(context: Path, environment: Environment, root: Root = _UNKNOWN) -> Recipe:
@@ -171,8 +184,7 @@ def _notes(task: HarborTask) -> Iterator[str]:
             yield f"solution/solve.sh runs {tool}, which needs a network"
     if task.config.environment.cpus:
         yield "environment.cpus is not enforced"
-    sizes = [status.st_size for _, status in files_below(task.folder) if stat.S_ISREG(status.st_mode)]
-    if sum(sizes) > 64 * 2**20:
-        yield f"the folder has {sum(sizes) // 2**20} MiB"
+    if task.megabytes > 64:
+        yield f"the folder has {task.megabytes:.0f} MiB"
     if any(os.access(path / "test.sh", os.F_OK) and not step.separate for step in task.steps for path in step.tests):
         yield "the verifier shares the agent's box: the agent could replace programs that the verifier uses"

@@ -45,8 +45,15 @@ def harbor_cache() -> RootCache:
 
 
 def limits_of(environment: Environment) -> Limits:
-    """Return the limits of a box for ``environment``. Files of the box lie in memory, which counts as the box's."""
+    """Return the limits of a box for ``environment``. Files of the box lie in memory, which counts as the box's.
+
+    Raises:
+        Unsupported: The task asks for more memory than this machine has.
+    """
     memory = (environment.memory_in_mb or _MEMORY_MB) * MIB
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if memory > machine:
+        raise Unsupported(f"the task asks for {memory // MIB} MiB of memory, and this machine has {machine // MIB}")
     disk = min(environment.storage_in_mb or _STORAGE_MB, _STORAGE_MB) * MIB
     return Limits(
         wall_seconds=60.0,
@@ -128,13 +135,13 @@ class Harbor(ShellEnv):
         return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
 
     async def _build(self, context: Path, environment: Environment) -> Built:
-        image = recipe_of(context, environment).image
-        prepared = self._cache.find(identity_of(context, environment))
-        root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
         known = self._cache.images()
         placement = classify(self._harbor, known if self._base != HOST else {*known, *images_of(self._harbor)})
         if placement.kind == 3:
             raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
+        image = recipe_of(context, environment).image
+        prepared = self._cache.find(identity_of(context, environment))
+        root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
         if placement.kind == 2 or root is None:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
         return await build(self._cache, context, environment, root, limits_of(environment))

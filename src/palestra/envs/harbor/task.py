@@ -15,6 +15,9 @@ from palestra.envs.harbor.schema import Agent, Artifact, Config, Environment, He
 __all__ = ["HarborStep", "HarborTask", "files_below", "identity_of", "tree_digest"]
 
 
+_PIECE = 2**20
+
+
 @dataclass(frozen=True, kw_only=True)
 class HarborStep:
     """One instruction and its verifier. What a step does not set is the task's."""
@@ -67,12 +70,22 @@ class HarborTask:
 
     @property
     def environments(self) -> dict[str, tuple[Path, Environment]]:
-        """The identity → context and table of every environment that a box must have: the agent's, then the verifiers'."""
-        own = [(step.verifier_context, step.verifier_environment) for step in self.steps if step.separate]
+        """The identity → context and table of every environment that a box must have. Every file of them is read."""
         found: dict[str, tuple[Path, Environment]] = {}
-        for one in [(self.environment, self.config.environment), *own]:
+        for one in self.contexts:
             found.setdefault(identity_of(*one), one)
         return found
+
+    @property
+    def contexts(self) -> list[tuple[Path, Environment]]:
+        """Context and table of the agent's environment, then of those of separate verifiers."""
+        own = [(step.verifier_context, step.verifier_environment) for step in self.steps if step.separate]
+        return [(self.environment, self.config.environment), *own]
+
+    @property
+    def megabytes(self) -> float:
+        """The size of all files, in MiB. A sparse file counts as if it were full."""
+        return sum(status.st_size for _, status in files_below(self.folder)) / 2**20
 
     @property
     def digest(self) -> str:
@@ -101,11 +114,13 @@ def tree_digest(folder: Path) -> str:
     for path, status in sorted(files_below(folder), key=lambda one: one[0]):
         place = folder / path
         if stat.S_ISLNK(status.st_mode):
-            kind, content = "link", os.readlink(place).encode()
+            target = os.readlink(place).encode()
+            found.update(f"link {path!r} {len(target)}\n".encode() + target)
         elif stat.S_ISREG(status.st_mode):
-            kind, content = f"file {bool(status.st_mode & 0o100)}", place.read_bytes()
+            found.update(f"file {bool(status.st_mode & 0o100)} {path!r} {status.st_size}\n".encode())
+            with place.open("rb") as file:
+                while piece := file.read(_PIECE):  # a file may be larger than the memory
+                    found.update(piece)
         else:
-            kind, content = "folder", b""
-        found.update(f"{kind} {path!r} {len(content)}\n".encode())
-        found.update(content)
+            found.update(f"folder {path!r} 0\n".encode())
     return found.hexdigest()
