@@ -18,7 +18,7 @@ async def stepping(episode: Any) -> None:
     messages = [dict(one) for one in episode.messages]
     headers = {"Authorization": f"Bearer {episode.api_key}"}
     async with aiohttp.ClientSession(headers=headers) as session:
-        while not episode.done:
+        while not episode.ended:
             async with session.post(f"{episode.base_url}/chat/completions", json=_request(messages)) as answer:
                 said = (await answer.json())["choices"][0]["message"]
             messages.append({"role": "assistant", "content": said["content"]})
@@ -28,7 +28,7 @@ async def stepping(episode: Any) -> None:
 def plain(episode: Any) -> None:
     """The same as a plain function."""
     messages = [dict(one) for one in episode.messages]
-    while not episode.done:
+    while not episode.ended:
         said = ask(episode, messages)
         messages += [{"role": "assistant", "content": said}, {"role": "user", "content": episode.step(said)}]
 
@@ -104,6 +104,35 @@ def sleeping_after_mcp(episode: Any) -> None:
     time.sleep(3600)
 
 
+def in_threads_and_by_mcp(episode: Any) -> None:
+    """Take four steps in each of two threads and four by MCP, all at the same time. Fail if one sees another's observation."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    headers = {"Authorization": f"Bearer {episode.api_key}", "Content-Type": "application/json"}
+
+    def post(number: int, method: str, **params: Any) -> Any:
+        body = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}).encode()
+        with urllib.request.urlopen(urllib.request.Request(episode.mcp_url, body, headers)) as answer:
+            headers.setdefault("mcp-session-id", answer.headers.get("mcp-session-id") or "")
+            return json.loads(answer.read())["result"]
+
+    post(100, "initialize")
+
+    def by_call(number: int, action: str) -> str:
+        text: str = post(number, "tools/call", name="act", arguments={"action": action})["content"][0]["text"]
+        return text
+
+    def play(name: str) -> None:
+        for number in range(4):
+            action = f"{name}-{number}"
+            seen = by_call(number, action) if name == "mcp" else episode.step(action)
+            if seen != f"saw {action}":
+                raise ValueError(f"{action} got the observation {seen!r}")
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(play, ("mcp", "one", "two")))
+
+
 async def with_helpers(episode: Any) -> None:
     """Ask two helpers at the same time, which answer from the same history, then ask for the action."""
     import asyncio
@@ -117,7 +146,7 @@ async def with_helpers(episode: Any) -> None:
                 text: str = (await answer.json())["choices"][0]["message"]["content"]
                 return text
 
-        while not episode.done:
+        while not episode.ended:
             asking = [said([*messages, {"role": "user", "content": f"Helper {number}?"}]) for number in range(2)]
             random.shuffle(asking)  # what a busy machine does
             await asyncio.gather(*asking)

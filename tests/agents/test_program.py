@@ -158,7 +158,7 @@ async def _quits_at_a_refusal(episode: Any) -> None:
 
     headers = {"Authorization": f"Bearer {episode.api_key}"}
     async with aiohttp.ClientSession(headers=headers) as session:
-        while not episode.done:
+        while not episode.ended:
             body = {"messages": [{"role": "user", "content": episode.observation}]}
             async with session.post(f"{episode.base_url}/chat/completions", json=body) as answer:
                 text = (await answer.json())["choices"][0]["message"]["content"]
@@ -220,7 +220,7 @@ async def _careful(episode: Any) -> None:
                 return text
 
         await ask({"messages": [{"role": "user", "content": "A title, please."}]}, "title")
-        while not episode.done:
+        while not episode.ended:
             body = {"messages": messages, "tools": [tool]}
             said = [await ask(body, f"{len(messages)} {number}") for number in range(2)]
             messages += [{"role": "assistant", "content": said[1]}, {"role": "user", "content": await episode.step(said[1])}]

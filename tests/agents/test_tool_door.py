@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from tests.agents import programs
 from tests.agents.driving import post
+from tests.agents.test_hosted import START
 from tests.agents.test_program import play, program
 
 from palestra.agents import OpenEpisode, Program
 from palestra.agents.messages import BadRequest
-from palestra.agents.rendezvous import Rendezvous
+from palestra.agents.performing import InProcess
+from palestra.agents.rendezvous import Rendezvous, Taken
 from palestra.agents.tooldoor import ToolDoor
 from palestra.calls import format_result, parse_calls
 from palestra.core import AsyncEnv, Env, Step
@@ -111,10 +113,10 @@ class _Played:
         self.gate = asyncio.Event()
         self.ended = False
 
-    async def take(self, action: str) -> str:
+    async def take(self, action: str) -> Taken:
         self.actions.append(action)
         await self.gate.wait()
-        return f"saw {action}"
+        return Taken(f"saw {action}", played=True)
 
     def door(self) -> ToolDoor:
         return ToolDoor(lambda: (), self.take, lambda: self.ended)
@@ -211,15 +213,37 @@ async def test_a_step_that_the_agent_gave_up_keeps_its_observation() -> None:
     action = meeting.expect()
     first = asyncio.ensure_future(meeting.take("one"))
     assert await action == "one"
+    meeting.begin_step()
     first.cancel()  # a tool's timeout in the agent's framework
     second = asyncio.ensure_future(meeting.take("two"))
     await asyncio.sleep(0)
     action = meeting.expect()
     meeting.pass_on("saw one")
     assert await action == "two"
-    meeting.pass_on("saw two", done=True)
-    assert await second == "saw two"
-    assert await meeting.take("three") == "saw two"
+    meeting.begin_step()
+    meeting.pass_on("saw two", ended=True)
+    assert await second == Taken("saw two", played=True)
+    assert await meeting.take("three") == Taken("saw two", played=False)
+
+
+async def test_a_call_that_waits_when_the_episode_ends_is_answered_with_an_error() -> None:
+    async def waiting(episode: Any) -> None:
+        await asyncio.Event().wait()
+
+    performance = InProcess(waiting, START)
+    actions = performance.actions
+    door = ToolDoor(lambda: (), actions.take, lambda: actions.ended)
+    session = (await door.answer(_message("initialize"), "")).session
+    beginning = asyncio.ensure_future(performance.begin())
+    await asyncio.sleep(0)
+    first = asyncio.ensure_future(door.answer(_call(2, "one"), session))
+    assert (await beginning).action == "one"
+    second = asyncio.ensure_future(door.answer(_call(3, "two"), session))
+    await asyncio.sleep(0)
+    await performance.finish("the end of one", 0.0)
+    assert _text((await first).body) == "the end of one"
+    late = json.loads((await second).body)["result"]
+    assert late == {"content": [{"type": "text", "text": "The episode has ended."}], "isError": True}
 
 
 class Gated(AsyncEnv):

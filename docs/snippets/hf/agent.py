@@ -14,7 +14,7 @@ async def run(episode):  # type: ignore[no-untyped-def]
     headers = {"Authorization": f"Bearer {episode.api_key}"}
     messages = list(episode.messages)
     async with aiohttp.ClientSession(headers=headers) as session:
-        while not episode.done:
+        while not episode.ended:
             body = {"model": episode.model, "messages": messages, "max_tokens": 16}
             async with session.post(f"{episode.base_url}/chat/completions", json=body) as answer:
                 said = (await answer.json())["choices"][0]["message"]["content"]

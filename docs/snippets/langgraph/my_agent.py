@@ -18,5 +18,5 @@ async def run(episode):
     graph.add_node("act", act)
     graph.add_edge(START, "think")
     graph.add_edge("think", "act")
-    graph.add_conditional_edges("act", lambda state: END if episode.done else "think")
+    graph.add_conditional_edges("act", lambda state: END if episode.ended else "think")
     await graph.compile().ainvoke({"messages": list(episode.messages)})

@@ -46,7 +46,7 @@ class ProgramContext(Generic[_Answer]):
 
         async def run(episode):
             client = openai.AsyncOpenAI(base_url=episode.base_url, api_key=episode.api_key)
-            while not episode.done:
+            while not episode.ended:
                 ...
                 observation = await episode.step(action)   # without ``await`` in a plain function
     """
@@ -70,7 +70,7 @@ class ProgramContext(Generic[_Answer]):
         self.observation = start.messages[-1]["content"]
         """The latest observation, as text."""
         self.task = start.task
-        self.done = False
+        self.ended = False
         """Whether the episode has ended. The last ``step`` returns the final observation."""
         self._step = step
 
@@ -89,6 +89,8 @@ class HostedProgram(Env):
         self._moves: queue.Queue[tuple[str, Any]] = queue.Queue()
         self._observations: queue.Queue[tuple[str, bool]] = queue.Queue()
         self._context: ProgramContext[str] | None = None
+        self._turn = threading.Lock()
+        """Held from an action to its observation: frameworks call tools in several threads, and each needs its own answer."""
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed, task=task)
@@ -100,7 +102,7 @@ class HostedProgram(Env):
 
     def step(self, action: str) -> Step:
         said = json.loads(action)
-        self._observations.put((said["observation"], said["done"]))
+        self._observations.put((said["observation"], said["ended"]))
         text, info = self._next()
         return Step(text, 0.0, info["ended"], False, info)
 
@@ -113,10 +115,11 @@ class HostedProgram(Env):
 
     def _take(self, action: str) -> str:
         assert self._context is not None
-        if not self._context.done:
-            self._moves.put(("step", str(action)))
-            self._context.observation, self._context.done = self._observations.get()
-        return self._context.observation
+        with self._turn:
+            if not self._context.ended:
+                self._moves.put(("step", str(action)))
+                self._context.observation, self._context.ended = self._observations.get()
+            return self._context.observation
 
     def _play(self, run: Callable[[ProgramContext[str]], Any], context: ProgramContext[str]) -> None:
         try:

@@ -70,7 +70,7 @@ class InProcess:
         return await self._move(self._task, action)
 
     async def finish(self, observation: Content, grace: float) -> None:
-        self.actions.pass_on(text_of(observation), done=True)
+        self.actions.pass_on(text_of(observation), ended=True)
         if self._task is None:
             return
         try:
@@ -84,99 +84,47 @@ class InProcess:
     async def _started(self) -> Any:
         return await self._run(self._context)
 
-    @staticmethod
-    async def _move(task: "asyncio.Task[Any]", action: "asyncio.Future[str]") -> Move:
+    async def _move(self, task: "asyncio.Task[Any]", action: "asyncio.Future[str]") -> Move:
         await asyncio.wait([task, action], return_when=asyncio.FIRST_COMPLETED)
         if action.done():
+            self.actions.begin_step()
             return Move(action.result(), False)
         result = task.result()
         return Move(None if result is None else str(result), True)
 
     async def _take(self, action: str) -> str:
-        return await self.actions.take(str(action))
+        return (await self.actions.take(str(action))).observation
 
-    def _see(self, observation: str, done: bool) -> None:
-        self._context.observation, self._context.done = observation, done
+    def _see(self, observation: str, ended: bool) -> None:
+        self._context.observation, self._context.ended = observation, ended
 
 
-class InWorkerProcess:
+class InWorkerProcess(InProcess):
     """A plain program in a worker process. A program that does not end is killed with its worker.
 
-    The program's own steps are answers of the worker. Its steps by MCP arrive here while the worker is busy with the program,
-    so a call to the worker stays under way until the program takes a step by itself or ends.
+    A task of this event loop speaks for the program: it takes the program's steps and passes the observations to the worker.
+    So the program's own steps and its steps by MCP wait for the same turn, and each gets its own observation.
     """
 
     def __init__(self, program: str, start: Start, variables: tuple[str, ...] = ()) -> None:
+        super().__init__(self._play, start)
         entry = f"{HostedProgram.__module__}:{HostedProgram.__qualname__}"
         self._env: AsyncEnv = InWorker(entry, {"program": program}, HostedProgram, variables=variables)
         self._start = start
-        self.actions = Rendezvous()
-        self._answer: asyncio.Task[Move] | None = None
-        """The worker's next answer, while it is under way."""
-        self._ended = False
-
-    async def begin(self) -> Move:
-        action = self.actions.expect()
-        self._answer = asyncio.ensure_future(self._begun())
-        return await self._move(action)
-
-    async def proceed(self, observation: Content) -> Move:
-        action = self.actions.expect()
-        if self.actions.waiting:
-            self.actions.pass_on(text_of(observation))
-        else:
-            self._answer = asyncio.ensure_future(self._passed(observation, done=False))
-        return await self._move(action)
 
     async def finish(self, observation: Content, grace: float) -> None:
-        self.actions.pass_on(text_of(observation), done=True)
         try:
-            with contextlib.suppress(EpisodeError, TimeoutError, ValueError):
-                async with asyncio.timeout(grace):
-                    await self._last_words(observation)
+            await super().finish(observation, grace)
         finally:
-            await self._stop()
+            with contextlib.suppress(EpisodeError):
+                await self._env.close()
 
-    async def _last_words(self, observation: Content) -> None:
-        """Let the program return. If it takes another step, its answer is the last observation."""
-        while not self._ended:
-            if self._answer is None:
-                self._answer = asyncio.ensure_future(self._passed(observation, done=True))
-            await asyncio.wait([self._answer])
-            self._taken()
-
-    async def _stop(self) -> None:
-        if self._answer is not None:
-            self._answer.cancel()
-            await asyncio.wait([self._answer])
-            if not self._answer.cancelled():
-                self._answer.exception()
-        with contextlib.suppress(EpisodeError):
-            await self._env.close()
-
-    async def _move(self, action: "asyncio.Future[str]") -> Move:
-        waiting: list[asyncio.Future[Any]] = [action] if self._answer is None else [self._answer, action]
-        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        return Move(action.result(), False) if action.done() else self._taken()
-
-    def _taken(self) -> Move:
-        """The move of the worker's answer, which is there."""
-        assert self._answer is not None
-        answer, self._answer = self._answer, None
-        self._ended = True  # also if the program failed
-        move = answer.result()
-        self._ended = move.ended
-        return move
-
-    async def _begun(self) -> Move:
+    async def _play(self, _: ProgramContext[Any]) -> str | None:
+        """Return the text that the program returns. If it takes a step after the end, it gets the last observation."""
         start = msgspec.to_builtins(self._start)
         action, info = await self._env.reset(task=Task("program", params={"start": start}))
-        return _move(action, info)
-
-    async def _passed(self, observation: Content, *, done: bool) -> Move:
-        step = await self._env.step(json.dumps({"observation": text_of(observation), "done": done}))
-        return _move(step.observation, step.info)
-
-
-def _move(action: Content, info: dict[str, Any]) -> Move:
-    return Move(text_of(action) if info["action"] else None, info["ended"])
+        while not info["ended"]:
+            taken = await self.actions.take(text_of(action))
+            passed = {"observation": taken.observation, "ended": self.actions.ended}
+            action, _, _, _, info = await self._env.step(json.dumps(passed))
+        return text_of(action) if info["action"] else None

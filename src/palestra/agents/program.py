@@ -50,7 +50,7 @@ class Program:
 
     Args:
         run: A function of one argument, or its name ``module:function``. The argument has ``base_url``, ``anthropic_url``,
-            ``api_key``, ``model``, ``messages``, ``observation``, ``task``, ``done`` and ``step(action)``, and ``mcp_url`` and
+            ``api_key``, ``model``, ``messages``, ``observation``, ``task``, ``ended`` and ``step(action)``, and ``mcp_url`` and
             ``mcp_command`` for agents that take the environment's tools from an MCP server. An ``async def``
             runs on the event loop and awaits ``step``; a plain function runs in a worker process. If it returns a text, the
             text is its last action.
@@ -173,7 +173,7 @@ class Program:
         opened = self.gateway.open(seed=conversation.seed, budget=self._budget)
         performance = self._performance(opened, conversation)
         actions = performance.actions
-        opened.record.door = ToolDoor(lambda: conversation.tools, actions.take, lambda: actions.done)
+        opened.record.door = ToolDoor(lambda: conversation.tools, actions.take, lambda: actions.ended)
         return _Playing(opened, performance)
 
     def _performance(self, opened: OpenEpisode, conversation: Conversation) -> Performance:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from palestra.agents.messages import BadRequest
+from palestra.agents.rendezvous import Taken
 from palestra.calls import format_call, parse_results
 from palestra.trajectory import ToolCall
 
@@ -38,6 +39,7 @@ _ACT = {
     },
 }
 
+_OVER = "The episode has ended."
 _NO_METHOD = -32601
 _BAD_PARAMETERS = -32602
 
@@ -73,14 +75,14 @@ class ToolDoor:
 
     Args:
         offered: Returns the schemas of the tools that the environment offers now.
-        take: Takes an action in the environment and returns the observation.
+        take: Takes an action in the environment and returns the observation, and whether the episode played the action.
         ended: Returns whether the episode has ended.
     """
 
     def __init__(
         self,
         offered: Callable[[], Sequence[Mapping[str, Any]]],
-        take: Callable[[str], Awaitable[str]],
+        take: Callable[[str], Awaitable[Taken]],
         ended: Callable[[], bool],
     ) -> None:
         self._offered = offered
@@ -153,7 +155,7 @@ class ToolDoor:
         if task is None:
             action, called = self._action(message.params)
             if self._ended():
-                return _result(message, _said("The episode has ended.", error=True))
+                return _result(message, _said(_OVER, error=True))
             task = calls[digest] = asyncio.ensure_future(self._step(message, action, called=called))
             # An agent that went away leaves the failure of its call to the episode.
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
@@ -176,10 +178,12 @@ class ToolDoor:
         return arguments["action"], False
 
     async def _step(self, message: _Message, action: str, *, called: bool) -> bytes:
-        observation = await self._take(action)
+        taken = await self._take(action)
+        if not taken.played:  # it waited while another call ended the episode
+            return _result(message, _said(_OVER, error=True))
         if not called:
-            return _result(message, _said(observation))
-        results = parse_results(observation)
+            return _result(message, _said(taken.observation))
+        results = parse_results(taken.observation)
         text = "\n".join(one.text for one in results)
         return _result(message, _said(text, error=not all(one.ok for one in results)))
 
