@@ -295,6 +295,26 @@ async def test_an_environment_that_nobody_knows_is_told() -> None:
             await anext(workers.rollout([Task("game:Nonesuch-v0", 1)], "random", RolloutOptions()))
 
 
+async def test_an_environment_without_a_pool_fails_its_own_job_and_no_other() -> None:
+    config = ClusterConfig(pools=(Pool(match="game:Guess*", concurrency=2),))
+    wrong = [Task(GUESS, 1), Task(GUESS, 2), Task("game:Mastermind-v0-easy", 3)]
+    books, other_books = Books(), Books()
+    async with asyncio.timeout(30), Dispatcher(LocalProvider(), config) as workers:
+        slow = workers.rollout(wrong, "random", RolloutOptions(concurrency=2), book=books)
+        first = await anext(slow)  # its consumer is slow: others draw its next task
+        options = RolloutOptions(n=60, concurrency=4)
+        other = [one async for one in workers.rollout(GUESS, "random", options, book=other_books)]
+        assert len(other) == 60
+        second = await anext(slow)
+        with pytest.raises(UsageError, match='no pool plays "game:Mastermind-v0-easy"'):
+            await anext(slow)
+        assert {first.task.seed, second.task.seed} == {1, 2}
+        assert len([one async for one in workers.rollout(GUESS, "random", RolloutOptions(n=5))]) == 5
+    for book, issued in ((books, 2), (other_books, 60)):
+        assert len(book.count("issue")) == issued
+        assert book.count("issue") == book.count("finish") + book.count("fail")
+
+
 async def test_an_old_session_is_refused() -> None:
     worker = RolloutWorker(4)
     old = await worker.open()

@@ -107,8 +107,8 @@ class Dispatcher:
         """Fill the queues as far as the jobs allow, and wake the workers that wait."""
         drawn = False
         for job in self._jobs.values():
-            while episode := job.draw():
-                self._queues[self.config.pool_of(episode.key.task.env)].append(episode)
+            while episode := job.draw(self.config.pool_of):
+                self._queues[episode.pool].append(episode)
                 drawn = True
         if drawn:
             self._wake_workers()

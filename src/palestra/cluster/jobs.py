@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from time import monotonic
 
 from palestra.cluster.providers import WorkerHandle
@@ -22,11 +22,13 @@ AHEAD = 0.25
 class QueuedEpisode:
     """An episode that waits in a queue or is leased to a worker."""
 
-    __slots__ = ("job", "key", "losses")
+    __slots__ = ("job", "key", "losses", "pool")
 
-    def __init__(self, job: "Job", key: EpisodeKey) -> None:
+    def __init__(self, job: "Job", key: EpisodeKey, pool: int) -> None:
         self.job = job
         self.key = key
+        self.pool = pool
+        """The index of the pool that plays it."""
         self.losses = 0
         """Workers that were lost while they had this episode."""
 
@@ -51,14 +53,21 @@ class Job:
         self.exhausted = False
         self.broken: BaseException | None = None
 
-    def draw(self) -> QueuedEpisode | None:
-        """The next episode, if there is one and the job may have one more under way."""
+    def draw(self, pool_of: Callable[[str], int]) -> QueuedEpisode | None:
+        """The next episode, if there is one and the job may have one more under way.
+
+        Another job's call may draw it. So whatever is wrong with a task, also that no pool plays it, breaks the job that named
+        the task, before the episode is counted and issued.
+        """
+        pool = 0
         if self.exhausted or self.under_way >= self.setup.options.concurrency:
             return None
         try:
             key = next(self.keys, None)
-            if key is not None and key.task.env not in self.specs:
-                self.specs[key.task.env] = spec(key.task.env)
+            if key is not None:
+                if key.task.env not in self.specs:
+                    self.specs[key.task.env] = spec(key.task.env)
+                pool = pool_of(key.task.env)
         except Exception as error:  # of the caller's tasks; raised when the episodes under way have ended
             self.broken, key = error, None
         if key is None:
@@ -68,7 +77,7 @@ class Job:
         self.under_way += 1
         if self.book is not None:
             self.book.issue(key.name, key.task.env)
-        return QueuedEpisode(self, key)
+        return QueuedEpisode(self, key, pool)
 
     def end(self, episode: QueuedEpisode, trajectories: tuple[Trajectory, ...]) -> None:
         """Hand the trajectories of ``episode`` to the consumer."""
