@@ -1,6 +1,7 @@
 """Agents as policies: exact tokens, deadlines, failures, and a clean end."""
 
 import asyncio
+import contextlib
 import pickle
 from collections import Counter
 from pathlib import Path
@@ -196,6 +197,45 @@ async def test_leaving_a_rollout_stops_its_programs() -> None:
     await episodes.aclose()
     assert len(policy.gateway) == 0
     assert not policy.gateway.url
+
+
+async def test_a_program_is_stopped_although_its_engine_does_not_stop() -> None:
+    released, stopped = asyncio.Event(), asyncio.Event()
+
+    class Stubborn(ScriptedEngine):
+        async def generate(self, *arguments: Any, **options: Any) -> Any:
+            while not released.is_set():
+                with contextlib.suppress(asyncio.CancelledError):
+                    await released.wait()
+            return await super().generate(*arguments, **options)
+
+    async def asking(episode: Any) -> None:
+        try:
+            await programs.stepping(episode)
+        finally:
+            stopped.set()
+
+    policy = Program(asking, Stubborn(guess), Tooled())
+    try:
+        async with asyncio.timeout(20):
+            (trajectory,) = await play(policy, n=1, deadline=0.5)
+        assert trajectory.stop is StopReason.DEADLINE
+        assert stopped.is_set()
+        assert (len(policy.gateway), policy._playing, policy.gateway.url) == (0, 0, "")
+    finally:
+        released.set()
+
+
+async def test_an_episode_that_cannot_begin_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    policy = program(programs.stepping)
+
+    def broken(*_: Any) -> Any:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(policy, "_performance", broken)
+    (trajectory,) = await play(policy, n=1, retries=0)
+    assert "no more processes" in trajectory.failures[0].message
+    assert (len(policy.gateway), policy._playing, policy.gateway.url) == (0, 0, "")
 
 
 def test_a_program_that_a_worker_cannot_import_is_refused() -> None:

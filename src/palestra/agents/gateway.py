@@ -139,9 +139,14 @@ class Gateway:
 
     async def close(self, episode: OpenEpisode) -> Recording:
         """Seal the episode and return its recording. Its key is refused from now on."""
-        recording = await episode.record.seal()
+        try:
+            return await episode.record.seal()
+        finally:
+            self.forget(episode)
+
+    def forget(self, episode: OpenEpisode) -> None:
+        """Refuse the key of an episode from now on."""
         self._episodes.pop(_digest(episode.key), None)
-        return recording
 
     def __len__(self) -> int:
         return len(self._episodes)

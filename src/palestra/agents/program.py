@@ -147,34 +147,44 @@ class Program:
         playing: _Playing | None = conversation.memory.pop(_MEMORY, None)
         if playing is None:
             return None
+        grace = 0.0  # if the engine does not stop in time, the program stops at once
         try:
-            recording = await playing.opened.record.seal()
-            if playing.begun:
-                await playing.performance.finish(final, min(self._grace, seconds))
+            try:
+                recording = await playing.opened.record.seal()
+                grace = min(self._grace, seconds)
+            finally:
+                if playing.begun:
+                    await playing.performance.finish(final, grace)
             return recording.played(auxiliary=self._auxiliary)
         finally:
-            if playing.opened.record.door is not None:
-                playing.opened.record.door.close()
-            await self.gateway.close(playing.opened)
-            self._playing -= 1
-            async with self._lock:
-                if not self._playing:  # the last one out
-                    await self._served.aclose()
+            await self._leave(playing.opened)
 
     async def _open(self, conversation: Conversation) -> _Playing:
         self._playing += 1
+        opened: OpenEpisode | None = None
         try:
             async with self._lock:
                 if not self.gateway.url:
                     await self._served.enter_async_context(self.gateway.serving())
+            opened = self.gateway.open(seed=conversation.seed, budget=self._budget)
+            performance = self._performance(opened, conversation)
+            actions = performance.actions
+            opened.record.door = ToolDoor(lambda: conversation.tools, actions.take, lambda: actions.ended)
+            return _Playing(opened, performance)
         except BaseException:
-            self._playing -= 1
+            await self._leave(opened)
             raise
-        opened = self.gateway.open(seed=conversation.seed, budget=self._budget)
-        performance = self._performance(opened, conversation)
-        actions = performance.actions
-        opened.record.door = ToolDoor(lambda: conversation.tools, actions.take, lambda: actions.ended)
-        return _Playing(opened, performance)
+
+    async def _leave(self, opened: OpenEpisode | None) -> None:
+        """Free what an episode holds. What cannot fail or wait comes first."""
+        self._playing -= 1
+        if opened is not None:
+            if opened.record.door is not None:
+                opened.record.door.close()
+            self.gateway.forget(opened)
+        async with self._lock:
+            if not self._playing:  # the last one out
+                await self._served.aclose()
 
     def _performance(self, opened: OpenEpisode, conversation: Conversation) -> Performance:
         messages = tuple({"role": one.role, "content": text_of(one.content)} for one in conversation.messages)
