@@ -1,15 +1,17 @@
 """Calls that are passed on to another API. The API is a second gateway, in all its dialects."""
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.agents import programs
-from tests.agents.driving import Agent
+from tests.agents.driving import Agent, post
 from tests.agents.test_program import GAME, Tooled, guess, play
 
-from palestra.agents import CallBudget, Gateway, OpenEpisode, Program, Upstream
+from palestra.agents import CallBudget, Gateway, OpenEpisode, Program, Recording, Upstream
+from palestra.errors import PolicyError
 from palestra.rollout import rollout
 from palestra.testing.scripted import ScriptedEngine
 from palestra.trajectory import StopReason
@@ -131,6 +133,127 @@ async def test_an_api_that_fails_is_asked_again_and_its_words_hide_the_key(monke
         assert (await gateway.close(episode)).calls == ()
     finally:
         await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def answering(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
+    """Serve an API that answers every path with ``answer``."""
+    app = web.Application()
+    app.router.add_post("/{path:.*}", answer)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
+    finally:
+        await runner.cleanup()
+
+
+async def _asked(body: Any) -> tuple[OpenEpisode, Recording, int]:
+    """Ask an API that answers with ``body``; return the episode, its recording and the status for the agent."""
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.json_response(body)
+
+    async with answering(answer) as url:
+        gateway = Gateway(Upstream("gpt-x", url, KEY, prompt_price=1e6))
+        episode = gateway.open()
+        one = Agent(gateway, episode, "chat")
+        one.user("Hello")
+        status = (await one.send()).status
+        return episode, await gateway.close(episode), status
+
+
+def _chat(content: Any = "Hi", **usage: Any) -> dict[str, Any]:
+    choice = {"message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
+    return {"id": "chatcmpl-1", "choices": [choice], "usage": usage}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        _chat(prompt_tokens=-1_000_000_000, completion_tokens=1),
+        _chat(prompt_tokens="7"),
+        _chat(prompt_tokens=1.5),
+        _chat(completion_tokens=True),
+        _chat(prompt_tokens=2**80),
+        _chat(content=[{"type": "text", "text": "Hi"}]),
+        {**_chat(), "created": "yesterday"},
+    ],
+)
+async def test_an_answer_that_is_not_one_of_the_api_is_the_policy_s_failure(body: Any) -> None:
+    episode, recording, status = await _asked(body)
+    record = episode.record
+    assert status == 500
+    assert isinstance(record.failure, PolicyError)
+    assert (record.prompt_tokens, record.sampled_tokens, record.dollars, recording.calls) == (0, 0, 0.0, ())
+
+
+async def test_an_api_that_does_not_count_tokens_is_recorded_with_none() -> None:
+    episode, recording, status = await _asked(_chat(prompt_tokens=None))
+    assert (status, episode.record.prompt_tokens, len(recording.calls)) == (200, 0, 1)
+
+
+async def test_an_answer_that_is_too_long_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palestra.agents.upstream._MOST_BYTES", 1000, raising=False)
+    episode, _, status = await _asked(_chat("x" * 2000))
+    assert status == 500
+    assert "more than 1000 bytes" in str(episode.record.failure)
+
+
+async def test_no_part_of_the_key_stays_where_an_error_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "sk-secret-0123456789")
+
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(status=400, text="x" * 285 + request.headers["x-api-key"])
+
+    async with answering(answer) as url:
+        gateway = Gateway(Upstream("gpt-x", url, KEY, first_pause=0.0))
+        one = Agent(gateway, gateway.open(), "chat")
+        one.user("Hello")
+        refused = await one.send()
+    assert refused.status == 400
+    assert b"sk-secret" not in refused.body
+
+
+async def test_the_key_does_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY, "a-long-secret-key")
+    elsewhere: list[str] = []
+
+    async def take(request: web.Request) -> web.Response:
+        elsewhere.append(request.headers.get("x-api-key", ""))
+        return web.json_response(_chat())
+
+    async with answering(take) as other:
+
+        async def redirect(request: web.Request) -> web.Response:
+            return web.Response(status=307, headers={"Location": f"{other}/chat/completions"})
+
+        async with answering(redirect) as url:
+            gateway = Gateway(Upstream("gpt-x", url, KEY, first_pause=0.0))
+            episode = gateway.open()
+            one = Agent(gateway, episode, "chat")
+            one.user("Hello")
+            assert (await one.send()).status == 500
+            assert isinstance(episode.record.failure, PolicyError)
+            assert "307" in str(episode.record.failure)
+    assert elsewhere == []
+
+
+async def test_tokens_are_not_counted_after_the_end_and_an_api_that_is_away_is_answered() -> None:
+    away = Gateway(Upstream("gpt-x", "http://127.0.0.1:9/v1", KEY, attempts=1))
+    episode = away.open()
+    body = b'{"model": "any", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}'
+    path, headers = "/v1/messages/count_tokens", {"x-api-key": episode.key}
+    failed = await post(away, path, body, headers)
+    assert (failed.status, b"could not answer" in failed.body) == (500, True)
+    episode.record.spent = True
+    spent = await post(away, path, body, headers)
+    assert (spent.status, b"budget" in spent.body) == (400, True)
+    await episode.record.seal()
+    ended = await post(away, path, body, headers)
+    assert (ended.status, b"has ended" in ended.body) == (400, True)
 
 
 async def test_an_api_that_is_away_is_a_failure_of_the_infrastructure() -> None:

@@ -22,7 +22,7 @@ import hashlib
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -44,6 +44,7 @@ __all__ = ["Gateway", "OpenEpisode"]
 
 _DIALECTS = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/messages": ANTHROPIC}
 _COUNT = "/v1/messages/count_tokens"
+_Reply = TypeVar("_Reply")
 _REMEMBERED = 64
 """Most sets of tools whose renderers are kept."""
 _MCP = "/mcp"
@@ -239,7 +240,7 @@ class Gateway:
         if request.dialect == "responses":
             request = _continued(request, record)
         if path == _COUNT:
-            await send_json(exchange.send, 200, await self._count(record, request, body))
+            await send_json(exchange.send, 200, await self._reply(self._count(record, request, body)))
             return
         if self._upstream is not None:
             request = msgspec.structs.replace(request, details={**request.details, BODY: body})
@@ -259,11 +260,14 @@ class Gateway:
                 await exchange.deliver(reply.body or dialect.answer(reply, request), call, self.limits.write_seconds)
 
     async def _count(self, record: AgentEpisode, request: AgentRequest, body: bytes) -> bytes:
+        if record.sealed or record.spent:
+            what = "the episode has ended" if record.sealed else "the budget of this episode is used up"
+            raise BadRequest(what, code="episode_ended")
         if self._upstream is not None:
             return await self._upstream.post(_COUNT.removeprefix("/v1"), body)
         return msgspec.json.encode({"input_tokens": len(record.renderer_of(request).first(rendered(request)))})
 
-    async def _reply(self, answering: Awaitable[tuple[AgentReply, Call | None]]) -> tuple[AgentReply, Call | None]:
+    async def _reply(self, answering: Awaitable[_Reply]) -> _Reply:
         """Wait for the reply; turn every failure into an answer that the agent's SDK understands."""
         try:
             return await answering

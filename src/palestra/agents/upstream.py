@@ -23,6 +23,12 @@ __all__ = ["Upstream", "UpstreamCalls"]
 
 _PATHS = {"chat": "/chat/completions", "responses": "/responses", "anthropic": "/messages"}
 _AGAIN = (408, 409, 425, 429)
+_MOST_BYTES = 32 * 2**20
+"""The longest answer that is read: far above the longest reply of a model."""
+_MOST_TOKENS = 2**53
+"""No call has more tokens. Numbers up to here are exact as dollars, too."""
+_MOST_WORDS = 300
+"""Characters of an API's error that are shown."""
 _FINISHES: dict[str | None, ReplyFinish] = {
     "length": "length",
     "max_tokens": "length",
@@ -75,8 +81,8 @@ class UpstreamCalls:
         """Pass a call on. ``body`` is the agent's own request."""
         answer = await self.post(_PATHS[request.dialect], body)
         try:
-            reply = _READERS[request.dialect](msgspec.json.decode(answer))
-        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError) as error:
+            reply = _checked(_READERS[request.dialect](msgspec.json.decode(answer)))
+        except (msgspec.MsgspecError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
             raise PolicyError(f"{mask_url(self.upstream.base_url)} gave no answer of its API: {error!r}") from None
         return msgspec.structs.replace(reply, body=answer)
 
@@ -85,7 +91,7 @@ class UpstreamCalls:
 
         Raises:
             BadRequest: The API refuses this request; the agent is answered the same.
-            PolicyError: The API refuses the key, the model or the path.
+            PolicyError: The API refuses the key, the model or the path, redirects the call, or answers without end.
             InfrastructureError: No attempt was answered.
         """
         sent = _sent(body, self.upstream.model)
@@ -95,8 +101,10 @@ class UpstreamCalls:
                 await asyncio.sleep(self.upstream.first_pause * 2 ** (attempt - 1))
             try:
                 session = await self._connections.session()
-                async with session.post(self.upstream.base_url.rstrip("/") + path, data=sent) as answer:
-                    data = await answer.read()
+                url = self.upstream.base_url.rstrip("/") + path
+                # A redirect would take the key to another server.
+                async with session.post(url, data=sent, allow_redirects=False) as answer:
+                    data = await self._read(answer)
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
                 problem = str(error) or repr(error)
                 continue
@@ -108,8 +116,17 @@ class UpstreamCalls:
         where = mask_url(self.upstream.base_url)
         raise InfrastructureError(f"{where}: {self.upstream.attempts} calls failed, the last one with: {problem}")
 
+    async def _read(self, answer: aiohttp.ClientResponse) -> bytes:
+        pieces, size = list[bytes](), 0
+        async for piece in answer.content.iter_chunked(2**16):
+            pieces.append(piece)
+            size += len(piece)
+            if size > _MOST_BYTES:
+                raise PolicyError(f"{mask_url(self.upstream.base_url)} answered with more than {_MOST_BYTES} bytes")
+        return b"".join(pieces)
+
     def _refuse(self, status: int, problem: str) -> None:
-        if status in (401, 403, 404):
+        if 300 <= status < 400 or status in (401, 403, 404):
             raise PolicyError(f"{mask_url(self.upstream.base_url)} refused the call: {problem}")
         long = "context_length" in problem or "context length" in problem or "prompt is too long" in problem
         raise BadRequest(problem, status=status, code="context_length_exceeded" if long else "invalid_request_error")
@@ -117,8 +134,9 @@ class UpstreamCalls:
     def _harmless(self, data: bytes) -> str:
         """The API's words without the key: some APIs echo a part of the request."""
         key = os.environ.get(self.upstream.key_variable, "")
-        text = data[:300].decode("utf-8", "replace")
-        return text.replace(key, HIDDEN) if key else text
+        text = data.decode("utf-8", "replace")
+        # Masked before it is cut: a cut through the key would leave the first half of it.
+        return (text.replace(key, HIDDEN) if key else text)[:_MOST_WORDS]
 
     def _open(self) -> aiohttp.ClientSession:
         headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
@@ -139,6 +157,21 @@ def _sent(body: bytes, model: str) -> bytes:
 # ------------------------------------------------------------------------------------------------------------------ answers
 
 
+def _checked(reply: AgentReply) -> AgentReply:
+    """Return ``reply`` if every field has its type."""
+    return msgspec.convert(msgspec.to_builtins(reply), AgentReply)
+
+
+def _tokens(usage: Any, name: str) -> int:
+    """Return a number of tokens; 0 if the API does not count them. A negative one would undo the budget of the episode."""
+    count = usage.get(name)
+    if count is None:
+        return 0
+    if type(count) is not int or not 0 <= count <= _MOST_TOKENS:
+        raise ValueError(f"{name} is {count!r}, which is not a number of tokens")
+    return count
+
+
 def _from_chat(body: Any) -> AgentReply:
     choice = body["choices"][0]
     said, usage = choice["message"], body.get("usage") or {}
@@ -152,8 +185,8 @@ def _from_chat(body: Any) -> AgentReply:
         calls=calls,
         reasoning=said.get("reasoning_content") or said.get("reasoning") or "",
         finish=_FINISHES.get(choice.get("finish_reason"), "stop"),
-        prompt_tokens=usage.get("prompt_tokens", 0),
-        completion_tokens=usage.get("completion_tokens", 0),
+        prompt_tokens=_tokens(usage, "prompt_tokens"),
+        completion_tokens=_tokens(usage, "completion_tokens"),
         created=int(body.get("created") or 0),
     )
 
@@ -172,8 +205,8 @@ def _from_responses(body: Any) -> AgentReply:
         text="".join(part.get("text") or part.get("refusal") or "" for part in parts),
         calls=calls,
         finish=finish,
-        prompt_tokens=usage.get("input_tokens", 0),
-        completion_tokens=usage.get("output_tokens", 0),
+        prompt_tokens=_tokens(usage, "input_tokens"),
+        completion_tokens=_tokens(usage, "output_tokens"),
         created=int(body.get("created_at") or 0),
     )
 
@@ -185,7 +218,7 @@ def _from_anthropic(body: Any) -> AgentReply:
         for one in blocks
         if one["type"] == "tool_use"
     )
-    cached = ("cache_read_input_tokens", "cache_creation_input_tokens")
+    counted = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return AgentReply(
         id=str(body["id"]).removeprefix("msg_"),
         text="".join(one["text"] for one in blocks if one["type"] == "text"),
@@ -193,8 +226,8 @@ def _from_anthropic(body: Any) -> AgentReply:
         reasoning="".join(one.get("thinking", "") for one in blocks if one["type"] == "thinking"),
         finish=_FINISHES.get(body.get("stop_reason"), "stop"),
         stop=body.get("stop_sequence") or "",
-        prompt_tokens=usage.get("input_tokens", 0) + sum(usage.get(name) or 0 for name in cached),
-        completion_tokens=usage.get("output_tokens", 0),
+        prompt_tokens=sum(_tokens(usage, name) for name in counted),
+        completion_tokens=_tokens(usage, "output_tokens"),
     )
 
 
