@@ -3,10 +3,14 @@
 It is a relay to the tools of one episode: each line of standard input is a message, which goes to the gateway by HTTP. The
 address and the key come from the environment variables ``PALESTRA_MCP_URL`` and ``PALESTRA_MCP_KEY``; a command line would show
 the key to every user of the machine. The file uses only the standard library, so that it starts at once; it runs as a script.
+
+Calls of tools are steps, so they are passed on in their order, one at a time. Other messages, such as a ping, do not wait.
 """
 
+import http.client
 import json
 import os
+import queue
 import sys
 import threading
 import urllib.error
@@ -28,6 +32,13 @@ class _Relay:
             "Accept": "application/json, text/event-stream",
         }
         self._writing = threading.Lock()
+        # No proxy: the gateway is on this machine, and a proxy would see the key.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def pass_on_all(self, lines: "queue.SimpleQueue[str | None]") -> None:
+        """Pass on one message after the other, up to ``None``."""
+        while (line := lines.get()) is not None:
+            self.pass_on(line)
 
     def pass_on(self, line: str) -> None:
         """Send one message to the gateway and write its answer."""
@@ -38,42 +49,65 @@ class _Relay:
                 sys.stdout.flush()
 
     def _answer(self, line: str) -> str:
-        request = urllib.request.Request(self._url, line.encode(), self._headers)
         try:
-            with urllib.request.urlopen(request) as response:
+            request = urllib.request.Request(self._url, line.encode(), self._headers)
+            with self._opener.open(request) as response:
                 session = response.headers.get("mcp-session-id")
                 if session:
                     self._headers["mcp-session-id"] = session
                 text: str = response.read().decode()
                 return text
-        except (OSError, ValueError) as error:
-            detail = error.read().decode("utf-8", "replace") if isinstance(error, urllib.error.HTTPError) else str(error)
-            return _failed(line, f"the tools of the episode cannot be reached: {detail}")
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            return _failed(line, f"the tools of the episode cannot be reached: {_detail(error)}")
+
+
+def _detail(error: Exception) -> str:
+    if isinstance(error, urllib.error.HTTPError):
+        try:
+            return error.read().decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException):
+            pass
+    return str(error)
+
+
+def _read(line: str) -> dict[str, Any]:
+    """Return a message; an empty one if ``line`` is none."""
+    try:
+        message: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 def _failed(line: str, text: str) -> str:
-    try:
-        message: Any = json.loads(line)
-    except ValueError:
-        return ""
-    if not isinstance(message, dict) or message.get("id") is None or "method" not in message:
+    message = _read(line)
+    if message.get("id") is None or "method" not in message:
         return ""
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32000, "message": text}})
 
 
 def _main() -> None:
+    missing = [name for name in (URL, KEY) if not os.environ.get(name)]
+    if missing:
+        sys.exit(f"this command needs the variables of episode.mcp_environment; not set: {' and '.join(missing)}")
     relay = _Relay(os.environ[URL], os.environ[KEY])
+    calls: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+    calling = threading.Thread(target=relay.pass_on_all, args=(calls,), daemon=True)
+    calling.start()
     running: list[threading.Thread] = []
     for line in sys.stdin:
-        if '"initialize"' in line:
+        method = _read(line).get("method")
+        if method == "initialize":
             relay.pass_on(line)  # its answer names the session of all later messages
-            continue
-        # A thread per message: a step may take long, and a ping must not wait for it.
-        running = [one for one in running if one.is_alive()]
-        thread = threading.Thread(target=relay.pass_on, args=(line,), daemon=True)
-        thread.start()
-        running.append(thread)
-    for thread in running:
+        elif method == "tools/call":
+            calls.put(line)
+        else:
+            # A thread per message: a step may take long, and a ping must not wait for it.
+            running = [one for one in running if one.is_alive()]
+            running.append(threading.Thread(target=relay.pass_on, args=(line,), daemon=True))
+            running[-1].start()
+    calls.put(None)
+    for thread in (calling, *running):
         thread.join(timeout=1.0)
 
 
