@@ -80,6 +80,32 @@ def test_a_build_is_whole_or_nothing(tmp_path: Path) -> None:
         Bm25Index(tmp_path / "index")
 
 
+@pytest.mark.parametrize("name", ["starts.npy", "stems.txt", "documents.bin"])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_an_index_with_a_damaged_part_is_to_be_built_again(name: str, emptied: bool, tmp_path: Path) -> None:
+    build_index(CORPUS, tmp_path / "index")
+    file = tmp_path / "index" / "part-0000" / name
+    if emptied and name != "stems.txt":  # a part without a word has no stems
+        file.write_bytes(b"")
+    else:
+        file.unlink()
+    with pytest.raises(SchemaError, match="Build it again"):
+        Bm25Index(tmp_path / "index")
+
+
+def test_a_thread_that_finds_no_spare_array_takes_a_new_one(tmp_path: Path) -> None:
+    class Taken(list[npt.NDArray[np.float32]]):
+        """Another thread has taken the last one since the look."""
+
+        def __len__(self) -> int:
+            return 1
+
+    build_index(CORPUS, tmp_path / "index")
+    index = Bm25Index(tmp_path / "index")
+    index._parts[0]._spare = Taken()
+    assert [hit.document.title for hit in index.search("fruit orchards", 1)] == ["Apple"]
+
+
 def test_corpora_are_read_in_both_spellings(tmp_path: Path) -> None:
     path = tmp_path / "corpus.jsonl"
     path.write_text('{"id": 7, "title": "T", "text": "x"}\n\n{"contents": "\\"Title\\"\\nbody"}\n{"contents": "plain"}\n')

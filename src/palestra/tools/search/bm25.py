@@ -137,7 +137,10 @@ class Bm25Index:
         """How many there are."""
         self.source = f"sha256:{manifest.sha256}"
         """The content hash of the corpus, in its order."""
-        self._parts = [Part(place / _part(number)) for number in range(manifest.parts)]
+        try:
+            self._parts = [Part(place / _part(number)) for number in range(manifest.parts)]
+        except (OSError, EOFError, ValueError) as error:
+            raise SchemaError(f"{place} cannot be read: {error}. Build it again") from None
 
     def search(self, query: str, k: int) -> list[Hit]:
         """The best ``k`` documents, best first; equal scores in the order of the corpus."""

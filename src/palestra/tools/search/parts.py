@@ -100,8 +100,7 @@ class Part:
     def best(self, stems: Sequence[str], k: int) -> list[Scored]:
         """Return the best ``k`` documents, best first; equal scores in the order of the documents."""
         columns = [self._column(stem) for stem in stems]
-        # An array that was used before costs no new memory pages. Each thread takes another one.
-        total = self._spare.pop() if self._spare else np.zeros(self._documents, dtype=np.float32)
+        total = self._zeros()
         found = self._best_of_rare(columns, k, total)
         if found is None:
             for column in columns:
@@ -113,6 +112,13 @@ class Part:
             total.fill(0)
         self._spare.append(total)
         return found
+
+    def _zeros(self) -> npt.NDArray[np.float32]:
+        """Return an array of zeros. One that was used before costs no new memory pages. Each thread takes another one."""
+        try:
+            return self._spare.pop()  # without a look before: another thread may take the last one in between
+        except IndexError:
+            return np.zeros(self._documents, dtype=np.float32)
 
     def _best_of_rare(self, columns: Sequence[_Column], k: int, total: npt.NDArray[np.float32]) -> list[Scored] | None:
         """Return the best ``k`` documents if all of them have a rare stem, otherwise ``None``. ``total`` stays zeros."""
