@@ -126,5 +126,6 @@ class InWorkerProcess(InProcess):
         while not info["ended"]:
             taken = await self.actions.take(text_of(action))
             passed = {"observation": taken.observation, "ended": self.actions.ended}
-            action, _, _, _, info = await self._env.step(json.dumps(passed))
+            step = await self._env.step(json.dumps(passed))
+            action, info = step.observation, step.info
         return text_of(action) if info["action"] else None
