@@ -102,7 +102,7 @@ class InProcess:
 class InWorkerProcess(InProcess):
     """A plain program in a worker process. A program that does not end is killed with its worker.
 
-    A task of this event loop speaks for the program: it takes the program's steps and passes the observations to the worker.
+    A task of this event loop represents the program: it takes the program's steps and passes the observations to the worker.
     So the program's own steps and its steps by MCP wait for the same turn, and each gets its own observation.
     """
 
