@@ -37,6 +37,7 @@ GUIDES = {
     "regrade": "how-to/evaluate.md#score-a-run-again",
     "rollout": "tutorials/03-run-many-episodes.md#from-the-command-line",
     "scaling": "how-to/strategies.md#measure-test-time-compute",
+    "probe": "how-to/probe.md",
     "plan": "design/scale.md",
     "train": "how-to/train.md",
     "plot": "how-to/train.md#look-at-a-run",

@@ -61,6 +61,7 @@ _COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("eval", "evaluate:eval_command", _RESUMES),
     ("rollout", "rollout:rollout_command", _RESUMES),
     ("scaling", "scaling:scaling_command", _RESUMES),
+    ("probe", "probe:probe_command", _RESUMES),
     ("plan", "plan:plan_command", _AGAIN),
     ("compare", "compare:compare_command", _AGAIN),
     ("regrade", "regrade:regrade_command", "The run is as it was: the same command starts over."),

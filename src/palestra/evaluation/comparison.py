@@ -17,7 +17,7 @@ from palestra.errors import UsageError
 from palestra.seeding import derive
 from palestra.statistics import Estimate, Score, TaskMeans, mean_interval, student_quantile
 
-__all__ = ["Comparison", "FamilyComparison", "compare", "holm"]
+__all__ = ["Comparison", "FamilyComparison", "compare", "holm", "visible_difference"]
 
 # Up to this many tasks that differ, all sign patterns are tried and the p-value is exact.
 _EXACT_TASKS = 14
@@ -101,18 +101,26 @@ class _Paired:
         self.estimate = mean_interval(self._sample, bounds=(-reach, reach), level=level)
         self.p_value = _sign_flip(self._sample.means * self._sample.shares, resamples, seed)
 
-    def smallest_visible(self, power: float = 0.8) -> float:
+    def smallest_visible(self) -> float:
         error, freedom = self._sample.spread
         # Without any spread, assume that one task differs by as much as possible.
         error = error or self._reach / self._sample.effective_tasks
-        found, missed = student_quantile((1.0 + self._level) / 2.0, freedom), student_quantile(power, freedom)
-        # A difference d, in standard errors, is found if it passes the bound of the flipped signs. That bound grows with d, as
-        # the flipped parts spread around zero and not around d: the d sought solves d - missed = found * sqrt(1 + d² / tasks).
-        growth = found**2 / self._sample.effective_tasks
-        if growth >= 1.0:  # too few tasks to detect any difference
-            return self._reach
-        visible = (missed + math.sqrt(growth * missed**2 + (1.0 - growth) * found**2)) / (1.0 - growth)
-        return min(visible * error, self._reach)
+        return min(visible_difference(error, freedom, self._sample.effective_tasks, level=self._level), self._reach)
+
+
+def visible_difference(error: float, freedom: float, tasks: float, *, level: float = 0.95, power: float = 0.8) -> float:
+    """Return the true difference that a paired comparison over ``tasks`` tasks detects with the probability ``power``.
+
+    ``error`` is the standard error of the mean difference and ``freedom`` its degrees of freedom. Too few tasks detect no
+    difference: the result is infinite.
+    """
+    found, missed = student_quantile((1.0 + level) / 2.0, freedom), student_quantile(power, freedom)
+    # A difference d, in standard errors, is found if it passes the bound of the flipped signs. That bound grows with d, as
+    # the flipped parts spread around zero and not around d: the d sought solves d - missed = found * sqrt(1 + d² / tasks).
+    growth = found**2 / tasks
+    if growth >= 1.0:
+        return math.inf
+    return error * (missed + math.sqrt(growth * missed**2 + (1.0 - growth) * found**2)) / (1.0 - growth)
 
 
 _TaskKey = tuple[tuple[str, ...], Hashable]
