@@ -100,7 +100,8 @@ def taught(folder: Path, lessons_of: dict[str, int], envs: Sequence[str], epochs
     from palestra.rendering import renderer_for
     from palestra.training.imitation import TaughtPolicy, imitate
     from palestra.training.learner.learner import Learner, LearnerConfig
-    from palestra.training.learner.model import ModelConfig, load_model
+    from palestra.training.learner.loading import load_model
+    from palestra.training.learner.model import ModelConfig
 
     torch.set_num_threads(1)
     base = build_tiny(folder.with_name("untrained"))

@@ -48,7 +48,8 @@ from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.learner.batch import Batch, PackingConfig, micro_batch, plan, token_weights
 from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.learner.model import Inputs, ModelConfig, load_model
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import Inputs, ModelConfig
 from palestra.training.parts import register_variants
 from palestra.training.recipe import load_recipe
 from palestra.training.trainer import Trainer

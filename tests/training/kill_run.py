@@ -41,7 +41,8 @@ from palestra.rollout import TrajectoryWriter, read_trajectories
 from palestra.training import record, trainer, warm_start
 from palestra.training.config import TrainConfig
 from palestra.training.learner import learner, state
-from palestra.training.learner.model import ModelConfig, load_model
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ModelConfig
 from palestra.training.record import read_metrics
 from palestra.training.run import train
 

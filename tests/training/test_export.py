@@ -7,13 +7,16 @@ import msgspec
 import pytest
 import torch
 import transformers
+from tests.training.tiny import learner_of
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.models.home import new_model
 from palestra.training import TrainConfig, export_model, train
-from palestra.training.publishing import PublishedWeights
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ModelConfig
+from palestra.training.publishing import PolicyWeights, PublishedWeights
 
 pytestmark = pytest.mark.torch
 
@@ -55,7 +58,7 @@ def test_the_exported_model_is_the_learners(settings: dict[str, Any], tiny_model
     folder = Path(done.stdout.strip())
     assert folder == tmp_path / "run" / "model"
     # The same weights by another way: those that the learner publishes for engines.
-    published = PublishedWeights(str(tmp_path / "weights"), str(tiny_model)).write(dict(trainer.learner.weights()), 1)
+    published = PublishedWeights(str(tmp_path / "weights"), str(tiny_model)).write(PolicyWeights(trainer.learner), 1)
     assert torch.allclose(logits(folder), logits(published), atol=1e-5)
     assert not torch.allclose(logits(folder), logits(tiny_model), atol=1e-3), "the run has changed the model"
     tokenizer, before = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, tiny_model))
@@ -111,7 +114,7 @@ def test_exporting_imports_nothing_that_the_run_names(
 
 
 def test_publishing_keeps_two_versions_and_drops_later_ones(tiny_model: Path, tmp_path: Path) -> None:
-    weights = transformers.AutoModelForCausalLM.from_pretrained(tiny_model).state_dict()
+    weights = PolicyWeights(learner_of(network=load_model(ModelConfig(str(tiny_model)))))
     published = PublishedWeights(str(tmp_path), str(tiny_model))
     assert published.newest() is None
     for version in (0, 1, 2, 3):

@@ -12,7 +12,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.learner.batch import Batch, PackingConfig
 from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.learner.model import ActorCritic, ModelConfig, load_model
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ActorCritic, ModelConfig
 
 
 def tiny_model(**changes: Any) -> Any:

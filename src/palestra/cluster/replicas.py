@@ -11,14 +11,13 @@ import asyncio
 import itertools
 import os
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from palestra.core import Engine, EngineSession, Generation, Sampling
 from palestra.encoding import Ints, decode_msgpack, encode_msgpack
 from palestra.errors import InfrastructureError
-from palestra.training.publishing import PublishedWeights
+from palestra.training.publishing import PolicyWeights, PublishedWeights
 from palestra.trajectory import Finish, Tokens
 
 __all__ = ["Answering", "Relay", "Replica", "ReplicaSettings", "Replicas", "start_replicas"]
@@ -126,7 +125,7 @@ class Replicas:
         data, finish = await self._persist(place, "generate", *asked)
         return Generation(decode_msgpack(data, Tokens), Finish(finish))
 
-    async def update_weights(self, source: Mapping[str, Any], version: int) -> None:
+    async def update_weights(self, source: PolicyWeights, version: int) -> None:
         assert self._weights is not None, "only the learner updates weights"
         await asyncio.to_thread(self._weights.write, source, version)
         async with asyncio.TaskGroup() as group:

@@ -140,7 +140,7 @@ class HFEngine:
         return await request.answer
 
     async def update_weights(self, source: Any, version: int) -> None:
-        """Copy ``source`` (a state dict, or a folder with a model) into the model in place."""
+        """Copy ``source`` into the model in place: a state dict, an object with such ``items()``, or a model folder."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._load, source, version)
 
     async def pause(self) -> None:
@@ -325,12 +325,12 @@ class HFEngine:
             self._active.pop()
 
     def _load(self, source: Any, version: int) -> None:
-        state = source if isinstance(source, Mapping) else _state_of(source)
+        state = source if hasattr(source, "items") else _state_of(source)
         own = self.model.state_dict()
-        if unknown := state.keys() - own.keys():
-            raise UsageError(f"the new weights contain parameters that this model does not have: {sorted(unknown)[:3]}")
         with torch.no_grad():
             for name, tensor in state.items():
+                if name not in own:
+                    raise UsageError(f"the new weights contain a parameter that this model does not have: {name}")
                 own[name].copy_(tensor)
         self.version = version
         # Running requests compute their context again under the new weights, before any waiting one starts.

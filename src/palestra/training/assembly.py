@@ -22,7 +22,7 @@ from palestra.seeding import derive_seed
 from palestra.training.config import ENGINE, TrainConfig
 from palestra.training.engines import EngineSetup
 from palestra.training.learner.learner import Learner
-from palestra.training.learner.model import load_model
+from palestra.training.learner.loading import load_model
 from palestra.training.learner.ranks import Leader
 from palestra.training.parts import check_parts
 from palestra.training.prompts import prompt_options, renderer_of

@@ -1,7 +1,8 @@
 """The built-in engines of a run, by the names that ``engine.kind`` knows.
 
-Each is a function of an ``EngineSetup``, as your own ``module:name`` is. The trainer calls ``update_weights`` with a mapping
-from parameter names to tensors before the first episode and after every step.
+Each is a function of an ``EngineSetup``, as your own ``module:name`` is. The trainer calls ``update_weights`` with a
+``PolicyWeights`` before the first episode and after every step. The engine takes the tensors from its ``items()``, or makes the
+learner write a model folder.
 """
 
 from pathlib import Path

@@ -14,7 +14,8 @@ from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import SchemaError, UsageError
 from palestra.models.choice import find_finished_model
 from palestra.models.home import new_model
-from palestra.training.learner.model import ActorCritic, ModelConfig, load_model
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ActorCritic, ModelConfig
 from palestra.training.learner.state import StateReader
 from palestra.training.recipe import saved_config
 from palestra.training.warm_start import WARM_START, finished_warm_start

@@ -28,6 +28,7 @@ from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.imitation import TaughtPolicy
 from palestra.training.learner.batch import Batch
 from palestra.training.prompts import prompt_options
+from palestra.training.publishing import PolicyWeights
 from palestra.training.trainer import Trainer
 from palestra.trajectory import AgentRecord, Completion, Finish, StopReason, Task, ToolCall, Trajectory, TrajectoryGroup
 
@@ -64,7 +65,7 @@ async def examine(trainer: Trainer, say: Callable[[str], None]) -> None:
 
 async def preflight(trainer: Trainer) -> list[PreflightFinding]:
     """Return all problems, fatal ones first. Takes about as long as a few episodes."""
-    await trainer.engine.update_weights(dict(trainer.learner.weights()), 0)
+    await trainer.engine.update_weights(PolicyWeights(trainer.learner), 0)
     findings: list[PreflightFinding] = []
     for env in trainer.config.envs:
         spec(env).factory()  # raises for an unknown id or a missing package

@@ -2,22 +2,44 @@
 
 ::
 
-    run/weights/version-00000012/   config.json  model.safetensors  tokenizer…
+    run/weights/version-00000012/   config.json  model-00000-00000.safetensors  model.safetensors.index.json  tokenizer…
 
-A version is renamed into place when it is complete, so a reader never sees half of one. The version before it stays, because a
-server that recovers late may still be loading it. After a crash the learner writes its current version again.
+The files have the names and shapes of the model's checkpoint, so every server that loads the model loads them. All ranks of the
+learner write their part. A version is renamed into place when it is complete, so a reader never sees half of one. The version
+before it stays, because a server that recovers late may still be loading it. After a crash the learner writes its current
+version again.
 """
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-__all__ = ["WEIGHTS", "PublishedWeights"]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from palestra.training.learner.learner import Learner
+
+__all__ = ["WEIGHTS", "PolicyWeights", "PublishedWeights"]
 
 WEIGHTS = "weights"
 """The name of the folder in the run folder."""
 _KEPT = 2
+
+
+class PolicyWeights:
+    """The learner's weights, as an engine receives them. Nothing is gathered or copied before the engine asks for it."""
+
+    def __init__(self, learner: "Learner") -> None:
+        self._learner = learner
+
+    def items(self) -> "Iterator[tuple[str, Tensor]]":
+        """Yield names and tensors one at a time, under the names of the model in memory, with adapters merged."""
+        return self._learner.weights()
+
+    def write(self, folder: Path, dtype: str = "bfloat16") -> None:
+        """Write safetensors with the names of the model's checkpoint into ``folder``, which must exist."""
+        self._learner.write_weights(folder, dtype)
 
 
 class PublishedWeights(NamedTuple):
@@ -29,11 +51,10 @@ class PublishedWeights(NamedTuple):
     dtype: str = "float32"
     """The data type of the published weights."""
 
-    def write(self, weights: Mapping[str, Any], version: int) -> Path:
+    def write(self, weights: PolicyWeights, version: int) -> Path:
         """Publish ``weights`` as ``version`` and return the version's folder. Later versions and all but the last two go."""
         import torch
         import transformers
-        from safetensors.torch import save_file
 
         folder = Path(self.folder)
         final = folder / f"version-{version:08d}"
@@ -43,7 +64,7 @@ class PublishedWeights(NamedTuple):
         config.dtype = getattr(torch, self.dtype)
         config.save_pretrained(part)
         transformers.AutoTokenizer.from_pretrained(self.model).save_pretrained(part)
-        save_file(_distinct(weights, config.dtype), part / "model.safetensors", metadata={"format": "pt"})
+        weights.write(part, self.dtype)
         for late in [path for path in self._versions() if path.name >= final.name]:  # of a process that got further and died
             shutil.rmtree(late)
         part.rename(final)
@@ -58,11 +79,3 @@ class PublishedWeights(NamedTuple):
 
     def _versions(self) -> list[Path]:
         return sorted(Path(self.folder).glob("version-*"))
-
-
-def _distinct(weights: Mapping[str, Any], dtype: Any) -> dict[str, Any]:
-    """Keep each tensor under one name: safetensors cannot hold tied weights, which are one tensor under two names."""
-    seen: dict[int, str] = {}
-    for name, tensor in weights.items():
-        seen.setdefault(tensor.data_ptr(), name)
-    return {name: weights[name].detach().cpu().to(dtype).contiguous() for name in seen.values()}

@@ -1,20 +1,17 @@
 """Servers as the engine of a run: they load every new version of the weights from the run folder (``publishing``)."""
 
 import asyncio
-from collections.abc import Mapping
-
-from torch import Tensor
 
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints
 from palestra.engines.remote import RemoteEngine
-from palestra.training.publishing import PublishedWeights
+from palestra.training.publishing import PolicyWeights, PublishedWeights
 
 __all__ = ["ServedEngine"]
 
 
 class ServedEngine:
-    """An engine for ``Trainer``: takes weights as tensors, publishes them, and makes the servers load them."""
+    """An engine for ``Trainer``: publishes the learner's weights, and makes the servers load them."""
 
     def __init__(self, servers: RemoteEngine, weights: PublishedWeights) -> None:
         self._servers = servers
@@ -30,7 +27,7 @@ class ServedEngine:
     async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
         return await self._servers.generate(prompt, sampling, session)
 
-    async def update_weights(self, source: Mapping[str, Tensor], version: int) -> None:
+    async def update_weights(self, source: PolicyWeights, version: int) -> None:
         if not self.context_length:
             await self._servers.connect()
             self.context_length = self._servers.context_length

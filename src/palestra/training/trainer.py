@@ -43,6 +43,7 @@ from palestra.training.config import POLICY, TrainConfig
 from palestra.training.experience import USED, Experience, prepare
 from palestra.training.heldout import evaluate_held_out
 from palestra.training.learner.learner import Learner
+from palestra.training.publishing import PolicyWeights
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
 from palestra.training.summary import solved, summarize
@@ -206,8 +207,7 @@ class Trainer:
         return {name: float(np.mean([update[name] for update in updates])) for name in (updates[0] if updates else ())}
 
     async def _publish(self, version: int) -> None:
-        weights = await asyncio.to_thread(lambda: dict(self.learner.weights()))
-        await self.engine.update_weights(weights, version)
+        await self.engine.update_weights(PolicyWeights(self.learner), version)
 
     def _account(self, step: int, groups: Sequence[TrajectoryGroup], experience: Experience) -> None:
         """Write every episode's outcome into the ledger and every environment's outcome into the statistics.

@@ -20,7 +20,8 @@ from palestra.seeding import derive, derive_seed
 from palestra.training.config import TrainConfig, WarmStart
 from palestra.training.imitation import TaughtPolicy, VariedPolicy, imitate
 from palestra.training.learner.learner import Learner
-from palestra.training.learner.model import ModelConfig, load_model
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ModelConfig
 from palestra.training.prompts import prompt_options, renderer_of
 from palestra.training.tasks import TrainingTasks
 from palestra.trajectory import Task, Trajectory

@@ -8,9 +8,9 @@ over micro-batches and ranks. ``plan`` decides who computes what: every rank get
 included, because each of them is a round of collective calls under FSDP.
 
 Two layouts lead to the same flat tokens. ``padded`` puts one segment in a row, segments of similar length together; it suits a
-CPU. ``packed`` puts all segments of a micro-batch in one row with positions that restart; it suits a GPU with variable-length
-attention, and costs a quadratic mask elsewhere. Models whose layers ignore positions cannot be packed: ``model.check_packing``
-refuses them at the start.
+CPU. ``packed`` puts all segments of a micro-batch in one row with positions that restart, and nothing is padded. Models whose
+layers mix all positions of a row (convolutions, state spaces) cannot be packed: ``checks.check_packing`` refuses them at the
+start.
 """
 
 from collections.abc import Sequence
@@ -170,8 +170,8 @@ class PackingConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The most positions of a micro-batch, padding included. A longer segment gets a micro-batch of its own; no segment is cut
     or dropped."""
     layout: Layout = "padded"
-    """``padded``: one segment per row. ``packed``: all segments of a micro-batch in one row, for a GPU with variable-length
-    attention. A model whose packed segments would see each other is refused at the start."""
+    """``padded``: one segment per row. ``packed``: all segments of a micro-batch in one row, without padding. A model whose
+    packed segments would see each other is refused at the start."""
 
 
 def plan(batch: Batch, ranks: int, config: PackingConfig) -> Plan:
@@ -235,7 +235,9 @@ class MicroBatch(NamedTuple):
     position_ids: Index
     """(R, L); they restart with every segment."""
     attention_mask: Index | None
-    """(R, L), 1 where there is a token; ``None`` for packed rows, whose positions tell the segments apart."""
+    """(R, L), 1 where there is a token; ``None`` for packed rows, whose bounds and positions tell the segments apart."""
+    bounds: tuple[int, ...] | None
+    """Where each segment of a packed row begins, and the end of the last; ``None`` for padded rows."""
     predictors: Index
     """The flat index (row · L + column) of the position that predicts each sampled token: the one BEFORE it."""
     targets: Index
@@ -270,6 +272,7 @@ def micro_batch(batch: Batch, chosen: Sequence[int], layout: Layout) -> MicroBat
         input_ids=input_ids.reshape(shape),
         position_ids=position_ids.reshape(shape),
         attention_mask=mask.reshape(shape) if layout == "padded" else None,
+        bounds=None if layout == "padded" else (0, *np.cumsum(lengths).tolist()),
         predictors=predictors,
         targets=input_ids[predictors + 1],
         tokens=tokens,

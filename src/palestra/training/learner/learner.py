@@ -25,8 +25,10 @@ from palestra.errors import SchemaError, UsageError
 from palestra.training.algorithms.groups import Array
 from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTokens, policy_loss, value_loss
 from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, micro_batch, plan, token_weights, value_weights
-from palestra.training.learner.model import ActorCritic, Inputs, Outputs, check_packing, full_weights, shard
+from palestra.training.learner.checks import check_packing
+from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
 from palestra.training.learner.state import GENERATOR, StateReader, write_state
+from palestra.training.learner.weights import index_weights, memory_weights, write_weights
 
 __all__ = ["Learner", "LearnerConfig", "Measured"]
 
@@ -213,8 +215,18 @@ class Learner:
     # ----------------------------------------------------------------------------------------------------- saving and loading
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the policy's full weights for an inference engine, with adapters merged. All ranks must iterate."""
-        return full_weights(self.network)
+        """Yield the policy's full weights for an engine in this process, with adapters merged. All ranks must iterate."""
+        return memory_weights(self.network)
+
+    def write_weights(self, folder: Path, dtype: str) -> None:
+        """Write the policy's weights into ``folder`` as transformers would save them, with adapters merged.
+
+        All ranks must call it, and each writes a part.
+        """
+        write_weights(self.network, folder, getattr(torch, dtype), self.rank, self.ranks)
+        self._wait()
+        if self.rank == 0:
+            index_weights(folder)
 
     def save(self, folder: Path) -> dict[str, FileEntry]:
         """Write weights, optimizer, update count and random generator into ``folder``. All ranks must call it.

@@ -58,6 +58,10 @@ class Leader(Learner):
         self._orders.give("weights")
         return super().weights()
 
+    def write_weights(self, folder: Path, dtype: str) -> None:
+        self._orders.give("write_weights", folder, dtype)
+        super().write_weights(folder, dtype)
+
     def save(self, folder: Path) -> dict[str, FileEntry]:
         self._orders.give("save", folder)
         return super().save(folder)

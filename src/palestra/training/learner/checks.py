@@ -1,0 +1,108 @@
+"""Refuse a model that the learner would not compute as the model itself does, before the first step.
+
+Some families transform their logits after the head (soft caps, scales). Some mix all positions of a row (convolutions, state
+spaces), so packed segments see each other. Some cannot continue a prefix that was computed apart. Each check runs a few tokens
+through the network and names the family and the setting to change.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from palestra.errors import Unsupported
+from palestra.training.learner.model import WORTH_SHARING, ActorCritic, Inputs
+
+__all__ = ["check_head", "check_packing", "check_sharing"]
+
+_TOLERANCE = {"float32": 1e-2, "bfloat16": 1e-1}
+"""Of the hidden states' size. Rounding in float32 stays below 1e-4. What leaks from one segment into another is larger."""
+
+
+def check_head(network: ActorCritic) -> None:
+    """Raise unless decoder and head give the logits that the model's own forward pass gives."""
+    model = network.language_model
+    ids = _tokens(network, 8)
+    with _evaluating(network):
+        whole = model(input_ids=ids, use_cache=False).logits
+        parts = model.get_output_embeddings()(model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state)
+    if not torch.allclose(whole.float(), parts.float(), rtol=1e-3, atol=1e-3):
+        raise Unsupported(
+            f"{type(model).__name__} transforms its logits after the head: they differ by up to "
+            f"{(whole - parts).abs().max():.3g}. Training would use other probabilities than sampling, so it is not supported"
+        )
+
+
+def check_packing(network: ActorCritic) -> None:
+    """Raise unless two segments that share a row are computed as if each were alone.
+
+    Layers that mix all positions of a row let the second segment see the first, and the policy that is trained is then not the
+    one that was sampled.
+    """
+    model, ids = network.language_model, _tokens(network, 32)
+    lengths = 12, 20
+    with _evaluating(network):
+        packed = network.hidden(_row(ids, lengths))[1]
+        alone = torch.cat([network.hidden(_row(part, part.shape[1:]))[1] for part in ids.split(lengths, dim=1)], dim=1)
+    error = _difference(packed, alone)
+    if error > _TOLERANCE[network.config.compute]:
+        raise Unsupported(
+            f"{type(model).__name__} lets packed segments see each other: hidden states differ by {error:.2g} of their size "
+            'from those of each segment alone. Use learner.packing.layout = "padded"'
+        )
+
+
+def check_sharing(network: ActorCritic) -> None:
+    """Raise unless a shared prefix, computed once, gives the same hidden states as computing it in every row."""
+    model = network.language_model
+    vocabulary = model.get_output_embeddings().weight.shape[0]
+    row = torch.arange(1, WORTH_SHARING + 9, device=model.device)
+    ids = torch.stack([row, torch.where(row > WORTH_SHARING, row + 100, row)]) * 7919 % vocabulary
+    last = torch.tensor([ids.shape[1] - 1, ids.numel() - 1], device=model.device)
+    positions = torch.arange(ids.shape[1], device=model.device).expand_as(ids)
+    inputs = Inputs(ids, positions, torch.ones_like(ids), last, last[:0], last)
+    try:
+        with _evaluating(network):
+            moved, shared = network.hidden(inputs)
+            whole = model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state
+        error = _difference(shared.flatten(0, 1)[moved.ends], whole.flatten(0, 1)[last])
+    except (AttributeError, IndexError, TypeError, RuntimeError) as failure:
+        raise Unsupported(f"{type(model).__name__} cannot share prefixes ({failure}): use model.share_prefix = false") from None
+    if error > _TOLERANCE[network.config.compute]:
+        raise Unsupported(
+            f"{type(model).__name__} gives other results with a shared prefix: hidden states differ by {error:.2g} of "
+            "their size. Use model.share_prefix = false"
+        )
+
+
+def _tokens(network: ActorCritic, count: int) -> Tensor:
+    """One row of ``count`` different tokens."""
+    model = network.language_model
+    vocabulary = model.get_output_embeddings().weight.shape[0]
+    return (torch.arange(1, count + 1, device=model.device) * 7919 % vocabulary).unsqueeze(0)
+
+
+def _row(ids: Tensor, lengths: Any) -> Inputs:
+    """A packed row of segments with these lengths."""
+    positions = torch.cat([torch.arange(length, device=ids.device) for length in lengths]).unsqueeze(0)
+    bounds = (0, *torch.tensor(lengths).cumsum(0).tolist())
+    nothing = ids.new_zeros(0)
+    return Inputs(ids, positions, None, nothing, nothing, nothing, bounds)
+
+
+def _difference(some: Tensor, others: Tensor) -> float:
+    # Hidden states have the scale of the last normalization, so one tolerance serves models with small and large logits.
+    return float((some - others).abs().max() / others.abs().mean())
+
+
+@contextmanager
+def _evaluating(network: ActorCritic) -> Iterator[None]:
+    training = network.training
+    network.eval()
+    try:
+        with torch.no_grad(), network.autocast():
+            yield
+    finally:
+        network.train(training)

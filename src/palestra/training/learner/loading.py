@@ -1,0 +1,61 @@
+"""Build the network of a configuration from a model folder, and check that it can be trained as configured."""
+
+from typing import Any
+
+import torch
+
+from palestra.errors import Unsupported, UsageError
+from palestra.training.learner.attention import is_flash, register_segments
+from palestra.training.learner.checks import check_head, check_sharing
+from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
+
+__all__ = ["load_model"]
+
+
+def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
+    """Build the network of ``config``, around ``model`` if one is given instead of a path."""
+    _check_settings(config)
+    register_segments()
+    if model is None:
+        model = _read(config)
+    else:
+        model.set_attn_implementation(config.attention)
+    model.to(config.device)
+    if config.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if config.lora is not None:
+        model = _adapted(model, config.lora)
+    network = ActorCritic(model, config)
+    network.to(config.device)
+    check_head(network)
+    if config.share_prefix:
+        check_sharing(network)
+    return network
+
+
+def _adapted(model: Any, settings: LoraSettings) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    targets = settings.targets if isinstance(settings.targets, str) else list(settings.targets)
+    config = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=targets, bias="none")
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        linear = {name.rpartition(".")[2] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
+        raise Unsupported(
+            f"{type(model).__name__} cannot have adapters at model.lora.targets = {targets!r}: {error} "
+            f"Its linear layers are {', '.join(sorted(linear))}"
+        ) from None
+
+
+def _check_settings(config: ModelConfig) -> None:
+    if config.share_prefix and config.recompute:
+        raise UsageError("model.share_prefix keeps activations that model.recompute discards: set only one of them")
+    if is_flash(config.attention) and config.compute != "bfloat16":
+        raise UsageError(f'model.attention = "{config.attention}" computes in 16 bits: set model.compute = "bfloat16"')
+
+
+def _read(config: ModelConfig) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(config.path, dtype=torch.float32, attn_implementation=config.attention)

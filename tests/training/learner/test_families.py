@@ -1,0 +1,196 @@
+"""Every family that the page names: the learner computes what the model computes, and writes what transformers writes."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+import transformers
+from safetensors import safe_open
+from tests.training.learner.families import FAMILIES, LINEAR, SMALL, family_folder, family_model
+from tests.training.tiny import gradients, learner_of, measured_batch, random_batch
+
+from palestra.errors import Unsupported
+from palestra.training.learner.batch import Batch
+from palestra.training.learner.learner import Learner
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
+from palestra.training.learner.ranks import join
+from palestra.training.publishing import PolicyWeights
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:peft")]
+
+SOUND = [kind for kind, family in FAMILIES.items() if not family.obstacle]
+HYBRID = [kind for kind, family in FAMILIES.items() if family.obstacle]
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """Some families say that a faster kernel is not installed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def network(kind: str, **changes: Any) -> ActorCritic:
+    return load_model(ModelConfig("", **changes), family_model(kind))
+
+
+def alone(kind: str, batch: Batch) -> np.ndarray[Any, Any]:
+    """Log-probabilities by the model's own forward pass, one segment at a time, without anything of ours."""
+    model = family_model(kind).eval()
+    found = []
+    for s, ids in enumerate(batch.ids):
+        with torch.no_grad():
+            logits = model(input_ids=torch.tensor(np.asarray(ids)).long().unsqueeze(0)).logits[0].log_softmax(-1)
+        places = batch.positions[batch.segments == s]
+        found += [float(logits[place - 1, ids[place]]) for place in places]
+    return np.array(found)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_both_layouts_compute_what_the_model_computes(kind: str) -> None:
+    batch, model = random_batch(), network(kind)
+    expected = alone(kind, batch)
+    padded = learner_of(network=model).measure(batch).logprobs
+    assert np.abs(padded - expected).max() <= 1e-4
+    if kind in SOUND:
+        packed = learner_of(network=model, layout="packed").measure(batch).logprobs
+        assert np.abs(packed - expected).max() <= 1e-4
+    else:
+        name = type(model.language_model).__name__
+        with pytest.raises(Unsupported, match=rf'{name} lets packed.*learner\.packing\.layout = "padded"'):
+            learner_of(network=model, layout="packed")
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_published_weights_are_a_checkpoint_of_the_family(kind: str, tmp_path: Path) -> None:
+    checkpoint = family_folder(kind, tmp_path / "checkpoint")
+    learner = learner_of(network=load_model(ModelConfig(str(checkpoint))))
+    written = tmp_path / "written"
+    written.mkdir()
+    (written / "config.json").write_bytes((checkpoint / "config.json").read_bytes())
+    PolicyWeights(learner).write(written, "float32")
+    assert shapes(written) == shapes(checkpoint)
+    again = transformers.AutoModelForCausalLM.from_pretrained(written)
+    for name, tensor in family_model(kind).state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+
+
+def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    found: dict[str, tuple[int, ...]] = {}
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            found |= {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    return found
+
+
+def test_a_text_model_out_of_a_multimodal_checkpoint_is_written_under_its_names(tmp_path: Path) -> None:
+    vision = {"depth": 1, "hidden_size": 32, "num_heads": 2, "intermediate_size": 32, "out_hidden_size": 64}
+    config = transformers.AutoConfig.for_model("qwen3_5", text_config={**SMALL, **LINEAR}, vision_config=vision)
+    torch.manual_seed(0)
+    whole = transformers.Qwen3_5ForConditionalGeneration(config)
+    whole.save_pretrained(tmp_path / "checkpoint")
+    learner = learner_of(network=load_model(ModelConfig(str(tmp_path / "checkpoint"))))
+    (tmp_path / "written").mkdir()
+    PolicyWeights(learner).write(tmp_path / "written", "float32")
+    expected = {name: shape for name, shape in shapes(tmp_path / "checkpoint").items() if ".visual." not in name}
+    assert shapes(tmp_path / "written") == expected
+    assert any(name.startswith("model.language_model.layers.") for name in expected)
+
+
+def test_the_page_names_what_is_tested_here() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "families.md").read_text()
+    rows = [line for line in page.splitlines() if line.startswith("| ") and not line.startswith("| family")]
+    assert len(rows) == len(FAMILIES)
+    for row, family in zip(rows, FAMILIES.values(), strict=True):
+        packed = f"refused: {family.obstacle}" if family.obstacle else "yes"
+        assert row.startswith(f"| {family.name} | yes | {packed} | "), row
+        assert all(target in row for target in family.targets if not isinstance(family.targets, str))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_adapters_and_recomputation(kind: str) -> None:
+    plain, again = learner_of(network=network(kind)), learner_of(network=network(kind, recompute=True))
+    batch = measured_batch(plain)
+    for learner in (plain, again):
+        learner.accumulate(batch)
+    expected = gradients(plain)
+    assert float((gradients(again) - expected).abs().max()) <= 1e-5 * float(expected.abs().max())
+    adapted = learner_of(network=network(kind, lora=LoraSettings(rank=2, targets=FAMILIES[kind].targets)), learning_rate=1e-2)
+    before = adapted.measure(batch).logprobs
+    assert np.abs(before - plain.measure(batch).logprobs).max() <= 1e-4
+    adapted.update(batch)
+    after = adapted.measure(batch).logprobs
+    assert np.abs(after - before).max() > 1e-4
+    merged = family_model(kind)
+    missing, unknown = merged.load_state_dict(dict(adapted.weights()), strict=False)
+    assert not unknown
+    assert set(missing) <= set(merged.all_tied_weights_keys)
+    assert np.abs(learner_of(network=load_model(ModelConfig(""), merged)).measure(batch).logprobs - after).max() <= 1e-4
+
+
+def _gradient(kind: str) -> tuple[Learner, torch.Tensor]:
+    learner = learner_of(60, network=network(kind))
+    learner.accumulate(measured_batch(learner))
+    return learner, gradients(learner)
+
+
+def _ranks(rank: int, folder: str, kinds: list[str]) -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    join(rank, 2, f"file://{folder}/meet", "cpu")
+    for kind in kinds:
+        learner, gradient = _gradient(kind)
+        place = Path(folder) / kind
+        place.mkdir(exist_ok=True)
+        learner.write_weights(place, "float32")
+        if rank == 0:
+            torch.save(gradient, place / "gradient.pt")
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+SAMPLE = ["gemma3_text", "qwen3_moe", "qwen3_next"]
+OTHERS = [kind for kind in FAMILIES if kind not in SAMPLE]
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(SAMPLE, marks=pytest.mark.slow), pytest.param(OTHERS, marks=pytest.mark.full)],
+    ids=["some", "others"],
+)
+def test_two_ranks_do_what_one_does(kinds: list[str], tmp_path: Path) -> None:
+    mp.spawn(_ranks, (str(tmp_path), kinds), nprocs=2)
+    for kind in kinds:
+        learner, expected = _gradient(kind)
+        found = torch.load(tmp_path / kind / "gradient.pt", weights_only=True)
+        assert float((found - expected).abs().max()) <= 1e-5 * max(1.0, float(expected.abs().max())), kind
+        alone = tmp_path / f"{kind}-alone"
+        alone.mkdir()
+        learner.write_weights(alone, "float32")
+        assert shapes(tmp_path / kind) == shapes(alone)
+        assert len(list((tmp_path / kind).glob("*.safetensors"))) == 2
+
+
+@pytest.mark.slow
+def test_layers_that_cannot_have_adapters_are_refused_with_those_that_can() -> None:
+    with pytest.raises(Unsupported, match=r"FalconH1ForCausalLM cannot have adapters at model\.lora\.targets.*q_proj"):
+        network("falcon_h1", lora=LoraSettings(rank=2))
+
+
+@pytest.mark.parametrize("kind", HYBRID)
+def test_a_family_that_cannot_share_prefixes_is_refused_with_what_to_type(kind: str) -> None:
+    with pytest.raises(Unsupported, match=r"model\.share_prefix = false"):
+        network(kind, share_prefix=True)
+
+
+def test_a_family_that_can_share_prefixes_is_accepted() -> None:
+    assert network("llama", share_prefix=True).config.share_prefix
