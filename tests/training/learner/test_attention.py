@@ -107,7 +107,7 @@ class Kernels:
         assert max_seqlen_q == max_seqlen_k == int(np.diff(bounds).max())
         self.calls.append(bounds)
         parts = [[some[a:b].unsqueeze(0) for some in (q, k, v)] for a, b in pairwise(bounds)]
-        return torch.cat([self.compute(*part, softmax_scale)[0] for part in parts])
+        return torch.cat([self.compute(one, other, third, softmax_scale)[0] for one, other, third in parts])
 
     @staticmethod
     def demand(q: Tensor, k: Tensor, v: Tensor, causal: bool, dimensions: int) -> None:
