@@ -95,7 +95,7 @@ def test_the_jail_names_its_browser_and_shares_nothing_else(tmp_path: Path, monk
     chromium.chmod(0o755)
     monkeypatch.setenv("PALESTRA_CHROMIUM", str(chromium))
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    program = write_jail(tmp_path, chromium_program())
+    program = write_jail(tmp_path, chromium_program(), 3128)
     words = program.read_text()
     assert "--unshare-all" in words
     assert f"--ro-bind {chromium.parent} {chromium.parent}" in words
@@ -109,4 +109,4 @@ def test_a_missing_chromium_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(MissingExtra, match="apt-get install chromium"):
         chromium_program()
     with pytest.raises(MissingExtra, match="apt-get install bubblewrap"):
-        write_jail(Path("/nowhere"), "/usr/bin/chromium")
+        write_jail(Path("/nowhere"), "/usr/bin/chromium", 3128)

@@ -44,9 +44,12 @@ ACTIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "click_at": (("x", "y"), "clicks at a point, in pixels from the left and the top"),
     "drag_at": (("x", "y", "to_x", "to_y"), "drags from one point to another"),
     "wait": ((), "waits for half a second"),
+    "goto": (("address",), "opens an address"),
+    "go_back": ((), "opens the page before this one"),
+    "stop": (("answer",), "ends the episode; put the answer into the brackets, or nothing if the task asks for none"),
 }
 """Name → the names of its arguments in order, and what it does."""
-_OPTIONAL = frozenset({"enter"})
+_OPTIONAL = frozenset({"enter", "answer"})
 _REFS = frozenset({"element", "target"})
 _NUMBERS = frozenset({"x", "y", "to_x", "to_y"})
 

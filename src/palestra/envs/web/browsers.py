@@ -7,6 +7,8 @@ and are played again; the next context gets another browser.
 """
 
 import asyncio
+import shutil
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -14,7 +16,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from palestra.envs.web.jail import chromium_program, write_jail
+from palestra.envs.web.front import PORT, Front, handed_over
+from palestra.envs.web.jail import DOOR, chromium_program, write_jail
 from palestra.errors import InfrastructureError, MissingExtra
 from palestra.sharing import SharedPerLoop
 
@@ -119,6 +122,8 @@ class Browsers:
     def __init__(self, chromium: str = "", jailed: bool = True) -> None:
         self._chromium = chromium
         self._jailed = jailed
+        self.front = Front()
+        """The proxy that contexts may use: it is all that they reach outside of the browser."""
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._playwright: Playwright | None = None
         self._processes: list[_Process] = []
@@ -171,7 +176,21 @@ class Browsers:
             self._playwright = await async_playwright().start()
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="palestra-web-", ignore_cleanup_errors=True)
-        program = write_jail(Path(self._folder.name), chromium) if self._jailed else Path(chromium)
+        if not self._jailed:
+            return await self._run(Path(chromium))
+        folder = Path(tempfile.mkdtemp(dir=self._folder.name))
+        try:
+            with socket.socket(socket.AF_UNIX) as door:
+                door.bind(str(folder / DOOR))
+                door.listen(1)
+                browser = await self._run(write_jail(folder, chromium, PORT))
+                await self.front.serve(await handed_over(door, ANSWER_SECONDS))  # it has come: the browser is running
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        return browser
+
+    async def _run(self, program: Path) -> "Browser":
+        assert self._playwright is not None
         async with answered():
             return await self._playwright.chromium.launch(
                 executable_path=program, args=_FLAGS, handle_sigint=False, handle_sigterm=False
@@ -203,6 +222,7 @@ class Browsers:
             await _ended(process.browser.close())
         if playwright is not None:
             await _ended(playwright.stop())
+        await self.front.close()
         if folder is not None:
             folder.cleanup()
 

@@ -3,16 +3,23 @@
 Playwright talks to the browser through two pipes, so a browser needs no network to be driven. Inside, ``/usr`` is the only part
 of the host, read-only, with the fonts. The profile folder is the only thing that can be written, apart from memory. To
 intercept requests in Playwright is not enough: WebRTC and preconnections pass by it. A network namespace stops them too.
+
+Before Chromium starts, a launcher inside opens one port on the loopback of the jail, and hands the socket to this process
+through ``DOOR``, a unix socket in the same folder. On it, ``front`` answers for the sites of the episodes.
 """
 
 import os
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 from palestra.errors import MissingExtra, UsageError
 
-__all__ = ["chromium_program", "has_chromium", "write_jail"]
+__all__ = ["DOOR", "chromium_program", "has_chromium", "write_jail"]
+
+DOOR = "door"
+"""The name of the unix socket, in the folder of the jail's program."""
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 _SHARED = ("/etc/fonts", "/etc/chromium", "/etc/chromium.d", "/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
@@ -21,8 +28,17 @@ _FILES, _SHARED_MEMORY = str(256 * 2**20), str(512 * 2**20)
 _SCRIPT = """#!/bin/sh
 profile=
 for word in "$@"; do case $word in --user-data-dir=*) profile=${{word#*=}} ;; esac; done
-exec {bwrap} ${{profile:+--bind "$profile" "$profile"}} -- {chromium} "$@"
+exec {bwrap} ${{profile:+--bind "$profile" "$profile"}} -- {launch} {chromium} "$@"
 """
+_LAUNCH = """
+import os, socket, sys
+listener = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=128)
+door = socket.socket(socket.AF_UNIX)
+door.connect(sys.argv[2])
+socket.send_fds(door, [b"."], [listener.fileno()])
+os.execv(sys.argv[3], sys.argv[3:])
+"""
+"""Runs inside the jail. Python closes both sockets when it becomes Chromium."""
 
 
 def has_chromium() -> bool:
@@ -46,8 +62,11 @@ def chromium_program() -> str:
     return str(Path(found).resolve())
 
 
-def write_jail(folder: Path, chromium: str) -> Path:
-    """Write a program into ``folder`` that starts ``chromium`` without a network, and return its path."""
+def write_jail(folder: Path, chromium: str, port: int) -> Path:
+    """Write a program into ``folder`` that starts ``chromium`` without a network, and return its path.
+
+    A unix socket ``DOOR`` must listen in ``folder``. It gets a socket that listens at ``port`` inside the jail.
+    """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
         raise MissingExtra("the web needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
@@ -62,12 +81,21 @@ def write_jail(folder: Path, chromium: str) -> Path:
         *("--proc", "/proc", "--dev", "/dev", "--size", _SHARED_MEMORY, "--tmpfs", "/dev/shm"),
         *("--size", _FILES, "--tmpfs", "/tmp", "--size", _FILES, "--tmpfs", "/run"),
     ]
-    home = Path(chromium).parent
-    if not home.is_relative_to("/usr"):
-        if home in (Path("/"), Path.home()):
-            raise UsageError(f"the jail would show all of {home} to the browser: move {chromium} into a folder of its own")
-        words += ["--ro-bind", str(home), str(home)]
+    python = os.path.realpath(sys.executable)
+    for home, what in ((Path(chromium).parent, chromium), (Path(sys.base_prefix).resolve(), python)):
+        if not home.is_relative_to("/usr"):
+            words += ["--ro-bind", str(_narrow(home, what)), str(home)]
+    door = str(folder / DOOR)
+    words += ["--ro-bind", door, door]
+    launch = shlex.join([python, "-I", "-S", "-c", _LAUNCH, str(port), door])
     program = folder / "chromium"
-    program.write_text(_SCRIPT.format(bwrap=shlex.join(words), chromium=shlex.quote(chromium)))
+    program.write_text(_SCRIPT.format(bwrap=shlex.join(words), launch=launch, chromium=shlex.quote(chromium)))
     program.chmod(0o755)
     return program
+
+
+def _narrow(home: Path, what: str) -> Path:
+    """Return ``home``, unless it is so large a part of the machine that the browser must not see it."""
+    if home in (Path("/"), Path.home()):
+        raise UsageError(f"the jail would show all of {home} to the browser: move {what} into a folder of its own")
+    return home

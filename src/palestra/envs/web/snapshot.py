@@ -50,14 +50,26 @@ class Ids:
     def __init__(self) -> None:
         self._shown: dict[str, str] = {}
         self._own: dict[str, str] = {}
+        self._last = 0
 
     def name(self, elements: Sequence[Element]) -> list[Element]:
         """Return ``elements`` with the ids of the episode."""
         for one in elements:
             if one.ref and one.ref not in self._shown:
-                self._shown[one.ref] = name = f"e{len(self._shown) + 1}"
+                self._last += 1
+                self._shown[one.ref] = name = f"e{self._last}"
                 self._own[name] = one.ref
         return [one._replace(ref=self._shown.get(one.ref, "")) for one in elements]
+
+    def copied(self, named: Sequence[Element], elements: Sequence[Element]) -> "Ids":
+        """Return ids for a copy of the page, in which ``elements`` have the names of ``named``, one for one."""
+        made = Ids()
+        made._last = self._last
+        for one, other in zip(named, elements, strict=True):
+            if one.ref and other.ref:
+                made._shown[other.ref] = one.ref
+                made._own[one.ref] = other.ref
+        return made
 
     def own(self, name: str) -> str:
         """Return Playwright's id of the element that the agent calls ``name``; empty if it has seen none."""

@@ -1,0 +1,183 @@
+"""A boxed application in a real browser: errands, their grading, copies, and what an episode can reach."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("playwright", reason="Playwright is not installed")
+pytest.importorskip("yaml", reason="PyYAML is not installed")
+pytest.importorskip("time_machine", reason="time-machine is not installed")
+pytest.importorskip("flask", reason="Flask is not installed")
+
+from palestra.core import Step
+from palestra.envs.web.front import PORT
+from palestra.envs.web.sites.env import Errands
+from palestra.errors import InfrastructureError, UsageError
+from palestra.trajectory import text_of
+
+TOWN = "tests.envs.web.sites.guestbook:TOWN"
+
+
+def in_browser(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Mark a test that starts Chromium."""
+    for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)):
+        test = mark(test)
+    return test
+
+
+async def play(env: Errands, seen: list[str] | None = None) -> Step:
+    """Let the oracle play the rest of the episode."""
+    while True:
+        step = await env.step(await env.oracle())
+        if seen is not None:
+            seen.append(text_of(step.observation))
+        if step.terminated or step.truncated:
+            return step
+
+
+@in_browser
+async def test_the_oracle_signs_and_the_same_seed_gives_the_same_episode() -> None:
+    env, other = Errands(TOWN), Errands(TOWN)
+    try:
+        seen: list[list[str]] = [[], []]
+        for place, one in enumerate((env, other)):
+            observation, _ = await one.reset(seed=3)
+            seen[place].append(text_of(observation))
+            step = await play(one, seen[place])
+            assert (step.reward, step.info["success"]) == (1.0, True)
+        assert seen[0] == seen[1]
+        assert "Address: http://guests.test/" in seen[0][0]
+        assert '[e1] heading "Guests"' in seen[0][0]
+    finally:
+        await env.close()
+        await other.close()
+
+
+@in_browser
+async def test_other_changes_cost_and_an_early_stop_pays_nothing() -> None:
+    env = Errands(TOWN, max_turns=12)
+    try:
+        await env.reset(seed=1)
+        assert (await env.step("stop []")).reward == 0.0
+        await env.reset(seed=1)
+        while not (action := await env.oracle()).startswith("stop"):
+            await env.step(action)
+        for action in ("goto [guests.test]", "type [e7] [Ann] [1]"):
+            step = await env.step(action)
+        assert "Ann of Oslo" in text_of(step.observation)
+        step = await env.step("stop []")
+        assert (step.reward, step.info["metrics"]) == (-1.0, {"side_effects": 1.0})
+    finally:
+        await env.close()
+
+
+@in_browser
+async def test_a_copy_at_every_step_ends_as_the_original() -> None:
+    env = Errands(TOWN)
+    try:
+        await env.reset(seed=5)
+        while not (action := await env.oracle()).startswith("stop"):
+            twin = await env.fork()
+            try:
+                assert (await play(twin)).reward == 1.0
+            finally:
+                await twin.close()
+            step = await env.step(action)
+        assert text_of(step.observation).count("Ann") == 2  # in the task and on the page: the copies have signed elsewhere
+        assert (await play(env)).reward == 1.0
+    finally:
+        await env.close()
+
+
+@in_browser
+async def test_a_copy_shows_the_answer_to_a_form_and_asks_nobody() -> None:
+    env = Errands(TOWN)
+    try:
+        await env.reset(seed=5)
+        step = await env.step("press [Tab]")
+        step = await env.step("click [e8]")
+        assert "A name is missing" in text_of(step.observation)
+        twin = await env.fork()
+        try:
+            assert twin._elements == env._elements
+            assert "A name is missing" in text_of((await twin.step("wait")).observation)
+        finally:
+            await twin.close()
+    finally:
+        await env.close()
+
+
+@in_browser
+async def test_an_episode_reaches_its_own_sites_only() -> None:
+    """A neighbor in the same browser, other hosts and ports, the proxy itself, files and pages of the browser."""
+    env, other = Errands(TOWN), Errands(TOWN)
+    try:
+        await env.reset(seed=1)
+        await other.reset(seed=2)
+        assert env._page is not None
+        assert env._pass is not None
+        assert other._pass is not None
+        for address in ("file:///etc/passwd", "chrome://version", "http://evil.test/", "https://guests.test/", "http://["):
+            answer = text_of((await env.step(f"goto [{address}]")).observation)
+            assert answer.startswith(("Only these sites", "That is not an address")), address
+        before = other._pass.answered
+        tries = f"""async () => {{
+          const status = async url => {{ try {{ return (await fetch(url)).status }} catch (error) {{ return 0 }} }};
+          return [await status("http://127.0.0.1:{PORT}/"), await status("http://evil.test/"),
+                  await status("http://other:x@127.0.0.1:{PORT}/"), await status("http://guests.test:81/"),
+                  await status("/"), await status("http://localhost:{PORT}/")];
+        }}"""
+        assert await env._page.evaluate(tries) == [0, 0, 0, 0, 200, 0]
+        assert other._pass.answered == before
+    finally:
+        await env.close()
+        await other.close()
+
+
+@in_browser
+async def test_the_death_of_a_site_is_infrastructure_and_the_next_episode_plays() -> None:
+    env = Errands(TOWN)
+    try:
+        await env.reset(seed=1)
+        assert env._sites is not None
+        os.kill(env._sites.boxes["guests.test"]._wire._pid, 9)
+        with pytest.raises(InfrastructureError, match="has ended"):
+            await env.step("goto [guests.test]")
+        await env.reset(seed=1)
+        assert (await play(env)).reward == 1.0
+    finally:
+        await env.close()
+
+
+@in_browser
+async def test_eight_episodes_at_once_do_not_see_each_other() -> None:
+    async def one(seed: int) -> float:
+        env = Errands(TOWN)
+        try:
+            await env.reset(seed=seed)
+            return (await play(env)).reward
+        finally:
+            await env.close()
+
+    assert await asyncio.gather(*map(one, range(8))) == [1.0] * 8
+
+
+def test_unknown_levels_and_templates_are_named() -> None:
+    with pytest.raises(UsageError, match="no level 'hard': write one of easy"):
+        Errands(TOWN, "hard")
+    with pytest.raises(UsageError, match="no template 'x': write one of sign"):
+        Errands(TOWN, template="x")
+
+
+@in_browser
+async def test_the_application_of_the_page_can_be_boxed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "docs" / "snippets"))
+    env = Errands("own_site:town")
+    try:
+        await env.reset(seed=1)
+        assert (await play(env)).reward == 1.0
+    finally:
+        await env.close()
