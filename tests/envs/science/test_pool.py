@@ -159,7 +159,7 @@ from palestra.envs.science.pool import shared_pool
 env = palestra.make({ID!r})
 env.reset(seed=0)
 jvm = shared_pool().jvms[0]
-jvm.call_later(lambda link: link.call("z:java.lang.Thread", "sleep", "L100000000"))  # a call that does not return
+jvm.call_later(lambda shared: shared.link.call("z:java.lang.Thread", "sleep", "L100000000"))  # a call that does not return
 print(jvm.pid, flush=True)
 if os.read(0, 1) == b"i":
     threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
@@ -191,7 +191,7 @@ async def test_a_process_that_cannot_start_is_an_infrastructure_failure(monkeypa
     with pytest.raises(
         InfrastructureError, match=r"ended or did not answer.*Java wrote: Unrecognized VM option 'NoSuchOption=1'"
     ):
-        await jvm.call(lambda link: None)
+        await jvm.call(lambda shared: None)
     with pytest.raises(InfrastructureError):
-        await jvm.call(lambda link: None)
+        await jvm.call(lambda shared: None)
     assert not jvm.alive

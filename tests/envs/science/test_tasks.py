@@ -1,9 +1,12 @@
 """The table of tasks and the lists of games. None of this needs Java."""
 
+from typing import cast
+
 import pytest
 
-from palestra.envs.science.gold import read_gold, shipped_paths, shortened
+from palestra.envs.science.gold import follow, read_gold, shipped_paths, shortened
 from palestra.envs.science.panels import agentgym, every_task
+from palestra.envs.science.simulator import NOT_UNDERSTOOD, Answer, Simulator
 from palestra.envs.science.tasks import AGENTGYM, FLOORS, SPLITS, TASKS, Game, games_of
 from palestra.errors import UsageError
 from palestra.registry import list_envs, spec
@@ -70,4 +73,35 @@ def test_the_shipped_gold_paths_are_of_games_that_exist_and_fit_into_the_turn_li
     assert [game for game in paths if game.variation not in TASKS[game.task].split("all")] == []
     assert [game for game, path in paths.items() if len(path) * 1.2 > TASKS[game.task].max_turns] == []
     assert {game.task for game in paths} == set(TASKS)
-    assert read_gold().short == {Game("grow-fruit", 87): 46}
+    assert read_gold().short == {}
+
+
+class SlowGarden:
+    """A simulator in which the fruit appears after a few steps."""
+
+    def __init__(self, ripe_after: int) -> None:
+        self.ripe_after = ripe_after
+        self.taken: list[str] = []
+
+    def begin(self, game: Game, simplifications: str) -> tuple[str, str]:
+        return "Grow a fruit.", "a garden"
+
+    def take(self, action: str) -> Answer:
+        self.taken.append(action)
+        if action != "focus on fruit":
+            return Answer("", 10, False)
+        ripe = self.taken.count("wait1") >= self.ripe_after
+        return Answer("You focus on the fruit.", 100, True) if ripe else Answer(NOT_UNDERSTOOD, 10, False)
+
+
+@pytest.mark.parametrize(
+    ("ripe_after", "followed"),
+    [
+        (0, (["water plant", "focus on fruit"], 100)),
+        (2, (["water plant", "wait1", "wait1", "focus on fruit"], 100)),
+        (1000, (["water plant", *["wait1"] * 30, "focus on fruit", "look around"], 10)),
+    ],
+)
+def test_a_path_waits_for_a_thing_that_it_focuses_on(ripe_after: int, followed: tuple[list[str], int]) -> None:
+    garden = cast("Simulator", SlowGarden(ripe_after))
+    assert follow(garden, Game("grow-fruit", 0), "", ["water plant", "focus on fruit", "look around"]) == followed

@@ -15,8 +15,8 @@ from palestra.envs.panels import differences
 from palestra.envs.science.actions import NOT_AN_ACTION
 from palestra.envs.science.gold import shipped_paths
 from palestra.envs.science.jvm import Jvm
-from palestra.envs.science.link import Link
 from palestra.envs.science.pool import seat
+from palestra.envs.science.shared import SharedState
 from palestra.envs.science.simulator import Simulator
 from palestra.envs.science.tasks import SPLITS, TASKS, Game
 from palestra.envs.science.world import ScienceWorld
@@ -154,8 +154,8 @@ def played(simulator: Simulator, game: Game, path: list[str]) -> str:
     return hashlib.sha256("\n".join(seen).encode()).hexdigest()
 
 
-def replayed(link: Link, games: list[Game]) -> dict[Game, str]:
-    simulator = Simulator(link)
+def replayed(shared: SharedState, games: list[Game]) -> dict[Game, str]:
+    simulator = Simulator(shared)
     found = {game: played(simulator, game, shipped_paths()[game]) for game in games}
     simulator.free()
     return found
@@ -181,19 +181,85 @@ async def test_a_simulator_that_has_played_is_as_good_as_new() -> None:
     assert seen[1] == seen[2]
 
 
-def new_and_used(link: Link, game: Game) -> tuple[str, str, str]:
+def new_and_used(shared: SharedState, game: Game) -> tuple[str, str, str]:
     """What a simulator that waits for a number answers, and what a new one and that one answer to a number in a new game."""
-    used = Simulator(link)
+    used = Simulator(shared)
     used.begin(Game("boil", 0), "")
     ambiguous = [used.take(action).text for action in ("open door", "focus on door", "pick up door")]
     waiting = next((text for text in ambiguous if "Ambiguous" in text), "")
-    fresh = Simulator(link)
+    fresh = Simulator(shared)
     answers = []
     for simulator in (fresh, used):
         began = simulator.begin(game, "")
         answers.append(repr((began, simulator.take("0"), simulator.random_action([0.2, 0.4, 0.6]))))
         simulator.free()
     return waiting, answers[0], answers[1]
+
+
+# Bees fly at random and plants inherit at random, so these games show whether an episode draws the numbers of another.
+GARDEN = Game("grow-fruit", 87)
+
+
+async def test_episodes_that_take_turns_see_what_each_would_see_alone() -> None:
+    path = shipped_paths()[GARDEN][:14]
+    place = await seat()
+    try:
+        alone = await place.jvm.call(replayed_beside, path, False)
+        beside_others = await place.jvm.call(replayed_beside, path, True)
+    finally:
+        place.leave()
+    assert beside_others == alone
+
+
+def replayed_beside(shared: SharedState, path: list[str], others: bool) -> list[str]:
+    """What the path shows. Between its actions, other episodes play, one is made, and a random action is drawn."""
+    simulator = Simulator(shared)
+    neighbors = [(Game("grow-fruit", 3), ""), (Game("grow-plant", 5), "easy")] if others else []
+    playing = [Simulator(shared) for _ in neighbors]
+    seen = [*simulator.begin(GARDEN, "")]
+    for neighbor, (game, simplifications) in zip(playing, neighbors, strict=True):
+        neighbor.begin(game, simplifications)
+    for action in path:
+        seen.append(repr(simulator.take(action)))
+        for neighbor in playing:
+            neighbor.take("wait1")
+        if others:
+            simulator.random_action([0.2, 0.4, 0.6])
+    for used in (simulator, *playing):
+        used.free()
+    return seen
+
+
+async def test_a_simplification_holds_for_its_own_episode_only() -> None:
+    place = await seat()
+    try:
+        watered, dry = await place.jvm.call(water_in_pots)
+    finally:
+        place.leave()
+    assert "water" in watered
+    assert "water" not in dry
+
+
+def water_in_pots(shared: SharedState) -> tuple[str, str]:
+    """The pots of an episode whose pots water themselves, and those of a plain one that plays after the first was loaded."""
+    plain, easy = Simulator(shared), Simulator(shared)
+    plain.begin(GARDEN, "")
+    easy.begin(GARDEN, "selfWateringFlowerPots")
+    for action in ("open door to outside", "go to outside", "open door to greenhouse", "go to greenhouse"):
+        plain.take(action), easy.take(action)
+    pots = easy.take("look at flower pot 1").text, plain.take("look at flower pot 1").text
+    plain.free(), easy.free()
+    return pots
+
+
+def test_the_oracle_waits_for_a_fruit_that_grows_later_than_its_path_expects() -> None:
+    with make("science:grow-fruit-dev") as env:
+        env.reset(task=Task("science:grow-fruit-dev", 0, index=GARDEN.variation - TASKS["grow-fruit"].split("dev").start))
+        ends = False
+        while not ends:
+            step = env.step(env.oracle())
+            ends = step.terminated or step.truncated
+        assert step.info == {"score": 100, "success": True, "fatal": False}
 
 
 async def test_the_table_of_splits_is_the_simulators() -> None:

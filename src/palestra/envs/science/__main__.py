@@ -1,6 +1,6 @@
 """Compute gold paths of the panels that ``data/gold.json.gz`` does not have: ``python -m palestra.envs.science``.
 
-The file gets each path that solves its game, and names the games whose path does not, with the score that it reaches. The next
+The file gets each path that solves its game within the turn limit, and names the others, with the score of their path. The next
 run finds the paths that an interrupted one has computed in the user's Palestra folder.
 """
 
@@ -8,26 +8,20 @@ import argparse
 import asyncio
 from time import monotonic
 
-from palestra.envs.science.gold import Gold, compute_path, known_path, read_gold, shortened, write_gold
+from palestra.envs.science.gold import Followed, Gold, compute_path, follow, known_path, read_gold, shortened, write_gold
 from palestra.envs.science.jvm import Jvm
-from palestra.envs.science.link import Link
 from palestra.envs.science.panels import panel_games
+from palestra.envs.science.shared import SharedState
 from palestra.envs.science.simulator import Simulator
 from palestra.envs.science.tasks import TASKS, Game
 
 
-def score_of(link: Link, game: Game, path: list[str]) -> int:
-    """Return the score that a path reaches within the turn limit of its task."""
-    simulator = Simulator(link)
+def solution(shared: SharedState, game: Game) -> Followed:
+    """Return the path of a game, as it was played from the start."""
+    path = known_path(game, "") or compute_path(shared, game, "")
+    simulator = Simulator(shared)
     try:
-        simulator.begin(game, "")
-        score = 0
-        for action in path[: TASKS[game.task].max_turns]:
-            answer = simulator.take(action)
-            score = answer.score
-            if answer.completed or score < 0:
-                break
-        return score
+        return follow(simulator, game, "", shortened(path))
     finally:
         simulator.free()
 
@@ -39,10 +33,8 @@ async def complete(gold: Gold, games: list[Game], seconds: float) -> Gold:
         for game in games:
             if monotonic() > until:
                 break
-            known = known_path(game, "")
-            path = await jvm.call(compute_path, game, "") if known is None else shortened(known)
-            score = await jvm.call(score_of, game, path)
-            if score == 100:
+            path, score = await jvm.call(solution, game)
+            if score == 100 and len(path) <= TASKS[game.task].max_turns:
                 gold.paths[game] = path
             else:
                 gold.short[game] = score

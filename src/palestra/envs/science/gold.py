@@ -3,6 +3,9 @@
 ScienceWorld computes a path while it loads a game, in seconds, for genetics in a minute. ``data/gold.json.gz`` holds most
 paths of the panels. Any other path is computed when ``oracle()`` first asks for it, and kept in the user's Palestra folder.
 ``python -m palestra.envs.science`` completes the file.
+
+While it computes a path, ScienceWorld draws more random numbers than while the path is played. So bees fly elsewhere, and a
+fruit may grow a few steps later than the path expects. ``follow`` plays a path and waits for such a thing.
 """
 
 import gzip
@@ -15,18 +18,21 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from palestra.durable.files import write_whole
-from palestra.envs.science.link import Link
-from palestra.envs.science.simulator import Simulator
+from palestra.envs.science.shared import SharedState
+from palestra.envs.science.simulator import NOT_UNDERSTOOD, Simulator
 from palestra.envs.science.tasks import Game
 from palestra.errors import UsageError
 from palestra.models.home import home_folder
 
-__all__ = ["Gold", "compute_path", "known_path", "read_gold", "shipped_paths", "shortened", "write_gold"]
+__all__ = ["Followed", "Gold", "compute_path", "follow", "known_path", "read_gold", "shipped_paths", "shortened", "write_gold"]
 
 T = TypeVar("T")
 
 _WAIT = 10
 """Steps that the action ``wait`` lets pass."""
+
+_PATIENCE = 30
+"""Steps that ``follow`` waits for a thing that the path focuses on."""
 
 _FILE = Path(__file__).parent / "data" / "gold.json.gz"
 
@@ -46,11 +52,20 @@ def known_path(game: Game, simplifications: str) -> list[str] | None:
     return shipped or _kept(_place(game, simplifications))
 
 
-def compute_path(link: Link, game: Game, simplifications: str) -> list[str]:
+class Followed(NamedTuple):
+    """A path as it was played."""
+
+    path: list[str]
+    """The actions up to the end of the game, with the waits that were needed."""
+    score: int
+
+
+def compute_path(shared: SharedState, game: Game, simplifications: str) -> list[str]:
     """Compute the path of a game in a simulator of its own, and keep it, without long runs of looks."""
-    simulator = Simulator(link)
+    simulator = Simulator(shared)
     try:
         path = shortened(simulator.gold_path(game, simplifications))
+        path = follow(simulator, game, simplifications, path).path
     finally:
         simulator.free()
     place = _place(game, simplifications)
@@ -59,6 +74,24 @@ def compute_path(link: Link, game: Game, simplifications: str) -> list[str]:
         place.parent.mkdir(parents=True, exist_ok=True)
         write_whole(place, json.dumps(path).encode())
     return path
+
+
+def follow(simulator: Simulator, game: Game, simplifications: str, path: list[str]) -> Followed:
+    """Play a path from the start of its game, and wait where it focuses on something that is not there yet."""
+    simulator.begin(game, simplifications)
+    played: list[str] = []
+    score = 0
+    for action in path:
+        answer = simulator.take(action)
+        waits = 0
+        while answer.text == NOT_UNDERSTOOD and action.startswith("focus on ") and waits < _PATIENCE:
+            simulator.take("wait1")
+            answer, waits = simulator.take(action), waits + 1
+        played += [*["wait1"] * waits, action]
+        score = answer.score
+        if answer.completed or score < 0:
+            break
+    return Followed(played, score)
 
 
 def shortened(path: list[str]) -> list[str]:

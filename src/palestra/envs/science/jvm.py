@@ -5,7 +5,7 @@ ScienceWorld's own wrapper starts a Java process per episode, with default optio
 - ``-XX:hashCode=2`` gives every Java object the same identity hash. Without it, the order of objects in a text, and even a
   temperature, depend on memory addresses, and two runs of the same actions differ.
 - The simulator has global state that two threads must not use at once. All calls to a process therefore go through one
-  thread. Episodes that take turns do not disturb each other.
+  thread. Episodes that take turns do not disturb each other, because ``shared.py`` gives each one its own global state.
 
 The process ends when its standard input is closed: with ``end``, or with this process, however it ends.
 """
@@ -22,6 +22,7 @@ from typing import IO, Any, TypeVar
 from palestra.confidential import worker_variables
 from palestra.envs.science.calls import CallThread
 from palestra.envs.science.link import JavaFailure, Link, reference, text
+from palestra.envs.science.shared import OPEN_RANDOM, SharedState
 from palestra.envs.science.simulator import Simulator
 from palestra.errors import EnvError, InfrastructureError
 
@@ -32,6 +33,7 @@ R = TypeVar("R")
 JAVA_OPTIONS = (
     "-XX:+UnlockExperimentalVMOptions",
     "-XX:hashCode=2",
+    OPEN_RANDOM,
     "-XX:+UseSerialGC",
     "-XX:+ExitOnOutOfMemoryError",
     "-Xms64m",
@@ -62,7 +64,7 @@ class Jvm:
         """The standard error of the process."""
         self._last_words = ""
         """The end of what it wrote there, once it has ended."""
-        self._link: Link | None = None
+        self._shared: SharedState | None = None
         self.spare: list[Simulator] = []
         """Simulators without an episode. Only the thread uses them."""
         self._ending = threading.Lock()
@@ -82,7 +84,7 @@ class Jvm:
         return not self.dead and (self._process is None or self._process.poll() is None)
 
     async def call(self, job: Callable[..., R], *args: Any) -> R:
-        """Run ``job(link, …)`` in the thread of this process.
+        """Run ``job(shared, …)`` in the thread of this process.
 
         Raises:
             InfrastructureError: The Java process has ended.
@@ -96,26 +98,26 @@ class Jvm:
             raise InfrastructureError(self._obituary()) from None
         return await asyncio.wrap_future(waiting)
 
-    def call_later(self, job: Callable[[Link], object]) -> None:
-        """Run ``job(link)`` after the calls that are waiting, if the process runs then. Does not wait for it."""
+    def call_later(self, job: Callable[[SharedState], object]) -> None:
+        """Run ``job(shared)`` after the calls that are waiting, if the process runs then. Does not wait for it."""
         if self.dead:
             return
         with suppress(RuntimeError):  # the process has ended, and with it what the job would do
             self._thread.submit(self._guarded_if_running, job)
 
-    def _guarded_if_running(self, job: Callable[[Link], object]) -> None:
-        if self._link is not None and not self.dead:
+    def _guarded_if_running(self, job: Callable[[SharedState], object]) -> None:
+        if self._shared is not None and not self.dead:
             self._guarded(job)
 
     def _guarded(self, job: Callable[..., R], *args: Any) -> R:
         if self.dead:
             raise InfrastructureError(self._obituary())
         try:
-            if self._link is None:
-                self._link = self._start()
+            if self._shared is None:
+                self._shared = self._start()
             if self.dead:  # it was ended while it started
                 raise ConnectionError("ended at the start")
-            return job(self._link, *args)
+            return job(self._shared, *args)
         except JavaFailure as error:
             raise EnvError(f"ScienceWorld raised an exception: {str(error)[:500]}") from error
         except OSError as error:
@@ -127,7 +129,7 @@ class Jvm:
         ended = f"the Java process {self.pid} of ScienceWorld ended or did not answer"
         return f"{ended}; a new one starts with the next episode{wrote}"
 
-    def _start(self) -> Link:
+    def _start(self) -> SharedState:
         from py4j.java_gateway import find_jar_path
         from scienceworld.constants import BASEPATH, JAR_PATH
 
@@ -157,17 +159,17 @@ class Jvm:
                 nowhere = reference(link.new(kind, nowhere))
             for stream in ("setOut", "setErr"):
                 link.call("z:java.lang.System", stream, nowhere)
+            return SharedState(link)
         except JavaFailure as error:
             raise OSError(f"java did not start: {error}") from error
-        return link
 
     def end(self) -> None:
         """End the process and close the connection. A second call does nothing more."""
         self.dead = True
         self._thread.close()
         with self._ending:
-            if self._link is not None:
-                self._link.close()
+            if self._shared is not None:
+                self._shared.link.close()
             self._close_input()
             if self._process is not None:
                 try:
@@ -192,8 +194,8 @@ class Jvm:
     def forget(self) -> None:
         """Release the process in a forked child: it belongs to the parent, and must end with the parent."""
         self.dead = True
-        if self._link is not None:
-            self._link.close()
+        if self._shared is not None:
+            self._shared.link.close()
         self._close_input()
         if self._complaints is not None:
             self._complaints.close()
@@ -214,9 +216,9 @@ class Seat:
         """Run ``job(simulator, …)`` in the thread of the process."""
         return await self.jvm.call(self._seated, job, *args)
 
-    def _seated(self, link: Link, job: Callable[..., R], *args: Any) -> R:
+    def _seated(self, shared: SharedState, job: Callable[..., R], *args: Any) -> R:
         if self._simulator is None:
-            self._simulator = self.jvm.spare.pop() if self.jvm.spare else Simulator(link)
+            self._simulator = self.jvm.spare.pop() if self.jvm.spare else Simulator(shared)
         return job(self._simulator, *args)
 
     def leave(self) -> None:
@@ -227,7 +229,7 @@ class Seat:
         self.jvm.seats -= 1
         self.jvm.call_later(self._free)
 
-    def _free(self, _: Link) -> None:
+    def _free(self, _: SharedState) -> None:
         if self._simulator is None:
             return
         if len(self.jvm.spare) < _SPARE:

@@ -8,15 +8,21 @@ import socket
 from contextlib import suppress
 from typing import NewType
 
-__all__ = ["JavaFailure", "JavaRef", "Link", "flag", "number", "reference", "text"]
+__all__ = ["NOTHING", "JavaFailure", "JavaRef", "Link", "flag", "long_number", "number", "reference", "text"]
 
 JavaRef = NewType("JavaRef", str)
 """The name of a Java object in its process."""
+
+NOTHING = "n"
+"""Java's ``null`` as an argument of ``call``."""
 
 Value = str | int | float | bool | None
 
 _REFERENCES = ("r", "l")
 """Types of answers that are names of objects: an object, a list."""
+
+_WHOLE = ("i", "L")
+"""Types of answers that are whole numbers, of 32 and of 64 bits."""
 
 
 class JavaFailure(Exception):
@@ -102,6 +108,11 @@ def number(value: int) -> str:
     return f"i{value}"
 
 
+def long_number(value: int) -> str:
+    """Return a whole number of 64 bits as an argument of ``call``."""
+    return f"L{value}"
+
+
 def flag(value: bool) -> str:
     """Return a truth value as an argument of ``call``."""
     return f"b{str(value).lower()}"
@@ -117,7 +128,7 @@ def _value(kind: str, content: str) -> Value:
         return _unescaped(content)
     if kind == "b":
         return content == "true"
-    if kind == "i":
+    if kind in _WHOLE:
         return int(content)
     if kind == "d":
         return float(content)
