@@ -246,10 +246,12 @@ def water_in_pots(shared: SharedState) -> tuple[str, str]:
     plain.begin(GARDEN, "")
     easy.begin(GARDEN, "selfWateringFlowerPots")
     for action in ("open door to outside", "go to outside", "open door to greenhouse", "go to greenhouse"):
-        plain.take(action), easy.take(action)
-    pots = easy.take("look at flower pot 1").text, plain.take("look at flower pot 1").text
-    plain.free(), easy.free()
-    return pots
+        for simulator in (plain, easy):
+            simulator.take(action)
+    watered, dry = (simulator.take("look at flower pot 1").text for simulator in (easy, plain))
+    plain.free()
+    easy.free()
+    return watered, dry
 
 
 def test_the_oracle_waits_for_a_fruit_that_grows_later_than_its_path_expects() -> None:
