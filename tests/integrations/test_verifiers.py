@@ -7,6 +7,8 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,48 +17,65 @@ import pytest
 
 pytest.importorskip("verifiers")
 
-import transformers
+import renderers.client
 import verifiers.v1 as vf
 from verifiers.v1.configs.client import EvalClientConfig, TrainClientConfig
 from verifiers.v1.utils.loaders import load_environment
 
-from palestra import Task, Trajectory
+from palestra import StopReason, Task, Trajectory
+from palestra.engines.calls import Sampled
 from palestra.integrations.verifiers import play_in
-from palestra.models.tiny import build_tiny
 from palestra.trajectory import text_of
 from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
-from tests.integrations.bridging import GAME, MAX_TOKENS, Row, Speller, assert_rough, compare, expected, rough_tasks, run
+from tests.integrations.bridging import (
+    CONTEXT,
+    GAME,
+    MAX_TOKENS,
+    NARROW,
+    WHOLE,
+    Afresh,
+    Row,
+    Speller,
+    assert_rough,
+    compare,
+    compare_segments,
+    expected,
+    rough_tasks,
+    run,
+)
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny(tmp_path_factory.mktemp("model") / "tiny", envs=GAME)
+@pytest.fixture(autouse=True)
+def fresh_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The renderers of verifiers have one lock per process, and a lock belongs to one event loop: each test has its own."""
+    monkeypatch.setattr(renderers.client, "_max_prompt_len_lock", asyncio.Lock())
 
 
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    return transformers.AutoTokenizer.from_pretrained(folder)
-
-
-@pytest.fixture(scope="module")
-def url(folder: Path, tokenizer: Any) -> Iterator[str]:
-    """A server with the scripted model: chat completions, and vLLM's tokens in, tokens out."""
-    # verifiers encodes the replies again, and begins another branch if the sampled ids were others: see the page.
-    speller = Speller(tokenizer, apart=0.0)
+@contextmanager
+def serving(folder: Path, tokenizer: Any, *, apart: float = 0.0, length: int = CONTEXT) -> Iterator[str]:
+    """A server with the scripted model: chat completions, and vLLM's tokens in, tokens out. It has a context of ``length``."""
+    speller = Speller(tokenizer, apart=apart)
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.answer({"object": "list", "data": [{"id": str(folder), "object": "model", "max_model_len": 2048}]})
+            self.answer({"object": "list", "data": [{"id": str(folder), "object": "model", "max_model_len": length}]})
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self.answer(generated(body) if self.path.endswith("/generate") else completed(body))
+            by_ids = self.path.endswith("/generate")
+            prompt = body["token_ids"] if by_ids else rendered(body["messages"])
+            if len(prompt) >= length:  # vLLM's words, with one token of room at least
+                message = f"This model's maximum context length is {length} tokens. However, your request has {len(prompt)}."
+                self.answer({"error": {"message": message, "type": "BadRequestError", "code": 400}}, 400)
+            else:
+                sampled = speller(prompt, min(MAX_TOKENS, length - len(prompt)))
+                self.answer(generated(sampled) if by_ids else completed(sampled, len(prompt)))
 
-        def answer(self, value: dict[str, Any]) -> None:
+        def answer(self, value: dict[str, Any], status: int = 200) -> None:
             data = json.dumps(value).encode()
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()
@@ -65,18 +84,20 @@ def url(folder: Path, tokenizer: Any) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    def generated(body: dict[str, Any]) -> dict[str, Any]:
-        ids, logprobs, stopped, _ = speller(body["token_ids"])
+    def rendered(messages: list[dict[str, Any]]) -> list[int]:
+        ids: list[int] = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+        return ids
+
+    def generated(sampled: Sampled) -> dict[str, Any]:
+        ids, logprobs, stopped, _ = sampled
         content = [{"token": f"token_id:{id}", "logprob": value} for id, value in zip(ids, logprobs, strict=True)]
         choice = {"index": 0, "token_ids": list(ids), "finish_reason": "stop" if stopped else "length"}
         return {"request_id": "r", "choices": [{**choice, "logprobs": {"content": content}}]}
 
-    def completed(body: dict[str, Any]) -> dict[str, Any]:
-        prompt = tokenizer.apply_chat_template(body["messages"], add_generation_prompt=True, tokenize=True, return_dict=False)
-        ids, _, stopped, _ = speller(prompt)
-        message = {"role": "assistant", "content": tokenizer.decode(ids, skip_special_tokens=True)}
-        choice = {"index": 0, "message": message, "finish_reason": "stop" if stopped else "length"}
-        usage = {"prompt_tokens": len(prompt), "completion_tokens": len(ids), "total_tokens": len(prompt) + len(ids)}
+    def completed(sampled: Sampled, before: int) -> dict[str, Any]:
+        message = {"role": "assistant", "content": tokenizer.decode(sampled.ids, skip_special_tokens=True)}
+        choice = {"index": 0, "message": message, "finish_reason": "stop" if sampled.stopped else "length"}
+        usage = {"prompt_tokens": before, "completion_tokens": len(sampled.ids), "total_tokens": before + len(sampled.ids)}
         return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice], "usage": usage}
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -86,6 +107,19 @@ def url(folder: Path, tokenizer: Any) -> Iterator[str]:
     server.shutdown()
     server.server_close()
     thread.join()
+
+
+@pytest.fixture(scope="module")
+def url(folder: Path, tokenizer: Any) -> Iterator[str]:
+    """The server whose replies have the tokens that the tokenizer makes of their text: every episode is one branch."""
+    with serving(folder, tokenizer) as found:
+        yield found
+
+
+def context_of(folder: Path, url: str, client: str) -> Any:
+    kind: Any = {"train": partial(TrainClientConfig, renderer_model_name=str(folder)), "eval": EvalClientConfig}[client]
+    sampling = vf.SamplingConfig(max_tokens=MAX_TOKENS)
+    return vf.ModelContext(model=str(folder), client=kind(base_url=f"{url}/v1", api_key_var="NO_KEY"), sampling=sampling)
 
 
 def env_config(**taskset: Any) -> Any:
@@ -108,32 +142,72 @@ async def episodes(tasks: Sequence[Task], context: Any) -> list[Any]:
         return await asyncio.gather(*(env.run_slot(slot, context, gate) for slot in slots))
 
 
-def row_of(trace: Any) -> Row:
-    """The only branch of a trace as a row."""
-    (branch,) = trace.branches
-    ids = [id for node in branch.nodes for id in node.token_ids]
-    mask = [int(one) for node in branch.nodes for one in node.mask]
-    known = iter([value for node in branch.nodes for value in node.logprobs])
-    start = mask.index(1)
-    return Row(ids[:start], ids[start:], mask[start:], [next(known) if one else 0.0 for one in mask[start:]])
+def rows_of(trace: Any) -> list[Row]:
+    """The branches of a trace as rows, every sampled token in one of them.
+
+    verifiers keeps each message once: a reply before a fork belongs to every branch that goes through it. It counts for the
+    first one here, as in a trajectory.
+    """
+    rows: list[Row] = []
+    seen: set[int] = set()
+    for branch in trace.branches:
+        ids, mask, logprobs = [], [], []
+        for node in branch.nodes:
+            known = iter(node.logprobs)
+            own = [int(one and id(node) not in seen) for one in node.mask]
+            ids += node.token_ids
+            mask += own
+            logprobs += [next(known) if one else 0.0 for one in own]
+        seen.update(map(id, branch.nodes))
+        start = mask.index(1)
+        rows.append(Row(ids[:start], ids[start:], mask[start:], logprobs[start:]))
+    return rows
 
 
 def test_two_hundred_episodes_of_the_train_client_arrive_token_by_token(folder: Path, tokenizer: Any, url: str) -> None:
-    client = TrainClientConfig(base_url=f"{url}/v1", api_key_var="NO_KEY", renderer_model_name=str(folder))
-    context = vf.ModelContext(model=str(folder), client=client, sampling=vf.SamplingConfig(max_tokens=MAX_TOKENS))
+    context = context_of(folder, url, "train")
     tasks = rough_tasks(200)
     played = expected(tasks, tokenizer, apart=0.0)
     assert_rough(played)
     for episode, one in zip(run(episodes(tasks, context)), played, strict=True):
         (trace,) = episode.traces
         assert episode.ok == trace.ok == (not one.stop.failed), episode.errors
-        compare([row_of(trace)], [one])
+        compare(rows_of(trace), [one])
         if one.stop.failed:
             assert "palestra" not in trace.rewards, "a failed episode has a reward"
             assert "broken on purpose" in trace.errors[-1].message
         else:
             assert trace.rewards["palestra"].value == pytest.approx(one.reward)
             assert trace.metrics.get("success") == (None if one.success is None else float(one.success))
+
+
+def test_every_segment_becomes_a_branch(folder: Path, tokenizer: Any) -> None:
+    tasks = rough_tasks(200, WHOLE)
+    played = expected(tasks, tokenizer, renderer=Afresh(tokenizer))
+    assert max(len(one.segments) for one in played) > 2
+    with serving(folder, tokenizer, apart=1 / 3) as url:
+        found = run(episodes(tasks, context_of(folder, url, "train")))
+    for episode, one in zip(found, played, strict=True):
+        (trace,) = episode.traces
+        compare_segments(rows_of(trace), one)
+        assert trace.rewards["palestra"].value == pytest.approx(one.reward)
+
+
+@pytest.mark.parametrize("client", ["eval", "train"])
+def test_an_episode_whose_context_is_full_is_truncated_and_keeps_its_rewards(client: str, folder: Path, tokenizer: Any) -> None:
+    tasks = rough_tasks(60, WHOLE)
+    played = expected(tasks, tokenizer, context_length=NARROW, apart=0.0)
+    assert_rough(played, failures=False, overflow=True)
+    with serving(folder, tokenizer, length=NARROW) as url:
+        found = run(episodes(tasks, context_of(folder, url, client)))
+    for episode, one in zip(found, played, strict=True):
+        (trace,) = episode.traces
+        assert trace.ok, trace.errors
+        cut = one.stop in (StopReason.CONTEXT_OVERFLOW, StopReason.LENGTH_CUT)
+        assert trace.is_truncated == cut
+        assert trace.rewards["palestra"].value == pytest.approx(one.reward)
+        if client == "train":
+            compare(rows_of(trace), [one])
 
 
 def same_text(messages: Sequence[Any], one: Trajectory) -> None:
@@ -145,8 +219,7 @@ def same_text(messages: Sequence[Any], one: Trajectory) -> None:
 
 
 def test_the_eval_client_carries_the_same_texts_and_rewards(folder: Path, tokenizer: Any, url: str) -> None:
-    client = EvalClientConfig(base_url=f"{url}/v1", api_key_var="NO_KEY")
-    context = vf.ModelContext(model=str(folder), client=client, sampling=vf.SamplingConfig(max_tokens=MAX_TOKENS))
+    context = context_of(folder, url, "eval")
     tasks = rough_tasks(40)
     for episode, one in zip(run(episodes(tasks, context)), expected(tasks, tokenizer, apart=0.0), strict=True):
         (trace,) = episode.traces

@@ -21,9 +21,10 @@ import numpy as np
 
 from palestra.core import Renderer, Sampling
 from palestra.engines.calls import CallEngine, Sampled
-from palestra.errors import InfrastructureError, MissingExtra
+from palestra.errors import InfrastructureError
 from palestra.integrations.rows import task_of, task_rows
 from palestra.integrations.sequences import note_failures
+from palestra.integrations.versions import framework
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout.playing import play
 from palestra.trajectory import Segment, Trajectory
@@ -60,13 +61,12 @@ class _Workflow:
         return None if played.stop.failed or not played.segments else _rows(played)
 
     def _engine(self, engine: Any) -> CallEngine:
-        from areal.api import ModelRequest
-
+        request_of = framework("areal", "areal.api", "ModelRequest").ModelRequest
         rid = uuid4().hex  # one for the whole episode: AReaL keeps it on the replica that has the prefix in its cache
 
         async def call(prompt_ids: list[int], sampling: Sampling) -> Sampled:
             wanted = self.gconfig.new(n_samples=1, max_new_tokens=sampling.max_tokens, stop_token_ids=list(sampling.stop_ids))
-            request = ModelRequest(rid=rid, input_ids=prompt_ids, gconfig=wanted, tokenizer=self.tokenizer)
+            request = request_of(rid=rid, input_ids=prompt_ids, gconfig=wanted, tokenizer=self.tokenizer)
             answer = await engine.agenerate(request)
             if answer.stop_reason == "abort":
                 raise InfrastructureError("AReaL aborted the request")
@@ -105,9 +105,6 @@ def _columns(segment: Segment) -> dict[str, Any]:
 def __getattr__(name: str) -> Any:
     if name != "PalestraWorkflow":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from areal.api import RolloutWorkflow
-    except ImportError as error:
-        raise MissingExtra(f"this needs AReaL ({error}); it was tried with areal==1.0.4") from error
-    made = type(name, (_Workflow, RolloutWorkflow), {"__module__": __name__, "__doc__": _Workflow.__doc__})
+    base = framework("areal", "areal.api", "RolloutWorkflow").RolloutWorkflow
+    made = type(name, (_Workflow, base), {"__module__": __name__, "__doc__": _Workflow.__doc__})
     return globals().setdefault(name, made)

@@ -15,7 +15,8 @@ has no reward. ART takes one history per trajectory from us, so an episode of se
 
 from typing import Any
 
-from palestra.errors import MissingExtra, PalestraError, UsageError
+from palestra.errors import PalestraError, UsageError
+from palestra.integrations.versions import framework
 from palestra.rollout.options import AnyPolicy
 from palestra.rollout.playing import play
 from palestra.trajectory import Finish, Task, Trajectory, flatten, observed, opening_of, text_of
@@ -100,11 +101,9 @@ def _choice(completion: Any, ids: list[int], logprobs: list[float]) -> Any:
 
 
 def _check(made: Any, played: Trajectory, tokenizer: Any) -> None:
-    from art.preprocessing.tokenize import tokenize_trajectory
-    from art.trajectories import History
-
-    history = History(messages_and_choices=made.messages_and_choices)
-    result = tokenize_trajectory(tokenizer, None, history, 0.0, False, made)
+    tokenize = framework("art", "art.preprocessing.tokenize", "tokenize_trajectory").tokenize_trajectory
+    history = framework("art", "art.trajectories", "History").History(messages_and_choices=made.messages_and_choices)
+    result = tokenize(tokenizer, None, history, 0.0, False, made)
     (segment,) = played.segments
     if result is None or result.token_ids != segment.ids.tolist() or result.assistant_mask != segment.mask.astype(int).tolist():
         raise UsageError(
@@ -114,8 +113,4 @@ def _check(made: Any, played: Trajectory, tokenizer: Any) -> None:
 
 
 def _art() -> Any:
-    try:
-        import art
-    except ImportError as error:
-        raise MissingExtra(f"this needs ART ({error}); it was tried with openpipe-art==0.5.18") from error
-    return art
+    return framework("art", "art", "Trajectory")

@@ -12,9 +12,10 @@ from functools import cache
 from typing import Any
 
 from palestra.core import Env, Step
-from palestra.errors import MissingExtra, Unsupported, UsageError
+from palestra.errors import Unsupported, UsageError
 from palestra.integrations.generators import GlobalGenerators
 from palestra.integrations.leases import only_text, when_dropped
+from palestra.integrations.versions import TRIED, framework
 from palestra.registry import list_envs, make
 from palestra.seeding import derive_seed, fresh_seed
 from palestra.trajectory import Content, Task, text_of
@@ -38,7 +39,7 @@ def register_in_gem(pattern: str = "*", *, prefix: str = "palestra:") -> list[st
         register_in_gem("game:*")
         env = gem.make("palestra:game:GuessTheNumber-v0")
     """
-    registry = _gem("gem.envs.registration")
+    registry = framework("gem", "gem.envs.registration", "ENV_REGISTRY", "register")
     names: dict[str, dict[str, Any]] = {f"{prefix}{known.id}": {"env": known.id} for known in list_envs(pattern)}
     for name, kwargs in [("palestra", {}), *names.items()]:
         registry.ENV_REGISTRY.pop(name, None)  # registering twice raises an error
@@ -116,13 +117,14 @@ class GemEnv(Env):
     variables = ("HF_HOME", "HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE")
 
     def __init__(self, path: str, **settings: Any) -> None:
-        gem = _gem("gem")
+        gem = framework("gem", "gem", "make")
         self._generators = GlobalGenerators()
         try:
             with self._generators.own(0):
                 self._env = gem.make(path, **settings)
         except Exception as error:
-            raise UsageError(f'GEM (tried with gem-llm 0.1.0) cannot make "{path}": {type(error).__name__}: {error}') from None
+            tried = f"tried with gem-llm {TRIED['gem'].version}"
+            raise UsageError(f'GEM ({tried}) cannot make "{path}": {type(error).__name__}: {error}') from None
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         """Start an episode. A seed below 2**31 starts the same one as ``reset(seed=seed)`` in GEM."""
@@ -157,13 +159,4 @@ def _numbers(info: dict[str, Any]) -> dict[str, float]:
 
 @cache
 def _shim() -> type:
-    return type("PalestraEnv", (_Lent, _gem("gem").Env), {})
-
-
-def _gem(module: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"GEM's environments need {error.name}: pip install gem-llm==0.1.0") from None
+    return type("PalestraEnv", (_Lent, framework("gem", "gem", "Env").Env), {})

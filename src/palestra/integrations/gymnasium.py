@@ -16,6 +16,7 @@ import numpy as np
 from palestra.core import Env, Step
 from palestra.errors import UsageError
 from palestra.grading import last_boxed
+from palestra.integrations.versions import framework
 from palestra.trajectory import Content, Task
 
 __all__ = ["GymnasiumEnv"]
@@ -50,8 +51,7 @@ class GymnasiumEnv(Env):
     def __init__(
         self, path: str, *, names: str = "", solved_at: float | None = None, floor: float = 0.0, **settings: Any
     ) -> None:
-        import gymnasium
-
+        gymnasium = framework("gymnasium", "gymnasium", "error", "make", "spaces")
         try:
             self._env: Any = gymnasium.make(path, **settings)
         except (gymnasium.error.Error, ImportError, TypeError) as error:

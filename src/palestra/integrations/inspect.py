@@ -10,15 +10,14 @@ from functools import cache
 from typing import Any
 
 from palestra.core import Conversation
-from palestra.errors import EnvError, MissingExtra, UsageError
+from palestra.errors import EnvError, UsageError
 from palestra.integrations.rows import task_of, task_text
+from palestra.integrations.versions import framework
 from palestra.rollout import play
 from palestra.rollout.supply import tasks_of
 from palestra.trajectory import Completion, Finish, text_of
 
 __all__ = ["inspect_task"]
-
-TRIED = "0.3.285"
 
 
 def inspect_task(env: str, *, n: int = 100, seed: int = 0, **settings: Any) -> Any:
@@ -84,11 +83,11 @@ async def _episode(state: Any, generate: Any, message_of: Any, settings: dict[st
 @cache
 def _inspect() -> tuple[Any, dict[str, Any]]:
     """Return ``inspect_ai``, and the solver and scorer of ``inspect_task``."""
-    try:
-        import inspect_ai
-        from inspect_ai import dataset, model, scorer, solver  # noqa: F401 - modules of inspect_ai
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"tasks of Inspect need {error.name}: pip install inspect-ai=={TRIED}") from None
+    inspect_ai = framework("inspect", "inspect_ai", "Task")
+    framework("inspect", "inspect_ai.dataset", "MemoryDataset", "Sample")
+    model = framework("inspect", "inspect_ai.model", "ChatMessageAssistant", "ChatMessageSystem", "ChatMessageUser")
+    scorer = framework("inspect", "inspect_ai.scorer", "Score", "mean", "scorer", "stderr")
+    solver = framework("inspect", "inspect_ai.solver", "solver")
     kinds = {"system": model.ChatMessageSystem, "assistant": model.ChatMessageAssistant}
 
     def message_of(message: Any) -> Any:

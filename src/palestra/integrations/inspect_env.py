@@ -13,6 +13,7 @@ from typing import Any
 from palestra.core import AsyncEnv, Step
 from palestra.encoding import encode_json
 from palestra.errors import EnvError, UsageError
+from palestra.integrations.versions import framework
 from palestra.references import resolve
 from palestra.trajectory import Content, Task
 
@@ -23,10 +24,12 @@ class InspectSamples:
     """The samples of an Inspect task, which are the rows of its environment."""
 
     def __init__(self, path: str, **settings: Any) -> None:
-        from inspect_ai._util.registry import is_registry_object
-
+        framework("inspect", "inspect_ai.solver", "TaskState", "chain")
+        framework("inspect", "inspect_ai.model", "ChatMessageUser", "ModelName", "ModelOutput")
+        framework("inspect", "inspect_ai.scorer", "Target", "value_to_float")
+        registry = framework("inspect", "inspect_ai._util.registry", "is_registry_object")
         function = resolve(path)
-        if not is_registry_object(function, "task"):  # checked before the call: an id may name any function
+        if not registry.is_registry_object(function, "task"):  # checked before the call: an id may name any function
             raise UsageError(f'"{path}" is not a task of Inspect: write inspect:MODULE:FUNCTION of a function with @task')
         self.task = made = function(**settings)
         self.samples = list(made.dataset)

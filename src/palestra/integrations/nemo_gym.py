@@ -24,9 +24,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from palestra.encoding import tame
-from palestra.errors import MissingExtra, UsageError
+from palestra.errors import UsageError
 from palestra.integrations import rows
 from palestra.integrations.leases import LentEnv, only_text
+from palestra.integrations.versions import framework
 from palestra.registry import registered
 from palestra.trajectory import Task, text_of
 
@@ -96,10 +97,7 @@ class MissingSession(LookupError):
 def __getattr__(name: str) -> Any:
     if name != "PalestraServer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    try:
-        from resources_servers.gymnasium import GymnasiumServer
-    except ImportError as error:
-        raise MissingExtra(f"this needs NeMo Gym ({error}); it was tried with nemo-gym==0.4.0 on Python 3.12") from error
+    base = framework("nemo_gym", "resources_servers.gymnasium", "GymnasiumServer", "extract_text").GymnasiumServer
     body = {
         "__module__": __name__,
         "__doc__": "One environment per session of NeMo Gym.",
@@ -110,4 +108,4 @@ def __getattr__(name: str) -> Any:
         "step": _step,
         "close_session": _close_session,
     }
-    return globals().setdefault(name, type(GymnasiumServer)(name, (GymnasiumServer,), body))
+    return globals().setdefault(name, type(base)(name, (base,), body))

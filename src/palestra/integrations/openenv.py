@@ -23,7 +23,8 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from palestra.adapters.meter import MOST_BYTES, MOST_STEPS, LoopMeter
 from palestra.core import AsyncEnv, Step
 from palestra.encoding import clean_text, decode_json, encode_json
-from palestra.errors import EnvError, InfrastructureError, MissingExtra, SchemaError, UsageError
+from palestra.errors import EnvError, InfrastructureError, SchemaError, UsageError
+from palestra.integrations.versions import framework
 from palestra.registry import make
 from palestra.seeding import fresh_seed
 from palestra.trajectory import Content, Task, text_of
@@ -154,11 +155,10 @@ async def _hang_up(socket: ClientConnection) -> None:
 
 def openenv_app(id: str, *, max_sessions: int = 64, **kwargs: Any) -> Any:
     """Return an ASGI application that serves ``id`` to OpenEnv clients: ``uvicorn.run(openenv_app("game:Sudoku-v0"))``."""
-    try:
-        from openenv.core.env_server import http_server, interfaces, types
-        from pydantic import create_model
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f'serving OpenEnv clients needs {error.name}: pip install "palestra[openenv]"') from None
+    http_server = framework("openenv", "openenv.core.env_server.http_server", "create_fastapi_app")
+    interfaces = framework("openenv", "openenv.core.env_server.interfaces", "Environment")
+    types = framework("openenv", "openenv.core.env_server.types", "Action", "Observation", "State")
+    create_model = framework("openenv", "pydantic", "create_model").create_model
     action = create_model("TextAction", __base__=types.Action, message=(str, ...))
     observation = create_model(
         "TextObservation", __base__=types.Observation, text=(str, ...), truncated=(bool, False), info=(dict[str, Any], {})

@@ -29,12 +29,11 @@ from palestra.engines.calls import Sampled
 from palestra.errors import InfrastructureError, PolicyError
 from palestra.integrations.leases import LentEnv, first_messages
 from palestra.integrations.rows import task_of, task_text
-from palestra.integrations.sequences import appending_renderer, exact_text, framework, only_sequence, play_sequence, scored
+from palestra.integrations.sequences import appending_renderer, exact_text, only_sequence, play_sequence, scored
+from palestra.integrations.versions import framework
 from palestra.trajectory import Finish, Task, Trajectory, observed
 
 __all__ = ["agent_executor", "multi_turn_executor", "task_rows"]
-
-TRIED = "0.11.2"
 
 _finish: ContextVar[str] = ContextVar("finish")
 """How the last reply of this episode ended. OpenRLHF's own loop does not pass it to the agent."""
@@ -55,7 +54,7 @@ def agent_executor(*, max_tokens: int = 512, **options: Any) -> type:
     Raises:
         MissingExtra: OpenRLHF is not installed, or a version without ``openrlhf.utils.agent``.
     """
-    agent = framework("openrlhf.utils.agent", "openrlhf", TRIED)
+    agent = framework("openrlhf", "openrlhf.utils.agent", "AgentExecutorBase")
 
     class AgentExecutor(agent.AgentExecutorBase):  # type: ignore[misc, name-defined]
         async def execute(  # noqa: PLR0913 - OpenRLHF's own signature
@@ -137,7 +136,7 @@ def multi_turn_executor(tokenizer: Any, *, idle: float = 3600.0) -> type:
         tokenizer: The tokenizer of the model, or the name to load it by. OpenRLHF does not pass it to an agent.
         idle: Seconds without a call after which an environment is closed.
     """
-    agent = framework("openrlhf.utils.agent", "openrlhf", TRIED)
+    agent = framework("openrlhf", "openrlhf.utils.agent", "AgentInstanceBase", "MultiTurnAgentExecutor")
 
     class AgentInstance(agent.AgentInstanceBase):  # type: ignore[misc, name-defined]
         def __init__(self) -> None:

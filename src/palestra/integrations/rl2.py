@@ -24,6 +24,7 @@ from palestra.errors import UsageError
 from palestra.integrations import rows
 from palestra.integrations.leases import LentEnv, first_messages
 from palestra.integrations.sequences import exact_text
+from palestra.integrations.versions import called_by
 from palestra.trajectory import Message, Task, observed
 
 __all__ = ["reset", "step", "task_rows"]
@@ -39,6 +40,7 @@ def task_rows(tasks: Iterable[Task], model: str) -> list[dict[str, Any]]:
     return [{"extra_info": row} for row in rows.task_rows(tasks, model=model)]
 
 
+@called_by("rl2")
 async def reset(extra_info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """Begin the episode of a row, and return the rendered first state."""
     task = rows.task_of(extra_info)
@@ -49,6 +51,7 @@ async def reset(extra_info: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     return exact_text(tokenizer, renderer.first(messages), "RL2"), {**extra_info, "lent": lent, "messages": messages}
 
 
+@called_by("rl2")
 async def step(state: str, action: str, extra_info: dict[str, Any]) -> dict[str, Any]:
     """Play a reply, and return the state with the environment's answer, the reward, and whether the episode is over."""
     tokenizer, renderer = _loaded(extra_info["model"])

@@ -4,17 +4,15 @@
 of several segments: the model saw them as separate contexts, so merging them would train on contexts that never occurred.
 """
 
-import importlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from palestra.core import Renderer, Sampling
 from palestra.encoding import Ints
 from palestra.engines.calls import CallEngine
-from palestra.errors import InfrastructureError, MissingExtra, UsageError
+from palestra.errors import InfrastructureError, UsageError
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import play
 from palestra.trajectory import FlatSegment, Task, Trajectory, flatten
@@ -22,7 +20,6 @@ from palestra.trajectory import FlatSegment, Task, Trajectory, flatten
 __all__ = [
     "appending_renderer",
     "exact_text",
-    "framework",
     "note_failures",
     "only_sequence",
     "play_sequence",
@@ -31,18 +28,6 @@ __all__ = [
 
 
 _log = logging.getLogger("palestra.integrations")
-
-
-def framework(module: str, package: str, tried: str) -> Any:
-    """Import ``module`` of ``package``, or say which version the bridge was tried with."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        try:
-            found = f"{package} {version(package)} is installed"
-        except PackageNotFoundError:
-            found = f'{package} is not installed: pip install "{package}=={tried}"'
-        raise MissingExtra(f"this bridge was tried with {package} {tried}, and {found} ({error})") from error
 
 
 @lru_cache(maxsize=8)

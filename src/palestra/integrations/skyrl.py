@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
-from palestra.errors import MissingExtra, UsageError
+from palestra.errors import UsageError
 from palestra.integrations.leases import LentEnv, first_messages
 from palestra.integrations.rows import task_of, task_text
+from palestra.integrations.versions import framework
 from palestra.trajectory import Message, Task, observed, text_of
 
 __all__ = ["metrics_of", "read_task", "register", "task_rows", "text_env"]
@@ -35,8 +36,7 @@ def read_task(prompt: Sequence[dict[str, Any]]) -> Task:
 def register(name: str = "palestra") -> None:
     """Register all of Palestra's environments under one name of SkyRL. A second call does nothing."""
     entry = text_env()
-    from skyrl_gym.envs import registration
-
+    registration = framework("skyrl_rows", "skyrl_gym.envs.registration", "register", "registry")
     if name not in registration.registry:
         registration.register(id=name, entry_point=entry)
 
@@ -44,12 +44,9 @@ def register(name: str = "palestra") -> None:
 @cache
 def text_env() -> type:
     """Return the ``BaseTextEnv`` that ``register`` registers. SkyRL's ``generator.max_turns`` limits its episodes."""
-    try:
-        from skyrl_gym.envs.base_text_env import BaseTextEnv
-    except ImportError as error:
-        raise MissingExtra(f"SkyRL's environments need {error.name}; tried with: pip install skyrl-gym==0.4.0") from error
+    base = framework("skyrl_rows", "skyrl_gym.envs.base_text_env", "BaseTextEnv")
 
-    class PalestraTextEnv(BaseTextEnv):  # type: ignore[misc]
+    class PalestraTextEnv(base.BaseTextEnv):  # type: ignore[misc, name-defined]
         def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
             super().__init__()
             self.max_turns = (extras or {}).get("max_turns")

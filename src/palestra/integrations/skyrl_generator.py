@@ -20,9 +20,10 @@ import numpy as np
 
 from palestra.core import Renderer, Sampling
 from palestra.engines.calls import CallEngine, Sampled
-from palestra.errors import MissingExtra, PolicyError, UsageError
+from palestra.errors import PolicyError, UsageError
 from palestra.integrations.sequences import note_failures
 from palestra.integrations.skyrl import metrics_of, read_task, register
+from palestra.integrations.versions import framework
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import StopReason, Trajectory, flatten
@@ -55,12 +56,11 @@ def generator(
     Raises:
         UsageError: While generating, if an episode has several segments and ``step_wise_trajectories`` is off.
     """
+    base = framework("skyrl", "skyrl.train.generators.base", "GeneratorInterface", "TrajectoryID")
+    used = ("apply_overlong_filtering", "build_vllm_cache_salt", "get_rollout_metrics")
+    utils = framework("skyrl", "skyrl.train.generators.utils", *used)
+    engines = framework("skyrl", "skyrl.backends.skyrl_train.inference_servers.engine_utils", "get_sampling_params_for_backend")
     register()
-    try:
-        from skyrl.backends.skyrl_train.inference_servers.engine_utils import get_sampling_params_for_backend
-        from skyrl.train.generators import base, utils
-    except ImportError as error:
-        raise MissingExtra(f"SkyRL's generator needs {error.name}; tried with skyrl==0.4.0, skyrl-gym==0.4.0") from error
     if cfg.sampling_params.logprobs is None or cfg.zero_reward_on_non_stop:
         raise UsageError("Palestra needs generator.sampling_params.logprobs=1 and generator.zero_reward_on_non_stop=false")
     from palestra.rendering import renderer_for
@@ -68,11 +68,13 @@ def generator(
     settings = options or RolloutOptions(max_turns=cfg.max_turns)
     chosen = renderer or renderer_for(tokenizer, append_only=not cfg.step_wise_trajectories)
 
-    class PalestraGenerator(base.GeneratorInterface):  # type: ignore[misc]
+    class PalestraGenerator(base.GeneratorInterface):  # type: ignore[misc, name-defined]
         async def generate(self, input_batch: Any, disable_tqdm: bool = True) -> Any:
             tasks = [read_task(prompt) for prompt in input_batch["prompts"]]
             names = input_batch.get("trajectory_ids") or [base.TrajectoryID(str(at), 0) for at in range(len(tasks))]
-            sampling = input_batch.get("sampling_params") or get_sampling_params_for_backend("vllm", cfg.sampling_params)
+            sampling = input_batch.get("sampling_params") or engines.get_sampling_params_for_backend(
+                "vllm", cfg.sampling_params
+            )
             version = getattr(client, "weight_version", None)
             salted = cfg.use_cache_salt and version is not None
             salt = {"cache_salt": utils.build_vllm_cache_salt(version, model)} if salted else {}

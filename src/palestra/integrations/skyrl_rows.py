@@ -13,6 +13,7 @@ from palestra.core import Env, Step
 from palestra.encoding import encode_json
 from palestra.envs.data.loader import numbered_rows
 from palestra.errors import UsageError
+from palestra.integrations.versions import TRIED, framework
 from palestra.trajectory import Content, Task
 
 __all__ = ["SkyRLRows", "SkyRLTextEnv"]
@@ -56,8 +57,7 @@ class SkyRLTextEnv(Env):
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         """Start the episode of a row. All messages of its prompt but the last are the opening."""
-        import skyrl_gym
-
+        skyrl_gym = framework("skyrl_rows", "skyrl_gym", "make")
         super().reset(seed=seed, task=task)
         self.close()
         row, about = self._row()
@@ -65,7 +65,8 @@ class SkyRLTextEnv(Env):
         try:
             self._env = skyrl_gym.make(self._path, env_config=self._settings, extras=extras)
         except Exception as error:
-            message = f'skyrl-gym (tried with 0.4.0) cannot make "{self._path}": {type(error).__name__}: {error}'
+            tried = f"tried with {TRIED['skyrl_rows'].version}"
+            message = f'skyrl-gym ({tried}) cannot make "{self._path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None
         prompt, _ = self._env.init([dict(message) for message in row["prompt"]])
         *opening, last = [{"role": str(one["role"]), "content": str(one["content"])} for one in prompt]

@@ -18,8 +18,9 @@ from typing import Any
 
 from palestra.core import Renderer, Sampling
 from palestra.engines.calls import CallEngine, Sampled
-from palestra.errors import InfrastructureError, MissingExtra
+from palestra.errors import InfrastructureError
 from palestra.integrations import rows
+from palestra.integrations.versions import called_by, framework
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout.playing import play
 from palestra.trajectory import FlatSegment, Task, Trajectory, flatten
@@ -32,6 +33,7 @@ def task_rows(tasks: Iterable[Task]) -> list[dict[str, Any]]:
     return [{"prompt": str(row["task"]), "metadata": row} for row in rows.task_rows(tasks)]
 
 
+@called_by("slime")
 async def generate(args: Any, sample: Any, sampling_params: dict[str, Any]) -> Any:
     """Play the task of a sample. Returns the sample, or a list of samples if the episode has several segments."""
     status = _slime().Sample.Status
@@ -60,8 +62,7 @@ def keep_whole_groups(args: Any, group: list[Any], **_: Any) -> bool:
 
 
 def _engine(args: Any, sample: Any, sampling_params: dict[str, Any]) -> CallEngine:
-    from slime.utils.http_utils import post
-
+    post = framework("slime", "slime.utils.http_utils", "post").post
     url = f"http://{args.sglang_router_ip}:{args.sglang_router_port}/generate"
     # One key per episode: the router keeps it on the replica that has the prefix in its cache.
     headers = {"X-SMG-Routing-Key": sample.session_id} if getattr(sample, "session_id", None) else None
@@ -116,8 +117,4 @@ def _renderer(name: str) -> Renderer:
 
 
 def _slime() -> Any:
-    try:
-        from slime.utils import types
-    except ImportError as error:
-        raise MissingExtra(f"this needs slime ({error}); it was written against THUDM/slime, commit 624b824") from error
-    return types
+    return framework("slime", "slime.utils.types", "Sample")

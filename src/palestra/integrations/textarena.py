@@ -13,6 +13,7 @@ from typing import Any
 from palestra.core import Env, Step
 from palestra.errors import EnvError, UsageError
 from palestra.integrations.generators import GlobalGenerators
+from palestra.integrations.versions import TRIED, framework
 from palestra.trajectory import Content, Task
 
 __all__ = ["TextArenaEnv"]
@@ -37,8 +38,7 @@ class TextArenaEnv(Env):
     max_turns = 1000
 
     def __init__(self, path: str, *, players: int = 1, actions: str = "", **settings: Any) -> None:
-        import textarena
-
+        textarena = framework("textarena", "textarena", "make")
         self._path, self._players = path, players
         self._actions = [one for one in str(actions).split("|") if one]
         self._generators = GlobalGenerators()
@@ -46,7 +46,8 @@ class TextArenaEnv(Env):
             with self._generators.own(0):
                 self._env: Any = textarena.make(env_id=path, **settings)
         except Exception as error:
-            message = f'TextArena (tried with 0.7.4) cannot make "{path}": {type(error).__name__}: {error}'
+            tried = f"tried with {TRIED['textarena'].version}"
+            message = f'TextArena ({tried}) cannot make "{path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:

@@ -19,8 +19,8 @@ import numpy as np
 
 from palestra.core import Renderer
 from palestra.encoding import Ints, ints
-from palestra.errors import MissingExtra
 from palestra.integrations.leases import LentEnv, first_messages
+from palestra.integrations.versions import framework
 from palestra.trajectory import Message, Task, observed
 
 __all__ = ["GroupOptions", "PalestraEnv", "PalestraGroup", "task_source"]
@@ -41,8 +41,7 @@ class GroupOptions:
 
 def task_source(tasks: Sequence[Task], options: GroupOptions, *, groups: int = 1, held_out: Sequence[Task] = ()) -> Any:
     """Return the ``dataset_builder`` of ``train.Config``: one group of episodes per task, ``groups`` of them per batch."""
-    types = _tinker()
-    import chz
+    types, chz = _tinker(), framework("tinker", "chz", "chz")
 
     class PalestraTasks(list[Sequence[Task]]):
         def get_batch(self, index: int) -> list[PalestraGroup]:
@@ -63,10 +62,8 @@ def task_source(tasks: Sequence[Task], options: GroupOptions, *, groups: int = 1
 @cache
 def _tinker() -> Any:
     """The cookbook's types, with our classes as virtual subclasses of its own."""
-    try:
-        from tinker_cookbook.rl import types
-    except ImportError as error:
-        raise MissingExtra(f"this needs {error.name}; tried with: pip install tinker==0.36.0 tinker-cookbook==0.5.8") from error
+    used = ("Env", "EnvGroupBuilder", "InitialObservationOverflow", "RLDataset", "RLDatasetBuilder", "StepResult", "tinker")
+    types = framework("tinker", "tinker_cookbook.rl.types", *used)
     types.Env.register(PalestraEnv)
     types.EnvGroupBuilder.register(PalestraGroup)
     return types
@@ -74,11 +71,9 @@ def _tinker() -> Any:
 
 @cache
 def _renderer(model: str) -> Renderer:
-    from tinker_cookbook.tokenizer_utils import get_tokenizer
-
     from palestra.rendering import renderer_for
 
-    return renderer_for(get_tokenizer(model))
+    return renderer_for(framework("tinker", "tinker_cookbook.tokenizer_utils", "get_tokenizer").get_tokenizer(model))
 
 
 class PalestraEnv:

@@ -19,6 +19,7 @@ from palestra.encoding import floats, ints
 from palestra.integrations.leases import LentEnv, only_text
 from palestra.integrations.rows import task_of, task_text
 from palestra.integrations.sequences import appending_renderer, note_failures, only_sequence
+from palestra.integrations.versions import called_by, reading
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import FlatSegment, Task, Trajectory, text_of
@@ -61,22 +62,23 @@ def rollout_func(
     """
     settings = options or RolloutOptions()
 
+    @called_by("trl")
     def play(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         tasks = [task_of(prompt[-1]["content"]) for prompt in prompts]
-        model = trainer.accelerator.unwrap_model(trainer.model)
-        training = model.training
-        chosen = (renderer or appending_renderer)(trainer.processing_class)
-        sampling = Sampling(
-            max_tokens=max_tokens,
-            temperature=trainer.temperature,
-            top_p=trainer.args.top_p or 1.0,
-            top_k=trainer.args.top_k or 0,
-        )
-        try:
-            policy = SampledPolicy(chosen, (engine or _on_the_model)(trainer), sampling)
-            step, size = trainer.state.global_step, trainer.num_generations
+        with reading("trl"):
+            model, tokenizer = trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class
+            training, step, size = model.training, trainer.state.global_step, trainer.num_generations
             # Every process has its share of the prompts, and a group may be spread over several of them.
             before = trainer.accelerator.process_index * len(tasks)
+            sampling = Sampling(
+                max_tokens=max_tokens,
+                temperature=trainer.temperature,
+                top_p=trainer.args.top_p or 1.0,
+                top_k=trainer.args.top_k or 0,
+            )
+        chosen = (renderer or appending_renderer)(tokenizer)
+        try:
+            policy = SampledPolicy(chosen, (engine or _on_the_model)(trainer), sampling)
             keys = [EpisodeKey(task, step, at // size, at % size) for at, task in enumerate(tasks, start=before)]
             played = run_anywhere(_play(policy, settings, keys))
             note_failures(played, "TRL")

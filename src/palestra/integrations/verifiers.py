@@ -8,7 +8,8 @@ The environment opens the conversation as its user. The harness calls the model 
 interception server. The harness ``null`` of verifiers works, too; it starts a process per turn. With the train client, every
 branch of the trace is a sequence of token ids. A history that was rewritten becomes another branch.
 
-A reply that was cut is not a move: it ends the episode. If the environment fails, verifiers records the error in the trace and
+A reply that was cut is not a move: it ends the episode. So does a full context: the trace is truncated by ``max_total_tokens``,
+and the episode keeps its rewards. If the environment fails, verifiers records the error in the trace and
 the episode, without a reward. verifiers has one reward per episode: the sum over the turns.
 """
 
@@ -18,8 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from palestra.errors import MissingExtra
 from palestra.integrations.leases import LentEnv, only_text
+from palestra.integrations.versions import framework
 from palestra.rollout.supply import tasks_of
 from palestra.trajectory import Task, text_of
 
@@ -43,6 +44,7 @@ async def play_in(interaction: Any, task: Task) -> tuple[float, dict[str, float]
         shown, over = only_text(observation, info), False
         while not over:
             segment = await interaction.turn(shown)
+            _note_overflow(interaction.trace)
             if segment.terminated or interaction.trace.is_truncated:
                 break
             # Not last_reply: it strips spaces that the model wrote.
@@ -56,36 +58,40 @@ async def play_in(interaction: Any, task: Task) -> tuple[float, dict[str, float]
     return total, {"turns": float(turns), **metrics}
 
 
+def _note_overflow(trace: Any) -> None:
+    """Record that the context is full. A harness ends its turn without an error then; verifiers keeps only the failed call."""
+    if not trace.errors and trace.stop_condition is None and trace.calls and trace.calls[-1].error is not None:
+        trace.stop("max_total_tokens")
+
+
 @cache
 def plugin() -> Plugin:
     """Return the classes for verifiers. ``palestra_verifiers`` exports them."""
-    try:
-        import verifiers.v1 as vf
-    except ImportError as error:
-        raise MissingExtra(f"this needs {error.name}; tried with: pip install verifiers==0.4.0") from error
+    used = "AgentConfig Env EnvConfig Harness HarnessConfig ProgramResult State Task TaskConfig TaskData Taskset TasksetConfig"
+    vf = framework("verifiers", "verifiers.v1", *used.split())
 
-    class PalestraConfig(vf.TasksetConfig):  # type: ignore[misc]
+    class PalestraConfig(vf.TasksetConfig):  # type: ignore[misc, name-defined]
         env: str = "game:GuessTheNumber-v0-easy"
         tasks: int = 100
         seed: int = 0
 
-    class PalestraData(vf.TaskData):  # type: ignore[misc]
+    class PalestraData(vf.TaskData):  # type: ignore[misc, name-defined]
         palestra: dict[str, Any]
 
-    class PalestraTask(vf.Task[PalestraData, vf.State, vf.TaskConfig]):  # type: ignore[misc]
+    class PalestraTask(vf.Task[PalestraData, vf.State, vf.TaskConfig]):  # type: ignore[misc, name-defined]
         pass
 
-    class PalestraTaskset(vf.Taskset[PalestraTask, PalestraConfig]):  # type: ignore[misc]
+    class PalestraTaskset(vf.Taskset[PalestraTask, PalestraConfig]):  # type: ignore[misc, name-defined]
         def load(self) -> Iterator[PalestraTask]:
             tasks, _ = tasks_of(self.config.env, self.config.tasks, self.config.seed)
             for number, task in enumerate(tasks):
                 data = PalestraData(name=f"{task.env}#{number}", palestra=msgspec.to_builtins(task))
                 yield PalestraTask(data, self.config.task)
 
-    class PalestraEnvConfig(vf.EnvConfig):  # type: ignore[misc]
-        player: vf.AgentConfig = vf.AgentConfig(runtime={"type": "subprocess"})
+    class PalestraEnvConfig(vf.EnvConfig):  # type: ignore[misc, name-defined]
+        player: vf.AgentConfig = vf.AgentConfig(runtime={"type": "subprocess"})  # type: ignore[name-defined]
 
-    class PalestraEnv(vf.Env[PalestraEnvConfig]):  # type: ignore[misc]
+    class PalestraEnv(vf.Env[PalestraEnvConfig]):  # type: ignore[misc, name-defined]
         async def run(self, task: Any, agents: Any) -> None:
             async with agents.player.interaction(task) as interaction:
                 reward, metrics = await play_in(interaction, msgspec.convert(task.data.palestra, Task))
@@ -98,7 +104,9 @@ def plugin() -> Plugin:
 
 def _harness(vf: Any) -> type:
     import aiohttp
-    from verifiers.v1.dialects.chat import message_to_wire
+
+    chat = framework("verifiers", "verifiers.v1.dialects.chat", "message_to_wire")
+    limits = framework("verifiers", "verifiers.v1.harnesses.utils.compaction", "CONTEXT_OVERFLOW_MARKERS")
 
     class PalestraHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
         """One call of the model per turn, in this process."""
@@ -110,7 +118,7 @@ def _harness(vf: Any) -> type:
             _, data = rest  # the URLs of tools, of which our tasks have none; and the task with the conversation
             system, messages = self.resolve_prompt(data)
             wire = [{"role": "system", "content": system}] if system else []
-            wire += [message_to_wire(message) for message in messages]
+            wire += [chat.message_to_wire(message) for message in messages]
             url, body = f"{endpoint}/chat/completions", {"model": ctx.model, "messages": wire}
             session = aiohttp.ClientSession(headers={"Authorization": f"Bearer {secret}"}, timeout=aiohttp.ClientTimeout(None))
             try:
@@ -118,7 +126,8 @@ def _harness(vf: Any) -> type:
                     text = await answer.text()
             except aiohttp.ClientError as error:
                 return vf.ProgramResult(exit_code=1, stdout="", stderr=str(error))
-            # If the call failed, verifiers has recorded why: a limit, or an error of the model's server.
-            return vf.ProgramResult(exit_code=0 if answer.ok else 1, stdout="", stderr="" if answer.ok else text)
+            # If the call failed, verifiers has recorded why: a limit, or an error of the server. A full context is no error.
+            full = answer.status in (400, 413) and any(words in text.casefold() for words in limits.CONTEXT_OVERFLOW_MARKERS)
+            return vf.ProgramResult(exit_code=0 if answer.ok or full else 1, stdout="", stderr="" if answer.ok else text)
 
     return PalestraHarness

@@ -17,6 +17,7 @@ from typing import Any
 from palestra.core import AsyncEnv, Step
 from palestra.encoding import encode_json
 from palestra.errors import EnvError, UsageError
+from palestra.integrations.versions import TRIED, framework
 from palestra.trajectory import Content, Task
 
 __all__ = ["VerifiersEnv", "VerifiersTasks"]
@@ -31,8 +32,8 @@ class VerifiersTasks:
     """The tasks of a taskset, which are the rows of its environment."""
 
     def __init__(self, path: str, **settings: Any) -> None:
-        from verifiers.v1.utils import loaders
-
+        used = ("import_taskset", "taskset_class", "taskset_config_type")
+        loaders = framework("verifiers", "verifiers.v1.utils.loaders", *used)
         self.tasks: list[Any] = []
         try:
             why = _own_loop(loaders.import_taskset(path))
@@ -41,7 +42,8 @@ class VerifiersTasks:
                 self.tasks += itertools.islice(kind(config), MOST_TASKS + 1)
                 why = "lends tools" if kind.toolsets(config) else next(filter(None, map(_needs, self.tasks)), "")
         except Exception as error:
-            message = f'verifiers (tried with 0.4.0) cannot load the taskset "{path}": {type(error).__name__}: {error}'
+            tried = f"tried with {TRIED['verifiers'].version}"
+            message = f'verifiers ({tried}) cannot load the taskset "{path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None
         if len(self.tasks) > MOST_TASKS:
             del self.tasks[MOST_TASKS:]
@@ -127,21 +129,21 @@ class VerifiersEnv(AsyncEnv):
         return Step("", float(trace.reward), True, False, {"metrics": _numbers(trace)})
 
     def _trace(self, reply: str) -> Any:
-        import verifiers.v1 as vf
-        from verifiers.v1.graph import MessageNode
-        from verifiers.v1.trace import TraceTask
-
+        used = ("AgentConfig", "AgentInfo", "AssistantMessage", "SystemMessage", "Trace", "UserMessage")
+        vf = framework("verifiers", "verifiers.v1", *used)
+        node_of = framework("verifiers", "verifiers.v1.graph", "MessageNode").MessageNode
+        task_of = framework("verifiers", "verifiers.v1.trace", "TraceTask").TraceTask
         kinds = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}
         said = [*self._told, {"role": "assistant", "content": reply}]
         nodes = [
-            MessageNode(
+            node_of(
                 parent=at - 1 if at else None, message=kinds[one["role"]](content=one["content"]), sampled=at == len(said) - 1
             )
             for at, one in enumerate(said)
         ]
         task = self._task
         return vf.Trace(
-            task=TraceTask(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash),
+            task=task_of(type=type(task).__name__, data=task.data, key=task.key, hash=task.hash),
             agent=vf.AgentInfo(config=vf.AgentConfig(), name="palestra"),
             nodes=nodes,
         )

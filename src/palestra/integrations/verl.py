@@ -25,12 +25,12 @@ from palestra.core import Sampling
 from palestra.engines.calls import Sampled
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.integrations.rows import task_of, task_text
-from palestra.integrations.sequences import appending_renderer, framework, only_sequence, play_sequence, scored
+from palestra.integrations.sequences import appending_renderer, only_sequence, play_sequence, scored
+from palestra.integrations.versions import framework
 from palestra.trajectory import Task, Trajectory
 
 __all__ = ["agent_loop", "task_rows"]
 
-TRIED = "0.9.1"
 NAME = "palestra"
 
 
@@ -67,7 +67,7 @@ def agent_loop() -> type:
     Raises:
         MissingExtra: verl is not installed, or a version without agent loops.
     """
-    verl = framework("verl.experimental.agent_loop.agent_loop", "verl", TRIED)
+    verl = framework("verl", "verl.experimental.agent_loop.agent_loop", "AgentLoopBase", "AgentLoopOutput", "AgentLoopMetrics")
 
     class PalestraAgentLoop(verl.AgentLoopBase):  # type: ignore[misc, name-defined]
         """Plays one episode per row.
