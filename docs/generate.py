@@ -169,7 +169,7 @@ WORLDS = {
         "Work in a real shell in a box: twelve families of tasks drawn from seeds, graded outside the box",
     ),
     "textworld": ("text:*", "Text adventures drawn from a seed: TextWorld's coin, treasure, cooking and simple games"),
-    "web": ("web:*", "Small tasks in pages of a real browser without a network: MiniWoB++"),
+    "web": ("web:*", "Tasks in a real browser without a network: the small pages of MiniWoB++, and whole sites"),
 }
 """Pages that are written by hand: the pattern of their ids, and a sentence for the index."""
 

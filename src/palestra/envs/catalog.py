@@ -55,6 +55,7 @@ def register_suite() -> None:
         description="Harbor tasks in a folder of your own.",
     )
     register_later("palestra.envs.web.miniwob.ids:register_miniwob")
+    register_later("palestra.envs.web.sites.ids:register_sites")
     register_files(
         "data",
         "palestra.envs.questions:open_questions",

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -12,30 +11,14 @@ pytest.importorskip("yaml", reason="PyYAML is not installed")
 pytest.importorskip("time_machine", reason="time-machine is not installed")
 pytest.importorskip("flask", reason="Flask is not installed")
 
-from palestra.core import Step
+from tests.envs.web.sites.playing import in_browser, play
+
 from palestra.envs.web.front import PORT
 from palestra.envs.web.sites.env import Errands
 from palestra.errors import InfrastructureError, UsageError
 from palestra.trajectory import text_of
 
 TOWN = "tests.envs.web.sites.guestbook:TOWN"
-
-
-def in_browser(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """Mark a test that starts Chromium."""
-    for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)):
-        test = mark(test)
-    return test
-
-
-async def play(env: Errands, seen: list[str] | None = None) -> Step:
-    """Let the oracle play the rest of the episode."""
-    while True:
-        step = await env.step(await env.oracle())
-        if seen is not None:
-            seen.append(text_of(step.observation))
-        if step.terminated or step.truncated:
-            return step
 
 
 @in_browser
@@ -92,6 +75,7 @@ async def test_a_copy_at_every_step_ends_as_the_original() -> None:
         await env.close()
 
 
+@pytest.mark.full
 @in_browser
 async def test_a_copy_shows_the_answer_to_a_form_and_asks_nobody() -> None:
     env = Errands(TOWN)
@@ -152,6 +136,7 @@ async def test_the_death_of_a_site_is_infrastructure_and_the_next_episode_plays(
         await env.close()
 
 
+@pytest.mark.full
 @in_browser
 async def test_eight_episodes_at_once_do_not_see_each_other() -> None:
     async def one(seed: int) -> float:
@@ -172,6 +157,7 @@ def test_unknown_levels_and_templates_are_named() -> None:
         Errands(TOWN, template="x")
 
 
+@pytest.mark.full
 @in_browser
 async def test_the_application_of_the_page_can_be_boxed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "docs" / "snippets"))

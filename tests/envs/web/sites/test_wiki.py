@@ -1,0 +1,106 @@
+"""The encyclopedia: its oracle, its questions under any hash seed, its pages."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from palestra.envs.web.sites.wiki import app
+from palestra.envs.web.sites.wiki.articles import documents_of
+from palestra.envs.web.sites.wiki.town import town
+
+pytest.importorskip("playwright", reason="Playwright is not installed")
+pytest.importorskip("yaml", reason="PyYAML is not installed")
+pytest.importorskip("time_machine", reason="time-machine is not installed")
+
+from tests.envs.web.sites.playing import in_browser, missed
+
+from palestra.envs.web.sites.env import Errands
+from palestra.envs.web.sites.state import dump_hash
+from palestra.registry import list_envs
+from palestra.trajectory import text_of
+
+TOWN = "palestra.envs.web.sites.wiki.town:town"
+TEMPLATES = [name for names in town.levels.values() for name in names]
+
+
+def test_every_level_is_an_id_and_there_are_six_templates() -> None:
+    assert {known.id for known in list_envs("web:wiki-*")} == {f"web:wiki-{level}" for level in town.levels}
+    assert len(set(TEMPLATES)) == 6
+
+
+def test_a_task_has_one_answer_and_names_no_link_to_it() -> None:
+    for seed in range(2):
+        for template in TEMPLATES:
+            errand = town.errand(seed, template)
+            assert bool(errand.answers) != bool(errand.ends_at)
+            assert not any(answer in errand.goal for answer in errand.answers) or template in ("compare", "links")
+    assert len({town.errand(seed, "fact").goal for seed in range(40)}) == 40
+
+
+def get(path: str, query: str = "") -> tuple[str, str]:
+    begun: list[str] = []
+    parts = app.application({"PATH_INFO": path, "QUERY_STRING": query}, lambda status, headers: begun.append(status))
+    return begun[0], b"".join(parts).decode()
+
+
+def test_the_pages_escape_what_is_asked_and_unknown_pages_are_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app.prepare()
+    app.seed(4)
+    title = documents_of(4)[0].title
+    assert get("/")[0] == "200 OK"
+    assert f"<h1>{title}</h1>" in get(f"/wiki/{title.replace(' ', '_')}")[1]
+    assert f">{title}</a>" in get("/search", "q=" + title.replace(" ", "+"))[1]
+    assert "<script>" not in get("/search", "q=<script>x")[1]
+    assert "Page 4 of 4" in get("/category/person", "page=99")[1]
+    assert get("/category/person", "page=x")[0] == "200 OK"
+    for path in ("/wiki/Nobody", "/category/dragon", f"/wiki/{title}/edit", "/admin"):
+        assert get(path)[0] == "404 Not Found", path
+
+
+@pytest.mark.slow
+def test_tasks_and_articles_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
+    code = (
+        "from palestra.envs.web.sites.wiki import app; from palestra.envs.web.sites.wiki.town import town;"
+        "from palestra.envs.web.sites.state import dump_hash; from pathlib import Path;"
+        "app.prepare(); app.seed(9); print(dump_hash(Path('wiki.sqlite')));"
+        f"print([(one.goal, one.answers, one.ends_at) for one in (town.errand(9, name) for name in {TEMPLATES})])"
+    )
+    printed = set()
+    for hash_seed in ("1", "2"):
+        folder = tmp_path / hash_seed
+        folder.mkdir()
+        variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        printed.add(subprocess.run([sys.executable, "-c", code], cwd=folder, env=variables, capture_output=True).stdout)
+    assert len(printed) == 1
+    assert len(printed.pop()) > 500
+
+
+@in_browser
+async def test_the_oracle_solves_three_tasks_of_each_template() -> None:
+    assert await missed(TOWN, TEMPLATES, range(3)) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+@in_browser
+async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
+    assert await missed(TOWN, TEMPLATES, range(50)) == []
+
+
+@in_browser
+async def test_two_processes_show_the_same_first_page_and_database() -> None:
+    seen = []
+    for _ in range(2):  # each with browsers and a warm process of its own
+        env = Errands(TOWN)
+        try:
+            observation, _ = await env.reset(seed=11)
+            seen.append((text_of(observation), dump_hash(env.database("wiki.test"))))
+        finally:
+            await env.close()
+    assert seen[0] == seen[1]
