@@ -1,4 +1,4 @@
-r"""What training costs beside the arithmetic itself, beside TRL, and beside itself without waves played ahead.
+r"""What training costs beside the arithmetic itself, beside TRL, and beside itself without groups played ahead.
 
     bash benchmarks/peers/build.sh             # once, to have TRL beside ours
     python benchmarks/training.py              # SmolLM2-135M, about ten minutes on two cores
@@ -10,7 +10,7 @@ learner   tokens a second of ``Learner.update`` against a bare torch loop over t
           loop is handed finished tensors; the learner starts from the batch.
 grpo      a whole step of ``Trainer`` (generate, measure, update, publish, record) against a step of TRL's GRPOTrainer: the same
           model in float32, the same prompts, the same number of completions of the same length, the same threads.
-waves     asynchronous against synchronous training where an environment's steps take 0.2 s, and one in a hundred ten times as
+ahead     asynchronous against synchronous training where an environment's steps take 0.2 s, and one in a hundred ten times as
           long: the same recipe, as many updates, wall-clock, and what both have learned by the end.
 
 Left out: GPUs, and more than one rank.
@@ -173,7 +173,7 @@ def _our_steps(model: str, folder: Path, *, tasks: int, group: int, tokens: int,
     trainer = assemble(config, folder, show=lambda _: marks.append(time.perf_counter()))
     _never_stopping(trainer)
     prompts = []
-    for task in trainer._tasks(0):
+    for task in trainer._tasks(range(trainer.config.play.tasks)):
         with palestra.make(task.env) as env:
             prompts.append(str(env.reset(task=task)[0]))
     marks[0] = time.perf_counter()
@@ -223,10 +223,11 @@ class Delayed(Wrapper):
         return await super().reset(**options)
 
 
-def _waves(config: TrainConfig, folder: Path, staleness: int) -> tuple[float, Any]:
+def _run_ahead(config: TrainConfig, folder: Path, staleness: int) -> tuple[float, Any]:
     """Seconds of a run, and its episodes on held-out tasks, which are not slow."""
     (brief,) = config.envs
-    trainer = assemble(msgspec.structs.replace(config, envs={SLOW: 1.0}, staleness=staleness), folder)
+    asked = msgspec.structs.replace(config, envs={SLOW: 1.0}, staleness=staleness, ahead=staleness // 2)
+    trainer = assemble(asked, folder)
     began = time.perf_counter()
     asyncio.run(trainer.train())
     seconds = time.perf_counter() - began
@@ -235,7 +236,7 @@ def _waves(config: TrainConfig, folder: Path, staleness: int) -> tuple[float, An
     return seconds, success_scores(read_episodes(folder / "held-out"))
 
 
-def wave_rows(*, steps: int, lessons: int) -> list[Row]:
+def ahead_rows(*, steps: int, lessons: int) -> list[Row]:
     """The recipe of the learning curves with half as many episodes a step, from one warm start."""
 
     def delayed(env: AsyncEnv) -> AsyncEnv:
@@ -254,47 +255,47 @@ def wave_rows(*, steps: int, lessons: int) -> list[Row]:
         begun = warm_start(config, config.warm_start, str(find_model(config.model.path)), Path(scratch) / "warm")
         model = msgspec.structs.replace(config.model, path=str(begun))
         config = msgspec.structs.replace(config, model=model, warm_start=None, variants={})
-        waited, synchronous = _waves(config, Path(scratch) / "sync", 0)
-        ahead, asynchronous = _waves(config, Path(scratch) / "async", 4)
+        waited, synchronous = _run_ahead(config, Path(scratch) / "sync", 0)
+        ahead, asynchronous = _run_ahead(config, Path(scratch) / "async", 8)
     difference = compare(asynchronous, synchronous)
-    # In a few steps the first wave, which nobody could play ahead, is most of it, and nothing is learned.
+    # In a few steps the first groups, which could not be played ahead, are most of it, and nothing is learned.
     faster, as_good = (">= 2", ">= 0") if steps >= _ENOUGH else ("", "")
     return [
-        Row("waves: synchronous over asynchronous, wall-clock of as many updates", waited / ahead, faster),
-        Row("waves: asynchronous minus synchronous success, upper end of the interval", difference.difference.high, as_good),
-        Row("waves: asynchronous minus synchronous success, lower end of the interval", difference.difference.low, ""),
-        Row("waves: success, synchronous", float(np.mean([score.value for score in synchronous])), ""),
-        Row("waves: success, asynchronous", float(np.mean([score.value for score in asynchronous])), ""),
-        Row("waves: seconds a step, synchronous", waited / steps, ""),
-        Row("waves: seconds a step, asynchronous", ahead / steps, ""),
+        Row("ahead: synchronous over asynchronous, wall-clock of as many updates", waited / ahead, faster),
+        Row("ahead: asynchronous minus synchronous success, upper end of the interval", difference.difference.high, as_good),
+        Row("ahead: asynchronous minus synchronous success, lower end of the interval", difference.difference.low, ""),
+        Row("ahead: success, synchronous", float(np.mean([score.value for score in synchronous])), ""),
+        Row("ahead: success, asynchronous", float(np.mean([score.value for score in asynchronous])), ""),
+        Row("ahead: seconds a step, synchronous", waited / steps, ""),
+        Row("ahead: seconds a step, asynchronous", ahead / steps, ""),
     ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("rows", nargs="*", choices=["learner", "grpo", "waves", []], help="which rows; all by default")
+    parser.add_argument("rows", nargs="*", choices=["learner", "grpo", "ahead", []], help="which rows; all by default")
     parser.add_argument("--quick", action="store_true", help="tiny models instead of SmolLM2, in under 50 s")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--trl", type=Path, default=PEERS / ".venv-trl/bin/python", help="the Python of TRL's venv")
     options = parser.parse_args()
-    wanted = options.rows or ["learner", "grpo", "waves"]
+    wanted = options.rows or ["learner", "grpo", "ahead"]
     transformers.utils.logging.disable_progress_bar()
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         if options.quick:
             model = str(build_tiny(Path(folder) / "tiny", envs="game:GuessTheNumber*"))
             learner, grpo = {"episodes": 64, "scale": 10}, {"tasks": 4, "group": 4, "tokens": 8, "steps": 4}
-            waves = {"steps": 8, "lessons": 64}
+            ahead = {"steps": 8, "lessons": 64}
         else:
             model = str(fetch_smollm2())
             learner, grpo = {"episodes": 4, "scale": 16}, {"tasks": 4, "group": 8, "tokens": 32, "steps": 4}
-            waves = {"steps": 60, "lessons": 2048}
+            ahead = {"steps": 60, "lessons": 2048}
         if "learner" in wanted:
             rows += learner_rows(model, rounds=options.rounds, **learner)
         if "grpo" in wanted:
             rows += grpo_rows(model, options.trl, **grpo)
-        if "waves" in wanted:
-            rows += wave_rows(**waves)
+        if "ahead" in wanted:
+            rows += ahead_rows(**ahead)
     finish(rows)
 
 

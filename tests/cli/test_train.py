@@ -84,7 +84,7 @@ def test_a_recipe_becomes_a_run_that_can_be_looked_at(recipe: Path, tmp_path: Pa
     # The same command has nothing left to do; with more steps it goes on.
     assert "step" not in palestra("train", recipe, "--out", run).split("\n")[0]
     resumed = palestra("train", recipe, "steps=4", "--out", run)
-    assert "resuming after step 3 of 4" in resumed
+    assert "resuming from step 3 of 4" in resumed
     assert "step 4/4" in resumed
     assert [line["step"] for line in read_metrics(run)] == [1, 2, 3, 4]
     palestra("plot", run, "-o", tmp_path / "curves.svg")

@@ -50,7 +50,7 @@ def test_one_part_of_each_kind_is_trained_and_resumed(recipe: Path, tiny_model: 
     assert first.exit_code == 0, first.output
     again = CliRunner().invoke(app, [*command, "steps=3"], catch_exceptions=False)
     assert again.exit_code == 0, again.output
-    assert "resuming after step 2 of 3" in again.output
+    assert "resuming from step 2 of 3" in again.output
 
     steps = read_metrics(folder)
     assert [line["step"] for line in steps] == [1, 2, 3]

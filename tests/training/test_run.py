@@ -70,7 +70,7 @@ def test_the_same_run_resumes_and_says_from_where(model: Path, tmp_path: Path) -
     said: list[str] = []
     train(config(model, steps=1), tmp_path, check=False, say=said.append)
     train(config(model, steps=2), tmp_path, check=False, say=said.append)
-    assert said == ["resuming after step 1 of 2"]
+    assert said == ["resuming from step 1 of 2"]
     assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2]
 
 
@@ -82,7 +82,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(model: Path
     train(config(model, steps=3), tmp_path, check=False, say=said.append)
     assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2, 3]
     assert "step-00000002 is damaged" in said[0]
-    assert said[1:] == ["resuming after step 1 of 3"]
+    assert said[1:] == ["resuming from step 1 of 3"]
 
 
 def test_two_trainers_cannot_share_a_folder(model: Path, tmp_path: Path) -> None:

@@ -178,9 +178,11 @@ def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
 
 @pytest.mark.parametrize("crash", [None, "_learn", "commit"])
 @pytest.mark.slow
-def test_waves_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_path: Path, crash: str | None) -> None:
+def test_groups_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_path: Path, crash: str | None) -> None:
     shown: list[Any] = []
-    settings = config(model, staleness=2, play={"tasks": 3, "group_size": 2, "max_tokens": 6}, engine={"batch": 4, "rows": 8})
+    settings = config(
+        model, staleness=2, ahead=2, play={"tasks": 3, "group_size": 2, "max_tokens": 6}, engine={"batch": 4, "rows": 8}
+    )
     if crash is not None:
         trainer = assemble(settings, tmp_path)
         crash_in(crash, 2, after=True)(trainer)
@@ -251,14 +253,14 @@ def test_a_warm_start_teaches_the_form_and_is_made_once(model: Path, tmp_path: P
 
 
 class Waiting(AsyncEnv):
-    """Begins at once in the first wave; in the second, when a checkpoint is being written."""
+    """Begins at once in the first step; in the second, when a checkpoint is being written."""
 
-    first_wave: ClassVar[set[int]] = set()
+    first_step: ClassVar[set[int]] = set()
     saving = threading.Event()
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         assert task is not None
-        while task.seed not in self.first_wave and not self.saving.is_set():
+        while task.seed not in self.first_step and not self.saving.is_set():
             await asyncio.sleep(0.05)
         await asyncio.sleep(0.05)
         return "go", {}
@@ -282,7 +284,7 @@ def test_a_slow_checkpoint_costs_no_episode_that_is_being_played(model: Path, tm
     )
     shown: list[Any] = []
     trainer = assemble(settings, tmp_path, show=shown.append)
-    Waiting.first_wave = {task.seed for task in trainer._tasks(0)}
+    Waiting.first_step = {task.seed for task in trainer._tasks(range(4))}
     save = trainer.learner.save
 
     def slow(folder: Path) -> Any:

@@ -78,8 +78,8 @@ class Dispatcher:
         options.around()  # refuses an unknown name here, not on a worker
         if self._broken is not None:
             raise self._broken
-        # ``skip`` stays here: only the driver draws episodes, and it may be large.
-        job = Job(next(self._numbers), Setup(policy, replace(options, skip=())), keys, book)
+        # ``skip`` stays here: only the driver draws episodes, and it may be large. Pools have limits instead of ``places``.
+        job = Job(next(self._numbers), Setup(policy, replace(options, skip=(), places=None)), keys, book)
         job.specs = {known.id: known for known in specs}
         self._jobs[job.number] = job
         try:

@@ -66,7 +66,8 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     rollout: str = ""
     """The rollout's name; empty for ``committed``, which concerns all consumed rollouts."""
     step: int = -1
-    """For ``consumed`` the training step, for ``committed`` the last step in the checkpoint."""
+    """For ``committed`` the last step in the checkpoint. Otherwise the training step that took the rollout, whether it consumed
+    it or found it failed or unusable; -1 if no step took it."""
     attempt: int = 0
     reason: str = ""
     """``failed``: the class of the failure, ``dropped``: the reason, ``leased``: the worker, ``issued``: the task."""
@@ -118,6 +119,10 @@ class Books:
         """Return the names of all rollouts in these states, in the order in which they were issued."""
         return [name for name, state in self._states.items() if state in states]
 
+    def step_of(self, rollout: str) -> int | None:
+        """Return the training step that took ``rollout``; ``None`` if none did."""
+        return self._steps.get(rollout)
+
     def audit(self) -> Audit:
         """Count the rollouts in each state."""
         count = Counter(self._states.values())
@@ -144,6 +149,8 @@ class Books:
             raise UsageError(f"rollout {event.rollout} is {present or 'not issued'}: it cannot become {event.to}")
         self._states[event.rollout] = State.ISSUED if event.again else event.to
         self._attempts_failed += event.again
+        if event.step >= 0:
+            self._steps[event.rollout] = event.step
         if event.to is State.CONSUMED:
             self._uncommitted[event.rollout] = event.step
 
@@ -151,6 +158,7 @@ class Books:
         """Start again with the events of ``data``, up to the first invalid one."""
         self._states: dict[str, State] = {}
         self._uncommitted: dict[str, int] = {}
+        self._steps: dict[str, int] = {}
         self._attempts_failed = 0
         self.position = BEGINNING
         for event, position in _events(data):
@@ -195,13 +203,13 @@ class Ledger(Books):
         """Record that the rollout was played to its end and has a trajectory."""
         self._append(Event(State.FINISHED, rollout))
 
-    def fail(self, rollout: str, failure: str, attempt: int = 0, *, again: bool = False) -> None:
-        """Record that the attempt failed; with ``again`` there will be another."""
-        self._append(Event(State.FAILED, rollout, attempt=attempt, reason=failure, again=again))
+    def fail(self, rollout: str, failure: str, attempt: int = 0, *, again: bool = False, step: int = -1) -> None:
+        """Record that the attempt failed; with ``again`` there will be another. ``step`` took it nevertheless."""
+        self._append(Event(State.FAILED, rollout, step, attempt, failure, again))
 
-    def drop(self, rollout: str, reason: str) -> None:
-        """Record that the rollout will not be trained on."""
-        self._append(Event(State.DROPPED, rollout, reason=reason))
+    def drop(self, rollout: str, reason: str, step: int = -1) -> None:
+        """Record that the rollout will not be trained on. ``step`` took it nevertheless."""
+        self._append(Event(State.DROPPED, rollout, step, reason=reason))
 
     def consume(self, rollouts: Iterable[str], step: int) -> None:
         """Record that these rollouts were trained on in ``step``."""

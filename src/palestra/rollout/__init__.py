@@ -11,8 +11,8 @@ from palestra.rollout.streaming import rollout
 if TYPE_CHECKING:
     from palestra.rollout.collecting import collect
     from palestra.rollout.episode import EnvSupply, EpisodeKey, Players, run_episode
-    from palestra.rollout.groups import grouped
-    from palestra.rollout.options import AnyPolicy, Book, RolloutFunction, RolloutOptions
+    from palestra.rollout.groups import grouped, grouped_by_task
+    from palestra.rollout.options import AnyPolicy, Book, Places, RolloutFunction, RolloutOptions
     from palestra.rollout.playing import play
     from palestra.rollout.scheduler import EpisodeRunner, episode_keys, play_episodes
     from palestra.rollout.storage import TrajectoryWriter, read_trajectories
@@ -27,6 +27,7 @@ __all__ = [
     "Envs",
     "EpisodeKey",
     "EpisodeRunner",
+    "Places",
     "Players",
     "RolloutFunction",
     "RolloutOptions",
@@ -37,6 +38,7 @@ __all__ = [
     "collect",
     "episode_keys",
     "grouped",
+    "grouped_by_task",
     "make_vec",
     "play",
     "play_episodes",
@@ -53,6 +55,7 @@ _HOMES = {
     "Envs": "supply",
     "EpisodeKey": "episode",
     "EpisodeRunner": "scheduler",
+    "Places": "options",
     "Players": "episode",
     "RolloutFunction": "options",
     "RolloutOptions": "options",
@@ -63,6 +66,7 @@ _HOMES = {
     "collect": "collecting",
     "episode_keys": "scheduler",
     "grouped": "groups",
+    "grouped_by_task": "groups",
     "make_vec": "vector",
     "play": "playing",
     "play_episodes": "scheduler",

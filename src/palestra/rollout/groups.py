@@ -7,7 +7,7 @@ import msgspec
 
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
-__all__ = ["grouped"]
+__all__ = ["grouped", "grouped_by_task"]
 
 
 async def grouped(trajectories: AsyncIterable[Trajectory], group_size: int) -> AsyncIterator[TrajectoryGroup]:
@@ -36,6 +36,35 @@ async def grouped(trajectories: AsyncIterable[Trajectory], group_size: int) -> A
             continue  # episodes in which no player acted: they are in the groups of the players
         there = {one.member for one in members}
         yield _group([*members, *(_absent(one, player) for one in failed[group].values() if one.member not in there)])
+
+
+async def grouped_by_task(trajectories: AsyncIterable[Trajectory], group_size: int) -> AsyncIterator[list[TrajectoryGroup]]:
+    """Yield the groups of all players of a task when its last episode has ended, ordered by player."""
+    waiting: dict[int, list[Trajectory]] = defaultdict(list)
+    ending: int | None = None
+    async for trajectory in trajectories:
+        number = trajectory.group
+        if ending is not None and ending != number:
+            yield await _all_of(waiting.pop(ending), group_size)
+            ending = None
+        waiting[number].append(trajectory)
+        if len({one.member for one in waiting[number]}) < group_size:
+            continue
+        if trajectory.player:  # the other players of this episode follow
+            ending = number
+        else:
+            yield await _all_of(waiting.pop(number), group_size)
+    for left in waiting.values():
+        yield await _all_of(left, group_size)
+
+
+async def _all_of(members: list[Trajectory], group_size: int) -> list[TrajectoryGroup]:
+    async def each() -> AsyncIterator[Trajectory]:
+        for member in members:
+            yield member
+
+    groups = [group async for group in grouped(each(), group_size)]
+    return sorted(groups, key=lambda group: group.members[0].player)
 
 
 def _absent(failed: Trajectory, player: str) -> Trajectory:

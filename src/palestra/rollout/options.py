@@ -20,7 +20,7 @@ from palestra.trajectory import Trajectory
 from palestra.wrappers import TurnLimit
 from palestra.wrappers.lending import lend, named_wrapper
 
-__all__ = ["AnyPolicy", "Book", "RolloutFunction", "RolloutOptions", "book_end", "factory_name"]
+__all__ = ["AnyPolicy", "Book", "Places", "RolloutFunction", "RolloutOptions", "book_end", "factory_name"]
 
 AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable[[str], Any] | str]
 """A policy, a function of text, ``"random"`` or ``"oracle"``; or one of these for each player."""
@@ -51,6 +51,10 @@ class RolloutOptions:
     cut_as_invalid: bool = False
     """When the token limit or the context cuts a turn, step the environment with an empty action and record the reward it
     pays. By default the environment does not see the turn, and the turn pays 0. The episode ends as cut either way."""
+    first_group: int = 0
+    """The number of the first group. A rollout that continues another one continues its numbers, and so its random choices."""
+    places: "Places | None" = None
+    """A limit that this rollout shares with other rollouts of this process, beside its own ``concurrency``."""
     skip: Container[tuple[int, int]] = ()
     """Episodes, as (group, member), that are not played: a resumed run has them already. Looked up just before each start."""
 
@@ -78,6 +82,30 @@ class RolloutOptions:
         """The names of ``wrappers`` and of ``tools``, for the ``config.json`` of a run."""
         tools = [one if isinstance(one, str) else f"{factory_name(type(one))}({one.name})" for one in self.tools]
         return tuple(map(factory_name, self.wrappers)), tuple(tools)
+
+
+class Places:
+    """How many episodes several rollouts may play at the same time, together."""
+
+    def __init__(self, count: int) -> None:
+        self._free = count
+        self._waiting: dict[Callable[[], None], None] = {}
+
+    def take(self, wake: Callable[[], None]) -> bool:
+        """Take a place. If there is none, ``wake`` is called when one is free."""
+        if not self._free:
+            self._waiting[wake] = None
+            return False
+        self._free -= 1
+        return True
+
+    def give_back(self) -> None:
+        """Give a place back, to the rollout that has waited longest."""
+        self._free += 1
+        while self._free and self._waiting:
+            wake = next(iter(self._waiting))
+            del self._waiting[wake]
+            wake()
 
 
 def factory_name(factory: Any) -> str:

@@ -20,7 +20,7 @@ from palestra.errors import Boundary
 from palestra.policies import as_policy
 from palestra.registry import EnvSpec
 from palestra.rollout.episode import CLEAN_UP_SHARE, EpisodeKey, Players, run_episode
-from palestra.rollout.options import AnyPolicy, Book, RolloutOptions, book_end
+from palestra.rollout.options import AnyPolicy, Book, Places, RolloutOptions, book_end
 from palestra.rollout.supply import Envs, Supply, tasks_of
 from palestra.trajectory import Failure, Task, Trajectory
 from palestra.workers import WorkerPool
@@ -37,7 +37,7 @@ async def play_episodes(
     """``rollout`` with its settings in one object; starts and ends of episodes are entered into ``book``."""
     keys, specs = episode_keys(envs, options)
     async with EpisodeRunner(policy, options, specs) as runner:
-        running = _Running(keys, runner.play, options.concurrency, book)
+        running = _Running(keys, runner.play, options, book)
         try:
             async with aclosing(running.results()) as results:
                 async for trajectory in results:
@@ -53,7 +53,7 @@ def episode_keys(envs: Envs, options: RolloutOptions) -> tuple[Iterator[EpisodeK
 
 
 def _keys(tasks: Iterable[Task], options: RolloutOptions) -> Iterator[EpisodeKey]:
-    for group, task in enumerate(tasks):
+    for group, task in enumerate(tasks, options.first_group):
         for member in range(options.group_size):
             if (group, member) not in options.skip:
                 yield EpisodeKey(task, options.seed, group, member)
@@ -117,11 +117,12 @@ class _Running:
     """The episodes under way, the finished ones not taken yet, and the rule for starting the next."""
 
     def __init__(
-        self, keys: Iterator[EpisodeKey], play: Callable[[EpisodeKey], Any], concurrency: int, book: Book | None
+        self, keys: Iterator[EpisodeKey], play: Callable[[EpisodeKey], Any], options: RolloutOptions, book: Book | None
     ) -> None:
         self._keys = keys
         self._play = play
-        self._concurrency = concurrency
+        self._concurrency = options.concurrency
+        self._places = options.places or Places(options.concurrency)
         self._book = book
         self._tasks: dict[asyncio.Task[tuple[Trajectory, ...]], EpisodeKey] = {}
         self._finished: deque[asyncio.Task[tuple[Trajectory, ...]]] = deque()
@@ -155,12 +156,15 @@ class _Running:
 
     def _start(self) -> None:
         while not self._exhausted and len(self._tasks) < self._concurrency and len(self._finished) < self._concurrency:
+            if not self._places.take(self._start):
+                return
             try:
                 key = next(self._keys, None)
             except Exception as error:
                 self._broken, key = error, None
             if key is None:
                 self._exhausted = True
+                self._places.give_back()
                 return
             if self._book is not None:
                 self._book.issue(key.name, key.task.env)
@@ -171,6 +175,7 @@ class _Running:
 
     def _ended(self, task: "asyncio.Task[tuple[Trajectory, ...]]") -> None:
         key = self._tasks.pop(task)
+        self._places.give_back()
         if not task.cancelled():
             self._finished.append(task)
             if task.exception() is None:

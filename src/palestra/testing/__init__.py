@@ -3,6 +3,7 @@
 ``conformance``  the result of a conformance suite, shared by the two below.
 ``engines``      the conformance suite of engines.
 ``sandboxes``    the conformance suite of sandboxes.
+``clock``        an event loop with a virtual clock, for tests of timeouts and schedules.
 ``scripted``     an engine whose tokens a function writes, for tests of policies and renderers.
 ``faults``       a proxy that breaks connections on purpose, for tests of clients and servers.
 ``plugin``       the environment checks as pytest items: ``pytest --palestra my_env:Env``.

@@ -39,6 +39,7 @@ __all__ = [
     "AgentSettings",
     "Anneal",
     "EngineSettings",
+    "EntropyTarget",
     "EvaluationSettings",
     "PlaySettings",
     "PromptSettings",
@@ -94,6 +95,24 @@ class Anneal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.start + (self.stop - self.start) * min(step / self.steps, 1.0)
 
 
+class EntropyTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An entropy coefficient that follows the entropy of the policy."""
+
+    target: Annotated[float, msgspec.Meta(gt=0.0)]
+    """The entropy to keep, in nats per token."""
+    start: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    """The coefficient of the first step."""
+    rate: Annotated[float, msgspec.Meta(gt=0.0)] = 0.005
+    """How much the coefficient rises after a step whose entropy was below the target, and falls after one above it."""
+    largest: Annotated[float, msgspec.Meta(gt=0.0)] = 0.1
+    """The largest coefficient. The smallest is 0."""
+
+    def after(self, coefficient: float, entropy: float) -> float:
+        """The coefficient of the next step."""
+        moved = coefficient + (self.rate if entropy < self.target else -self.rate)
+        return min(max(moved, 0.0), self.largest)
+
+
 class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the episodes of a step are played and rewarded."""
 
@@ -102,7 +121,7 @@ class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     group_size: _Positive = 8
     """Episodes per task."""
     concurrency: _Positive = 256
-    """Episodes at the same time."""
+    """Episodes at the same time, over all groups that are being played."""
     deadline: Annotated[float, msgspec.Meta(gt=0.0)] = 600.0
     """Seconds per episode."""
     retries: Annotated[int, msgspec.Meta(ge=0)] = 2
@@ -122,7 +141,9 @@ class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if self.overlong is not None:
-            overlong_penalty(0, self.max_tokens, self.overlong.buffer)  # raises if the buffer is longer than a turn
+            overlong_penalty(
+                0, self.max_tokens, self.overlong.tokens(self.max_tokens)
+            )  # raises if the buffer is longer than a turn
         for role, value in ((GRADER, self.grader), (GROUP_REWARD, self.group_reward)):
             if value is not None:
                 role.check(value)
@@ -256,6 +277,9 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Environment ids and their weights: how often a step draws each, relative to the others."""
     steps: _Positive
     """Steps of the run. Each makes one version of the weights."""
+    preset: str | None = None
+    """A paper's settings as defaults of the other keys: ``grpo``, ``dr_grpo``, ``dapo``, ``gspo``, ``cispo`` or ``gem``; or
+    your own TOML file, relative to the recipe. Every key that the recipe sets itself wins."""
     variants: dict[str, Variant] = {}
     """Environments with keyword arguments, wrappers or tools. The key of each table is a new id, which ``envs`` can use."""
     seed: int = 0
@@ -280,11 +304,23 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minibatches: _Positive = 1
     """Updates per epoch."""
     staleness: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """The largest number of weight versions between sampling a token and learning from it. 0 is synchronous training."""
+    """The largest number of weight versions between sampling a token and learning from it. 0 is synchronous training. With
+    more, a step takes the groups that have finished. It waits for a group only if that group would become too old."""
+    ahead: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """For how many further steps groups are started while the learner works. It is also about the mean age of what a step
+    learns from, in versions. By default a quarter of ``staleness``, rounded up. If it equals ``staleness``, every step takes
+    its groups in order and waits for the slowest."""
     entropy: Anneal | None = None
     """A schedule of the entropy coefficient. It replaces ``learner.loss.entropy_coefficient``."""
+    entropy_target: EntropyTarget | None = None
+    """Adapts the entropy coefficient, so that the entropy stays near a target. It replaces ``entropy``."""
+    target_kl: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
+    """The step ends early, before its remaining updates, once KL(π_old‖π) is above this number of nats per token."""
     checkpoint_every: _Positive = 20
     """Steps between two checkpoints. The last step always writes one."""
+    settle: bool = False
+    """Whether a checkpoint waits until no group is being played. Then a resumed run repeats no episode. Otherwise the groups
+    that were being played start again, with the weights of the checkpoint."""
     keep: Annotated[int, msgspec.Meta(ge=2)] = 2
     """How many checkpoints the folder keeps."""
     evaluation: EvaluationSettings | None = None
@@ -302,6 +338,14 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("policy and [agent] both say what plays the episodes: leave one of them out")
         for writer in self.writers:
             WRITER.check(writer)
+        if self.entropy is not None and self.entropy_target is not None:
+            raise UsageError("entropy and entropy_target both set the entropy coefficient: leave one of them out")
+        if self.partial.refill and self.partial.keep_constant:
+            raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
+        if self.ahead is not None and self.ahead > self.staleness:
+            raise UsageError(
+                f"ahead = {self.ahead} starts groups that staleness = {self.staleness} forbids to use: set ahead <= staleness"
+            )
         method = parse_hook("advantage.method", self.advantage.method)[0]
         if not self.envs:
             raise UsageError("there is no environment to play: name at least one in [envs]")
@@ -314,6 +358,11 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def player(self) -> Hook:
         """What plays the episodes: ``policy``, or the agent."""
         return self.policy if self.agent is None else {"use": "agent", **msgspec.to_builtins(self.agent)}
+
+    @property
+    def steps_ahead(self) -> int:
+        """For how many further steps groups are started."""
+        return -(-self.staleness // 4) if self.ahead is None else self.ahead
 
     @property
     def engine_device(self) -> str:

@@ -27,6 +27,7 @@ from palestra.training.config import (
     TrainConfig,
     Variant,
 )
+from palestra.training.learner.learner import SCHEDULE
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 
 __all__ = ["agent", "check_parts", "names_in_variants", "references_of", "register_variants", "sampled"]
@@ -90,6 +91,7 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     """Every hook of ``config`` with its role, apart from environments."""
     yield ADVANTAGE, config.advantage.method
     yield LOSS, config.learner.loss.kind
+    yield SCHEDULE, config.learner.schedule
     yield ENGINE, config.engine.kind
     yield HISTORY, config.prompt.history
     yield POLICY, config.player

@@ -3,6 +3,9 @@
     palestra train recipe.toml learner.learning_rate=1e-5 advantage.method=grpo warm_start=none
     palestra train recipe.toml advantage.method=my_package:scaled advantage.method.scale=2
 
+``preset = "dapo"`` sets the keys of a paper. A preset is a partial recipe; the keys of the recipe and the overrides replace its
+keys, one by one. The configuration that results holds every key, so a run folder does not depend on the preset.
+
 The value of an override is read as TOML; a bare word is a string, and ``none`` removes the key. To override a keyword of a part
 that the recipe names by a string makes a table of it. An unknown key is an error that names the nearest known one.
 """
@@ -23,9 +26,10 @@ from palestra.durable.guard import CONFIG
 from palestra.errors import UsageError
 from palestra.training.config import TrainConfig
 
-__all__ = ["FREE", "find_recipe", "kept", "load_recipe", "names", "recorded", "saved_config"]
+__all__ = ["FREE", "find_recipe", "kept", "load_recipe", "names", "presets", "recorded", "saved_config"]
 
 _SHIPPED = Path(__file__).parents[1] / "recipes"
+_PRESETS = Path(__file__).parents[1] / "presets"
 
 FREE = ("steps", "checkpoint_every", "keep", "samples", "writers")
 """Keys that may change when a run is resumed: none of them changes the result of a finished step."""
@@ -43,19 +47,50 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
 
     """
     path = find_recipe(Path(path))
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read the recipe {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{path} is not a recipe: it is not valid TOML: {error}") from None
-    for override in overrides:
+    data = _read(path, "a recipe")
+    chosen = [override for override in overrides if override.startswith("preset=")]
+    for override in chosen:
+        _override(data, override)
+    if isinstance(data.get("preset"), str):
+        data = _merged(_read(_find_preset(data["preset"], path.parent), "a preset"), data)
+    for override in overrides:  # after the preset, so that ``none`` removes a key of the preset as well
         _override(data, override)
     _check_names(data, TrainConfig, "")
     try:
         return msgspec.convert(data, TrainConfig)
     except msgspec.ValidationError as error:
         raise UsageError(f"{path}: {_in_words(str(error))}") from None
+
+
+def _read(path: Path, what: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read {path}, which should be {what}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path} is not {what}: it is not valid TOML: {error}") from None
+
+
+def presets() -> dict[str, Path]:
+    """Return the shipped presets by name."""
+    return {path.stem: path for path in sorted(_PRESETS.glob("*.toml"))}
+
+
+def _find_preset(name: str, beside: Path) -> Path:
+    shipped = presets()
+    own = beside / name
+    if name not in shipped and not own.is_file():
+        raise UsageError(f'there is no preset "{name}": name a TOML file, or one of {", ".join(shipped)}')
+    return shipped.get(name, own)
+
+
+def _merged(defaults: dict[str, Any], data: Mapping[str, Any]) -> dict[str, Any]:
+    """``defaults`` with the keys of ``data``, table by table. A part that is named by a table with ``use`` is one value."""
+    for key, value in data.items():
+        below = defaults.get(key)
+        both = isinstance(value, dict) and isinstance(below, dict) and "use" not in value
+        defaults[key] = _merged(below, value) if both and isinstance(below, dict) else value
+    return defaults
 
 
 def find_recipe(path: Path) -> Path:

@@ -1,15 +1,14 @@
 """The training loop. ``Trainer.step`` is the whole of it: prepare, learn, publish, evaluate, account, record.
 
-The episodes of one step are a wave. Wave w may start once the weights have version w − ``staleness``, so no token that step w
-learns from is older. With a staleness of 0, a wave starts when the step before it has published its weights: synchronous
-training. With a larger staleness, waves are played while the learner works. New weights reach them between two tokens, no
-episode is thrown away, and a slow episode has several steps of time to finish. Which episodes belong to a step depends on their
-tasks alone, not on their speed, so slow episodes are not under-represented.
+A step learns from ``play.tasks`` groups. ``stream`` plays groups ahead of the learner, and ``admission`` decides which of them
+are started and which a step takes. New weights reach running episodes between two tokens, and no episode is thrown away. With a
+staleness of 0 the groups of a step start when the step before it has published its weights: synchronous training.
 
 The trainer runs in one process; only the learner may have several ranks. Everything that a step does is derived from the run's
-seed and the number of the step. A checkpoint holds the rest: weights, optimizer, random generator, the outcomes of each
-environment's steps (some horizons depend on them), and the ledger's position. So a run that was killed resumes exactly where it
-was.
+seed, the number of the step, and which groups it took. The ledger records the groups of every step. A checkpoint holds the
+rest: weights, optimizer, random generator, the outcomes of each environment's steps (some horizons depend on them), the groups
+that had finished and that no step had taken, and the ledger's position. So a run that was killed resumes where it was. Groups
+that were being played start again; with ``settle`` there are none.
 
 Inside this module steps count from 0. Everything that is written or shown counts from 1: step n makes version n of the weights,
 and checkpoint n holds the state after n steps.
@@ -20,9 +19,11 @@ and checkpoint n holds the state after n steps.
 """
 
 import asyncio
+import itertools
 import time
-from collections import defaultdict, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,23 +36,39 @@ from palestra.durable.checkpoint import Checkpoints, Manifest
 from palestra.durable.ledger import BEGINNING, Ledger, LedgerPosition, State
 from palestra.policies import as_policy
 from palestra.policies.sampled import SampledPolicy
-from palestra.rollout import RolloutFunction, RolloutOptions, grouped, play_episodes
+from palestra.rollout import (
+    Places,
+    RolloutFunction,
+    RolloutOptions,
+    TrajectoryWriter,
+    grouped_by_task,
+    play_episodes,
+    read_trajectories,
+)
 from palestra.seeding import derive, derive_seed
+from palestra.training.admission import Admission
+from palestra.training.algorithms.groups import GroupMember, episode_of, select
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at
+from palestra.training.algorithms.shaping import Shaping, shaped
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.config import POLICY, TrainConfig
 from palestra.training.experience import USED, Experience, prepare
 from palestra.training.heldout import evaluate_held_out
+from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.training.publishing import PolicyWeights
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
+from palestra.training.stream import GroupStream, PlayedTask
 from palestra.training.summary import solved, summarize
 from palestra.training.tasks import TrainingTasks
 from palestra.trajectory import Content, Task, Trajectory, TrajectoryGroup
 from palestra.wrappers import TurnLimit
 
 __all__ = ["Trainer"]
+
+_KEPT = "groups.jsonl"
+"""In a checkpoint: the groups that had finished and that no step had taken."""
 
 
 class Trainer:
@@ -81,6 +98,10 @@ class Trainer:
         """Draws the tasks of a step. Held-out rows are left out."""
         self._rescoring = Rescoring(config.play.grader, config.play.group_reward)
         self._schedules: dict[str, Schedule] = {}
+        self._places = Places(config.play.concurrency)
+        self._replaced: list[Trajectory] = []
+        """Episodes of tasks that were replaced since the last step."""
+        self._entropy_coefficient = config.entropy_target.start if config.entropy_target is not None else 0.0
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.show = show
@@ -91,6 +112,8 @@ class Trainer:
         self.checkpoints = Checkpoints(folder / "checkpoints", config.keep)
         self.ledger = Ledger(folder / "ledger")
         self.record = RunRecord(folder)
+        self.stream: GroupStream
+        """Plays the groups; made by ``train``."""
         self.stop_requested = False
         """If true, the run ends after the current step, with a checkpoint."""
         self._saving = 0.0
@@ -98,29 +121,26 @@ class Trainer:
 
     async def train(self) -> None:
         """Train from the newest checkpoint that verifies, or from the beginning, to the last step."""
-        waves: deque[asyncio.Task[list[TrajectoryGroup]]] = deque()
+        config = self.config
+        admission = Admission(config.play.tasks, config.steps_ahead, config.staleness, config.steps)
+        self.stream = GroupStream(admission, self._play, self._is_useless)
         with self.ledger:
-            first = self._resume()
+            first, kept = self._resume()
             await self._publish(first)
-            try:
-                for step in range(first, self.config.steps):
-                    for wave in range(step + len(waves), min(step + self.config.staleness + 1, self.config.steps)):
-                        waves.append(asyncio.create_task(self._play(wave)))
-                    await self.step(step, waves.popleft())
+            async with self.stream:
+                self._restore(first, kept)
+                for step in range(first, config.steps):
+                    self.stream.start(step)
+                    await self.step(step)
                     if self.stop_requested:
                         break
-            finally:
-                for left in waves:
-                    left.cancel()
-                if waves:
-                    await asyncio.wait(waves)
 
-    async def step(self, step: int, wave: Awaitable[list[TrajectoryGroup]]) -> None:
-        """Make one step: wait for its episodes, prepare, learn, publish, evaluate, account, record, checkpoint."""
+    async def step(self, step: int) -> None:
+        """Make one step: wait for its groups, prepare, learn, publish, evaluate, account, record, checkpoint."""
         clock = _Clock(self._saving)
-        groups = await wave
+        groups = await self.stream.take(step)
         clock.lap("wait")
-        # On a thread, so that the waves that are being played continue.
+        # On a thread, so that the groups that are being played continue.
         experience = await asyncio.to_thread(self._prepare, step, groups)
         clock.lap("prepare")
         learned = await asyncio.to_thread(self._learn, step, experience)
@@ -130,7 +150,13 @@ class Trainer:
         evaluated = await self._evaluate(step)
         clock.lap("evaluate")
         self._account(step, groups, experience)
-        metrics = {**summarize(groups, experience), **learned, **evaluated, **clock.numbers(len(experience.batch.positions))}
+        metrics = {
+            **summarize(groups, experience),
+            **self._replacements(),
+            **learned,
+            **evaluated,
+            **clock.numbers(len(experience.batch.positions)),
+        }
         self.record.sample(step + 1, groups[: self.config.samples], experience)
         self.record.add(step + 1, metrics)
         self.show({"step": step + 1, **metrics})
@@ -138,8 +164,12 @@ class Trainer:
         self._saving = 0.0
         if self.stop_requested or self._due(step, self.config.checkpoint_every):
             began = time.perf_counter()
-            # On a thread, because episodes of the next waves are being played and their deadlines run.
-            await asyncio.to_thread(self._checkpoint, step)
+            if self.config.settle and not self.stop_requested:
+                await self.stream.settle()
+            notes, kept = self._notes(), list(self.stream.kept.values())
+            # On a thread, because episodes are being played and their deadlines run.
+            await asyncio.to_thread(self._checkpoint, step + 1, notes, kept)
+            self.ledger.commit(step + 1)
             self._saving = time.perf_counter() - began
 
     # ---------------------------------------------------------------------------------------------------------- the parts
@@ -148,43 +178,74 @@ class Trainer:
         """Return ``groups`` with the rewards to learn from: ``play.grader`` and ``play.group_reward`` may change them."""
         return await self._rescoring.apply(groups)
 
-    async def _play(self, step: int) -> list[TrajectoryGroup]:
-        tasks, play = self._tasks(step), self.config.play
-        for group in range(len(tasks)):
-            for name in (_name(step, group, member) for member in range(play.group_size)):
+    async def _play(self, numbers: range, version: int) -> AsyncGenerator[PlayedTask, None]:
+        """Play the groups ``numbers``, which start with weights of ``version``. Yield each when its last episode has ended."""
+        tasks, play = self._tasks(numbers), self.config.play
+        for number, task in zip(numbers, tasks, strict=True):
+            for name in (_name(number, member) for member in range(play.group_size)):
                 if self.ledger.state(name) is None:  # otherwise an earlier process issued it and did not finish it
-                    self.ledger.issue(name, tasks[group].env)
+                    self.ledger.issue(name, task.env)
                     self.ledger.lease(name)
         options = RolloutOptions(
             group_size=play.group_size,
             concurrency=play.concurrency,
-            seed=derive_seed(self.config.seed, "step", step),
+            places=self._places,
+            first_group=numbers[0],
+            seed=derive_seed(self.config.seed, "episodes"),
             deadline=play.deadline,
             retries=play.retries,
             cut_as_invalid=play.cut == "as_invalid",
-            wrappers=self._horizon(step, tasks),
+            wrappers=self._horizon(numbers, tasks, version),
         )
-        episodes = self.rollout(tasks, self.policy, options)
-        # In the order of the tasks, not of completion: what follows must not depend on who was faster.
-        groups = [group async for group in grouped(episodes, play.group_size)]
-        groups.sort(key=lambda group: (group.members[0].group, group.members[0].player))
-        return await self.rescored(groups)
+        async with aclosing(self.rollout(tasks, self.policy, options)) as episodes:
+            async for groups in grouped_by_task(episodes, play.group_size):
+                yield PlayedTask(groups[0].members[0].group, tuple(await self.rescored(groups)))
 
-    def _tasks(self, step: int) -> list[Task]:
+    def _is_useless(self, task: PlayedTask) -> bool:
+        """Whether the rules for partial groups drop all groups of ``task``, and the run may still replace it by another.
+
+        A task that is replaced is dropped in the ledger, without a step.
+        """
+        partial, replaced = self.config.partial, self.stream.admission.replaced
+        if replaced >= partial.refill * self.config.play.tasks * (self.stream.version + 1):
+            return False
+        views = [[_view(member, self.config.play.shaping) for member in group.members] for group in task.groups]
+        if select(views, partial).used:
+            return False
+        members = {member.member: member for group in task.groups for member in group.members}
+        for number, member in sorted(members.items()):
+            name = _name(task.number, number)
+            if member.stop.failed:
+                self.ledger.fail(name, member.failures[-1].kind, member.attempt)
+            else:
+                self.ledger.drop(name, "replaced")
+        self._replaced += [member for group in task.groups for member in group.members]
+        return True
+
+    def _tasks(self, numbers: Sequence[int]) -> list[Task]:
+        return [self._task(*divmod(number, self.config.play.tasks)) for number in numbers]
+
+    def _task(self, step: int, place: int) -> Task:
+        """The task at ``place`` of those that are drawn together for ``step``."""
         names, weights = list(self.config.envs), np.array(list(self.config.envs.values()))
         seed, count = self.config.seed, self.config.play.tasks
         drawn = derive(seed, "mixture", step).choice(len(names), count, p=weights / weights.sum())
-        return [self.drawing.task(names[e], derive_seed(seed, "task", step, i), step * count + i) for i, e in enumerate(drawn)]
+        return self.drawing.task(names[drawn[place]], derive_seed(seed, "task", step, place), step * count + place)
 
-    def _horizon(self, step: int, tasks: Sequence[Task]) -> Sequence[Callable[[AsyncEnv], AsyncEnv]]:
+    def _horizon(self, numbers: range, tasks: Sequence[Task], version: int) -> Sequence[Callable[[AsyncEnv], AsyncEnv]]:
         if self.config.horizon is None:
             return ()
-        # What is known when the wave may start at the earliest, so that a resumed run gets the same horizons.
-        known = {env: [o for o in past if o.step < step - self.config.staleness] for env, past in self.outcomes.items()}
         for env in {task.env for task in tasks} - self._schedules.keys():
             self._schedules[env] = self.config.horizon.schedule(env)
-        turns = {env: turns_at(schedule, step, known.get(env, ())) for env, schedule in self._schedules.items()}
+        turns = {_key(task): self._turns(task.env, number, version) for number, task in zip(numbers, tasks, strict=True)}
         return (partial(ScheduledHorizon, turns_of=turns),)
+
+    def _turns(self, env: str, number: int, version: int) -> int:
+        ahead = self.config.steps_ahead
+        step = min(number // self.config.play.tasks, version + ahead)
+        # What is known when the group may start at the earliest, so that a resumed run gets the same horizons.
+        known = [outcome for outcome in self.outcomes.get(env, ()) if outcome.step < step - ahead]
+        return turns_at(self._schedules[env], step, known)
 
     def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
         model = self.learner.network.language_model
@@ -197,14 +258,31 @@ class Trainer:
         return prepare(groups, self.learner, self.config.advantage, self.config.partial, limits, self.config.play.shaping)
 
     def _learn(self, step: int, experience: Experience) -> dict[str, float]:
-        loss = self.config.learner.loss
-        if self.config.entropy is not None:
-            loss = msgspec.structs.replace(loss, entropy_coefficient=self.config.entropy.at(step))
-        updates = []
+        config, loss = self.config, self.config.learner.loss
+        if config.entropy is not None:
+            loss = msgspec.structs.replace(loss, entropy_coefficient=config.entropy.at(step))
+        if config.entropy_target is not None:
+            loss = msgspec.structs.replace(loss, entropy_coefficient=self._entropy_coefficient)
+        updates: list[dict[str, float]] = []
+        for part in self._parts(step, experience):
+            updates.append(self.learner.update(part, loss))
+            if config.target_kl is not None and updates[-1]["kl_old"] > config.target_kl:
+                break
+        learned = {name: float(np.mean([update[name] for update in updates])) for name in (updates[0] if updates else ())}
+        if config.entropy_target is not None and learned:
+            learned["entropy_coefficient"] = self._entropy_coefficient
+            self._entropy_coefficient = config.entropy_target.after(self._entropy_coefficient, learned["entropy"])
+        return {**learned, "updates": len(updates)}
+
+    def _parts(self, step: int, experience: Experience) -> Iterator[Batch]:
+        """The mini-batches of a step. There are none if nothing can be learned from it: all advantages are 0."""
+        loss, batch = self.config.learner.loss, experience.batch
+        regularized = bool(loss.kl_coefficient or loss.entropy_coefficient or self.config.entropy or self.config.entropy_target)
+        if batch.advantages is None or not (batch.advantages.any() or regularized or self.config.model.critic):
+            return
         for epoch in range(self.config.epochs):
             rng = derive(self.config.seed, "minibatches", step, epoch)
-            updates += [self.learner.update(part, loss) for part in experience.batch.split(self.config.minibatches, rng)]
-        return {name: float(np.mean([update[name] for update in updates])) for name in (updates[0] if updates else ())}
+            yield from batch.split(self.config.minibatches, rng)
 
     async def _publish(self, version: int) -> None:
         await self.engine.update_weights(PolicyWeights(self.learner), version)
@@ -217,19 +295,27 @@ class Trainer:
         outcomes: dict[str, list[tuple[Trajectory, str]]] = defaultdict(list)
         for group, row in zip(groups, experience.outcomes, strict=True):
             for member, outcome in zip(group.members, row, strict=True):
-                outcomes[_name(step, member.group, member.member)].append((member, outcome))
+                outcomes[_name(member.group, member.member)].append((member, outcome))
         for name, seats in outcomes.items():
             first, outcome = seats[0]
             if first.stop.failed:
-                self.ledger.fail(name, first.failures[-1].kind, first.attempt)
+                self.ledger.fail(name, first.failures[-1].kind, first.attempt, step=step + 1)
                 continue
             self.ledger.finish(name)
             if not any(outcome == USED for _, outcome in seats):
-                self.ledger.drop(name, outcome)
+                self.ledger.drop(name, outcome, step + 1)
         self.ledger.consume([name for name in outcomes if self.ledger.state(name) is State.FINISHED], step + 1)
         for env in sorted({group.task.env for group in groups}):
             said = solved([member for group in groups if group.task.env == env for member in group.members])
             self.outcomes[env].append(StepOutcome(step, len(said), sum(said)))
+
+    def _replacements(self) -> dict[str, float]:
+        """What the metrics say about the episodes of tasks that were replaced since the last step."""
+        if not self.config.partial.refill:
+            return {}
+        gone, self._replaced = self._replaced, []
+        rewards = [member.reward for member in gone if member.reward is not None]
+        return {"replaced": len(gone), **({"replaced_reward": float(np.mean(rewards))} if rewards else {})}
 
     def _due(self, step: int, every: int) -> bool:
         """Return whether something that happens every ``every`` steps, and after the last step, happens now."""
@@ -248,17 +334,27 @@ class Trainer:
 
     # ---------------------------------------------------------------------------------------------------- saving and resuming
 
-    def _checkpoint(self, step: int) -> None:
-        # The ledger is synced before the checkpoint that refers to it, and records the commit after it.
-        done = step + 1
-        self.ledger.sync()
-        written = self.learner.save(self.checkpoints.begin(done))
-        notes = {"ledger": self.ledger.position, "outcomes": self.outcomes}
-        self.checkpoints.commit(done, msgspec.to_builtins(notes), written=written)
-        self.ledger.commit(done)
+    def _notes(self) -> dict[str, Any]:
+        """What a checkpoint holds beside files."""
+        kept = {str(number): self.stream.admission.open[number] for number in self.stream.kept}
+        notes = {"ledger": self.ledger.position, "outcomes": self.outcomes, "kept": kept}
+        return {**notes, "entropy_coefficient": self._entropy_coefficient}
 
-    def _resume(self) -> int:
-        """Restore the state after the last step of the newest valid checkpoint, and return the number of finished steps."""
+    def _checkpoint(self, done: int, notes: dict[str, Any], kept: Sequence[PlayedTask]) -> None:
+        # The ledger is synced before the checkpoint that refers to it, and records the commit after it.
+        self.ledger.sync()
+        folder = self.checkpoints.begin(done)
+        written = self.learner.save(folder)
+        with TrajectoryWriter(folder / _KEPT) as writer:
+            for member in (member for task in kept for group in task.groups for member in group.members):
+                writer.write(member)
+        self.checkpoints.commit(done, msgspec.to_builtins(notes), written=written)
+
+    def _resume(self) -> tuple[int, list[tuple[PlayedTask, int]]]:
+        """Restore the state after the last step of the newest valid checkpoint.
+
+        Return the number of finished steps, and the groups that had finished and that no step had taken, with their versions.
+        """
         found = self.checkpoints.newest(lambda manifest: self.ledger.holds(_position(manifest)))
         there = self.checkpoints.paths()
         if there and (found is None or found[0] != there[0]):
@@ -266,28 +362,47 @@ class Trainer:
         if found is None:
             self.ledger.rewind(BEGINNING)
             self.record.trim(0)
-            return 0
+            return 0, []
         path, manifest = found
         self.learner.load(path)
         self.ledger.rewind(_position(manifest))
         self.ledger.commit(manifest.step)
         self.outcomes = defaultdict(list, msgspec.convert(manifest.notes["outcomes"], dict[str, list[StepOutcome]]))
+        self._entropy_coefficient = float(manifest.notes["entropy_coefficient"])
         self.record.trim(manifest.step)
         if manifest.step < self.config.steps:
-            self.say(f"resuming after step {manifest.step} of {self.config.steps}")
-        return manifest.step
+            self.say(f"resuming from step {manifest.step} of {self.config.steps}")
+        versions = msgspec.convert(manifest.notes["kept"], dict[int, int], strict=False)
+        return manifest.step, [(task, versions[task.number]) for task in _read_kept(path / _KEPT)]
+
+    def _restore(self, version: int, kept: Sequence[tuple[PlayedTask, int]]) -> None:
+        """Continue with the groups of the ledger that no step has taken: those that had finished, and the others again."""
+        groups: dict[int, list[str]] = defaultdict(list)
+        for name in self.ledger.rollouts(*State):
+            groups[int(name.partition(".")[0])].append(name)
+        begun = set(self.ledger.rollouts(State.ISSUED, State.LEASED))
+        again = {number for number, names in groups.items() if begun.intersection(names)} - {task.number for task, _ in kept}
+        admission = self.stream.admission
+        admission.started = max(groups, default=-1) + 1
+        admission.replaced = sum(self._was_replaced(names) for names in groups.values())
+        self.stream.restore(kept, again, version)
+
+    def _was_replaced(self, names: Sequence[str]) -> bool:
+        """Whether another group was played in the place of the group of these rollouts: it has ended, and no step took it."""
+        ended = all(self.ledger.state(name) in (State.DROPPED, State.FAILED) for name in names)
+        return ended and self.ledger.step_of(names[0]) is None
 
 
 class ScheduledHorizon(TurnLimit):
-    """A turn limit that depends on the environment."""
+    """A turn limit that depends on the task."""
 
-    def __init__(self, env: AsyncEnv, turns_of: Mapping[str, int]) -> None:
+    def __init__(self, env: AsyncEnv, turns_of: Mapping[tuple[str, int | None], int]) -> None:
         super().__init__(env, 1)
         self._turns_of = turns_of
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         assert task is not None
-        self.turns = self._turns_of[task.env]
+        self.turns = self._turns_of[_key(task)]
         return await super().reset(seed=seed, task=task)
 
 
@@ -310,8 +425,29 @@ class _Clock:
         return {**self._laps, "tokens_per_second": tokens / sum(self._laps.values())}
 
 
-def _name(step: int, group: int, member: int) -> str:
-    return f"{step + 1}.{group}.{member}"
+def _name(group: int, member: int) -> str:
+    return f"{group}.{member}"
+
+
+def _view(member: Trajectory, shaping: Shaping) -> GroupMember | None:
+    """What the rules for partial groups see of ``member``."""
+    left = None if member.stop.failed or not member.turns else shaped(member, shaping)
+    return None if left is None else episode_of(left)
+
+
+def _key(task: Task) -> tuple[str, int | None]:
+    """What distinguishes the tasks of a run."""
+    return task.env, task.seed
+
+
+def _read_kept(path: Path) -> list[PlayedTask]:
+    """Read the groups that a checkpoint holds, in the order of their numbers."""
+    seats: dict[tuple[int, str], list[Trajectory]] = defaultdict(list)
+    for one in read_trajectories(path):
+        seats[one.group, one.player].append(one)
+    groups = [TrajectoryGroup(members[0].task, tuple(members)) for _, members in sorted(seats.items())]
+    numbered = itertools.groupby(groups, lambda group: group.members[0].group)
+    return [PlayedTask(number, tuple(same)) for number, same in numbered]
 
 
 def _position(manifest: Manifest) -> LedgerPosition:

@@ -140,7 +140,33 @@ def test_cispo_weighs_the_log_probability_by_the_clipped_ratio() -> None:
 )
 def test_importance_weights(kind: Literal["truncate", "mask", "none"], expected: list[float]) -> None:
     # π_old/μ = 3, 0.5, 1.5 with a cap of 2
-    close(importance_weights(logs(0.6, 0.1, 0.3), logs(0.2, 0.2, 0.2), LossConfig(importance=kind)), expected)
+    segments = torch.tensor([0, 0, 1])
+    close(importance_weights(logs(0.6, 0.1, 0.3), logs(0.2, 0.2, 0.2), segments, LossConfig(importance=kind)), expected)
+
+
+@pytest.mark.parametrize(
+    ("level", "floor", "cap", "expected"),
+    [
+        # π_old/μ = 3, 0.5, 1.5; the first two are one segment: product 1.5, geometric mean √1.5
+        ("token", 0.6, 5.0, [3.0, 0.0, 1.5]),
+        ("segment", 0.0, 2.0, [1.5, 1.5, 1.5]),
+        ("segment_mean", 0.0, 1.3, [1.5**0.5, 1.5**0.5, 0.0]),
+        ("segment", 0.0, 1.4, [0.0, 0.0, 0.0]),
+        ("segment_mean", 1.3, 2.0, [0.0, 0.0, 1.5]),
+    ],
+)
+def test_masks_of_both_sides_and_of_segments(level: Any, floor: float, cap: float, expected: list[float]) -> None:
+    config = LossConfig(importance="mask", importance_level=level, importance_floor=floor, importance_cap=cap)
+    given = logs(0.6, 0.1, 0.3), logs(0.2, 0.2, 0.2), torch.tensor([0, 0, 1])
+    close(importance_weights(*given, config), expected)
+    assert len(importance_weights(logs(), logs(), torch.tensor([], dtype=torch.int64), config)) == 0
+
+
+def test_a_floor_without_a_mask_is_refused() -> None:
+    with pytest.raises(ValueError, match='importance_floor is for importance = "mask"'):
+        LossConfig(importance_floor=0.5)
+    with pytest.raises(ValueError, match="above importance_cap"):
+        LossConfig(importance="mask", importance_floor=3.0)
 
 
 def test_the_decoupled_objective_clips_around_old_and_weighs_by_old_over_sampled() -> None:

@@ -106,6 +106,10 @@ class PartialGroups(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keep_constant: bool = True
     """Keep groups whose members all have the same reward. DAPO drops them: a method that compares members learns nothing from
     them."""
+    refill: Annotated[int, msgspec.Meta(ge=0)] = 0
+    """Dynamic sampling: groups that would be dropped by the rules above are replaced by new groups before the step begins. At
+    most ``refill`` · ``play.tasks`` groups per step are replaced, on average since the start of the run; then steps take what
+    there is. 0 replaces none."""
 
 
 class GroupCounts(msgspec.Struct, frozen=True):

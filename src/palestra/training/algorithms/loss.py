@@ -9,7 +9,8 @@ over micro-batches and ranks is the loss of the whole batch, however it was divi
 Three policies appear: π, which is trained; π_old, which the ratio ρ = π/π_old is measured against; and μ, which sampled.
 π_old is the trainer's own policy before the update, recomputed (the default), or μ itself. When it is recomputed, the loss of
 a token is multiplied by the importance weight π_old/μ: that corrects sampler and trainer arithmetic that differ, and with
-stale samples it is the decoupled objective. ``truncate`` caps the weight, ``mask`` leaves out the tokens above the cap.
+stale samples it is the decoupled objective. ``truncate`` caps the weight, ``mask`` leaves out what lies outside the bounds. The
+weight is that of the token, or that of its segment: the product over all its sampled tokens, or their geometric mean.
 
 Bounds, for every kind of loss: ``clip_low`` and ``clip_high`` are distances from 1. The ratio is kept in
 [1 − clip_low, 1 + clip_high], CISPO's included. Every exponent is clamped to ±20.
@@ -64,9 +65,15 @@ class LossConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recorded at sampling."""
     importance: Literal["truncate", "mask", "none"] = "truncate"
     """What happens to the importance weight π_old/μ, where μ is the sampling policy. ``truncate``: it is capped at
-    ``importance_cap``. ``mask``: tokens above the cap are left out. ``none``: it is not used."""
+    ``importance_cap``. ``mask``: tokens above the cap, or below ``importance_floor``, are left out. ``none``: it is not
+    used."""
     importance_cap: Annotated[float, msgspec.Meta(gt=0.0)] = 2.0
     """The largest importance weight."""
+    importance_floor: _Fraction = 0.0
+    """With ``mask``: the smallest importance weight. IcePop masks on both sides, for example outside [0.5, 5]."""
+    importance_level: Literal["token", "segment", "segment_mean"] = "token"
+    """Whose weight it is. ``token``: its own. ``segment``: the product over all sampled tokens of the segment.
+    ``segment_mean``: their geometric mean. A mask on the level of segments leaves out whole segments."""
     kl: Literal["k1", "k2", "k3"] = "k3"
     """Estimator of KL(π‖reference). In a loss k1 has a gradient that is zero on average: use k2 or k3 there, k1 in a reward."""
     kl_coefficient: _Fraction = 0.0
@@ -85,6 +92,10 @@ class LossConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         LOSS.check(self.kind)
+        if self.importance_floor and self.importance != "mask":
+            raise ValueError('importance_floor is for importance = "mask"; "truncate" has only a cap')
+        if self.importance_floor > self.importance_cap:
+            raise ValueError(f"importance_floor = {self.importance_floor} is above importance_cap = {self.importance_cap}")
 
 
 class TokenStatistics(NamedTuple):
@@ -170,14 +181,29 @@ def log_ratio(new: Tensor, old: Tensor) -> Tensor:
     return torch.clamp(new - old, -_EXPONENT_LIMIT, _EXPONENT_LIMIT)
 
 
-def importance_weights(old: Tensor, sampled: Tensor, config: LossConfig) -> Tensor:
-    """π_old/μ of every token, capped or zeroed above the cap. No gradient flows through it."""
+def importance_weights(old: Tensor, sampled: Tensor, segments: Tensor, config: LossConfig) -> Tensor:
+    """π_old/μ of every token or of its segment, capped or zeroed outside the bounds. No gradient flows through it."""
     if config.importance == "none" or config.old == "sampled":
         return torch.ones_like(old)
-    weights = torch.exp(log_ratio(old, sampled)).detach()
+    difference = log_ratio(old, sampled).detach()
+    if config.importance_level != "token":
+        difference = _over_segments(difference, segments, mean=config.importance_level == "segment_mean")
+        difference = difference.clamp(-_EXPONENT_LIMIT, _EXPONENT_LIMIT)
+    weights = torch.exp(difference)
     if config.importance == "truncate":
         return weights.clamp(max=config.importance_cap)
-    return torch.where(weights <= config.importance_cap, weights, 0.0)
+    return torch.where((weights >= config.importance_floor) & (weights <= config.importance_cap), weights, 0.0)
+
+
+def _over_segments(values: Tensor, segments: Tensor, *, mean: bool) -> Tensor:
+    """The sum or mean of ``values`` over the segment of every token."""
+    if not len(values):
+        return values
+    empty = values.new_zeros(int(segments.max()) + 1)
+    sums = empty.index_add(0, segments, values)
+    if mean:
+        sums = sums / empty.index_add(0, segments, torch.ones_like(values)).clamp(min=1)
+    return sums[segments]
 
 
 def kl_estimate(new: Tensor, reference: Tensor, kind: Literal["k1", "k2", "k3"]) -> Tensor:
@@ -195,7 +221,7 @@ def policy_loss(new: TokenStatistics, tokens: PolicyTokens, config: LossConfig) 
     old = tokens.sampled if config.old == "sampled" else tokens.old
     difference = _difference(new.logprobs, old, tokens.segments, config)
     ratio = torch.exp(difference)
-    importance = importance_weights(tokens.old, tokens.sampled, config)
+    importance = importance_weights(tokens.old, tokens.sampled, tokens.segments, config)
     objective = importance * _objective(new.logprobs, ratio, tokens, config)
     # The entropy is left out where it is not asked for: its gradient would be 0 · something, which is NaN if that is infinite.
     loss = -objective - (config.entropy_coefficient * new.entropy if config.entropy_coefficient else 0.0)
@@ -213,6 +239,7 @@ def policy_loss(new: TokenStatistics, tokens: PolicyTokens, config: LossConfig) 
         "kl_old": kl_estimate(old, new.logprobs, "k3"),
         "clipped": outside.float(),
         "importance": importance,
+        "masked_tokens": (importance == 0).float(),
     }
     metrics = {name: (tokens.shares * value.detach()).sum() for name, value in measured.items()}
     return (tokens.weights * loss).sum(), metrics
@@ -223,11 +250,7 @@ def _difference(new: Tensor, old: Tensor, segments: Tensor, config: LossConfig) 
     difference = log_ratio(new, old)
     if parse_hook(LOSS.key, config.kind)[0] != "gspo" or not len(difference):
         return difference
-    still = difference.detach()
-    empty = still.new_zeros(int(segments.max()) + 1)
-    sums = empty.index_add(0, segments, still)
-    counts = empty.index_add(0, segments, torch.ones_like(still))
-    return (sums / counts.clamp(min=1))[segments] + new - new.detach()
+    return _over_segments(difference.detach(), segments, mean=True) + new - new.detach()
 
 
 def _objective(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:

@@ -31,10 +31,15 @@ CUTS = (StopReason.LENGTH_CUT, StopReason.CONTEXT_OVERFLOW, StopReason.EMPTY_COM
 class Overlong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """DAPO's soft penalty on long turns."""
 
-    buffer: Annotated[int, msgspec.Meta(ge=1)]
-    """The penalty begins this many tokens below ``play.max_tokens`` and grows linearly up to it."""
+    buffer: Annotated[float, msgspec.Meta(gt=0.0)]
+    """The penalty begins this many tokens below ``play.max_tokens`` and grows linearly up to it. A number below 1 is a share of
+    ``play.max_tokens``; DAPO takes 0.2."""
     weight: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
     """The penalty of a turn that reaches ``play.max_tokens``."""
+
+    def tokens(self, limit: int) -> int:
+        """The buffer in tokens, where ``limit`` is ``play.max_tokens``."""
+        return max(1, round(self.buffer * limit)) if self.buffer < 1 else int(self.buffer)
 
 
 class Shaping(NamedTuple):
@@ -76,7 +81,7 @@ def _penalised(trajectory: Trajectory, overlong: Overlong, limit: int) -> Trajec
     lengths = [0] * len(trajectory.turns)
     for span in (span for segment in trajectory.segments for span in segment.spans):
         lengths[span.turn] += span.stop - span.start
-    penalties = [overlong.weight * overlong_penalty(length, limit, overlong.buffer) for length in lengths]
+    penalties = [overlong.weight * overlong_penalty(length, limit, overlong.tokens(limit)) for length in lengths]
     return _paid(trajectory, {k: trajectory.turns[k].reward + penalty for k, penalty in enumerate(penalties) if penalty})
 
 

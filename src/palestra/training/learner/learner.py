@@ -22,6 +22,7 @@ from torch.distributed.tensor import DTensor
 
 from palestra.durable.checkpoint import FileEntry
 from palestra.errors import SchemaError, UsageError
+from palestra.references import Hook, Role
 from palestra.training.algorithms.groups import Array
 from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTokens, policy_loss, value_loss
 from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, micro_batch, plan, token_weights, value_weights
@@ -30,10 +31,21 @@ from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
 from palestra.training.learner.state import GENERATOR, StateReader, write_state
 from palestra.training.learner.weights import index_weights, memory_weights, write_weights
 
-__all__ = ["Learner", "LearnerConfig", "Measured"]
+__all__ = ["SCHEDULE", "Learner", "LearnerConfig", "Measured"]
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps per parameter."""
+
+
+def _linear(progress: float, *, floor: float = 0.0) -> float:
+    return floor + (1.0 - floor) * (1.0 - progress)
+
+
+def _cosine(progress: float, *, floor: float = 0.0) -> float:
+    return floor + (1.0 - floor) * (1.0 + math.cos(math.pi * progress)) / 2
+
+
+SCHEDULE = Role("learner.schedule", ("progress",), {"linear": _linear, "cosine": _cosine})
 
 
 class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,7 +56,10 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     warmup: Annotated[int, msgspec.Meta(ge=0)] = 0
     """Number of updates over which the rate rises linearly from 0."""
     decay: tuple[int, int] | None = None
-    """First and last update of the linear decay to 0. A run has steps × epochs × minibatches updates."""
+    """First and last update of the decay. A run has steps × epochs × minibatches updates."""
+    schedule: Hook = "linear"
+    """How the rate falls between the two updates of ``decay``: ``linear`` to 0, ``cosine``, ``{use = "cosine", floor = 0.1}``
+    to a tenth, or your own as ``module:name``: a function of the progress from 0 to 1 that returns the factor of the rate."""
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
     gradient_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
@@ -57,6 +72,7 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.decay is not None and not 0 <= self.decay[0] < self.decay[1]:
             raise ValueError(f"decay must be two numbers of updates, the second one larger, got {list(self.decay)}")
+        SCHEDULE.check(self.schedule)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +109,7 @@ class Learner:
         self.optimizer = torch.optim.AdamW(
             self.parameters, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
         )
+        self._schedule = SCHEDULE.load(config.schedule)
         self.updates = 0
         self.device = self.parameters[0].device
 
@@ -166,6 +183,8 @@ class Learner:
             raise UsageError("an update needs advantages and the old log-probs: measure the batch and give it both first")
         config = loss or self.config.loss
         weights = token_weights(batch, config.aggregation, config.constant)
+        if not (config.kl_coefficient or config.entropy_coefficient or self.network.critic is not None):
+            batch, weights = _without_idle(batch, weights)
         totals: dict[str, Tensor] = {}
         self.network.train()
         for micro in self._passes(batch):
@@ -208,9 +227,15 @@ class Learner:
     def _learning_rate(self) -> float:
         """The learning rate of the next update."""
         risen = (self.updates + 1) / self.config.warmup if self.config.warmup else 1.0
-        begin, end = self.config.decay or (self.updates, self.updates + 1)
-        left = (end - self.updates) / (end - begin)
-        return self.config.learning_rate * min(risen, 1.0) * min(max(left, 0.0), 1.0)
+        rate = self.config.learning_rate * min(risen, 1.0)
+        if self.config.decay is None:
+            return rate
+        begin, end = self.config.decay
+        progress = min(max((self.updates - begin) / (end - begin), 0.0), 1.0)
+        factor = float(self._schedule(progress))
+        if not 0.0 <= factor <= 1.0:
+            raise UsageError(f"learner.schedule must return a factor from 0 to 1, got {factor} at progress {progress}")
+        return rate * factor
 
     # ----------------------------------------------------------------------------------------------------- saving and loading
 
@@ -277,3 +302,12 @@ class Learner:
     def _wait(self) -> None:
         if self.ranks > 1:
             dist.barrier()
+
+
+def _without_idle(batch: Batch, weights: Array) -> tuple[Batch, Array]:
+    """Leave out the episodes whose advantages are all 0: nothing but the policy's loss is computed, and there it is 0."""
+    assert batch.advantages is not None
+    busy = np.unique(batch.episodes[batch.advantages != 0.0])
+    if len(busy) in (0, batch.count):  # 0: every rank still makes a pass
+        return batch, weights
+    return batch.take(busy.tolist()), weights[np.isin(batch.episodes, busy)]
