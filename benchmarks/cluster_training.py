@@ -54,7 +54,7 @@ def recipe(steps: int) -> TrainConfig:
 async def score(config: TrainConfig, folder: Path, tasks: int) -> float:
     """The share of held-out tasks that the last checkpoint solves."""
     trainer = assemble(config, folder)
-    first = trainer._resume()
+    first, _ = trainer._resume()
     assert first == config.steps, f"the run ended at step {first}"
     await trainer._publish(first)
     each = tasks // len(config.envs)
