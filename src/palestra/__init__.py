@@ -39,6 +39,7 @@ from palestra.trajectory import (
 )
 
 if TYPE_CHECKING:
+    __version__: str
     from palestra import grading, policies, tools, training, wrappers
     from palestra.checking import check_env
     from palestra.evaluation import evaluate
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from palestra.tools import tool
     from palestra.training import TrainConfig, train
     from palestra.wrappers import UseTools
-
-__version__ = "0.1.0"
 
 _LAZY = {
     "ChatPolicy": "palestra.policies.chat",
@@ -128,6 +127,8 @@ register_theirs()
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _LAZY[name]
@@ -145,3 +146,13 @@ def __dir__() -> list[str]:
     # help() reads every name that dir() lists, and must not fail where the extra "train" is not installed.
     absent = set() if is_importable("torch") else {name for name, home in _LAZY.items() if home == "palestra.training"}
     return sorted({*globals(), *_LAZY} - absent)
+
+
+def _version() -> str:
+    """The version that was installed. Its source is the tag of the repository: see scripts/version.py."""
+    from importlib import metadata
+
+    try:
+        return metadata.version("palestra")
+    except metadata.PackageNotFoundError:
+        return "unknown"

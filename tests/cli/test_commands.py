@@ -42,9 +42,31 @@ def test_list_shows_levels_when_asked_for_them() -> None:
     assert "game:Sudoku-v0-easy" in palestra("list", "game:*-easy")
 
 
-def test_list_folds_a_namespace_with_many_families() -> None:
-    rows = [line.split()[0] for line in palestra("list").splitlines() if line.startswith("rg:")]
-    assert rows == ["rg:*"]
+def test_the_whole_list_has_a_row_per_namespace_and_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = palestra("list").splitlines()
+    assert len(lines) <= 40
+    assert all(len(line) <= 80 for line in lines)
+    names = [line.split()[0] for line in lines[1:] if line and not line.startswith(" ")]
+    assert [name for name in names if name in ("game", "rg", "web")] == ["game", "rg", "web"]
+    assert all(len(line) <= 80 for line in palestra("list", "game").splitlines())
+
+
+def test_list_filters_by_tag_and_by_what_can_run_here() -> None:
+    found = json.loads(palestra("list", "--tag", "tools", "--tag", "multi-turn", "--json"))
+    assert found
+    assert all({"tools", "multi-turn"} <= set(spec["tags"]) for spec in found)
+    assert not any(spec["missing"] for spec in json.loads(palestra("list", "game", "--ready", "--json")))
+    done = runner.invoke(app, ["list", "game", "--tag", "nosuch"])
+    assert 'no environment here has the tag "nosuch": the tags are chance' in str(done.exception)
+
+
+def test_a_pipe_gets_no_colours() -> None:
+    for arguments in (["list"], ["list", "game"], ["list", "worlds"], ["show", "game:Sudoku-v0"]):
+        assert "\x1b" not in palestra(*arguments)
+
+
+def test_list_shows_every_family_of_a_large_namespace_when_asked() -> None:
     assert sum(line.startswith("rg:") for line in palestra("list", "rg").splitlines()) > 100
     assert sum(spec["namespace"] == "rg" for spec in json.loads(palestra("list", "--json"))) > 100
 

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from palestra import __version__
+from palestra.cli.completion import prepare_completion
 from palestra.cli.endings import ExitCode, Interrupted
 from palestra.descriptors import raise_descriptor_limit
 from palestra.terminal import terminal_safe
@@ -74,10 +75,12 @@ _COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("prefetch", "prefetch:prefetch_command", "Complete data sets are kept: the same command fetches the others."),
     ("check", "check:check_command", "The check has no result: the same command starts over, -n 20 plays fewer tasks."),
     ("doctor", "doctor:doctor_command", _AGAIN),
+    ("completion", "completion:completion_command", _AGAIN),
     ("serve", "serve:serve_command", "The server is closed: the same command serves again, with the same token."),
 )
 """The name of each command, its module and function, and the sentence after Ctrl-C."""
 _GROUPS: tuple[tuple[str, str, str], ...] = (
+    ("new", "new:app", "The package may be incomplete: remove its folder, then type the same command again."),
     ("model", "model:app", "No model folder was made: the same command starts over."),
     ("index", "index:index_app", "No index was made or changed: the same command starts over."),
     ("harbor", "harbor:app", "Finished builds are kept: the same command starts over."),
@@ -170,6 +173,7 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Errors are raised to the caller."""
     warnings.showwarning = _say
     raise_descriptor_limit()
+    prepare_completion()
     typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
         app_for(typed)(typed, prog_name="palestra")

@@ -3,13 +3,16 @@
 import typer
 
 from palestra.checking import CheckReport, check_env, render
+from palestra.cli.completion import complete_ids
 from palestra.registry import is_pattern, list_envs, typed
 
 __all__ = ["check_command"]
 
 
 def check_command(
-    targets: list[str] = typer.Argument(..., metavar="ID...", help='Ids, patterns ("game:*") or module:Class references.'),
+    targets: list[str] = typer.Argument(
+        ..., metavar="ID...", autocompletion=complete_ids, help='Ids, patterns ("game:*") or module:Class references.'
+    ),
     tasks: int = typer.Option(200, "-n", min=1, help="Number of tasks to play."),
     seed: int = typer.Option(0, help="Seed of the tasks."),
     skip: list[str] = typer.Option([], help="Name of a check to skip. May be repeated."),

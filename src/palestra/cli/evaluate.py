@@ -33,6 +33,7 @@ from palestra.cli.settings import (
     named_envs,
 )
 from palestra.cli.targets import check_folder
+from palestra.encoding import encode_json
 from palestra.envs.panels import load_panel
 from palestra.errors import UsageError
 from palestra.evaluation import Budget, Progress, Report, evaluate_async, parse_budget, report_markdown
@@ -48,7 +49,7 @@ REFRESH_SECONDS = 0.5
 def eval_command(  # noqa: PLR0913 - one parameter per option
     policy: str = typer.Argument(
         ...,
-        help="random, oracle, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or the name of a model (with --base-url).",
+        help="random, oracle, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",
     ),
     more_envs: list[str] = MORE_ENVS,
     envs: list[str] = ENVS_OR_PANEL,
@@ -78,6 +79,7 @@ def eval_command(  # noqa: PLR0913 - one parameter per option
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
+    as_json: bool = typer.Option(False, "--json", help="Print the folder and the report as one JSON object."),
 ) -> None:
     """Evaluate a policy. The same command resumes an interrupted run and plays failed episodes again.
 
@@ -119,7 +121,7 @@ def eval_command(  # noqa: PLR0913 - one parameter per option
                 rollout=await stack.enter_async_context(rollout_of(cluster, workers, cluster_config)),
             )
 
-    _end(_watched(evaluated, folder), folder)
+    _end(_watched(evaluated, folder), folder, as_json)
 
 
 def _played(names: list[str], panel: str | None) -> Envs:
@@ -146,10 +148,13 @@ def _watched(evaluated: Callable[[Callable[[Progress], None]], Coroutine[Any, An
         raise Interrupted(f"Finished episodes are in {folder}: run the same command again to resume.") from None
 
 
-def _end(report: Report, folder: Path) -> None:
+def _end(report: Report, folder: Path, as_json: bool) -> None:
     """Print the report; exit with 1 if no episode has a score."""
-    _print(report)
-    typer.echo(f"wrote {folder}  (palestra view {folder})")
+    if as_json:
+        typer.echo(encode_json({"folder": str(folder), "report": report}).decode())
+    else:
+        _print(report)
+        typer.echo(f"wrote {folder}  (palestra view {folder})")
     if not report.suite.scored:
         typer.echo("no episode has a score: fix the cause above and run the same command again", err=True)
         raise typer.Exit(1)

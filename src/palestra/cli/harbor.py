@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.envs.harbor.building import build
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
 from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
@@ -82,9 +83,11 @@ def _summary(reports: list[TaskReport]) -> str:
 def new_command(
     folder: Path = typer.Argument(..., help="The folder to create. Its name is the name of the task."),
     organization: str = typer.Option("local", help="The first part of the task's full name."),
+    as_json: bool = JSON,
 ) -> None:
     """Write a small task that works, to start from, and print its folder."""
-    typer.echo(new_task(folder, organization))
+    made = new_task(folder, organization)
+    show(as_json, {"folder": str(made)}, str(made))
 
 
 @app.command("build")

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import UsageError
 from palestra.terminal import terminal_safe
@@ -23,6 +24,7 @@ def build_command(
         ..., help="JSON Lines file. Each object has a field `text` (or `contents`), and optionally `id` and `title`."
     ),
     folder: Path | None = typer.Argument(None, help="Folder to create; by default beside the corpus."),
+    as_json: bool = JSON,
 ) -> None:
     """Build a BM25 index of a corpus."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -37,10 +39,10 @@ def build_command(
         raise UsageError(f"{corpus} is empty: a corpus has one JSON object per line")
     check_folder(place.parent, "the argument FOLDER")
     columns = (TextColumn("indexing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns) as bar:
+    with Progress(*columns, disable=as_json) as bar:
         task = bar.add_task("", total=total)
         count = build_index(read_corpus(corpus), place, progress=lambda done: bar.update(task, completed=done))
-    typer.echo(f"{count} documents in {place}")
+    show(as_json, {"folder": str(place), "documents": count}, f"{count} documents in {place}")
 
 
 @index_app.command("search")
@@ -48,12 +50,14 @@ def search_command(
     folder: Path = _FOLDER,
     query: str = typer.Argument(..., help="Words to look for."),
     k: int = typer.Option(3, "-k", min=1, help="Number of documents to print."),
+    as_json: bool = JSON,
 ) -> None:
     """Search an index and print the best documents."""
     from palestra.tools.search import SearchTool
     from palestra.tools.search.bm25 import Bm25Index
 
-    typer.echo(terminal_safe(asyncio.run(SearchTool(Bm25Index(folder), k=k)(query=query)).text))
+    found = asyncio.run(SearchTool(Bm25Index(folder), k=k)(query=query)).text
+    show(as_json, {"query": query, "text": found}, terminal_safe(found))
 
 
 @index_app.command("serve")

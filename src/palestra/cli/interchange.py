@@ -8,6 +8,7 @@ from pathlib import Path
 import typer
 
 from palestra import __version__
+from palestra.cli.results import JSON, show
 from palestra.durable import lock_folder, replacing
 from palestra.errors import SchemaError, UsageError
 from palestra.evaluation import read_report
@@ -77,6 +78,7 @@ def export_command(
     margin: float = typer.Option(
         0.0, min=0.0, help="For preferences: write only pairs whose rewards differ by more than this."
     ),
+    as_json: bool = JSON,
 ) -> None:
     """Write the episodes of a run in another format."""
     file = run / "trajectories.jsonl" if run.is_dir() else run
@@ -87,7 +89,7 @@ def export_command(
     if to is Format.PREFERENCES:
         with replacing(target) as draft:
             pairs = write_preferences(preference_pairs(trajectories, margin=margin), draft)
-        typer.echo(f"wrote {target}: {pairs} pairs")
+        show(as_json, {"file": str(target), "pairs": pairs}, f"wrote {target}: {pairs} pairs")
         return
     if to is Format.ATIF:
         with lock_folder(target):
@@ -96,9 +98,9 @@ def export_command(
         with replacing(target) as draft:
             written = _written(trajectories, draft, to, _header(run, file))
     left = sum(1 for _ in _selected(read_trajectories(file), select)) - written
-    typer.echo(
-        f"wrote {target}: {written} episodes" + (f"; {left} left out, because the format has no place for them" if left else "")
-    )
+    note = f"; {left} left out, because the format has no place for them" if left else ""
+    data = {"file": str(target), "episodes": written, "left_out": left}
+    show(as_json, data, f"wrote {target}: {written} episodes{note}")
 
 
 def _written(trajectories: Iterator[Trajectory], draft: Path, to: Format, header: LogHeader) -> int:
@@ -133,6 +135,7 @@ def import_command(
     source: Path = typer.Argument(..., help="File to read (for atif also a folder)."),
     form: Format = typer.Option(..., "--from", help="Format of SOURCE."),
     out: Path = typer.Option(..., "-o", "--out", help="Run folder to create."),
+    as_json: bool = JSON,
 ) -> None:
     """Make a run folder from episodes in another format."""
     if not source.exists():
@@ -150,7 +153,7 @@ def import_command(
             count = _copy(_READERS[form](source), draft)
             if not count:
                 raise SchemaError(f"there is no episode in {source}")
-    typer.echo(f"wrote {out}: {count} episodes  (palestra view {out})")
+    show(as_json, {"folder": str(out), "episodes": count}, f"wrote {out}: {count} episodes  (palestra view {out})")
 
 
 def _copy(trajectories: Iterable[Trajectory], file: Path) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.durable import replacing
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
@@ -32,6 +33,7 @@ def leaderboard_command(  # noqa: PLR0913 - one parameter an option
     note: str = typer.Option("", help="One sentence about how RUN was played."),
     expect: list[str] = typer.Option([], help="A policy that has no run yet: the page lists it as not run. May be repeated."),
     out: Path = typer.Option(Path("leaderboard.md"), "-o", "--out", help="Markdown page to write."),
+    as_json: bool = JSON,
 ) -> None:
     """Add evaluations to a table of policies by environments, and write the table as a page."""
     found = runs or []
@@ -46,7 +48,8 @@ def leaderboard_command(  # noqa: PLR0913 - one parameter an option
         new_table.write_bytes(msgspec.json.format(encode_json(board), indent=1) + b"\n")
         lines = _reference_lines(reference) if reference is not None else []
         page.write_text(leaderboard_page([*lines, *board.entries], head=HEAD), encoding="utf-8")
-    typer.echo(f"wrote {out}: {len(lines) + len(board.entries)} policies")
+    policies = [*lines, *board.entries]
+    show(as_json, {"file": str(out), "policies": policies}, f"wrote {out}: {len(policies)} policies")
 
 
 def _reference_lines(path: Path) -> list[LeaderboardEntry]:

@@ -1,4 +1,4 @@
-"""``palestra list``: the registered environments."""
+"""``palestra list``: the registered environments, folded so that the whole list fits on a screen of 80 columns."""
 
 from itertools import groupby
 
@@ -7,7 +7,7 @@ import typer
 from palestra.encoding import encode_json
 from palestra.envs.panels import list_panels, load_panel
 from palestra.errors import UnknownEnv
-from palestra.registry import EnvSpec, list_envs
+from palestra.registry import EnvSpec, Need, list_envs
 
 __all__ = ["list_command"]
 
@@ -24,17 +24,27 @@ WORLDS = {
     "web": "Use pages in a real browser.",
 }
 """The namespaces of the worlds, and what one does there."""
-_MOST_ROWS = 40
-"""A namespace with more families is one row of the whole list; ``palestra list NAMESPACE`` shows them."""
+_QUESTIONS = {
+    "game": "Games with rules, levels and an oracle: Sudoku, Mastermind, Sokoban, …",
+    "rg": "Questions of reasoning-gym: logic, algebra, graphs, puzzles.",
+    "math": "Mathematical problems with checked answers.",
+    "code": "Programs to write, judged by tests in a box.",
+    "qa": "Questions with short answers.",
+    "logic": "Does a statement follow from facts and rules?",
+    "eval": "The same data sets, split for evaluation.",
+}
+"""The other namespaces that Palestra ships."""
 
 
 def list_command(
     pattern: str = typer.Argument(
         _ALL, help='A namespace ("game"), part of an id, a pattern ("game:*-easy"), "worlds" or "panels".'
     ),
-    as_json: bool = typer.Option(False, "--json", help="Print one JSON array with one object per id. No namespace is folded."),
+    tag: list[str] = typer.Option([], help="Keep environments with this tag, such as multi-turn or tools. May be repeated."),
+    ready: bool = typer.Option(False, "--ready", help="Keep environments that can run here, with nothing left to install."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON array with one object per id. Nothing is folded."),
 ) -> None:
-    """List the environments, one row per family. A namespace with many families is folded into one row.
+    """List the environments: without a pattern one row per namespace, otherwise one entry per family.
 
     `palestra list worlds` shows the worlds, whose episodes have many turns, such as craft and babyai: one paragraph each.
     `palestra list panels` lists the named panels of tasks.
@@ -42,16 +52,29 @@ def list_command(
     if pattern == "panels":
         _print_panels(as_json)
         return
-    specs = [known for name in WORLDS for known in list_envs(f"{name}:*")] if pattern == "worlds" else list_envs(pattern)
+    found = [known for name in WORLDS for known in list_envs(f"{name}:*")] if pattern == "worlds" else list_envs(pattern)
+    specs = [known for known in found if known.tags >= set(tag) and not (ready and known.missing())]
     if as_json:
         typer.echo(encode_json([_plain(spec) for spec in specs]).decode())
         return
+    if not specs:
+        raise UnknownEnv(_nothing(pattern, found, tag))
     if pattern == "worlds":
         _print_worlds(specs)
-        return
-    if not specs:
-        raise UnknownEnv(f'no environment matches "{pattern}": `palestra list` shows all of them')
-    _print_table(specs, fold=pattern == _ALL)
+    elif pattern == _ALL:
+        _print_namespaces(specs)
+    else:
+        _print_families(specs)
+
+
+def _nothing(pattern: str, found: list[EnvSpec], tags: list[str]) -> str:
+    """Why the list is empty."""
+    if not found:
+        return f'no environment matches "{pattern}": `palestra list` shows all of them'
+    known = sorted(frozenset().union(*(spec.tags for spec in found)))
+    if unknown := sorted(set(tags) - set(known)):
+        return f'no environment here has the tag "{unknown[0]}": the tags are {", ".join(known)}'
+    return f"none of the {len(found)} environments passes --tag and --ready together"
 
 
 def _print_panels(as_json: bool) -> None:
@@ -69,7 +92,6 @@ def _print_panels(as_json: bool) -> None:
 def _print_worlds(specs: list[EnvSpec]) -> None:
     """One paragraph per world: what it is, how many ids it has, one of them, and what is missing here."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.padding import Padding
 
     console = Console(highlight=False)
@@ -79,9 +101,9 @@ def _print_worlds(specs: list[EnvSpec]) -> None:
         example = next((spec.id for spec in ids if not spec.missing()), ids[0].id)
         lines = [f"{len(ids)} ids, such as {example}: palestra list {namespace}"]
         lines += [f"{_how_many(number, ids)} {need.label}: {need.remedy}" for need, number in missing.items()]
-        console.print(f"[cyan]{namespace}[/cyan]  {escape(WORLDS[namespace])}")
+        console.print(f"[cyan]{namespace}[/cyan]  {_escaped(WORLDS[namespace])}")
         for line in lines:
-            console.print(Padding(escape(line), (0, 0, 0, 4)), style="dim")
+            console.print(Padding(_escaped(line), (0, 0, 0, 4)), style="dim")
 
 
 def _how_many(number: int, ids: list[EnvSpec]) -> str:
@@ -102,26 +124,47 @@ def _plain(spec: EnvSpec) -> dict[str, object]:
     }
 
 
-def _print_table(specs: list[EnvSpec], fold: bool) -> None:
+def _print_namespaces(specs: list[EnvSpec]) -> None:
+    """One row per namespace: its name, the number of its ids, and what one does there."""
     from rich.console import Console
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("id", style="cyan", no_wrap=True)
+    table.add_column("namespace", style="cyan", no_wrap=True)
+    table.add_column("families", justify="right")
+    table.add_column("ids", justify="right")
     table.add_column("")
-    rows = _rows(specs)
-    for namespace, members in groupby(sorted(rows, key=_namespace), key=_namespace):
-        family = list(members)
-        if fold and len(family) > _MOST_ROWS:
-            table.add_row(f"{namespace}:*", _folded(namespace, family))
-            continue
-        for spec in family:
-            missing = "".join(f" [needs {need.label}: {need.remedy}]" for need in spec.missing())
-            table.add_row(spec.id, escape(f"{spec.description}{missing}") + _levels(spec))
-    console = Console()
+    for namespace, members in groupby(sorted(specs, key=_namespace), key=_namespace):
+        ids = list(members)
+        lacking = sum(bool(spec.missing()) for spec in ids)
+        about = _escaped(WORLDS.get(namespace) or _QUESTIONS.get(namespace) or ids[0].description)
+        note = f" [yellow]{lacking} not ready.[/yellow]" if lacking else ""
+        table.add_row(namespace, str(len(_rows(ids))), str(len(ids)), about + note)
+    console = Console(highlight=False)
     console.print(table)
-    console.print(f"\n{len(specs)} ids of {len(rows)} families. An id without a level means its first level.", style="dim")
+    console.print(
+        f"\n{len(specs)} ids. palestra list NAMESPACE shows families and levels, palestra show ID the rules.",
+        style="dim",
+    )
+
+
+def _print_families(specs: list[EnvSpec]) -> None:
+    """One entry per family: its id and levels, and below them what it is and what is missing here."""
+    from rich.console import Console
+    from rich.padding import Padding
+
+    console = Console(highlight=False)
+    rows = _rows(specs)
+    for spec in rows:
+        console.print(f"[cyan]{_escaped(spec.id)}[/cyan] {_levels(spec)}".rstrip(), soft_wrap=True)
+        about = [_escaped(spec.description), *(_needed(need) for need in spec.missing())]
+        console.print(Padding("\n".join(line for line in about if line), (0, 0, 0, 4)))
+    ends = "An id without a level means its first level." if any(spec.levels for spec in rows) else ""
+    console.print(f"\n{len(specs)} ids of {len(rows)} families. {ends}".rstrip(), style="dim")
+
+
+def _needed(need: Need) -> str:
+    return f"[yellow]{_escaped(f'[needs {need.label}: {need.remedy}]')}[/yellow]"
 
 
 def _rows(specs: list[EnvSpec]) -> list[EnvSpec]:
@@ -132,12 +175,14 @@ def _rows(specs: list[EnvSpec]) -> list[EnvSpec]:
 
 def _levels(spec: EnvSpec) -> str:
     is_family = bool(spec.levels) and not spec.id.endswith(f"-{spec.level}")
-    return f" [dim]Levels: {' '.join(spec.levels)}[/dim]" if is_family else ""
+    return f"[dim]levels {' '.join(spec.levels)}[/dim]" if is_family else ""
 
 
-def _folded(namespace: str, family: list[EnvSpec]) -> str:
-    topics = ", ".join(sorted(frozenset().union(*(spec.tags for spec in family))))
-    return f"{len(family)} families ({topics}): palestra list {namespace}"
+def _escaped(text: str) -> str:
+    """``text`` in which rich sees no markup."""
+    from rich.markup import escape
+
+    return escape(text)
 
 
 def _namespace(spec: EnvSpec) -> str:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import MissingExtra, UsageError
 from palestra.models import build_tiny, fetch_smollm2
@@ -16,11 +17,11 @@ _OUT = typer.Option(None, "--out", "-o", help="Folder to create; by default one 
 
 
 @app.command("fetch")
-def fetch_command(name: str = typer.Argument(..., help="smollm2"), out: Path | None = _OUT) -> None:
+def fetch_command(name: str = typer.Argument(..., help="smollm2"), out: Path | None = _OUT, as_json: bool = JSON) -> None:
     """Download SmolLM2-135M-Instruct (about 0.5 GB) and print its folder."""
     if name not in _FETCHERS:
         raise UsageError(f"no model {name!r} to fetch; there is {', '.join(_FETCHERS)}")
-    typer.echo(_FETCHERS[name](out))
+    _show(as_json, _FETCHERS[name](out))
 
 
 @app.command("tiny")
@@ -28,9 +29,10 @@ def tiny_command(
     envs: str = typer.Option("game:*", help="Environments whose text the tokenizer learns."),
     seed: int = typer.Option(0, help="Seed of the weights and of the text."),
     out: Path | None = _OUT,
+    as_json: bool = JSON,
 ) -> None:
     """Build a tiny untrained model (under a million parameters) and print its folder."""
-    typer.echo(build_tiny(out, envs=envs, seed=seed))
+    _show(as_json, build_tiny(out, envs=envs, seed=seed))
 
 
 @app.command("export")
@@ -39,6 +41,7 @@ def export_command(
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder to create; by default RUN/model."),
     dtype: str = typer.Option("float32", help="Data type of the weights: float32 (as trained) or bfloat16."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
+    as_json: bool = JSON,
 ) -> None:
     """Write the model of a training run's newest checkpoint as a folder that transformers loads, and print the folder.
 
@@ -54,4 +57,8 @@ def export_command(
         raise UsageError(f'--dtype is float32 or bfloat16, got "{dtype}"')
     transformers.utils.logging.disable_progress_bar()
     check_folder(out or run)
-    typer.echo(export_model(run, out, dtype="bfloat16" if dtype == "bfloat16" else "float32", overwrite=overwrite))
+    _show(as_json, export_model(run, out, dtype="bfloat16" if dtype == "bfloat16" else "float32", overwrite=overwrite))
+
+
+def _show(as_json: bool, folder: Path) -> None:
+    show(as_json, {"folder": str(folder)}, str(folder))

@@ -4,13 +4,14 @@ from itertools import product
 
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.cluster.plan import Plan, Prices, Workload, plan
 from palestra.cluster.simulation import Constants
 
 __all__ = ["plan_command"]
 
 
-def plan_command(
+def plan_command(  # noqa: PLR0913 - one parameter per option
     gpus: list[int] = typer.Option([1, 8, 64, 512], "--gpus", help="Number of GPUs. May be repeated."),
     episodes: list[int] = typer.Option(
         [100, 1000, 10_000, 100_000], "--episodes", help="Number of episodes that run at the same time. May be repeated."
@@ -21,6 +22,7 @@ def plan_command(
     prices: tuple[float, float] = typer.Option(
         (2.5, 0.04), metavar="GPU CORE", help="Price of a GPU and of a CPU core, in USD per hour."
     ),
+    as_json: bool = JSON,
 ) -> None:
     """Simulate the throughput, bottleneck, machines and cost of training an 8B model on H100 GPUs.
 
@@ -28,11 +30,15 @@ def plan_command(
     """
     constants = Constants.read()
     load = Workload(turns, tokens, None if env_cpu is None else env_cpu / 1000)
-    typer.echo("Simulated, not measured: the speed of the GPUs is taken from publications, nothing here has run on a GPU.")
-    typer.echo(f"CPU costs measured on {constants.date} ({constants.machine}); {turns} turns of {tokens} tokens per episode")
-    typer.echo("  GPUs  episodes  sampling  workers  episodes/s  machines     $/h  $/1000 episodes  bottleneck")
-    for many, at_once in product(gpus, episodes):
-        typer.echo(_line(plan(many, at_once, load, constants=constants, prices=Prices(*prices))))
+    found = [
+        plan(many, at_once, load, constants=constants, prices=Prices(*prices)) for many, at_once in product(gpus, episodes)
+    ]
+    head = [
+        "Simulated, not measured: the speed of the GPUs is taken from publications, nothing here has run on a GPU.",
+        f"CPU costs measured on {constants.date} ({constants.machine}); {turns} turns of {tokens} tokens per episode",
+        "  GPUs  episodes  sampling  workers  episodes/s  machines     $/h  $/1000 episodes  bottleneck",
+    ]
+    show(as_json, {"simulated": True, "plans": found}, "\n".join([*head, *map(_line, found)]))
 
 
 def _line(found: Plan) -> str:

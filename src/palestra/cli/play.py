@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import typer
 
 from palestra.adapters import Guarded
+from palestra.cli.completion import complete_ids
 from palestra.cli.settings import WRAPPERS
 from palestra.core import Step
 from palestra.errors import InfrastructureError, Unsupported
@@ -29,7 +30,7 @@ CONNECT_SECONDS = 5.0
 
 
 def play_command(
-    id: str = typer.Argument(..., help="An id, or module:Class."),
+    id: str = typer.Argument(..., autocompletion=complete_ids, help="An id, or module:Class."),
     seed: int | None = typer.Option(None, help="Seed of the task to play; random by default."),
     tool: list[str] = typer.Option(
         [], metavar="NAME", help="A tool for you to use: python, search?index=FOLDER, or module:name. May be repeated."

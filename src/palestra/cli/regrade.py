@@ -2,10 +2,12 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import typer
 
+from palestra.cli.results import JSON, show
 from palestra.cli.settings import EPISODES_AT_ONCE, SECONDS, TOOLS, WRAPPERS
 from palestra.evaluation import read_report, report_markdown
 from palestra.evaluation.regrade import Regrading, regrade_async
@@ -31,6 +33,7 @@ def regrade_command(  # noqa: PLR0913 - one parameter per option
     wrapper: list[str] = WRAPPERS,
     concurrency: int = EPISODES_AT_ONCE,
     deadline: float = SECONDS,
+    as_json: bool = JSON,
 ) -> None:
     """Score a run again: play its recorded actions on the same tasks, without the model.
 
@@ -40,29 +43,29 @@ def regrade_command(  # noqa: PLR0913 - one parameter per option
     regrading = asyncio.run(
         regrade_async(run, envs=envs, out=out, wrappers=wrapper, tools=tool, concurrency=concurrency, deadline=deadline)
     )
-    typer.echo(terminal_safe(report_markdown(read_report(regrading.folder))))
-    _tell(regrading)
-    typer.echo(f"wrote {regrading.folder}  (palestra compare {regrading.folder} {run})")
+    report = read_report(regrading.folder)
+    lines = [terminal_safe(report_markdown(report)), *_lines(regrading)]
+    lines.append(f"wrote {regrading.folder}  (palestra compare {regrading.folder} {run})")
+    changes = {"changed": regrading.changed, "not_regraded": regrading.not_regraded}
+    show(as_json, {"folder": str(regrading.folder), "report": report, **changes}, "\n".join(lines))
     if regrading.not_regraded:
         raise typer.Exit(1)
 
 
-def _tell(regrading: Regrading) -> None:
+def _lines(regrading: Regrading) -> Iterator[str]:
     for entry in regrading.changed[:SHOWN]:
-        typer.echo(f"{_name(entry.group, entry.member)}: {_score(entry.before)} → {_score(entry.after)}")
-    _more(len(regrading.changed), "changed")
+        yield f"{_name(entry.group, entry.member)}: {_score(entry.before)} → {_score(entry.after)}"
+    yield from _more(len(regrading.changed), "changed")
     reasons = Counter(entry.why for entry in regrading.not_regraded)
     for why, count in reasons.most_common(SHOWN):
         examples = [_name(entry.group, entry.member) for entry in regrading.not_regraded if entry.why == why]
-        typer.echo(
-            f"not regraded: {count}, because {terminal_safe(why)} ({', '.join(examples[:5])}{', …' if count > 5 else ''})"
-        )
-    _more(len(reasons), "reasons")
+        yield f"not regraded: {count}, because {terminal_safe(why)} ({', '.join(examples[:5])}{', …' if count > 5 else ''})"
+    yield from _more(len(reasons), "reasons")
 
 
-def _more(count: int, what: str) -> None:
+def _more(count: int, what: str) -> Iterator[str]:
     if count > SHOWN:
-        typer.echo(f"… {count - SHOWN} more {what}, all in regrade.json")
+        yield f"… {count - SHOWN} more {what}, all in regrade.json"
 
 
 def _name(group: int, member: int) -> str:

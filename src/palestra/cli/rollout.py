@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
@@ -9,6 +10,7 @@ import typer
 
 from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, rollout_of
 from palestra.cli.players import named_policy
+from palestra.cli.results import JSON, show
 from palestra.cli.settings import (
     ENVS,
     EPISODES_AT_ONCE,
@@ -26,7 +28,7 @@ from palestra.cli.settings import (
 from palestra.evaluation import SHOWN_CAUSES, episode_of
 from palestra.registry import spec
 from palestra.rollout import RolloutOptions
-from palestra.rollout.recording import audit, recorded
+from palestra.rollout.recording import Findings, audit, recorded
 from palestra.rollout.resuming import TRAJECTORIES
 from palestra.rollout.supply import names_of
 from palestra.terminal import terminal_safe
@@ -52,6 +54,7 @@ def rollout_command(  # noqa: PLR0913 - one parameter per option
     cluster: str | None = CLUSTER,
     workers: int | None = WORKERS,
     cluster_config: Path | None = CLUSTER_CONFIG,
+    as_json: bool = JSON,
 ) -> None:
     """Play episodes and record their trajectories.
 
@@ -88,29 +91,31 @@ def rollout_command(  # noqa: PLR0913 - one parameter per option
     typer.echo(f"playing {n * len(chosen) * group_size} episodes into {folder}", err=True)
     began = perf_counter()
     played = asyncio.run(play())
-    typer.echo(f"{played} episodes in {perf_counter() - began:.1f} s")
-    _end(folder, causes)
+    seconds = perf_counter() - began
+    found = audit(folder)
+    data = {"folder": str(folder), "played": played, "seconds": round(seconds, 3), "ledger": found.ledger, "sound": found.sound}
+    show(
+        as_json,
+        {**data, "causes": causes},
+        "\n".join([f"{played} episodes in {seconds:.1f} s", *_lines(folder, found, causes)]),
+    )
+    if found.ledger.failed and not found.ledger.consumed:
+        typer.echo("every episode failed: fix the cause and run the same command again", err=True)
+        raise typer.Exit(1)
+    raise typer.Exit(0 if found.sound else 1)
 
 
-def _end(out: Path, causes: Counter[str]) -> None:
-    """Print the ledger's balance and the causes of failures.
-
-    Exit with 1 if an episode is missing or recorded twice, or if all episodes failed.
-    """
-    found = audit(out)
+def _lines(out: Path, found: Findings, causes: Counter[str]) -> Iterator[str]:
+    """The ledger's balance and the causes of failures."""
     books = found.ledger
-    typer.echo(
+    yield (
         f"issued {books.issued} = consumed {books.consumed} + failed {books.failed} + dropped {books.dropped}: "
         f"{'each exactly once' if found.sound else 'NOT SOUND'}"
     )
     for cause, count in causes.most_common(SHOWN_CAUSES):
-        typer.echo(f"failed: {count} × {terminal_safe(cause)}")
+        yield f"failed: {count} × {terminal_safe(cause)}"
     if len(causes) > SHOWN_CAUSES:
-        typer.echo(f"{len(causes) - SHOWN_CAUSES} other causes are in {out / TRAJECTORIES}")
+        yield f"{len(causes) - SHOWN_CAUSES} other causes are in {out / TRAJECTORIES}"
     if books.failed:
-        typer.echo(f"run the same command again to play the {books.failed} failed episodes again")
-    typer.echo(f"wrote {out}  (palestra view {out})")
-    if books.failed and not books.consumed:
-        typer.echo("every episode failed: fix the cause above and run the same command again", err=True)
-        raise typer.Exit(1)
-    raise typer.Exit(0 if found.sound else 1)
+        yield f"run the same command again to play the {books.failed} failed episodes again"
+    yield f"wrote {out}  (palestra view {out})"

@@ -7,6 +7,7 @@ import typer
 
 from palestra.cli.endings import Interrupted
 from palestra.cli.players import PlayerOptions, playing
+from palestra.cli.results import JSON, show
 from palestra.cli.settings import (
     ENVS,
     EPISODES_AT_ONCE,
@@ -37,7 +38,7 @@ __all__ = ["scaling_command"]
 def scaling_command(  # noqa: PLR0913 - one parameter per option
     policy: str = typer.Argument(
         ...,
-        help="random, oracle, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or the name of a model (with --base-url).",
+        help="random, oracle, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",
     ),
     more_envs: list[str] = MORE_ENVS,
     envs: list[str] = ENVS,
@@ -62,6 +63,7 @@ def scaling_command(  # noqa: PLR0913 - one parameter per option
     tokenizer: str | None = TOKENIZER,
     history: str | None = HISTORY,
     strategy: str | None = STRATEGY,
+    as_json: bool = JSON,
 ) -> None:
     """Measure test-time compute: success against turns allowed, and against samples per task (pass@k, majority, best of k).
 
@@ -103,5 +105,5 @@ def scaling_command(  # noqa: PLR0913 - one parameter per option
         found = asyncio.run(measured())
     except KeyboardInterrupt:
         raise Interrupted(f"Finished episodes are in {folder}: run the same command again to resume.") from None
-    typer.echo(terminal_safe(scaling_markdown(found)))
-    typer.echo(f"wrote {folder / 'scaling.svg'}")
+    text = f"{terminal_safe(scaling_markdown(found))}\nwrote {folder / 'scaling.svg'}"
+    show(as_json, {"folder": str(folder), "scaling": found}, text)

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from palestra.cli.completion import complete_ids
 from palestra.confidential import mask
 from palestra.registry import typed
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, TASKS_PER_ENV
@@ -39,9 +40,11 @@ _LONGEST_NAME = 100
 """Most characters of a default folder's name; the rest is replaced by a hash."""
 
 _ENVS_HELP = 'Ids or patterns of environments, or module:Class: --envs "game:*-easy" math:Sums'
-ENVS: Any = typer.Option(..., "--envs", "-e", metavar="ID", help=_ENVS_HELP)
-ENVS_OR_PANEL: Any = typer.Option([], "--envs", "-e", metavar="ID", help=_ENVS_HELP)
-MORE_ENVS: Any = typer.Argument(None, metavar="ID", help="More ids or patterns. In `--envs A B C`, these are B and C.")
+ENVS: Any = typer.Option(..., "--envs", "-e", metavar="ID", autocompletion=complete_ids, help=_ENVS_HELP)
+ENVS_OR_PANEL: Any = typer.Option([], "--envs", "-e", metavar="ID", autocompletion=complete_ids, help=_ENVS_HELP)
+MORE_ENVS: Any = typer.Argument(
+    None, metavar="ID", autocompletion=complete_ids, help="More ids or patterns. In `--envs A B C`, these are B and C."
+)
 TASKS: Any = typer.Option(TASKS_PER_ENV, "-n", min=1, metavar="N", help="Tasks per environment.")
 GROUP_SIZE: Any = typer.Option(1, "-g", "--group-size", min=1, metavar="N", help="Episodes per task.")
 EPISODES_AT_ONCE: Any = typer.Option(

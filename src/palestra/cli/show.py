@@ -5,6 +5,7 @@ from typing import Any
 
 import typer
 
+from palestra.cli.completion import complete_ids
 from palestra.encoding import encode_json, tame
 from palestra.errors import MissingData, PalestraError
 from palestra.registry import EnvSpec, list_envs, make, spec, typed
@@ -15,7 +16,7 @@ __all__ = ["show_command"]
 
 
 def show_command(
-    id: str = typer.Argument(..., help='An id, with or without a level ("game:Sudoku-v0-easy").'),
+    id: str = typer.Argument(..., autocompletion=complete_ids, help='An id, with or without a level ("game:Sudoku-v0-easy").'),
     seed: int = typer.Option(0, help="Seed of the task to show."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:

@@ -14,6 +14,7 @@ import typer
 from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, cluster_of
 from palestra.cli.dashboard import Dashboard
 from palestra.cli.endings import Interrupted
+from palestra.cli.results import show
 from palestra.cli.settings import default_folder
 from palestra.cli.targets import check_folder
 from palestra.cluster import ClusterConfig
@@ -53,6 +54,9 @@ def train_command(  # noqa: PLR0913 - one parameter per option
         1, min=0, help="Number of inference replicas on the cluster; use 0 if the recipe names servers."
     ),
     ranks: int = typer.Option(1, min=1, help="Number of learner processes on the cluster that shard the model (FSDP2)."),
+    as_json: bool = typer.Option(
+        False, "--json", help="At the end, print the folder and the metrics of the last step as JSON."
+    ),
 ) -> None:
     """Train a model. To resume a run that was stopped or killed, run the same command again."""
     try:
@@ -61,6 +65,7 @@ def train_command(  # noqa: PLR0913 - one parameter per option
     except ImportError:
         raise MissingExtra('training needs torch and transformers: pip install "palestra[train]"') from None
     from palestra.training.recipe import load_recipe
+    from palestra.training.record import read_metrics
 
     transformers.utils.logging.disable_progress_bar()
     config = _with_writers(load_recipe(recipe, overrides or []), tensorboard=tensorboard, wandb=wandb)
@@ -83,7 +88,8 @@ def train_command(  # noqa: PLR0913 - one parameter per option
                 _train(config, folder, check=check, show=dashboard.show)
         except KeyboardInterrupt:
             raise Interrupted(_what_is_lost(folder)) from None
-    typer.echo(f"{folder}  (palestra plot {folder} · palestra view {folder})")
+    data = {"folder": str(folder), "last_step": read_metrics(folder)[-1]} if as_json else {}
+    show(as_json, data, f"{folder}  (palestra plot {folder} · palestra view {folder})")
 
 
 def _what_is_lost(folder: Path) -> str:

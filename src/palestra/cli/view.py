@@ -4,6 +4,7 @@ from pathlib import Path
 
 import typer
 
+from palestra.cli.results import show
 from palestra.viewer import export_runs, view
 
 __all__ = ["view_command"]
@@ -18,10 +19,11 @@ def view_command(
     ),
     port: int = typer.Option(0, min=0, max=65535, help="Port to listen on; 0 takes a free one."),
     browser: bool = typer.Option(True, help="Open the page in a browser."),
+    as_json: bool = typer.Option(False, "--json", help="With --export, print the result as one JSON object."),
 ) -> None:
     """Show runs in a browser: tasks, episodes, turns, tokens. Read-only; only this machine can connect."""
     if export is None:
         view(runs, port=port, browser=browser, say=typer.echo)
     else:
         export_runs(runs, export)
-        typer.echo(f"wrote {export}")
+        show(as_json, {"file": str(export)}, f"wrote {export}")

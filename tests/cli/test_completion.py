@@ -1,0 +1,85 @@
+import json
+
+import pytest
+from typer.main import get_command
+
+from palestra.cli import main
+from palestra.cli.app import app
+
+WITHOUT_JSON = {
+    "demo": "a person reads it",
+    "play": "a person reads it",
+    "serve": "it runs until it is stopped",
+    "completion": "a shell reads it",
+    "index serve": "it runs until it is stopped",
+    "harbor build": "one line per image while it works",
+    "study run": "one line per run while it works",
+    "study repeat": "the exit code is the answer",
+    "study page": "it fills a page",
+    "study show": "the tables are Markdown",
+}
+"""Commands that print no result for a program, and why."""
+
+
+def commands(command: object, path: str = "") -> dict[str, set[str]]:
+    """Every command and its options."""
+    children = getattr(command, "commands", None)
+    if children is None:
+        return {path: {option for param in getattr(command, "params", []) for option in param.opts}}
+    return {name: found for key, child in children.items() for name, found in commands(child, f"{path} {key}".strip()).items()}
+
+
+def test_every_command_with_a_result_prints_it_as_json() -> None:
+    found = commands(get_command(app))
+    assert {name for name, options in found.items() if "--json" not in options} == set(WITHOUT_JSON)
+
+
+def complete(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    monkeypatch.setenv("_PALESTRA_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    assert main([]) == 0
+    return capsys.readouterr().out.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("palestra dem", ["demo"]),
+        ("palestra show game:Sudo", ["game:Sudoku-v0", "game:Sudoku-v0-easy", "game:Sudoku-v0-hard", "game:Sudoku-v0-random"]),
+        ("palestra eval random --envs gam", ["game:"]),
+        ("palestra model fe", ["fetch"]),
+    ],
+)
+def test_a_shell_completes_commands_and_ids(
+    words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert complete(words, monkeypatch, capsys) == expected
+
+
+def test_the_script_names_the_variable_that_the_command_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert main(["completion", shell]) == 0
+        assert "_PALESTRA_COMPLETE" in capsys.readouterr().out
+    assert main(["completion", "tcsh"]) == 2
+    assert "there is bash, zsh, fish" in capsys.readouterr().err
+
+
+def test_json_results_are_one_document(tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path_factory.mktemp("json")
+    run = str(folder / "run")
+    easy = ["--envs", "game:GuessTheNumber-v0-easy", "-n", "4"]
+
+    def result(*arguments: str) -> dict[str, object]:
+        assert main([*arguments, "--json"]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert isinstance(found, dict)
+        return found
+
+    assert result("eval", "oracle", *easy, "-o", run)["folder"] == run
+    rolled = result("rollout", "random", *easy, "-o", str(folder / "rolled"))
+    assert (rolled["played"], rolled["sound"]) == (4, True)
+    assert result("view", run, "--export", str(folder / "page.html")) == {"file": str(folder / "page.html")}
+    assert result("export", run, "--to", "openai", "-o", str(folder / "chat.jsonl"))["episodes"] == 4
+    assert result("regrade", run, "-o", str(folder / "again"))["changed"] == []
+    assert result("plan", "--gpus", "8", "--episodes", "100")["simulated"] is True
