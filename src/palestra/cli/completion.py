@@ -23,7 +23,7 @@ def completion_command(shell: str = typer.Argument(..., help="bash, zsh or fish.
 
     The script completes commands, options and environment ids. It takes effect in a new shell.
     """
-    from typer.completion import get_completion_script
+    from typer._completion_shared import get_completion_script
 
     if shell not in _SHELLS:
         raise UsageError(f'no completion for "{shell}"; there is {", ".join(_SHELLS)}')
@@ -36,7 +36,7 @@ def completion_command(shell: str = typer.Argument(..., help="bash, zsh or fish.
 def prepare_completion() -> None:
     """Let typer answer a shell that asks for completions. Without a question this costs nothing."""
     if VARIABLE in os.environ:
-        from typer.completion import completion_init
+        from typer._completion_classes import completion_init
 
         completion_init()
 
