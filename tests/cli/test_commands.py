@@ -58,7 +58,7 @@ def test_list_filters_by_tag_and_by_what_can_run_here() -> None:
     assert all({"tools", "multi-turn"} <= set(spec["tags"]) for spec in found)
     assert not any(spec["missing"] for spec in json.loads(palestra("list", "game", "--ready", "--json")))
     done = runner.invoke(app, ["list", "game", "--tag", "nosuch"])
-    assert 'no environment here has the tag "nosuch": the tags are chance' in str(done.exception)
+    assert 'no environment here has the tag "nosuch": the tags are arithmetic, chance' in str(done.exception)
 
 
 def test_a_pipe_gets_no_colours() -> None:
