@@ -10,6 +10,17 @@ from palestra.agents import Gateway, OpenEpisode
 
 DialectName = Literal["chat", "responses", "anthropic"]
 
+ADD: dict[str, Any] = {
+    "name": "add",
+    "description": "Add two numbers.",
+    "parameters": {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+        "required": ["a", "b"],
+    },
+}
+"""A tool for agents."""
+
 
 class Called(NamedTuple):
     id: str

@@ -9,23 +9,13 @@ import json
 from typing import Any
 
 import pytest
-from tests.agents.driving import Agent, Client, DialectName
+from tests.agents.driving import ADD, Agent, Client, DialectName
 from tests.agents.witness import Witness, Write, prove, renderers
 
 from palestra.agents import CallBudget, CallRole, Gateway, GatewayLimits, OpenEpisode, Recording, SamplingRule
 from palestra.core import Sampling
 
 pytestmark = pytest.mark.torch
-
-ADD = {
-    "name": "add",
-    "description": "Add two numbers.",
-    "parameters": {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-    },
-}
 
 
 def call(a: int, b: int, prose: str = "") -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.agents import programs
-from tests.agents.driving import post
+from tests.agents.driving import ADD, post
 from tests.agents.test_hosted import START
 from tests.agents.test_program import play, program
 
@@ -21,16 +21,6 @@ from palestra.rollout import rollout
 from palestra.trajectory import StopReason, Task, ToolResult
 
 pytest.importorskip("mcp", reason="the mcp package is not installed")
-
-ADD = {
-    "name": "add",
-    "description": "Add two numbers.",
-    "parameters": {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-    },
-}
 
 
 class Sums(Env):

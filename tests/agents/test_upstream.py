@@ -1,7 +1,6 @@
 """Calls that are passed on to another API. The API is a second gateway, in all its dialects."""
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from aiohttp import web
 from tests.agents import programs
 from tests.agents.driving import Agent, post
 from tests.agents.test_program import GAME, Tooled, guess, play
+from tests.answering import answering
 
 from palestra.agents import CallBudget, Gateway, OpenEpisode, Program, Recording, Upstream
 from palestra.errors import PolicyError
@@ -112,15 +112,8 @@ async def test_an_api_that_fails_is_asked_again_and_its_words_hide_the_key(monke
             return web.Response(status=503, text=f"busy, {request.headers['Authorization']}")
         return web.Response(status=400, text=f"no good, {request.headers['Authorization']}")
 
-    app = web.Application()
-    app.router.add_post("/v1/chat/completions", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        port = runner.addresses[0][1]
-        gateway = Gateway(Upstream("gpt-x", f"http://127.0.0.1:{port}/v1", KEY, first_pause=0.0))
+    async with answering(answer, "/v1/chat/completions") as url:
+        gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, first_pause=0.0))
         episode = gateway.open()
         one = Agent(gateway, episode, "chat")
         one.user("Hello")
@@ -131,23 +124,6 @@ async def test_an_api_that_fails_is_asked_again_and_its_words_hide_the_key(monke
         assert (len(asked), asked[0]["model"]) == (3, "gpt-x")
         assert episode.key not in str(asked)
         assert (await gateway.close(episode)).calls == ()
-    finally:
-        await runner.cleanup()
-
-
-@contextlib.asynccontextmanager
-async def answering(answer: Callable[[web.Request], Awaitable[web.Response]]) -> AsyncIterator[str]:
-    """Serve an API that answers every path with ``answer``."""
-    app = web.Application()
-    app.router.add_post("/{path:.*}", answer)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}/v1"
-    finally:
-        await runner.cleanup()
 
 
 async def _asked(body: Any) -> tuple[OpenEpisode, Recording, int]:
@@ -157,7 +133,7 @@ async def _asked(body: Any) -> tuple[OpenEpisode, Recording, int]:
         return web.json_response(body)
 
     async with answering(answer) as url:
-        gateway = Gateway(Upstream("gpt-x", url, KEY, prompt_price=1e6))
+        gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, prompt_price=1e6))
         episode = gateway.open()
         one = Agent(gateway, episode, "chat")
         one.user("Hello")
@@ -209,7 +185,7 @@ async def test_no_part_of_the_key_stays_where_an_error_is_cut(monkeypatch: pytes
         return web.Response(status=400, text="x" * 285 + request.headers["x-api-key"])
 
     async with answering(answer) as url:
-        gateway = Gateway(Upstream("gpt-x", url, KEY, first_pause=0.0))
+        gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, first_pause=0.0))
         one = Agent(gateway, gateway.open(), "chat")
         one.user("Hello")
         refused = await one.send()
@@ -228,10 +204,10 @@ async def test_the_key_does_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatc
     async with answering(take) as other:
 
         async def redirect(request: web.Request) -> web.Response:
-            return web.Response(status=307, headers={"Location": f"{other}/chat/completions"})
+            return web.Response(status=307, headers={"Location": f"{other}/v1/chat/completions"})
 
         async with answering(redirect) as url:
-            gateway = Gateway(Upstream("gpt-x", url, KEY, first_pause=0.0))
+            gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, first_pause=0.0))
             episode = gateway.open()
             one = Agent(gateway, episode, "chat")
             one.user("Hello")

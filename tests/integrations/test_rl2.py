@@ -5,8 +5,6 @@ SGLang and what needs a GPU are stand-ins for the imports; RL2 samples from an H
 
 import sys
 import types
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +16,6 @@ pytest.importorskip("RL2")
 import datasets  # noqa: F401 - before the stand-ins, which it would ask for
 import peft  # noqa: F401
 import wandb  # noqa: F401
-from aiohttp import web
 
 from palestra import StopReason, Task
 from palestra.errors import UsageError
@@ -31,13 +28,13 @@ from tests.integrations.bridging import (
     WHOLE,
     Rewriting,
     Row,
-    Speller,
     compare,
     compare_segments,
     expected,
     rough_tasks,
     run,
 )
+from tests.integrations.sglang import sglang
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -66,35 +63,6 @@ def rollout_class() -> Any:
     from RL2.workers.rollout import Rollout
 
     return Rollout
-
-
-@asynccontextmanager
-async def sglang(tokenizer: Any) -> AsyncIterator[str]:
-    """A server that speaks SGLang's ``/generate``, with a scripted model."""
-    model = Speller(tokenizer)
-
-    async def generate(request: web.Request) -> web.Response:
-        body = await request.json()
-        params = body["sampling_params"]
-        ids, logprobs, stopped, _ = model(body["input_ids"], params["max_new_tokens"])
-        meta = {
-            "finish_reason": {"type": "stop" if stopped else "length"},
-            "output_token_logprobs": [[logprob, one, None] for one, logprob in zip(ids, logprobs, strict=True)],
-            "completion_tokens": len(ids),
-        }
-        text = tokenizer.decode(ids, skip_special_tokens=params.get("skip_special_tokens", True))
-        return web.json_response({"text": text, "meta_info": meta})
-
-    app = web.Application()
-    app.router.add_post("/generate", generate)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield site.name
-    finally:
-        await runner.cleanup()
 
 
 def worker_of(kind: Any, tokenizer: Any, url: str, max_turns: int, shown: bool = True) -> Any:

@@ -6,8 +6,6 @@ slime is on GitHub only, so no script installs it. With a checkout of THUDM/slim
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +14,6 @@ import pytest
 
 pytest.importorskip("slime.utils.types", reason="slime is on GitHub only: put a checkout on PYTHONPATH")
 
-from aiohttp import web
 from slime.utils import http_utils
 from slime.utils.types import Sample
 
@@ -28,7 +25,6 @@ from tests.integrations.bridging import (
     NARROW,
     Forgetting,
     Row,
-    Speller,
     assert_rough,
     compare,
     compare_segments,
@@ -36,35 +32,9 @@ from tests.integrations.bridging import (
     rough_tasks,
     run,
 )
+from tests.integrations.sglang import sglang
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
-
-
-@asynccontextmanager
-async def router(tokenizer: Any) -> AsyncIterator[int]:
-    """A server that speaks SGLang's ``/generate``, with a scripted model. Yields its port."""
-    model = Speller(tokenizer)
-
-    async def generate(request: web.Request) -> web.Response:
-        body = await request.json()
-        ids, logprobs, stopped, _ = model(body["input_ids"], body["sampling_params"]["max_new_tokens"])
-        meta = {
-            "finish_reason": {"type": "stop" if stopped else "length"},
-            "output_token_logprobs": [[logprob, one, None] for one, logprob in zip(ids, logprobs, strict=True)],
-            "weight_version": "4",
-        }
-        return web.json_response({"text": tokenizer.decode(ids), "meta_info": meta})
-
-    app = web.Application()
-    app.router.add_post("/generate", generate)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    try:
-        yield runner.addresses[0][1]
-    finally:
-        await runner.cleanup()
 
 
 def calls(tasks: list[Task], folder: Path, port: int) -> list[Any]:
@@ -87,10 +57,10 @@ def calls(tasks: list[Task], folder: Path, port: int) -> list[Any]:
 
 def generated(tasks: list[Task], tokenizer: Any, folder: Path) -> list[Any]:
     async def play() -> list[Any]:
-        async with router(tokenizer) as port:
+        async with sglang(tokenizer) as url:
             http_utils._http_client = http_utils.httpx.AsyncClient()
             try:
-                return [await call for call in calls(tasks, folder, port)]
+                return [await call for call in calls(tasks, folder, int(url.rpartition(":")[2]))]
             finally:
                 await http_utils._http_client.aclose()
                 http_utils._http_client = None

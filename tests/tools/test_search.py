@@ -2,6 +2,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -232,23 +233,19 @@ async def test_a_server_that_fails_is_infrastructure_and_keeps_its_secrets(serve
 
 async def test_a_server_that_lies_is_not_believed() -> None:
     web = pytest.importorskip("aiohttp.web", reason="aiohttp is not installed")
+    from tests.answering import answering
+
     answers = iter([b"[]", b'{"result": []}', b"{", b"x" * (2**23 + 1)])
 
-    async def lie(_: object) -> object:
+    async def lie(_: Any) -> Any:
         return web.Response(body=next(answers))
 
-    lying = web.Application()
-    lying.router.add_post("/retrieve", lie)
-    runner = web.AppRunner(lying)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    remote = RemoteRetriever(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    for _ in range(4):
-        with pytest.raises(InfrastructureError):
-            await remote.retrieve(["x"], 1)
-    await remote.close()
-    await runner.cleanup()
+    async with answering(lie, "/retrieve") as url:
+        remote = RemoteRetriever(url)
+        for _ in range(4):
+            with pytest.raises(InfrastructureError):
+                await remote.retrieve(["x"], 1)
+        await remote.close()
 
 
 def test_the_command_builds_and_searches(tmp_path: Path) -> None:

@@ -8,16 +8,16 @@ fails is repeated after growing pauses.
 """
 
 import asyncio
-import os
 from typing import Any
 
 import aiohttp
 import msgspec
 
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, FunctionCall, ReplyFinish
-from palestra.confidential import HIDDEN, mask_url
+from palestra.confidential import mask_url
 from palestra.connections import Connections
-from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.endpoints import Address
+from palestra.errors import InfrastructureError, PolicyError
 
 __all__ = ["Upstream", "UpstreamCalls"]
 
@@ -39,7 +39,7 @@ _FINISHES: dict[str | None, ReplyFinish] = {
 }
 
 
-class Upstream(msgspec.Struct, frozen=True):
+class Upstream(Address, frozen=True):
     """The address of a model behind an API.
 
     Example::
@@ -47,33 +47,19 @@ class Upstream(msgspec.Struct, frozen=True):
         Upstream("gpt-x", "https://api.example/v1", key_variable="EXAMPLE_KEY")
     """
 
-    model: str
-    base_url: str
-    """The address up to ``/v1``, without ``/chat/completions``, ``/responses`` or ``/messages``."""
-    key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that holds the key. The key itself is never stored or logged."""
     timeout: float = 300.0
     """Seconds per call."""
     attempts: int = 4
     """Attempts per call before the episode fails with ``InfrastructureError``."""
     first_pause: float = 0.5
     """Seconds before the second attempt; every further pause is twice as long."""
-    prompt_price: float = 0.0
-    """US dollars per million prompt tokens."""
-    completion_price: float = 0.0
-    """US dollars per million completion tokens."""
-
-    def dollars(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return what these tokens cost."""
-        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
 
 
 class UpstreamCalls:
     """Calls the API."""
 
     def __init__(self, upstream: Upstream) -> None:
-        if not upstream.base_url.startswith(("http://", "https://")):
-            raise UsageError(f'"{upstream.base_url}" is not the address of an API: write http:// or https:// before it')
+        upstream.check()
         self.upstream = upstream
         self._connections = Connections(self._open)
 
@@ -132,18 +118,13 @@ class UpstreamCalls:
         raise BadRequest(problem, status=status, code="context_length_exceeded" if long else "invalid_request_error")
 
     def _harmless(self, data: bytes) -> str:
-        """The API's words without the key: some APIs echo a part of the request."""
-        key = os.environ.get(self.upstream.key_variable, "")
-        text = data.decode("utf-8", "replace")
         # Masked before it is cut: a cut through the key would leave the first half of it.
-        return (text.replace(key, HIDDEN) if key else text)[:_MOST_WORDS]
+        return self.upstream.without_secrets(data).decode("utf-8", "replace")[:_MOST_WORDS]
 
     def _open(self) -> aiohttp.ClientSession:
-        headers = {"Content-Type": "application/json", "anthropic-version": "2023-06-01"}
-        if key := os.environ.get(self.upstream.key_variable):
-            headers |= {"Authorization": f"Bearer {key}", "x-api-key": key}
-        timeout = aiohttp.ClientTimeout(total=self.upstream.timeout, sock_connect=15.0)
-        return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout, headers=headers)
+        session = self.upstream.session(self.upstream.timeout, key_headers=[("x-api-key", "")])
+        session.headers["anthropic-version"] = "2023-06-01"
+        return session
 
 
 def _sent(body: bytes, model: str) -> bytes:

@@ -7,20 +7,19 @@ many requests" lowers the number of concurrent calls of all episodes. When the b
 """
 
 import asyncio
-import base64
-import os
 import random
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 
-from palestra.confidential import HIDDEN, SHORTEST, mask_url, secrets_of_url
+from palestra.confidential import mask_url
 from palestra.connections import Connections
 from palestra.core import Conversation, Sampling, Tool
+from palestra.endpoints import Address
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.policies.chat_wire import Answer, is_overflow, read_answer, tool_specs, wire_messages
 from palestra.policies.history import FullHistory, History
@@ -31,7 +30,7 @@ from palestra.trajectory import Completion, Finish, Message, Usage
 __all__ = ["ChatPolicy", "Endpoint"]
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class Endpoint(Address, frozen=True):
     """The address of a model, and how to call it.
 
     Example::
@@ -39,11 +38,6 @@ class Endpoint(msgspec.Struct, frozen=True):
         Endpoint("gpt-x", "https://api.example/v1", key_variable="EXAMPLE_KEY")
     """
 
-    model: str
-    base_url: str
-    """The address without ``/chat/completions``, for example ``https://api.example/v1``."""
-    key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that holds the key. The key itself is never stored or logged."""
     timeout: float = 120.0
     """Seconds per call."""
     attempts: int = 8
@@ -54,13 +48,9 @@ class Endpoint(msgspec.Struct, frozen=True):
     """Largest number of seconds between two attempts."""
     concurrency: int = 4096
     """Largest number of concurrent calls."""
-    prompt_price: float = 0.0
-    """US dollars per million prompt tokens."""
-    completion_price: float = 0.0
-    """US dollars per million completion tokens."""
     length_field: str = "max_tokens"
     """The field for the token limit; some models need ``max_completion_tokens``."""
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = msgspec.field(default_factory=dict)
     """More fields for every call, such as ``{"chat_template_kwargs": {"enable_thinking": False}}``."""
 
 
@@ -114,8 +104,7 @@ class ChatPolicy:
         tools: Sequence[Tool] = (),
         budget: Budget | None = None,
     ) -> None:
-        if not endpoint.base_url.startswith(("http://", "https://")):
-            raise UsageError(f'"{endpoint.base_url}" is not the address of an API: write http:// or https:// before it')
+        endpoint.check()
         self.endpoint = endpoint
         self._address = mask_url(endpoint.base_url)
         parts = urlsplit(endpoint.base_url)  # which may carry a query of its own
@@ -205,7 +194,7 @@ class ChatPolicy:
                 data = await answer.read()
                 if answer.status == 200:
                     return self._read(data)
-                self._refuse(answer, self._without_secrets(data))
+                self._refuse(answer, self.endpoint.without_secrets(data))
         except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
             lost = not isinstance(error, aiohttp.ClientConnectorError)
             reason = "timeout" if isinstance(error, TimeoutError) else "connection lost" if lost else _NO_CONNECTION
@@ -217,7 +206,7 @@ class ChatPolicy:
         try:
             return read_answer(data)
         except PolicyError:
-            return read_answer(self._without_secrets(data))  # this fails too, and its message quotes no secret
+            return read_answer(self.endpoint.without_secrets(data))  # this fails too, and its message quotes no secret
 
     def _refuse(self, answer: aiohttp.ClientResponse, data: bytes) -> None:
         told = f"{answer.status} {data[:300].decode('utf-8', 'replace')}"
@@ -227,16 +216,8 @@ class ChatPolicy:
             raise _Overflow
         raise PolicyError(f"{self._address} refused the call: {told}")
 
-    def _without_secrets(self, data: bytes) -> bytes:
-        """Return the endpoint's text without the key and password of the call: some endpoints echo the request."""
-        key, url = os.environ.get(self.endpoint.key_variable, ""), self.endpoint.base_url
-        for secret in _as_written([key, *secrets_of_url(url), _basic(url)]):
-            data = data.replace(secret, HIDDEN.encode())
-        return data
-
     def _usage(self, answer: Answer) -> Usage:
-        prices = self.endpoint
-        dollars = (answer.prompt_tokens * prices.prompt_price + answer.completion_tokens * prices.completion_price) / 1e6
+        dollars = self.endpoint.dollars(answer.prompt_tokens, answer.completion_tokens)
         return Usage(answer.prompt_tokens, answer.completion_tokens, dollars, answer.retries)
 
     def _fixed_fields(self, tools: Sequence[Tool]) -> dict[str, Any]:
@@ -259,14 +240,7 @@ class ChatPolicy:
         return fields
 
     def _open(self) -> aiohttp.ClientSession:
-        headers = {"Content-Type": "application/json"}
-        if key := os.environ.get(self.endpoint.key_variable):
-            headers["Authorization"] = f"Bearer {key}"
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            timeout=aiohttp.ClientTimeout(total=self.endpoint.timeout, sock_connect=15.0),
-            headers=headers,
-        )
+        return self.endpoint.session(self.endpoint.timeout)
 
 
 def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
@@ -274,15 +248,3 @@ def _retry_after(answer: aiohttp.ClientResponse) -> float | None:
         return max(0.0, float(answer.headers.get("Retry-After", "")))
     except ValueError:
         return None
-
-
-def _basic(url: str) -> str:
-    """User and password of ``url`` as HTTP's basic authentication sends them."""
-    userinfo = urlsplit(url).netloc.rpartition("@")[0]
-    return base64.b64encode(unquote(userinfo).encode()).decode() if userinfo else ""
-
-
-def _as_written(secrets: Sequence[str]) -> tuple[bytes, ...]:
-    """``secrets`` as they may stand in an answer: plain, and with the slashes that some JSON escapes. The longest first."""
-    forms = {form for secret in secrets if len(secret) >= SHORTEST for form in (secret, secret.replace("/", "\\/"))}
-    return tuple(form.encode() for form in sorted(forms, key=len, reverse=True))
