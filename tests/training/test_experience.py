@@ -180,3 +180,24 @@ def test_a_step_in_which_everything_failed_is_no_error(learner: Learner, groups:
     assert made.batch.count == 0
     assert made.counts.failed == 9
     assert made.batch.split(4, np.random.default_rng(0)) == []
+
+
+def test_what_an_update_sees_of_its_own_batch_is_entered_afterwards(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+    """Without a measurement before it, the step has the same batch and, after the update, the same metrics and verdicts."""
+    settings = AdvantageConfig("grpo"), PartialGroups(), LIMITS
+    measured = prepare(groups, learner, *settings)
+    learner.measures_first = False
+    segment = groups[1].members[0].segments[0]
+    other = msgspec.structs.replace(segment, logprobs=floats(np.asarray(segment.logprobs) - 5.0))
+    wrong = change(groups, 1, 0, segments=(other, *groups[1].members[0].segments[1:]))
+    for some, reason in ((groups, "used"), (wrong, "sampler_mismatch")):
+        waiting = prepare(some, learner, *settings)
+        assert waiting.batch.old is None
+        assert waiting.measured == {}
+        learner.accumulate(waiting.batch)
+        seen = waiting.after(learner.seen)
+        assert seen.outcomes[1][0] == reason
+        assert seen.measured.keys() == measured.measured.keys()
+    np.testing.assert_array_equal(prepare(groups, learner, *settings).batch.advantages, measured.batch.advantages)
+    assert seen.invalid == {"sampler_mismatch": 1}
+    assert seen.after(None) is seen

@@ -111,4 +111,6 @@ def build_learner(config: TrainConfig, path: str) -> Learner:
     if config.needs_reference and settings.lora is None:
         reference = load_model(msgspec.structs.replace(settings, critic=False))
     kind = Leader if dist.is_initialized() and dist.get_rank() == 0 else Learner
-    return kind(load_model(settings), config.learner, reference=reference)
+    learner = kind(load_model(settings), config.learner, reference=reference)
+    learner.measures_first = config.measures_first
+    return learner

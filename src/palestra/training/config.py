@@ -370,6 +370,14 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.engine.device or self.model.device
 
     @property
+    def measures_first(self) -> bool:
+        """Whether a step measures its batch before it learns from it.
+
+        Several updates per step need the log-probabilities before the first one, and advantages may need values or a KL.
+        """
+        return self.epochs * self.minibatches > 1 or self.model.critic or bool(self.advantage.kl_in_reward)
+
+    @property
     def needs_reference(self) -> bool:
         """Whether the run computes a KL to the initial policy."""
         return bool(self.advantage.kl_in_reward or self.learner.loss.kl_coefficient)

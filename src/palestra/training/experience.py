@@ -3,6 +3,10 @@
 The order matters. Invalid members go first, so that they are in no statistic. Then rewards are shaped. Then the learner
 measures the batch, which may reveal a few more invalid members. Then the rule for partial groups applies. Advantages come last,
 over what is left. One table of rows, aligned with the groups, follows every member on this way.
+
+If the learner does not measure first (``Learner.measures_first``), the update does it, in the same pass that it learns from.
+Invalid members that only a measurement reveals are then left out of the loss, but not out of their group's statistics.
+``Experience.after`` enters what the update has seen.
 """
 
 import itertools
@@ -17,7 +21,7 @@ from palestra.training.algorithms.advantage import AdvantageConfig, Credit, adva
 from palestra.training.algorithms.groups import Array, GroupCounts, GroupMember, PartialGroups, episode_of, select
 from palestra.training.algorithms.loss import kl_estimate
 from palestra.training.algorithms.shaping import CUTS, Shaping, shaped
-from palestra.training.algorithms.validity import InvalidSample, SampleLimits, inspect_measured, quarantine
+from palestra.training.algorithms.validity import MISMATCH, InvalidSample, SampleLimits, inspect_measured, quarantine
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner, Measured
 from palestra.trajectory import Trajectory, TrajectoryGroup
@@ -46,6 +50,25 @@ class Experience:
     """How many versions the oldest token is behind."""
     measured: dict[str, float] = field(default_factory=dict)
     """Metrics of the whole step from the learner's measurements."""
+    members: list[tuple[int, int]] = field(default_factory=list)
+    """Group and place of every episode of ``batch``."""
+    envs: list[str] = field(default_factory=list)
+    """The environment of every episode of ``batch``."""
+
+    def after(self, measured: Measured | None) -> "Experience":
+        """Return the experience with what an update has measured of its batch; ``None`` if it was measured before."""
+        if measured is None:
+            return self
+        outcomes = [list(row) for row in self.outcomes]
+        for e, (group, place) in enumerate(self.members):
+            tokens = self.batch.tokens_of(e)
+            if np.isnan(measured.entropies[tokens]).all():  # the update had nothing to learn from this episode
+                continue
+            reason = inspect_measured(self.batch.sampled[tokens], measured.logprobs[tokens], MISMATCH)
+            if reason is not None:
+                outcomes[group][place] = str(reason)
+        found = {**_agreement(self.batch, measured), **_entropies(self.envs, self.batch, measured)}
+        return replace(self, outcomes=outcomes, invalid=_invalid(outcomes), measured=found)
 
 
 @dataclass(eq=False)
@@ -75,8 +98,10 @@ def prepare(
     kept = [row.trajectory for row in entering if row.trajectory is not None]
     every, measured = _measure(Batch.of(kept), learner, advantage)
     for e, (row, trajectory) in enumerate(zip(entering, kept, strict=True)):
-        tokens = every.tokens_of(e)
-        reason = inspect_measured(every.sampled[tokens], measured.logprobs[tokens], limits)
+        reason = None
+        if measured is not None:
+            tokens = every.tokens_of(e)
+            reason = inspect_measured(every.sampled[tokens], measured.logprobs[tokens], limits.mismatch)
         if reason is None:
             row.member = _member(trajectory, e, every, measured, advantage, shaping)
         else:
@@ -85,14 +110,22 @@ def prepare(
     chosen = [e for e, row in enumerate(entering) if row.outcome == USED]
     credits = [_credit_of(entering[e]) for e in chosen]
     outcomes = [[row.outcome for row in rows] for rows in table]
+    places = {id(row): (g, m) for g, rows in enumerate(table) for m, row in enumerate(rows)}
+    envs = [one.task.env for one in kept]
     return Experience(
         batch=_credited(every.take(chosen), credits),
         outcomes=outcomes,
         counts=counts,
-        invalid={name: n for name, n in Counter(itertools.chain(*outcomes)).items() if name not in _OUTCOMES},
+        invalid=_invalid(outcomes),
         staleness=max((limits.version - span.version for one in kept for s in one.segments for span in s.spans), default=0),
-        measured={**_agreement(every, measured), **_entropies(kept, every, measured)},
+        measured={} if measured is None else {**_agreement(every, measured), **_entropies(envs, every, measured)},
+        members=[places[id(entering[e])] for e in chosen],
+        envs=[envs[e] for e in chosen],
     )
+
+
+def _invalid(outcomes: Sequence[Sequence[str]]) -> dict[str, int]:
+    return {name: n for name, n in Counter(itertools.chain(*outcomes)).items() if name not in _OUTCOMES}
 
 
 def _row(trajectory: Trajectory, reason: InvalidSample | None, shaping: Shaping) -> _Row:
@@ -137,9 +170,10 @@ def _credited(batch: Batch, credits: Sequence[Credit]) -> Batch:
 
 def _agreement(batch: Batch, measured: Measured) -> dict[str, float]:
     """How far the trainer's policy is from the one that sampled: KL(μ‖π_old) by its k3 estimator, and the worst token."""
-    if not len(batch.sampled):
-        return {}
     difference = measured.logprobs - batch.sampled
+    difference = difference[~np.isnan(difference)]
+    if not len(difference):
+        return {}
     bounded = np.clip(difference, -20.0, 20.0)
     return {
         "sampler/kl": float((np.expm1(bounded) - bounded).mean()),
@@ -147,23 +181,26 @@ def _agreement(batch: Batch, measured: Measured) -> dict[str, float]:
     }
 
 
-def _entropies(kept: Sequence[Trajectory], batch: Batch, measured: Measured) -> dict[str, float]:
-    """The mean entropy of the policy per environment, in nats per token."""
-    envs = np.array([one.task.env for one in kept])[batch.episodes] if len(batch.positions) else np.zeros(0)
-    return {f"env/{env}/entropy": float(measured.entropies[envs == env].mean()) for env in np.unique(envs)}
+def _entropies(names: Sequence[str], batch: Batch, measured: Measured) -> dict[str, float]:
+    """The mean entropy of the policy per environment, in nats per token; ``names`` are the environments of the episodes."""
+    envs = np.array(names)[batch.episodes] if len(batch.positions) else np.zeros(0)
+    seen = ~np.isnan(measured.entropies)
+    return {f"env/{env}/entropy": float(measured.entropies[seen & (envs == env)].mean()) for env in np.unique(envs[seen])}
 
 
-def _measure(batch: Batch, learner: Learner, advantage: AdvantageConfig) -> tuple[Batch, Measured]:
+def _measure(batch: Batch, learner: Learner, advantage: AdvantageConfig) -> tuple[Batch, Measured | None]:
     """Add what the current policy, the critic and the reference say about the tokens of ``batch``."""
-    measured = learner.measure(batch)
     reference = None
     if advantage.kl_in_reward or learner.config.loss.kl_coefficient:
         reference = learner.measure_reference(batch)
+    if not learner.measures_first:
+        return replace(batch, reference=reference), None
+    measured = learner.measure(batch)
     return replace(batch, old=measured.logprobs, values=measured.values, reference=reference), measured
 
 
 def _member(
-    trajectory: Trajectory, e: int, batch: Batch, measured: Measured, config: AdvantageConfig, shaping: Shaping
+    trajectory: Trajectory, e: int, batch: Batch, measured: Measured | None, config: AdvantageConfig, shaping: Shaping
 ) -> GroupMember:
     """What the advantage of ``trajectory``, which is episode ``e`` of ``batch``, is computed from."""
     member = episode_of(trajectory)
@@ -171,9 +208,11 @@ def _member(
     tokens = batch.tokens_of(e)
     # ``shaping`` has decided the reward of a cut turn, and nothing after that turn has a value.
     ended = trajectory.stop in CUTS and shaping.cut != "mask"
+    member = replace(member, terminated=member.terminated or ended)
+    if measured is None:
+        return member
     return replace(
         member,
-        terminated=member.terminated or ended,
         kl=None if batch.reference is None else _kl(measured.logprobs[tokens], batch.reference[tokens], config),
         values=None if measured.values is None else measured.values[tokens],
         final_value=0.0 if measured.final_values is None else float(measured.final_values[e]),

@@ -23,10 +23,11 @@ import itertools
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -67,6 +68,7 @@ from palestra.wrappers import TurnLimit
 
 __all__ = ["Trainer"]
 
+_T = TypeVar("_T")
 _KEPT = "groups.jsonl"
 """In a checkpoint: the groups that had finished and that no step had taken."""
 
@@ -112,6 +114,7 @@ class Trainer:
         self.checkpoints = Checkpoints(folder / "checkpoints", config.keep)
         self.ledger = Ledger(folder / "ledger")
         self.record = RunRecord(folder)
+        self._thread = ThreadPoolExecutor(1, "learner")
         self.stream: GroupStream
         """Plays the groups; made by ``train``."""
         self.stop_requested = False
@@ -141,9 +144,9 @@ class Trainer:
         groups = await self.stream.take(step)
         clock.lap("wait")
         # On a thread, so that the groups that are being played continue.
-        experience = await asyncio.to_thread(self._prepare, step, groups)
+        experience = await self._on_learner_thread(self._prepare, step, groups)
         clock.lap("prepare")
-        learned = await asyncio.to_thread(self._learn, step, experience)
+        learned, experience = await self._on_learner_thread(self._learn, step, experience)
         clock.lap("learn")
         await self._publish(step + 1)
         clock.lap("publish")
@@ -168,9 +171,16 @@ class Trainer:
                 await self.stream.settle()
             notes, kept = self._notes(), list(self.stream.kept.values())
             # On a thread, because episodes are being played and their deadlines run.
-            await asyncio.to_thread(self._checkpoint, step + 1, notes, kept)
+            await self._on_learner_thread(self._checkpoint, step + 1, notes, kept)
             self.ledger.commit(step + 1)
             self._saving = time.perf_counter() - began
+
+    async def _on_learner_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
+        """Run ``work`` on the learner's thread, so that episodes continue.
+
+        It is always the same thread: the memory allocator keeps what each thread has freed for that thread.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
 
     # ---------------------------------------------------------------------------------------------------------- the parts
 
@@ -257,7 +267,8 @@ class Trainer:
         )
         return prepare(groups, self.learner, self.config.advantage, self.config.partial, limits, self.config.play.shaping)
 
-    def _learn(self, step: int, experience: Experience) -> dict[str, float]:
+    def _learn(self, step: int, experience: Experience) -> tuple[dict[str, float], Experience]:
+        self.learner.seen = None
         config, loss = self.config, self.config.learner.loss
         if config.entropy is not None:
             loss = msgspec.structs.replace(loss, entropy_coefficient=config.entropy.at(step))
@@ -272,13 +283,16 @@ class Trainer:
         if config.entropy_target is not None and learned:
             learned["entropy_coefficient"] = self._entropy_coefficient
             self._entropy_coefficient = config.entropy_target.after(self._entropy_coefficient, learned["entropy"])
-        return {**learned, "updates": len(updates)}
+        return {**learned, "updates": len(updates)}, experience.after(self.learner.seen)
 
     def _parts(self, step: int, experience: Experience) -> Iterator[Batch]:
         """The mini-batches of a step. There are none if nothing can be learned from it: all advantages are 0."""
         loss, batch = self.config.learner.loss, experience.batch
         regularized = bool(loss.kl_coefficient or loss.entropy_coefficient or self.config.entropy or self.config.entropy_target)
         if batch.advantages is None or not (batch.advantages.any() or regularized or self.config.model.critic):
+            return
+        if not self.config.measures_first:  # one update, and what it sees is compared with this very batch
+            yield batch
             return
         for epoch in range(self.config.epochs):
             rng = derive(self.config.seed, "minibatches", step, epoch)

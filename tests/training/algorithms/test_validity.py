@@ -133,9 +133,9 @@ def test_a_failed_member_is_no_poison_and_no_sample() -> None:
 
 def test_what_the_trainer_measures_can_poison_too() -> None:
     sampled = np.array([-1.0, -2.0])
-    assert inspect_measured(sampled, sampled - 0.5, LIMITS) is None
-    assert inspect_measured(sampled, np.array([-1.0, math.nan]), LIMITS) is InvalidSample.RECOMPUTED_NOT_FINITE
-    assert inspect_measured(sampled, sampled - 7, LIMITS) is InvalidSample.SAMPLER_MISMATCH
+    assert inspect_measured(sampled, sampled - 0.5, LIMITS.mismatch) is None
+    assert inspect_measured(sampled, np.array([-1.0, math.nan]), LIMITS.mismatch) is InvalidSample.RECOMPUTED_NOT_FINITE
+    assert inspect_measured(sampled, sampled - 7, LIMITS.mismatch) is InvalidSample.SAMPLER_MISMATCH
 
 
 @pytest.mark.parametrize("seed", range(20))

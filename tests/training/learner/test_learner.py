@@ -205,6 +205,39 @@ def test_an_update_without_measurements_is_refused() -> None:
         learner_of().update(random_batch())
 
 
+@pytest.mark.parametrize("positions", [10_000, 40])
+def test_an_update_measures_its_own_batch(positions: int) -> None:
+    """Without old log-probs, the pass of the update gives them: same gradient, same measurements."""
+    first, once = (learner_of(positions, network=tiny_network(critic=False), loss=LossConfig()) for _ in range(2))
+    batch = random_batch()
+    measured = first.measure(batch)
+    sampled = measured.logprobs + 0.1 * np.random.default_rng(0).normal(size=len(batch.positions))
+    batch = replace(batch, sampled=sampled, advantages=np.random.default_rng(1).normal(size=len(sampled)))
+    expected = first.accumulate(replace(batch, old=measured.logprobs))
+    found = once.accumulate(batch)
+    torch.testing.assert_close(gradients(once), gradients(first), atol=1e-6, rtol=1e-4)
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert first.seen is None
+    assert once.seen is not None
+    np.testing.assert_allclose(once.seen.logprobs, measured.logprobs, atol=1e-5)
+    np.testing.assert_allclose(once.seen.entropies, measured.entropies, atol=1e-5)
+
+
+def test_a_segment_of_another_sampler_is_left_out_of_an_update_that_measures_itself() -> None:
+    batch = random_batch()
+    learner = learner_of(network=tiny_network(critic=False), loss=LossConfig())
+    sampled = learner.measure(batch).logprobs
+    other = batch.segments == 0
+    found = []
+    for wrong, advantage in ((3.0, 1.0), (3.0, 50.0), (0.0, 50.0)):
+        advantages = np.where(other, advantage, 1.0)
+        learner.optimizer.zero_grad()
+        learner.accumulate(replace(batch, sampled=np.where(other, sampled - wrong, sampled), advantages=advantages))
+        found.append(gradients(learner))
+    assert torch.equal(found[0], found[1]), "what the segment is worth does not matter"
+    assert not torch.allclose(found[1], found[2], atol=1e-3)
+
+
 def test_a_model_that_bends_its_logits_is_refused() -> None:
     network = tiny_network()
     model = network.language_model

@@ -23,12 +23,16 @@ from palestra.training.algorithms.groups import Array
 from palestra.trajectory import Segment, Span, Trajectory, TrajectoryGroup
 
 __all__ = [
+    "MISMATCH",
     "InvalidSample",
     "SampleLimits",
     "inspect",
     "inspect_measured",
     "quarantine",
 ]
+
+MISMATCH = 2.0
+"""The default of ``SampleLimits.mismatch``."""
 
 
 class InvalidSample(StrEnum):
@@ -93,7 +97,7 @@ class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The lowest log-probability of a sampled token."""
     zeros: int = 16
     """From this number of sampled tokens on, all log-probabilities being exactly 0 means that the engine reports none."""
-    mismatch: Annotated[float, msgspec.Meta(gt=0.0)] = 2.0
+    mismatch: Annotated[float, msgspec.Meta(gt=0.0)] = MISMATCH
     """The largest mean |log π_old − log μ| of an episode. A larger one means another model, template or temperature."""
 
 
@@ -113,11 +117,14 @@ def inspect(trajectory: Trajectory, limits: SampleLimits) -> InvalidSample | Non
         return InvalidSample.UNREADABLE
 
 
-def inspect_measured(sampled: Array, recomputed: Array, limits: SampleLimits) -> InvalidSample | None:
-    """Compare one episode's log-probabilities as sampled with those that the learner computes."""
+def inspect_measured(sampled: Array, recomputed: Array, mismatch: float) -> InvalidSample | None:
+    """Compare one episode's log-probabilities as sampled with those that the learner computes.
+
+    ``mismatch`` is the largest mean difference; see ``SampleLimits.mismatch``.
+    """
     if not np.isfinite(recomputed).all():
         return InvalidSample.RECOMPUTED_NOT_FINITE
-    if len(sampled) and np.abs(recomputed - sampled).mean() > limits.mismatch:
+    if len(sampled) and np.abs(recomputed - sampled).mean() > mismatch:
         return InvalidSample.SAMPLER_MISMATCH
     return None
 

@@ -15,6 +15,7 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -25,6 +26,7 @@ from palestra.errors import SchemaError, UsageError
 from palestra.references import Hook, Role
 from palestra.training.algorithms.groups import Array
 from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTokens, policy_loss, value_loss
+from palestra.training.algorithms.validity import MISMATCH
 from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, micro_batch, plan, token_weights, value_weights
 from palestra.training.learner.checks import check_packing
 from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
@@ -112,6 +114,12 @@ class Learner:
         self._schedule = SCHEDULE.load(config.schedule)
         self.updates = 0
         self.device = self.parameters[0].device
+        self.measures_first = True
+        """Whether batches are measured before they are learned from. A run with one update per step needs no pass for it: the
+        old policy is that of the update's own forward pass."""
+        self.seen: Measured | None = None
+        """What the last update computed for its batch before it changed the weights, if that batch was not measured first. NaN
+        for episodes without an advantage, which need no pass."""
 
     # ------------------------------------------------------------------------------------------------------------ measuring
 
@@ -178,24 +186,35 @@ class Learner:
         return {**metrics, "gradient_norm": norm, "skipped": float(not finite), "learning_rate": rate}
 
     def accumulate(self, batch: Batch, loss: LossConfig | None = None) -> dict[str, float]:
-        """Add the gradient of the loss of ``batch`` to the parameters' gradients."""
-        if batch.old is None or batch.advantages is None:
-            raise UsageError("an update needs advantages and the old log-probs: measure the batch and give it both first")
-        config = loss or self.config.loss
+        """Add the gradient of the loss of ``batch`` to the parameters' gradients.
+
+        If ``batch`` has no old log-probs, those of this very pass are taken, and ``seen`` holds them afterwards.
+        """
+        if batch.advantages is None:
+            raise UsageError("an update needs advantages: compute them and give them to the batch first")
+        config, whole = loss or self.config.loss, batch
         weights = token_weights(batch, config.aggregation, config.constant)
         if not (config.kl_coefficient or config.entropy_coefficient or self.network.critic is not None):
             batch, weights = _without_idle(batch, weights)
         totals: dict[str, Tensor] = {}
+        logprobs, entropies = np.zeros(len(weights)), np.zeros(len(weights))
+        self.seen = None
         self.network.train()
         for micro in self._passes(batch):
             out = self.network(Inputs.of(micro, self.device), self.config.temperature, bool(config.entropy_coefficient))
-            total, metrics = policy_loss(out.statistics, self._policy_tokens(batch, micro, weights), config)
+            logprobs[micro.tokens] = out.statistics.logprobs.detach().cpu().numpy()
+            entropies[micro.tokens] = out.statistics.entropy.detach().cpu().numpy()
+            tokens = self._policy_tokens(batch, micro, weights, out.statistics.logprobs.detach())
+            total, metrics = policy_loss(out.statistics, tokens, config)
             if out.values is not None:
                 critic = value_loss(out.values, self._value_tokens(batch, micro), config)
                 total, metrics = total + config.value_coefficient * critic, {**metrics, "value_loss": critic.detach()}
             total.backward()
             for name, value in {**metrics, "loss": total.detach()}.items():
                 totals[name] = totals.get(name, 0.0) + value.double()
+        if batch.old is None:
+            logprobs, entropies = (_spread(whole, batch, self._summed(array)) for array in (logprobs, entropies))
+            self.seen = Measured(logprobs, entropies, None, None)
         names = sorted(totals)
         values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
         return dict(zip(names, values.tolist(), strict=True))
@@ -208,16 +227,20 @@ class Learner:
             weights=self._tensor(value_weights(batch), micro),
         )
 
-    def _policy_tokens(self, batch: Batch, micro: MicroBatch, weights: Array) -> PolicyTokens:
-        assert batch.old is not None
+    def _policy_tokens(self, batch: Batch, micro: MicroBatch, weights: Array, now: Tensor) -> PolicyTokens:
+        """``now`` are the log-probabilities of this pass."""
         assert batch.advantages is not None
+        sampled, segments = self._tensor(batch.sampled, micro), torch.from_numpy(micro.segments).to(self.device)
+        share = self._tensor(weights, micro)
+        if batch.old is None:
+            share = torch.where(_mismatched(now, sampled, segments), 0.0, share)
         return PolicyTokens(
-            old=self._tensor(batch.old, micro),
-            sampled=self._tensor(batch.sampled, micro),
+            old=now if batch.old is None else self._tensor(batch.old, micro),
+            sampled=sampled,
             advantages=self._tensor(batch.advantages, micro),
-            weights=self._tensor(weights, micro),
+            weights=share,
             shares=self._tensor(np.full(len(weights), 1.0 / max(len(weights), 1)), micro),
-            segments=torch.from_numpy(micro.segments).to(self.device),
+            segments=segments,
             reference=None if batch.reference is None else self._tensor(batch.reference, micro),
         )
 
@@ -304,10 +327,37 @@ class Learner:
             dist.barrier()
 
 
+def _busy(batch: Batch) -> npt.NDArray[np.int64]:
+    """The episodes that have an advantage other than 0."""
+    assert batch.advantages is not None
+    return np.unique(batch.episodes[batch.advantages != 0.0])
+
+
 def _without_idle(batch: Batch, weights: Array) -> tuple[Batch, Array]:
     """Leave out the episodes whose advantages are all 0: nothing but the policy's loss is computed, and there it is 0."""
-    assert batch.advantages is not None
-    busy = np.unique(batch.episodes[batch.advantages != 0.0])
+    busy = _busy(batch)
     if len(busy) in (0, batch.count):  # 0: every rank still makes a pass
         return batch, weights
     return batch.take(busy.tolist()), weights[np.isin(batch.episodes, busy)]
+
+
+def _spread(whole: Batch, part: Batch, values: Array) -> Array:
+    """The values of the tokens of ``part``, which has some episodes of ``whole``, in the places of ``whole``; NaN elsewhere."""
+    if part is whole:
+        return values
+    spread = np.full(len(whole.positions), np.nan)
+    spread[np.isin(whole.episodes, _busy(whole))] = values
+    return spread
+
+
+def _mismatched(now: Tensor, sampled: Tensor, segments: Tensor) -> Tensor:
+    """Which tokens belong to a segment that another distribution sampled, by the limit for whole episodes.
+
+    A batch that was measured first has no such episodes: they were removed with their groups in view.
+    """
+    if not len(segments):
+        return torch.zeros_like(segments, dtype=torch.bool)
+    empty = now.new_zeros(int(segments.max()) + 1)
+    distance = empty.index_add(0, segments, (now - sampled).abs())
+    counts = empty.index_add(0, segments, torch.ones_like(now))
+    return (distance / counts.clamp(min=1) > MISMATCH)[segments]
