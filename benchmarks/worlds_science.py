@@ -32,12 +32,14 @@ from palestra.envs.science.pool import MOST, SEATS, shared_pool
 from palestra.envs.science.tasks import TASKS, Game
 from palestra.registry import make
 from palestra.statistics import Score, mean_interval
-from palestra.trajectory import Task
+from palestra.trajectory import Task, text_of
 
 __all__ = ["rows"]
 
 IDS = ("science:find-animal-test", "science:lifespan-longest-lived-test", "science:chemistry-mix-paint-secondary-color-test")
 TEXTS = [*SHORT.values(), *(grow(300) for grow in GROWING.values()), "Action: 0", "Action: reset task", "Action: look in (.)"]
+TURNS = 20
+"""Turns of the episodes that are played alone and beside others."""
 CLOCK = os.sysconf("SC_CLK_TCK")
 COMPARED = (
     "science: what the limit of 1.3 holds for: the same actions, in the library as it is used (ScienceWorldEnv.step) and, like",
@@ -54,6 +56,7 @@ def rows(quick: bool) -> list[Row]:
         lambda: gold_rows(["lifespan-longest-lived"] if quick else list(TASKS)),
         lambda: crowd_rows(4 if quick else MOST * SEATS),
         lambda: [Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(quick), "<= 1")],
+        lambda: [Row("episodes that differ when they take turns in a Java process", disturbed(2 if quick else 16), "<= 0")],
         lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 2 if quick else 10),
         lambda: random_rows(actions),
         lambda: hostile_rows(actions),
@@ -176,6 +179,25 @@ def same_everywhere(quick: bool) -> int:
     if quick:
         return different_hashes(IDS[:1], seeds=1, wandering=58, cases=[(1, "0"), (2, "1")])
     return different_hashes(IDS, seeds=4, wandering=20)
+
+
+class Follow:
+    """Follows the gold path for some turns."""
+
+    privileged = True
+
+    async def act(self, conversation: Conversation) -> str:
+        return await conversation.env.oracle()
+
+
+def disturbed(episodes: int) -> int:
+    """How many episodes with bees and plants, which live by random numbers, differ when others are played at the same time."""
+    living = [task for task, group in every_task() if group.endswith(("/grow-fruit", "/grow-plant"))][:episodes]
+    texts = []
+    for concurrency in (1, episodes):
+        played = palestra.collect(living, Follow(), concurrency=concurrency, max_turns=TURNS, deadline=3600.0)
+        texts.append([[text_of(turn.observation) for turn in one.turns] for one in played])
+    return sum(alone != together for alone, together in zip(*texts, strict=True))
 
 
 def random_rows(actions: int) -> list[Row]:

@@ -18,7 +18,7 @@ from palestra.trajectory import Task, Trajectory
 
 ID = "science:find-animal-test"
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # Java starts late on a busy machine
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -27,7 +27,7 @@ from palestra.viewer.pictures import pictures_of, safe_nodes
 
 QUICK = ("find-animal", "chemistry-mix-paint-secondary-color", "lifespan-shortest-lived", "use-thermometer")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # Java starts late on a busy machine
 
 
 @pytest.fixture(autouse=True, scope="module")
