@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from palestra.envs.science.gold import follow, read_gold, shipped_paths, shortened
-from palestra.envs.science.panels import agentgym, every_task
+from palestra.envs.science.panels import agentgym, every_task, panel_games
 from palestra.envs.science.simulator import NOT_UNDERSTOOD, Answer, Simulator
 from palestra.envs.science.tasks import AGENTGYM, FLOORS, SPLITS, TASKS, Game, games_of
 from palestra.errors import UsageError
@@ -74,6 +74,7 @@ def test_the_shipped_gold_paths_are_of_games_that_exist_and_fit_into_the_turn_li
     assert [game for game, path in paths.items() if len(path) * 1.2 > TASKS[game.task].max_turns] == []
     assert {game.task for game in paths} == set(TASKS)
     assert read_gold().short == {}
+    assert [game for game in panel_games() if game not in paths] == []
 
 
 class SlowGarden:

@@ -1,6 +1,6 @@
 """Gold paths: the actions with which ScienceWorld itself solves a game.
 
-ScienceWorld computes a path while it loads a game, in seconds, for genetics in a minute. ``data/gold.json.gz`` holds most
+ScienceWorld computes a path while it loads a game, in seconds, for genetics in a minute. ``data/gold.json.gz`` holds the
 paths of the panels. Any other path is computed when ``oracle()`` first asks for it, and kept in the user's Palestra folder.
 ``python -m palestra.envs.science`` completes the file.
 
