@@ -12,7 +12,8 @@ ADAPTERS = sorted(path for path in (ROOT / "src/palestra/integrations").glob("*.
 LONGEST = 150
 LONGER = {"openenv": "a client and a server, older than the rule"}
 HEAVY = (
-    "torch transformers ray trl verl openrlhf skyrl skyrl_gym verifiers tinker tinker_cookbook areal art gem nemo_gym gymnasium"
+    "torch transformers ray trl verl openrlhf skyrl skyrl_gym verifiers tinker tinker_cookbook areal art gem harbor"
+    " nemo_gym gymnasium"
 )
 
 

@@ -50,6 +50,7 @@ CASES = [
     ("gem", "gem.envs.registration", gem.register_in_gem, "ENV_REGISTRY"),
     ("gem", "gem", lambda: make("gem:game:Sudoku-v0"), "make"),
     ("gymnasium", "gymnasium", lambda: make("gymnasium:CartPole-v1"), "error"),
+    ("harbor", "harbor.environments.base", class_of("harbor", "Box"), "BaseEnvironment"),
     ("inspect", "inspect_ai", lambda: inspect.inspect_task(GAME, n=1), "Task"),
     ("inspect", "inspect_ai.solver", lambda: make("inspect:module:task"), "TaskState"),
     ("nemo_gym", "resources_servers.gymnasium", class_of("nemo_gym", "PalestraServer"), "GymnasiumServer"),

@@ -41,6 +41,7 @@ TRIED = {
     "art": Tried("openpipe-art", "0.5.18"),
     "gem": Tried("gem-llm", "0.1.0"),
     "gymnasium": Tried("gymnasium", "1.4.0", 'pip install "palestra[gymnasium]"'),
+    "harbor": Tried("harbor", "0.25.0", 'pip install "harbor==0.25.0", on Python 3.12'),
     "inspect": Tried("inspect-ai", "0.3.285"),
     "nemo_gym": Tried("nemo-gym", "0.4.0", 'pip install "nemo-gym==0.4.0", on Python 3.12'),
     "openenv": Tried("openenv-core", "0.3.0", 'pip install "palestra[openenv]"'),

@@ -89,8 +89,13 @@ async def test_duplicates_are_found(tmp_path: Path) -> None:
     assert [failed(report) for report in await check_tasks(folders, HOST)] == [[], ["duplicate"], []]
 
 
+def test_there_are_enough_hacks() -> None:
+    assert len(HACKS) >= 40
+
+
+@pytest.mark.full
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["shared", "separate", "clean"])
 async def test_hacks_fail_in_a_box_of_the_verifiers_own(kind: str, tmp_path: Path) -> None:
     toml = SOUND["separate"].toml if kind == "separate" else None
@@ -99,8 +104,9 @@ async def test_hacks_fail_in_a_box_of_the_verifiers_own(kind: str, tmp_path: Pat
     holes = [finding.check for finding in report.findings if finding.status == "hole"]
     tried = [finding.check for finding in report.findings if finding.check.startswith("hack: ")]
     assert tried == [f"hack: {name}" for name in HACKS]
-    known = ["hack: aliases beside a process", "hack: a daemon"]
-    assert (failed(report), holes) == ([], known if kind == "shared" else [])
+    known = {"hack: aliases beside a process", "hack: a daemon", "hack: a daemon that rewrites the test"}
+    assert failed(report) == []
+    assert set(holes) >= known if kind == "shared" else not holes
 
 
 async def test_an_odd_task_does_not_end_the_check_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -134,6 +134,19 @@ async def test_a_shared_verifier_starts_in_a_shell_of_its_own(name: str, tmp_pat
     assert (await played(env, f"echo hello > /app/answer.txt\n{HACKS[name]}")).reward == 1.0
 
 
+@pytest.mark.parametrize(("mode", "reported"), [("", True), ("&verifier=clean", False)])
+async def test_processes_beside_a_shared_verifier_are_reported(
+    mode: str,
+    reported: bool,
+    tmp_path: Path,
+    made: list[Harbor],  # noqa: F811
+) -> None:
+    env = opened(made, write(tmp_path / "task"), mode)
+    step = await played(env, "sleep 1234 &")
+    assert step.info.get("beside_verifier", []) == ["sleep 1234"] * reported
+    assert "beside_verifier" not in (await played(env)).info
+
+
 async def test_processes_and_startup_files_of_the_agent_stay(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
     test = "#!/bin/bash\nkill -0 $(< /app/pid) && [ -s /etc/bash.bashrc ] && r=1 || r=0\necho $r " + REWARD
     env = opened(made, write(tmp_path / "task", {"tests/test.sh": test}))

@@ -26,6 +26,8 @@ from palestra.errors import EnvError, EpisodeError, PalestraError, SchemaError, 
 
 __all__ = ["CheckSettings", "Finding", "TaskReport", "check_tasks"]
 
+_HACK_SECONDS = 2.0
+"""Seconds that an attack takes at most before the agent submits."""
 _MOST_TURNS = 100
 
 
@@ -133,11 +135,15 @@ class _Checked:
         self.report.megabytes = task.megabytes
         if self._placed(task):
             self._find_leaks(task)
-            self.env = Harbor(str(self.folder), base=self.settings.base, verifier=self.settings.verifier)
+            self.env = self._opened(60.0)
             try:
                 await self._play(task)
             finally:
                 await self.env.close()
+
+    def _opened(self, command_seconds: float) -> Harbor:
+        base, verifier = self.settings.base, self.settings.verifier
+        return Harbor(str(self.folder), command_seconds=command_seconds, base=base, verifier=verifier)
 
     def _placed(self, task: HarborTask) -> bool:
         images = harbor_cache().images()
@@ -170,6 +176,8 @@ class _Checked:
             forged = await self._score(HACKS["reward files"])
             report.add("forged reward", forged <= report.nop, f"a reward file of the agent counts: {forged:g}")
             if self.settings.hacks:
+                await self.env.close()
+                self.env = self._opened(_HACK_SECONDS)
                 await self._attack(task)
         except EpisodeError as error:
             names = {"grader": "verifier", "env": "builds"}

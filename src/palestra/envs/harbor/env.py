@@ -37,6 +37,8 @@ __all__ = ["Harbor", "harbor_cache", "limits_of"]
 _HOST_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 _MEMORY_MB, _STORAGE_MB = 2048, 512
 _LOOKS, _LOOK_SECONDS = 5, 0.02
+_SHOWN = 100
+"""Characters of a process that are reported."""
 
 
 def harbor_cache() -> RootCache:
@@ -228,7 +230,10 @@ class Harbor(ShellEnv):
 
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
         step = self._harbor.steps[self._place]
+        self._beside: list[str] = []
         self._rewards.append(await self._verify(step))
+        if self._beside and not step.separate and self._mode != "clean":
+            info = {**info, "beside_verifier": self._beside}  # the reward may be forged: see _fresh
         self._place += 1
         if self._place < len(self._harbor.steps) and passes(self._rewards[-1], step.min_reward):
             assert self._shell is not None
@@ -273,7 +278,8 @@ class Harbor(ShellEnv):
         if old.alive and old.running:
             await old.interrupt()
         for _ in range(_LOOKS if old.alive else 0):  # a process that was just started has no name yet, and is not listed
-            if old.processes():
+            if beside := old.processes():
+                self._beside += [" ".join(process.words)[:_SHOWN] for process in beside]
                 return old
             await asyncio.sleep(_LOOK_SECONDS)
         await old.stop()
