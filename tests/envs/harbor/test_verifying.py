@@ -142,7 +142,7 @@ async def test_processes_beside_a_shared_verifier_are_reported(
     made: list[Harbor],  # noqa: F811
 ) -> None:
     env = opened(made, write(tmp_path / "task"), mode)
-    step = await played(env, "sleep 1234 &")
+    step = await played(env, "sleep 1234 & until grep -q ^sleep /proc/$!/cmdline; do :; done")
     assert step.info.get("beside_verifier", []) == ["sleep 1234"] * reported
     assert "beside_verifier" not in (await played(env)).info
 

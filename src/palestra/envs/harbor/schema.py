@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Network = Literal["public", "no-network", "allowlist"]
-Seconds = Annotated[float, Meta(gt=0)]
+Seconds = Annotated[float, Meta(gt=0.0)]
 Count = Annotated[int, Meta(ge=0)]
 User = str | int
 
@@ -56,7 +56,7 @@ class Healthcheck(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     interval_sec: Seconds = 5.0
     timeout_sec: Seconds = 30.0
-    start_period_sec: Annotated[float, Meta(ge=0)] = 0.0
+    start_period_sec: Annotated[float, Meta(ge=0.0)] = 0.0
     start_interval_sec: Seconds = 5.0
     retries: Annotated[int, Meta(ge=1)] = 3
 
@@ -78,7 +78,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     build_timeout_sec: Seconds = 600.0
     docker_image: str | None = None
     os: Literal["linux", "windows"] = "linux"
-    cpus: Annotated[float, Meta(gt=0)] | None = None
+    cpus: Annotated[float, Meta(gt=0.0)] | None = None
     memory_mb: Annotated[int, Meta(ge=1)] | None = None
     storage_mb: Annotated[int, Meta(ge=1)] | None = None
     gpus: Count | None = None
