@@ -12,7 +12,7 @@ from palestra.evaluation.report import Report, Section
 from palestra.plots.bars import forest, quantile_bars, stacked
 from palestra.statistics import Distribution, Estimate
 
-__all__ = ["comparison_text", "report_html", "report_markdown"]
+__all__ = ["SHOWN_CAUSES", "comparison_text", "report_html", "report_markdown"]
 
 _HEADINGS = ("", "score", "solved", "coverage", "turns", "tokens", "cost", "median time")
 
