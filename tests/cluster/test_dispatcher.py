@@ -222,6 +222,14 @@ async def test_leaving_early_frees_everything_and_the_dispatcher_goes_on() -> No
         assert len(played) == 5
 
 
+async def test_an_idle_worker_ends_the_jobs_that_have_ended() -> None:
+    async with Dispatcher(LocalProvider()) as workers:
+        assert len([t async for t in workers.rollout(GUESS, "random", RolloutOptions(n=3))]) == 3
+        async with asyncio.timeout(10):
+            while any(worker.jobs for worker in workers._sessions):
+                await asyncio.sleep(0.001)
+
+
 async def test_jobs_share_the_workers() -> None:
     async with Dispatcher(MortalProvider(lambda: "", 2)) as workers:
 

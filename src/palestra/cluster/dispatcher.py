@@ -122,6 +122,7 @@ class Dispatcher:
             kept = [episode for episode in queue if episode.job is not job]
             queue.clear()
             queue.extend(kept)
+        self._wake_workers()  # idle ones, too, have to end the job
 
     def _lease(self, worker: WorkerSession) -> list[QueuedEpisode]:
         """Take the episodes that ``worker`` gets now from its queue."""
@@ -192,7 +193,10 @@ class Dispatcher:
         while not (wear and worker.assigned >= wear and not worker.leased):
             worker.wake.clear()
             if not worker.leased and self._room(worker) <= 0:
-                await worker.idle()
+                if worker.jobs.keys() <= self._jobs.keys():
+                    await worker.idle()
+                else:
+                    await self._exchange(worker, 0.0)
                 continue
             waiting = asyncio.create_task(self._exchange(worker, HEARTBEAT))
             waiting.add_done_callback(lambda _: worker.wake.set())

@@ -1,6 +1,7 @@
 """The terminal worlds: actions, every family by its oracle, and graders that cannot be tricked."""
 
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.envs.terminal.hacks import ANY, ONE
 from palestra.calls import format_call
 from palestra.checking import check_env
 from palestra.checking.report import Status
+from palestra.encoding import encode_json
 from palestra.envs.terminal.actions import Command, read_action
 from palestra.envs.terminal.env import Terminal
 from palestra.envs.terminal.families import FAMILIES
@@ -19,9 +21,12 @@ from palestra.envs.terminal.scene import LEVELS
 from palestra.envs.terminal.system import _expanded
 from palestra.envs.terminal.turns import normalized
 from palestra.errors import UsageError
+from palestra.interchange.atif import read_atif, write_atif
 from palestra.registry import list_envs
+from palestra.rollout import collect
 from palestra.seeding import derive
 from palestra.trajectory import Task, ToolCall
+from palestra.viewer.pictures import pictures_of
 
 PROGRAMS = {"git": "git", "build": "make"}
 HERE = [name for name in FAMILIES if name not in PROGRAMS or shutil.which(PROGRAMS[name])]
@@ -123,6 +128,24 @@ async def test_no_hack_passes(family: str) -> None:
 
 def test_there_are_enough_hacks() -> None:
     assert len(ANY) + sum(map(len, ONE.values())) >= 40
+
+
+@pytest.mark.slow
+def test_an_episode_has_a_screen_for_every_turn_and_survives_atif(tmp_path: Path) -> None:
+    (episode,) = collect("terminal:text-v0-easy", "oracle", n=1, progress=False)
+    screens = pictures_of(encode_json(episode))
+    assert screens is not None
+    assert len(screens) == len(episode.turns) + 1
+    (screen,) = screens[-1]
+    assert isinstance(screen, dict)
+    assert screen["style"]["white-space"] == "pre-wrap", "lines stay lines"
+    assert "$ cd\ngrep -cw" in screen["children"][0], "a person sees the command and its output"
+    assert write_atif([episode], tmp_path / "atif") == 1
+    (back,) = read_atif(tmp_path / "atif")
+    assert [(turn.observation, turn.action) for turn in back.turns] == [
+        (turn.observation, turn.action) for turn in episode.turns
+    ]
+    assert (back.task, back.reward, back.success, back.stop) == (episode.task, episode.reward, True, episode.stop)
 
 
 @pytest.mark.slow

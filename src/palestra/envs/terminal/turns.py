@@ -111,7 +111,8 @@ class ShellEnv(AsyncEnv):
 
     def render(self) -> str:
         """Return the screen of the episode as HTML for people."""
-        return f'<pre style="background:#111;color:#ddd;padding:1em">{escape(self._screen)}</pre>'
+        style = "background:#111;color:#ddd;padding:1em;white-space:pre-wrap;font:13px monospace"
+        return f'<div style="{style}">{escape(self._screen)}</div>'
 
 
 def _shown(outcome: ShellOutcome, seconds: float) -> str:
