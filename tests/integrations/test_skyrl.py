@@ -1,6 +1,8 @@
 """SkyRL's own ``SkyRLGymGenerator`` and checks with a scripted engine: tokens, masks, log-probs and rewards are equal."""
 
+import gc
 import sys
+import threading
 import typing
 from collections.abc import Sequence
 from typing import Any
@@ -37,6 +39,7 @@ from tests.integrations.bridging import (
     expected,
     rough_tasks,
     run,
+    wait_for,
 )
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
@@ -229,6 +232,23 @@ def test_a_thousand_episodes_that_our_generator_abandons_leave_nothing(tokenizer
 
     with all_closed():
         run(abandon())
+
+
+def test_a_thousand_episodes_that_skyrls_own_generator_abandons_leave_nothing(tokenizer: Any) -> None:
+    """SkyRL never ends its pool of threads. They end by themselves, a moment after the generator has been collected."""
+    skyrl.register()
+
+    async def abandon() -> None:
+        silent, client = Silent(), Client(tokenizer)
+        client.generate = silent  # type: ignore[method-assign]
+        loop = SkyRLGymGenerator(config(), SkyRLGymConfig(), client, tokenizer)
+        # Without its progress bar, whose thread tqdm keeps for the whole process.
+        await cut_off(loop.generate(batch([Task(HELD, seed) for seed in range(EPISODES)]), disable_tqdm=True), silent)
+
+    with all_closed():
+        run(abandon())
+        gc.collect()
+        wait_for(lambda: not any(thread.name.startswith("skyrl-gym-env") for thread in threading.enumerate()))
 
 
 def test_a_thousand_environments_that_are_dropped_leave_nothing() -> None:
