@@ -13,9 +13,10 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.models.home import new_model
-from palestra.training import TrainConfig, export_model, train
+from palestra.training import TrainConfig, export_model, train, trainer
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ModelConfig
+from palestra.training.learner.state import StateReader
 from palestra.training.publishing import PolicyWeights, PublishedWeights
 
 pytestmark = pytest.mark.torch
@@ -53,7 +54,7 @@ def logits(folder: Path | str) -> torch.Tensor:
     ids=["critic", "lora", "warm start"],
 )
 def test_the_exported_model_is_the_learners(settings: dict[str, Any], tiny_model: Path, tmp_path: Path) -> None:
-    trainer = train(run(tiny_model, **settings), tmp_path / "run", check=False)
+    trained = train(run(tiny_model, **settings), tmp_path / "run", check=False)
     done = CliRunner().invoke(app, ["model", "export", str(tmp_path / "run")], catch_exceptions=False)
     folder = Path(done.stdout.strip())
     assert folder == tmp_path / "run" / "model"
@@ -64,6 +65,13 @@ def test_the_exported_model_is_the_learners(settings: dict[str, Any], tiny_model
     tokenizer, before = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, tiny_model))
     assert tokenizer.get_vocab() == before.get_vocab()
     assert tokenizer.chat_template == before.chat_template
+    card = (folder / "README.md").read_text()
+    assert card.startswith("---\nlibrary_name:")
+    assert "after 1 steps" in card
+    assert "| 1 | " in card, "the curves have a row per step"
+    assert '"group_size": 2' in card, "the recipe"
+    sampling = transformers.GenerationConfig.from_pretrained(folder)
+    assert (sampling.temperature, sampling.top_k, sampling.repetition_penalty, sampling.max_new_tokens) == (1.0, 0, 1.0, 4)
     with pytest.raises(UsageError, match="is not empty: replace it with --overwrite, or name another folder with --out"):
         export_model(tmp_path / "run")
     halves = export_model(tmp_path / "run", dtype="bfloat16", overwrite=True)
@@ -122,3 +130,43 @@ def test_publishing_keeps_two_versions_and_drops_later_ones(tiny_model: Path, tm
     assert [path.name for path in sorted(tmp_path.iterdir())] == ["version-00000002", "version-00000003"]
     published.write(weights, 2)  # a learner that resumed from an earlier checkpoint
     assert published.newest() == (tmp_path / "version-00000002", 2)
+
+
+def _evaluated(config: TrainConfig, folder: Path, scores: list[float], monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Run ``config`` with evaluations that find these scores. Returns what the run said."""
+    rest = iter(scores)
+
+    async def scored(*_: Any) -> dict[str, float]:
+        return {"score": next(rest), "coverage": 1.0}
+
+    monkeypatch.setattr(trainer, "evaluate_held_out", scored)
+    said: list[str] = []
+    train(config, folder, check=False, say=said.append)
+    return said
+
+
+@pytest.mark.slow
+def test_the_best_checkpoint_is_kept_and_a_run_without_progress_ends(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    evaluation = {"every": 1, "n": 2, "keep_best": True, "patience": 3}
+    config = run(tiny_model, steps=9, evaluation=evaluation, checkpoint_every=2, advantage={"method": "reinforce"})
+    said = _evaluated(config, tmp_path / "run", [0.1, 0.2, 0.5, 0.3, 0.5, 0.4], monkeypatch)
+    assert said[0] == "before the first step: score 0.100"
+    assert said[-1] == "the run ends early: 3 evaluations in a row were not better than 0.500 after step 2"
+    folders = sorted(path.name for path in (tmp_path / "run" / "checkpoints").glob("step-*"))
+    assert folders == ["step-00000002", "step-00000004", "step-00000005"]
+    assert (tmp_path / "run" / "checkpoints" / "best").read_text() == "step-00000002\n"
+    assert "after 2 steps" in (export_model(tmp_path / "run", tmp_path / "best", best=True) / "README.md").read_text()
+    assert "after 5 steps" in (export_model(tmp_path / "run", tmp_path / "newest") / "README.md").read_text()
+    again = _evaluated(config, tmp_path / "run", [], monkeypatch)
+    assert again[-1].startswith("the run ends early: 3 evaluations")
+
+
+def test_an_adapter_checkpoint_holds_no_frozen_weights(tiny_model: Path, tmp_path: Path) -> None:
+    train(run(tiny_model, model={"lora": {"rank": 2}}, advantage={"method": "reinforce"}), tmp_path, check=False)
+    names = StateReader(tmp_path / "checkpoints" / "step-00000001").names()
+    assert names
+    assert not [name for name in names if name.startswith(("model.", "optimizer.")) and "lora" not in name]
+    with pytest.raises(UsageError, match=r"has no best checkpoint: set evaluation.keep_best"):
+        export_model(tmp_path, best=True)

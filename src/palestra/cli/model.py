@@ -1,6 +1,7 @@
 """``palestra model``: small models to try things on, and trained models out of runs."""
 
 from pathlib import Path
+from typing import Literal
 
 import typer
 
@@ -41,11 +42,13 @@ def export_command(
     out: Path | None = typer.Option(None, "--out", "-o", help="Folder to create; by default RUN/model."),
     dtype: str = typer.Option("float32", help="Data type of the weights: float32 (as trained) or bfloat16."),
     overwrite: bool = typer.Option(False, "--overwrite", help="Replace a model that is in the folder already."),
+    best: bool = typer.Option(False, "--best", help="Export the checkpoint with the best evaluation, not the newest one."),
     as_json: bool = JSON,
 ) -> None:
     """Write the model of a training run's newest checkpoint as a folder that transformers loads, and print the folder.
 
-    LoRA adapters are merged into the weights. A critic is left out.
+    The folder also holds the tokenizer with its chat template, a generation configuration, and a model card with the recipe,
+    the curves and the scores. LoRA adapters are merged into the weights. A critic is left out.
     """
     try:
         import transformers
@@ -57,7 +60,8 @@ def export_command(
         raise UsageError(f'--dtype is float32 or bfloat16, got "{dtype}"')
     transformers.utils.logging.disable_progress_bar()
     check_folder(out or run)
-    _show(as_json, export_model(run, out, dtype="bfloat16" if dtype == "bfloat16" else "float32", overwrite=overwrite))
+    kind: Literal["float32", "bfloat16"] = "bfloat16" if dtype == "bfloat16" else "float32"
+    _show(as_json, export_model(run, out, dtype=kind, overwrite=overwrite, best=best))
 
 
 def _show(as_json: bool, folder: Path) -> None:

@@ -6,6 +6,7 @@
       step-00000008/  …files…, manifest.json
       step-00000016/
       latest                      name of the newest one, for people and scripts
+      best                        name of the one that the caller called the best, if any; it is never removed
 
 A checkpoint is written into a temporary folder. Every file is hashed and synced, the manifest is written last, and a rename
 makes the checkpoint appear. The manifest's first line is the SHA-256 of the rest, so a flipped bit in it is detected too. A run
@@ -26,9 +27,10 @@ import msgspec
 from palestra.durable import sync_file, sync_folder
 from palestra.errors import SchemaError, UsageError
 
-__all__ = ["Checkpoints", "FileEntry", "Manifest"]
+__all__ = ["Checkpoints", "FileEntry", "Manifest", "verify"]
 
 _MANIFEST = "manifest.json"
+_BEST = "best"
 _CHUNK = 1 << 20
 
 
@@ -88,9 +90,22 @@ class Checkpoints:
         writing.rename(final)
         sync_folder(self.folder)
         self._point_to(final)
-        for old in self.paths()[self.keep :]:
+        best = self.best()
+        for old in [path for path in self.paths()[self.keep :] if path != best]:
             self._discard(old)
         return final
+
+    def best(self) -> Path | None:
+        """Return the checkpoint that ``call_best`` named, verified or not; ``None`` if there is none."""
+        try:
+            found = self.folder / (self.folder / _BEST).read_text().strip()
+        except OSError:
+            return None
+        return found if found.is_dir() and found.parent == self.folder else None
+
+    def call_best(self, step: int) -> None:
+        """Keep the checkpoint of ``step`` until another one is the best."""
+        self._write_name(_BEST, f"step-{step:08d}")
 
     def paths(self) -> list[Path]:
         """Return all folders that look like checkpoints, the newest first, verified or not."""
@@ -108,10 +123,13 @@ class Checkpoints:
         return None
 
     def _point_to(self, final: Path) -> None:
-        pointer = self.folder / "latest.new"
-        pointer.write_text(final.name + "\n")
-        sync_file(pointer)
-        pointer.rename(self.folder / "latest")
+        self._write_name("latest", final.name)
+
+    def _write_name(self, pointer: str, name: str) -> None:
+        new = self.folder / f"{pointer}.new"
+        new.write_text(name + "\n")
+        sync_file(new)
+        new.rename(self.folder / pointer)
         sync_folder(self.folder)
 
     def _discard(self, path: Path) -> None:

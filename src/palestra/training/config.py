@@ -236,6 +236,15 @@ class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True
     them. If the tasks are rows of a data file or data set, the evaluated rows are left out of training."""
     temperature: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
     """The sampling temperature; 0 takes the likeliest token."""
+    at_start: bool = True
+    """Whether the model is also evaluated before the first step."""
+    metric: Literal["score", "success"] = "score"
+    """The number by which ``keep_best`` and ``patience`` compare evaluations."""
+    keep_best: bool = False
+    """Whether the step with the best evaluation writes a checkpoint that is never removed. ``palestra model export --best``
+    takes it."""
+    patience: _Positive | None = None
+    """The run ends early after this many evaluations in a row that are not better than the best one before them."""
 
 
 class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,14 +10,33 @@ The score is the environment's own: neither ``play.grader`` nor ``play.group_rew
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
+
 from palestra.core import Policy
 from palestra.evaluation import evaluate_async
 from palestra.training.config import EvaluationSettings, TrainConfig
 from palestra.training.tasks import held_out_seed
 
-__all__ = ["EVALUATIONS", "evaluate_held_out"]
+__all__ = ["EVALUATIONS", "Progress", "evaluate_held_out"]
 
 EVALUATIONS = "evaluations"
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """The best evaluation of a run so far."""
+
+    best: float | None = None
+    best_step: int = -1
+    """How many steps had been made then; -1 before the first evaluation."""
+    worse: int = 0
+    """How many evaluations since then were not better."""
+
+    def after(self, done: int, value: float | None) -> "Progress":
+        """The progress after an evaluation at step ``done``. One without a score says nothing."""
+        if value is None:
+            return self
+        better = self.best is None or value > self.best
+        return Progress(value, done) if better else Progress(self.best, self.best_step, self.worse + 1)
 
 
 async def evaluate_held_out(

@@ -54,7 +54,7 @@ from palestra.training.algorithms.shaping import Shaping, shaped
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.config import POLICY, TrainConfig
 from palestra.training.experience import USED, Experience, prepare
-from palestra.training.heldout import evaluate_held_out
+from palestra.training.heldout import Progress, evaluate_held_out
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.training.publishing import PolicyWeights
@@ -101,6 +101,8 @@ class Trainer:
         self._rescoring = Rescoring(config.play.grader, config.play.group_reward)
         self._schedules: dict[str, Schedule] = {}
         self._places = Places(config.play.concurrency)
+        self._progress = Progress()
+        self._said_why = False
         self._replaced: list[Trajectory] = []
         """Episodes of tasks that were replaced since the last step."""
         self._entropy_coefficient = config.entropy_target.start if config.entropy_target is not None else 0.0
@@ -130,13 +132,15 @@ class Trainer:
         with self.ledger:
             first, kept = self._resume()
             await self._publish(first)
+            if first == 0 and config.evaluation is not None and config.evaluation.at_start:
+                self._say_score(await self._evaluate(0))
             async with self.stream:
                 self._restore(first, kept)
                 for step in range(first, config.steps):
+                    if self.stop_requested or self._gave_up():
+                        break
                     self.stream.start(step)
                     await self.step(step)
-                    if self.stop_requested:
-                        break
 
     async def step(self, step: int) -> None:
         """Make one step: wait for its groups, prepare, learn, publish, evaluate, account, record, checkpoint."""
@@ -150,7 +154,7 @@ class Trainer:
         clock.lap("learn")
         await self._publish(step + 1)
         clock.lap("publish")
-        evaluated = await self._evaluate(step)
+        evaluated = await self._evaluate(step + 1) if self._is_evaluated(step) else {}
         clock.lap("evaluate")
         self._account(step, groups, experience)
         metrics = {
@@ -165,7 +169,8 @@ class Trainer:
         self.show({"step": step + 1, **metrics})
         # The checkpoint comes last: a step that it holds is never repeated, so everything else must be written before.
         self._saving = 0.0
-        if self.stop_requested or self._due(step, self.config.checkpoint_every):
+        is_best = self._progress.best_step == step + 1 and self._keeps_best()
+        if self.stop_requested or is_best or self._gave_up() or self._due(step, self.config.checkpoint_every):
             began = time.perf_counter()
             if self.config.settle and not self.stop_requested:
                 await self.stream.settle()
@@ -173,6 +178,8 @@ class Trainer:
             # On a thread, because episodes are being played and their deadlines run.
             await self._on_learner_thread(self._checkpoint, step + 1, notes, kept)
             self.ledger.commit(step + 1)
+            if is_best:
+                self.checkpoints.call_best(step + 1)
             self._saving = time.perf_counter() - began
 
     async def _on_learner_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
@@ -331,19 +338,42 @@ class Trainer:
         rewards = [member.reward for member in gone if member.reward is not None]
         return {"replaced": len(gone), **({"replaced_reward": float(np.mean(rewards))} if rewards else {})}
 
+    def _say_score(self, numbers: Mapping[str, float]) -> None:
+        known = [f"{name.partition('/')[2]} {value:.3f}" for name, value in numbers.items() if not name.endswith("coverage")]
+        self.say(f"before the first step: {', '.join(known) or 'no episode was scored'}")
+
+    def _keeps_best(self) -> bool:
+        return self.config.evaluation is not None and self.config.evaluation.keep_best
+
+    def _gave_up(self) -> bool:
+        """Whether the last evaluations were no better than an earlier one, so that the run ends. Says so."""
+        patience = self.config.evaluation.patience if self.config.evaluation is not None else None
+        if patience is None or self._progress.worse < patience:
+            return False
+        if not self._said_why:
+            best = f"{self._progress.best:.3f} after step {self._progress.best_step}"
+            self.say(f"the run ends early: {self._progress.worse} evaluations in a row were not better than {best}")
+        self._said_why = True
+        return True
+
     def _due(self, step: int, every: int) -> bool:
         """Return whether something that happens every ``every`` steps, and after the last step, happens now."""
         return every > 0 and ((step + 1) % every == 0 or step + 1 == self.config.steps)
 
-    async def _evaluate(self, step: int) -> dict[str, float]:
+    def _is_evaluated(self, step: int) -> bool:
         settings = self.config.evaluation
-        if settings is None or not self._due(step, settings.every):
-            return {}
+        return settings is not None and self._due(step, settings.every)
+
+    async def _evaluate(self, done: int) -> dict[str, float]:
+        """Play the held-out tasks after ``done`` steps, and compare the result with the best one so far."""
+        settings = self.config.evaluation
+        assert settings is not None
         cooled = msgspec.structs.replace(self.sampled.sampling, temperature=settings.temperature)
         sampled = self.sampled.with_sampling(cooled)
-        sampled.name = f"{Path(self.config.model.path).name} after step {step + 1}"
+        sampled.name = f"{Path(self.config.model.path).name} after step {done}"
         policy = as_policy(self._make_policy(sampled))
-        numbers = await evaluate_held_out(self.config, settings, policy, self.folder, step + 1)
+        numbers = await evaluate_held_out(self.config, settings, policy, self.folder, done)
+        self._progress = self._progress.after(done, numbers.get(settings.metric))
         return {f"evaluation/{name}": value for name, value in numbers.items()}
 
     # ---------------------------------------------------------------------------------------------------- saving and resuming
@@ -352,7 +382,7 @@ class Trainer:
         """What a checkpoint holds beside files."""
         kept = {str(number): self.stream.admission.open[number] for number in self.stream.kept}
         notes = {"ledger": self.ledger.position, "outcomes": self.outcomes, "kept": kept}
-        return {**notes, "entropy_coefficient": self._entropy_coefficient}
+        return {**notes, "entropy_coefficient": self._entropy_coefficient, "progress": self._progress}
 
     def _checkpoint(self, done: int, notes: dict[str, Any], kept: Sequence[PlayedTask]) -> None:
         # The ledger is synced before the checkpoint that refers to it, and records the commit after it.
@@ -383,6 +413,7 @@ class Trainer:
         self.ledger.commit(manifest.step)
         self.outcomes = defaultdict(list, msgspec.convert(manifest.notes["outcomes"], dict[str, list[StepOutcome]]))
         self._entropy_coefficient = float(manifest.notes["entropy_coefficient"])
+        self._progress = msgspec.convert(manifest.notes["progress"], Progress)
         self.record.trim(manifest.step)
         if manifest.step < self.config.steps:
             self.say(f"resuming from step {manifest.step} of {self.config.steps}")
