@@ -59,7 +59,7 @@ def test_the_exported_model_is_the_learners(settings: dict[str, Any], tiny_model
     folder = Path(done.stdout.strip())
     assert folder == tmp_path / "run" / "model"
     # The same weights by another way: those that the learner publishes for engines.
-    published = PublishedWeights(str(tmp_path / "weights"), str(tiny_model)).write(PolicyWeights(trainer.learner), 1)
+    published = PublishedWeights(str(tmp_path / "weights"), str(tiny_model)).write(PolicyWeights(trained.learner), 1)
     assert torch.allclose(logits(folder), logits(published), atol=1e-5)
     assert not torch.allclose(logits(folder), logits(tiny_model), atol=1e-3), "the run has changed the model"
     tokenizer, before = (transformers.AutoTokenizer.from_pretrained(path) for path in (folder, tiny_model))

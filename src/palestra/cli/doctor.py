@@ -21,8 +21,20 @@ if TYPE_CHECKING:
 __all__ = ["doctor_command"]
 
 
-def doctor_command(as_json: bool = typer.Option(False, "--json", help="Print the findings as one JSON object.")) -> None:
+def doctor_command(
+    as_json: bool = typer.Option(False, "--json", help="Print the findings as one JSON object."),
+    gpu: bool = typer.Option(False, "--gpu", help="Show the GPUs instead, and what training needs beside them."),
+    acceptance: bool = typer.Option(
+        False, "--acceptance", help="Run the acceptance list for training instead: minutes; on a CPU with a tiny model."
+    ),
+    model: str | None = typer.Option(None, "--model", help="With --acceptance: a model folder, or a name on the hub."),
+) -> None:
     """Show what is installed, what is missing, how to install it, and whether the sandbox for code works."""
+    if gpu or acceptance:
+        from palestra.cli.acceptance import acceptance_report, gpu_report
+
+        gpu_report(as_json=as_json) if gpu else acceptance_report(model, as_json=as_json)
+        return
     core = {name: _version(name) for name in _requirements(extra=None)}
     extras = {extra: {name: _version(name) for name in _requirements(extra)} for extra in _extras()}
     needs = {need.label: need.remedy for spec in list_envs() for need in spec.missing() if not need.extra}

@@ -194,6 +194,18 @@ class RemoteEngine(ABC):
             task.cancel()
         await self._connections.close()
 
+    def suspect(self, url: str) -> None:
+        """Do not use the server at ``url`` until it answers and has loaded the current weights: it has been restarted."""
+        for replica in self.replicas:
+            if replica.url == url:
+                self._suspect(replica)
+
+    async def revived(self) -> None:
+        """Wait until a server is healthy again, and let generations continue after an update that failed."""
+        while not any(replica.healthy for replica in self.replicas):
+            await asyncio.wait(list(self._reviving.values()), return_when=asyncio.FIRST_COMPLETED)
+        await self.resume()
+
     # ------------------------------------------------------------------------------------------------------ routing, retrying
 
     async def _part(self, prompt: list[int], sampling: Sampling, session: EngineSession | None) -> tuple[Part, int]:

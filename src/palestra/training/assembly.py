@@ -51,18 +51,18 @@ def assemble(
     learner = build_learner(config, path)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
     sampling = Sampling(max_tokens=config.play.max_tokens, temperature=config.learner.temperature)
-    engine = engine or build_engine(config, folder)
+    engine = engine or build_engine(config, folder, say=say)
     sampled = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
     trainer = Trainer(config, learner, sampled, folder, show=show, say=say)
     write_vocabulary(trainer.folder, tokenizer)
     return trainer
 
 
-def build_engine(config: TrainConfig, folder: Path) -> Engine:
+def build_engine(config: TrainConfig, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> Engine:
     """Build the engine that the recipe names."""
     path = first_model(config, folder)
     engine: Engine = ENGINE.load(config.engine.kind)(
-        EngineSetup(config, path, folder, transformers.AutoTokenizer.from_pretrained(path))
+        EngineSetup(config, path, folder, transformers.AutoTokenizer.from_pretrained(path), say)
     )
     return engine
 

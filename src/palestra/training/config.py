@@ -41,6 +41,7 @@ __all__ = [
     "EngineSettings",
     "EntropyTarget",
     "EvaluationSettings",
+    "Launch",
     "PlaySettings",
     "PromptSettings",
     "TrainConfig",
@@ -194,6 +195,39 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 role.check(value)
 
 
+class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Servers that the run starts, restarts and stops."""
+
+    replicas: _Positive = 1
+    """Number of servers."""
+    command: tuple[str, ...] = ()
+    """The program and its arguments, in which ``{model}`` and ``{port}`` are replaced. By default ``vllm serve {model} --port
+    {port}`` or SGLang's ``launch_server``. To use another virtual environment, name its program:
+    ``["/venvs/vllm/bin/vllm", "serve", "{model}", "--port", "{port}"]``."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments, after those of ``command``."""
+    devices: tuple[str, ...] = ()
+    """``CUDA_VISIBLE_DEVICES`` of each server, such as ``["1", "2,3"]``. By default each server gets one GPU after that of the
+    learner; if the learner is on a CPU, the variable stays as it is."""
+    patience: Annotated[float, msgspec.Meta(gt=0.0)] = 1800.0
+    """Seconds that the servers have to load the model and answer."""
+
+    def __post_init__(self) -> None:
+        if self.devices and len(self.devices) != self.replicas:
+            raise ValueError(f"devices names the GPUs of {len(self.devices)} servers, but there are {self.replicas} replicas")
+        if self.command and "{port}" not in self.command:
+            raise ValueError('command needs a part "{port}", which is replaced by the port of the server')
+
+    def command_for(self, kind: str) -> tuple[str, ...]:
+        """The command, or the default one of ``vllm`` and ``sglang``."""
+        if self.command:
+            return self.command
+        if kind == "vllm":
+            return ("vllm", "serve", "{model}", "--host", "127.0.0.1", "--port", "{port}")
+        program = ("python", "-m", "sglang.launch_server", "--model-path", "{model}")
+        return (*program, "--host", "127.0.0.1", "--port", "{port}")
+
+
 class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The engine that samples tokens."""
 
@@ -202,6 +236,8 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ``module:name``."""
     urls: tuple[str, ...] = ()
     """Addresses of the servers. The servers must be able to read the run folder: new weights reach them through it."""
+    launch: Launch | None = None
+    """Servers that the run starts itself, instead of ``urls``."""
     batch: _Positive = 64
     """Local: requests that are computed together."""
     rows: _Positive = 128
@@ -213,10 +249,15 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         ENGINE.check(self.kind)
-        if self.name in SERVERS and not self.urls:
-            raise UsageError(f'engine.kind = "{self.name}" needs the addresses of the servers: engine.urls = ["http://…"]')
+        if self.name in SERVERS and not self.urls and self.launch is None:
+            raise UsageError(
+                f'engine.kind = "{self.name}" needs servers: name their addresses, engine.urls = ["http://…"], or add the '
+                "table [engine.launch] to have the run start them"
+            )
         if self.name == "local" and self.urls:
             raise UsageError('engine.urls is for servers: set engine.kind = "vllm" or "sglang" as well')
+        if self.launch is not None and (self.urls or self.name not in SERVERS):
+            raise UsageError('[engine.launch] starts servers: set engine.kind = "vllm" or "sglang", and leave engine.urls out')
 
     @property
     def name(self) -> str:
@@ -351,10 +392,22 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("entropy and entropy_target both set the entropy coefficient: leave one of them out")
         if self.partial.refill and self.partial.keep_constant:
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
+        self._check_devices()
         if self.ahead is not None and self.ahead > self.staleness:
             raise UsageError(
                 f"ahead = {self.ahead} starts groups that staleness = {self.staleness} forbids to use: set ahead <= staleness"
             )
+        self._check_method()
+
+    def _check_devices(self) -> None:
+        own = self._learner_gpu
+        if taken := [devices for devices in self.server_devices if own is not None and str(own) in (devices or "").split(",")]:
+            raise UsageError(
+                f'engine.launch.devices = "{taken[0]}" puts a server on GPU {own}, which is the learner\'s '
+                f'(model.device = "{self.model.device}"): name other GPUs'
+            )
+
+    def _check_method(self) -> None:
         method = parse_hook("advantage.method", self.advantage.method)[0]
         if not self.envs:
             raise UsageError("there is no environment to play: name at least one in [envs]")
@@ -372,6 +425,23 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def steps_ahead(self) -> int:
         """For how many further steps groups are started."""
         return -(-self.staleness // 4) if self.ahead is None else self.ahead
+
+    @property
+    def server_devices(self) -> list[str | None]:
+        """``CUDA_VISIBLE_DEVICES`` of each server that the run starts; ``None`` leaves it as it is."""
+        launch = self.engine.launch
+        if launch is None:
+            return []
+        if launch.devices:
+            return list(launch.devices)
+        own = self._learner_gpu
+        return [None if own is None else str(own + 1 + replica) for replica in range(launch.replicas)]
+
+    @property
+    def _learner_gpu(self) -> int | None:
+        """The index of the learner's GPU; ``None`` on a CPU."""
+        kind, _, index = self.model.device.partition(":")
+        return int(index) if index.isdigit() else 0 if kind == "cuda" else None
 
     @property
     def engine_device(self) -> str:

@@ -5,6 +5,7 @@ Each is a function of an ``EngineSetup``, as your own ``module:name`` is. The tr
 learner write a model folder.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,10 @@ import transformers
 
 from palestra.core import Engine
 from palestra.engines.hf import HFEngine
-from palestra.engines.remote import RemoteEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
 from palestra.training.config import TrainConfig
+from palestra.training.launching import SERVERS, Fleet, LaunchedEngine, server_commands
 from palestra.training.publishing import WEIGHTS, PublishedWeights
 from palestra.training.served import ServedEngine
 
@@ -33,6 +34,8 @@ class EngineSetup(NamedTuple):
     """The run folder."""
     tokenizer: Any
     """The tokenizer of the model, from transformers."""
+    say: Callable[[str], None] = lambda _: None
+    """Takes notes for the user."""
 
 
 def local_engine(setup: EngineSetup) -> Engine:
@@ -44,14 +47,23 @@ def local_engine(setup: EngineSetup) -> Engine:
 
 
 def vllm_engine(setup: EngineSetup) -> Engine:
-    """The vLLM servers at ``engine.urls``."""
-    return _served(setup, VLLMEngine(setup.config.engine.urls, timeout=setup.config.play.deadline))
+    """The vLLM servers at ``engine.urls``, or those of ``[engine.launch]``."""
+    return _served(setup, VLLMEngine)
 
 
 def sglang_engine(setup: EngineSetup) -> Engine:
-    """The SGLang servers at ``engine.urls``."""
-    return _served(setup, SGLangEngine(setup.config.engine.urls, timeout=setup.config.play.deadline))
+    """The SGLang servers at ``engine.urls``, or those of ``[engine.launch]``."""
+    return _served(setup, SGLangEngine)
 
 
-def _served(setup: EngineSetup, servers: RemoteEngine) -> Engine:
-    return ServedEngine(servers, PublishedWeights(str(setup.folder / WEIGHTS), setup.model, setup.config.engine.dtype))
+def _served(setup: EngineSetup, kind: type[VLLMEngine] | type[SGLangEngine]) -> Engine:
+    launch = setup.config.engine.launch
+    commands = [] if launch is None else server_commands(setup.config, setup.model)
+    urls = [command.url for command in commands] or list(setup.config.engine.urls)
+    servers = kind(urls, timeout=setup.config.play.deadline)
+    engine = ServedEngine(servers, PublishedWeights(str(setup.folder / WEIGHTS), setup.model, setup.config.engine.dtype))
+    if launch is None:
+        return engine
+    folder = setup.folder / SERVERS
+    fleet = Fleet(commands, folder, patience=launch.patience, restarted=servers.suspect, say=setup.say)
+    return LaunchedEngine(engine, servers, fleet)

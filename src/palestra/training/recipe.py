@@ -31,7 +31,12 @@ __all__ = ["FREE", "find_recipe", "kept", "load_recipe", "names", "presets", "re
 _SHIPPED = Path(__file__).parents[1] / "recipes"
 _PRESETS = Path(__file__).parents[1] / "presets"
 
-FREE = ("steps", "checkpoint_every", "keep", "samples", "writers")
+FREE = (
+    *("steps", "checkpoint_every", "keep", "settle", "samples", "writers"),
+    *("engine.urls", "engine.launch", "engine.batch", "engine.rows", "engine.device"),
+    *("play.concurrency", "play.deadline", "play.retries", "model.device", "learner.packing"),
+    *(f"evaluation.{key}" for key in ("every", "temperature", "at_start", "metric", "keep_best", "patience")),
+)
 """Keys that may change when a run is resumed: none of them changes the result of a finished step."""
 
 

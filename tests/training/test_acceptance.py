@@ -1,0 +1,44 @@
+"""The acceptance list on a CPU: every row that a CPU can show passes, and the others say that it cannot."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.encoding import decode_json
+from palestra.training import acceptance
+from palestra.training.acceptance import Machine, Missed, accept
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
+
+
+@pytest.mark.slow
+def test_the_list_passes_on_a_cpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
+    done = CliRunner().invoke(app, ["doctor", "--acceptance"], catch_exceptions=False)
+    report = decode_json(done.stdout.splitlines()[-1].encode(), dict)
+    outcomes = {row["name"]: row["outcome"] for row in report["rows"]}
+    assert report["counts"]["failed"] == 0, done.stdout
+    absent = {"flash attention", "NCCL", "LoRA swap on a server", "sleep of a server"}
+    assert {name for name, outcome in outcomes.items() if outcome == "not applicable"} == absent
+    assert done.exit_code == 0
+
+
+def test_a_row_that_misses_its_bar_fails_and_the_next_one_is_still_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def missed(_: Machine) -> str:
+        raise Missed("0.1 instead of 0.2\nand more")
+
+    monkeypatch.setattr(acceptance, "CHECKS", {"one": missed, "two": lambda _: "fine"})
+    rows = accept(Machine(tmp_path))
+    assert [(row.name, row.outcome, row.detail) for row in rows] == [
+        ("one", "failed", "Missed: 0.1 instead of 0.2"),
+        ("two", "passed", "fine"),
+    ]
+
+
+def test_the_gpus_of_a_machine_without_any() -> None:
+    done = CliRunner().invoke(app, ["doctor", "--gpu", "--json"], catch_exceptions=False)
+    report = decode_json(done.stdout.encode(), dict)
+    assert report["devices"] == []
+    assert report["packages"]["torch"]
