@@ -59,6 +59,8 @@ class ServerReplica:
         self.under_way = 0
         self.healthy = True
         self.version = 0
+        self.restarts = 0
+        """How often the server was started again, as far as ``RemoteEngine.suspect`` was called."""
 
 
 class RemoteEngine(ABC):
@@ -198,6 +200,7 @@ class RemoteEngine(ABC):
         """Do not use the server at ``url`` until it answers and has loaded the current weights: it has been restarted."""
         for replica in self.replicas:
             if replica.url == url:
+                replica.restarts += 1
                 self._suspect(replica)
 
     async def revived(self) -> None:
@@ -215,6 +218,7 @@ class RemoteEngine(ABC):
             if attempt:
                 await asyncio.sleep(random.uniform(0.5, 1.0) * min(0.25 * 2**attempt, LONGEST_WAIT))
             await self._running.wait()
+            await self._readiness()
             replica = self._choose(session)
             version = replica.version
             replica.under_way += 1
@@ -235,9 +239,18 @@ class RemoteEngine(ABC):
             return part, version
         raise InfrastructureError(f"{ATTEMPTS} calls failed, the last one at {problem}")
 
+    async def _readiness(self) -> None:
+        """Wait until a server is healthy. One that answers but has not loaded the current weights would sample with others."""
+        until = asyncio.get_running_loop().time() + self._timeout
+        while not any(replica.healthy for replica in self.replicas) and self._reviving:
+            left = until - asyncio.get_running_loop().time()
+            if left <= 0:
+                raise InfrastructureError(f"no server was healthy within {self._timeout:.0f} s")
+            await asyncio.wait(list(self._reviving.values()), timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
     def _choose(self, session: EngineSession | None) -> ServerReplica:
         fit = [replica for replica in self.replicas if replica.healthy and replica.version == self.version]
-        # If no replica is healthy, the call is tried anyway: it fails and is repeated while the replicas are being revived.
+        # If no replica is healthy, although the call has waited, it is tried: it fails and is repeated.
         idlest = min(fit or self.replicas, key=lambda replica: replica.under_way)
         if session is None:
             return idlest
@@ -256,7 +269,7 @@ class RemoteEngine(ABC):
         """Ask the server until it answers, then give it the current weights."""
         wait = 0.1
         while not replica.healthy:
-            source, version = self._source, self.version
+            source, version, restarts = self._source, self.version, replica.restarts
             try:
                 await self._get(replica, "/health", decode=False)
                 if source is not None:
@@ -266,7 +279,7 @@ class RemoteEngine(ABC):
                 wait = min(2 * wait, LONGEST_WAIT)
                 continue
             replica.version = version
-            replica.healthy = version == self.version
+            replica.healthy = version == self.version and restarts == replica.restarts
         del self._reviving[replica]
 
     async def _everywhere(self, call: Any) -> None:
