@@ -3,15 +3,18 @@ steps.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple, Self
 
+from palestra.rollout import TrajectoryWriter, read_trajectories
 from palestra.training.admission import Admission
-from palestra.trajectory import TrajectoryGroup
+from palestra.trajectory import Trajectory, TrajectoryGroup
 
-__all__ = ["GroupStream", "PlayedTask"]
+__all__ = ["GroupStream", "PlayedTask", "read_kept", "write_kept"]
 
 
 class PlayedTask(NamedTuple):
@@ -21,6 +24,23 @@ class PlayedTask(NamedTuple):
     """Of the task in the run."""
     groups: tuple[TrajectoryGroup, ...]
     """One per player."""
+
+
+def write_kept(path: Path, kept: Iterable[PlayedTask]) -> None:
+    """Write groups for ``read_kept``."""
+    with TrajectoryWriter(path) as writer:
+        for member in (member for task in kept for group in task.groups for member in group.members):
+            writer.write(member)
+
+
+def read_kept(path: Path) -> list[PlayedTask]:
+    """Read groups that ``write_kept`` wrote, in the order of their numbers."""
+    seats: dict[tuple[int, str], list[Trajectory]] = defaultdict(list)
+    for one in read_trajectories(path):
+        seats[one.group, one.player].append(one)
+    groups = [TrajectoryGroup(members[0].task, tuple(members)) for _, members in sorted(seats.items())]
+    numbered = groupby(groups, lambda group: group.members[0].group)
+    return [PlayedTask(number, tuple(same)) for number, same in numbered]
 
 
 class GroupStream:

@@ -19,7 +19,6 @@ and checkpoint n holds the state after n steps.
 """
 
 import asyncio
-import itertools
 import time
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
@@ -41,10 +40,8 @@ from palestra.rollout import (
     Places,
     RolloutFunction,
     RolloutOptions,
-    TrajectoryWriter,
     grouped_by_task,
     play_episodes,
-    read_trajectories,
 )
 from palestra.seeding import derive, derive_seed
 from palestra.training.admission import Admission
@@ -60,11 +57,11 @@ from palestra.training.learner.learner import Learner
 from palestra.training.publishing import PolicyWeights
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
-from palestra.training.stream import GroupStream, PlayedTask
+from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
 from palestra.training.summary import solved, summarize
 from palestra.training.tasks import TrainingTasks
-from palestra.trajectory import Content, Task, Trajectory, TrajectoryGroup
-from palestra.wrappers import TurnLimit
+from palestra.training.turn_limits import ScheduledHorizon, task_key
+from palestra.trajectory import Task, Trajectory, TrajectoryGroup
 
 __all__ = ["Trainer"]
 
@@ -254,7 +251,7 @@ class Trainer:
             return ()
         for env in {task.env for task in tasks} - self._schedules.keys():
             self._schedules[env] = self.config.horizon.schedule(env)
-        turns = {_key(task): self._turns(task.env, number, version) for number, task in zip(numbers, tasks, strict=True)}
+        turns = {task_key(task): self._turns(task.env, number, version) for number, task in zip(numbers, tasks, strict=True)}
         return (partial(ScheduledHorizon, turns_of=turns),)
 
     def _turns(self, env: str, number: int, version: int) -> int:
@@ -389,9 +386,7 @@ class Trainer:
         self.ledger.sync()
         folder = self.checkpoints.begin(done)
         written = self.learner.save(folder)
-        with TrajectoryWriter(folder / _KEPT) as writer:
-            for member in (member for task in kept for group in task.groups for member in group.members):
-                writer.write(member)
+        write_kept(folder / _KEPT, kept)
         self.checkpoints.commit(done, msgspec.to_builtins(notes), written=written)
 
     def _resume(self) -> tuple[int, list[tuple[PlayedTask, int]]]:
@@ -418,7 +413,7 @@ class Trainer:
         if manifest.step < self.config.steps:
             self.say(f"resuming from step {manifest.step} of {self.config.steps}")
         versions = msgspec.convert(manifest.notes["kept"], dict[int, int], strict=False)
-        return manifest.step, [(task, versions[task.number]) for task in _read_kept(path / _KEPT)]
+        return manifest.step, [(task, versions[task.number]) for task in read_kept(path / _KEPT)]
 
     def _restore(self, version: int, kept: Sequence[tuple[PlayedTask, int]]) -> None:
         """Continue with the groups of the ledger that no step has taken: those that had finished, and the others again."""
@@ -436,19 +431,6 @@ class Trainer:
         """Whether another group was played in the place of the group of these rollouts: it has ended, and no step took it."""
         ended = all(self.ledger.state(name) in (State.DROPPED, State.FAILED) for name in names)
         return ended and self.ledger.step_of(names[0]) is None
-
-
-class ScheduledHorizon(TurnLimit):
-    """A turn limit that depends on the task."""
-
-    def __init__(self, env: AsyncEnv, turns_of: Mapping[tuple[str, int | None], int]) -> None:
-        super().__init__(env, 1)
-        self._turns_of = turns_of
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        assert task is not None
-        self.turns = self._turns_of[_key(task)]
-        return await super().reset(seed=seed, task=task)
 
 
 class _Clock:
@@ -478,21 +460,6 @@ def _view(member: Trajectory, shaping: Shaping) -> GroupMember | None:
     """What the rules for partial groups see of ``member``."""
     left = None if member.stop.failed or not member.turns else shaped(member, shaping)
     return None if left is None else episode_of(left)
-
-
-def _key(task: Task) -> tuple[str, int | None]:
-    """What distinguishes the tasks of a run."""
-    return task.env, task.seed
-
-
-def _read_kept(path: Path) -> list[PlayedTask]:
-    """Read the groups that a checkpoint holds, in the order of their numbers."""
-    seats: dict[tuple[int, str], list[Trajectory]] = defaultdict(list)
-    for one in read_trajectories(path):
-        seats[one.group, one.player].append(one)
-    groups = [TrajectoryGroup(members[0].task, tuple(members)) for _, members in sorted(seats.items())]
-    numbered = itertools.groupby(groups, lambda group: group.members[0].group)
-    return [PlayedTask(number, tuple(same)) for number, same in numbered]
 
 
 def _position(manifest: Manifest) -> LedgerPosition:
