@@ -2,7 +2,7 @@ r"""Shells in boxes: start, reset, round trip, many sessions at once, escapes.
 
     python benchmarks/terminal.py            # as this user, and as uid 12345 if this is root
     python benchmarks/terminal.py --quick    # fewer repetitions, 32 sessions, no escapes
-    python benchmarks/terminal.py --harbor   # only the check of 500 Harbor tasks (16 with --quick); --hacks attacks them
+    python benchmarks/terminal.py --harbor   # only the check of 500 Harbor tasks (32 with --quick); --hacks attacks them
 
 The start is compared with bubblewrap alone: the same root, namespaces and shell, without layer, limits and filter. Both are
 measured in turns, and no session is started in advance; the row is the median of the ratios. The other rows use the default,
@@ -33,6 +33,8 @@ from palestra.sandbox.profile import links_into_usr  # noqa: E402
 from palestra.sandbox.shell import Shell, Shells  # noqa: E402
 
 UNPRIVILEGED = 12345
+SOLVE = "#!/bin/bash\necho hello > /app/answer.txt\n"
+"""The solution of the generated tasks, which one of the faults shows to the agent."""
 
 
 def bare_seconds() -> float:
@@ -161,26 +163,44 @@ def rows_of(uid: int, quick: bool) -> list[Row]:
     return rows
 
 
+def planted() -> list[dict[str, str]]:
+    """Files of a faulty task, one table per kind of fault that the check must find."""
+    dockerfile = "FROM debian:12\nWORKDIR /app\n"
+    reward = "/logs/verifier/reward.txt"
+    return [
+        {"solution/solve.sh": "#!/bin/sh\n:\n"},
+        {"tests/test.sh": f"#!/bin/sh\necho 1 > {reward}\n"},
+        {"tests/test.sh": "#!/bin/sh\n:\n"},
+        {"tests/test.sh": f"#!/bin/sh\necho nan > {reward}\n"},
+        {"tests/test.sh": f"#!/bin/sh\n[ -s {reward} ] || date +%N > {reward}\n"},
+        {"task.toml": "[environment]\ncpus = 'two'\n"},
+        {"environment/Dockerfile": f"{dockerfile}RUN exit 3\n"},
+        {"environment/Dockerfile": f"{dockerfile}COPY solve.sh .\n", "environment/solve.sh": SOLVE},
+    ]
+
+
 def harbor_rows(quick: bool, hacks: bool) -> list[Row]:
-    """Check generated Harbor tasks over the host's programs. Every eighth has a fault that the check must find."""
+    """Check generated Harbor tasks over the host's programs. Every fourth has a fault, of eight kinds in turn."""
     from tests.envs.harbor.folders import write
 
     from palestra.envs.harbor.check import CheckSettings, check_tasks
 
-    count = 16 if quick else 500
+    count, kinds = 32 if quick else 500, planted()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PALESTRA_HOME"] = f"{folder}/home"
-        faulty = {number for number in range(count) if number % 8 == 7}
+        faulty = {number for number in range(count) if number % 4 == 3}
         places = []
         for number in range(count):
             files = {"instruction.md": f"Write the word hello to the file /app/answer.txt. (task {number})\n"}
             if number in faulty:
-                files["solution/solve.sh"] = "#!/bin/sh\n:\n"
+                files |= kinds[number // 4 % len(kinds)]
             places.append(write(Path(folder, "tasks", f"t{number:03}"), files))
         began = time.monotonic()
         reports = asyncio.run(check_tasks(places, CheckSettings(base="host", hacks=hacks)))
         seconds = time.monotonic() - began
     failed = {number for number, report in enumerate(reports) if not report.ok}
+    for number in sorted(faulty ^ failed):
+        print(f"task {number}: {[(one.check, one.detail) for one in reports[number].findings if one.status == 'fail']}")
     return [
         Row(
             f"harbor: check of {count} tasks{' with hacks' if hacks else ''}, min", seconds / 60, "<= 30" if hacks else "<= 10"
