@@ -1,9 +1,11 @@
 """Root file systems: archives of three kinds, the cache by content, and archives that try to write elsewhere."""
 
 import contextlib
+import gzip
 import hashlib
 import io
 import json
+import lzma
 import os
 import stat
 import tarfile
@@ -167,6 +169,42 @@ def test_what_is_no_image_is_a_sentence(tmp_path: Path, content: bytes) -> None:
     cache = RootCache(tmp_path / "cache")
     with contextlib.suppress(UsageError):  # some bytes are an empty archive
         cache.add_archive("x", tmp_path / "image.tar")
+    assert not list((tmp_path / "cache").rglob(".draft-*"))
+
+
+def _late(seconds: int) -> bytes:
+    """An archive with a file of an impossible time."""
+    found = io.BytesIO()
+    with tarfile.open(fileobj=found, mode="w", format=tarfile.PAX_FORMAT) as archive:
+        one = tarfile.TarInfo("f")
+        one.mtime = seconds
+        archive.addfile(one)
+    return found.getvalue()
+
+
+_SELF = json.dumps({"manifests": [{"digest": "sha256:0"}]}).encode()
+MALFORMED = {
+    "an index that names itself": tar([("index.json", _SELF), ("blobs/sha256/0", _SELF)]),
+    "deep JSON": tar([("manifest.json", b"[" * 200_000)]),
+    "deep folders": tar([("a/" * 1500 + "f", b"x")]),
+    "a manifest of numbers": tar([("manifest.json", b"[1]")]),
+    "a configuration that is a list": tar(
+        [("c", b"[]"), ("manifest.json", json.dumps([{"Config": "c", "Layers": []}]).encode())]
+    ),
+    "a layer that is a link to itself": tar(
+        [("l", "-> l"), ("c", b"{}"), ("manifest.json", json.dumps([{"Config": "c", "Layers": ["l"]}]).encode())]
+    ),
+    "a broken gzip": docker_archive([gzip.compress(tar([("f", os.urandom(50_000))]))[:20_000] + bytes(30_000)], {}),
+    "a broken xz": docker_archive([lzma.compress(tar([("f", os.urandom(50_000))]))[:20_000] + bytes(30_000)], {}),
+    "a time beyond all files": _late(10**25),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_a_malformed_image_is_a_sentence(name: str, tmp_path: Path) -> None:
+    (tmp_path / "image.tar").write_bytes(MALFORMED[name])
+    with pytest.raises(UsageError, match=r"image\.tar"):
+        RootCache(tmp_path / "cache").add_archive("x", tmp_path / "image.tar")
     assert not list((tmp_path / "cache").rglob(".draft-*"))
 
 

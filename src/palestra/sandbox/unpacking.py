@@ -9,9 +9,11 @@ import contextlib
 import ctypes
 import errno
 import json
+import lzma
 import os
 import shutil
 import tarfile
+import zlib
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +27,24 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
 _MOST_BYTES = 32 * 2**30
 _MOST_MEMBERS = 2_000_000
+_MOST_INDEXES = 8
+"""Indexes that name indexes: an index could name itself."""
+_TRIES = 100
+"""How often a folder is opened: the kernel asks to try again if another process renames something meanwhile."""
+_MALFORMED = (
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,  # JSON of another shape
+    OverflowError,  # a time that no file can have
+    RecursionError,  # folders or JSON in too many levels
+)
 
 
 class _OpenHow(ctypes.Structure):
@@ -45,7 +65,7 @@ def unpack_image(archive: Path, root: Path) -> dict[str, Any]:
                 return _unpack_oci(outer, root)
             _Unpacker(root).unpack(outer)
             return {}
-    except (tarfile.TarError, EOFError, OSError, ValueError, KeyError, TypeError, IndexError) as error:
+    except _MALFORMED as error:
         raise UsageError(f"{archive.name} is not an image that can be unpacked: {error}") from error
 
 
@@ -57,7 +77,9 @@ def _unpack_docker(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:
 
 def _unpack_oci(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:
     manifest = _json(outer, "index.json")
-    while "manifests" in manifest:  # an index may name indexes, one per platform
+    for _ in range(_MOST_INDEXES):  # an index may name indexes, one per platform
+        if "manifests" not in manifest:
+            break
         manifest = _json(outer, _blob(manifest["manifests"][0]))
     _unpack_layers(outer, [_blob(layer) for layer in manifest["layers"]], root)
     return _settings(_json(outer, _blob(manifest["config"])))
@@ -190,10 +212,14 @@ class _Unpacker:
 
     def _open(self, path: str) -> int:
         how = _OpenHow(_FOLDER, 0, _IN_ROOT)
-        fd: int = _libc.syscall(_SYS_OPENAT2, self._root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
-        if fd >= 0:
-            return fd
-        number = ctypes.get_errno()
+        number = errno.EAGAIN
+        for _ in range(_TRIES):
+            fd: int = _libc.syscall(_SYS_OPENAT2, self._root, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+            if fd >= 0:
+                return fd
+            number = ctypes.get_errno()
+            if number != errno.EAGAIN:
+                break
         if number == errno.ENOSYS:
             raise InfrastructureError("this kernel has no openat2 (Linux 5.6), so images cannot be unpacked safely")
         raise OSError(number, os.strerror(number), path)
