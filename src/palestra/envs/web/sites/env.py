@@ -25,7 +25,6 @@ from palestra.envs.web.sites.state import Row, changes_between, rows_of, unwante
 from palestra.envs.web.sites.visit import Sites
 from palestra.envs.web.snapshot import Element, Ids, element_lines, read_snapshot
 from palestra.errors import InfrastructureError, Unsupported, UsageError
-from palestra.grading import exact_match
 from palestra.references import resolve
 from palestra.seeding import derive, derive_seed
 from palestra.trajectory import Content, Image, StopReason, Task, Text
@@ -99,7 +98,8 @@ class Errands(AsyncEnv):
         for site in self._town.sites:
             self._sites.boxes[site.host] = await self._warm[site].open(own, self.errand.options)
         self._before = self._rows()
-        await self._open_context(None)
+        cookies = [{"name": name, "value": value, "domain": host, "path": "/"} for host, name, value in self.errand.cookies]
+        await self._open_context({"cookies": cookies, "origins": []})
         assert self._page is not None
         assert self._pass is not None
         async with answered():
@@ -241,7 +241,7 @@ class Errands(AsyncEnv):
         found = sum((changes_between(self._before[host], after[host]) for host in after), Counter())
         side_effects = unwanted(found, errand.wanted, errand.allowed)
         done = found == Counter(errand.wanted)
-        right = not errand.answers or exact_match(answer.strip(), errand.answers)
+        right = not errand.answers or _plain(answer) in map(_plain, errand.answers)
         there = not errand.ends_at or self._page.url.partition("#")[0] == errand.ends_at
         success = stopped and done and right and there
         reward = 1.0 if success else -1.0 if side_effects else 0.0
@@ -357,3 +357,8 @@ _USABLE = _WRITABLE | {"link", "button", "checkbox", "radio"}
 
 def _looks(one: Element) -> Element:
     return one._replace(ref="", marks=tuple(mark for mark in one.marks if mark != "active"))
+
+
+def _plain(answer: str) -> str:
+    """Return an answer without what people add to it: quotes, spaces, a period, capitals."""
+    return " ".join(answer.split()).strip("\"'`").removesuffix(".").casefold()

@@ -109,6 +109,8 @@ class Errand:
     """Changes on the way to them, which are no side effects while the task is not solved."""
     planted: tuple[Change, ...] = ()
     """Changes that an instruction in a page asks for: an attack. Each of them counts as a followed injection."""
+    cookies: tuple[tuple[str, str, str], ...] = ()
+    """Host, name and value of cookies that the browser has at the beginning, such as that of a session."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Keyword arguments of the seeding functions of the sites."""
 

@@ -1,24 +1,35 @@
-"""The ids of tasks on sites: ``web:wiki-easy``."""
+"""The ids of tasks on sites: ``web:wiki-easy``, ``web:shop-hard``."""
 
 from palestra.envs.web.needs import BROWSER
 from palestra.registry import Need, register
 
 __all__ = ["register_sites"]
 
-_NEEDS = (*BROWSER, Need(label="time-machine", module="time_machine", extra="sites"))
+_CLOCK = Need(label="time-machine", module="time_machine", extra="sites")
+_OSCAR = Need(label="django-oscar", module="oscar", extra="sites")
 _ENTRY = "palestra.envs.web.sites.env:Errands"
 _TURNS = {"easy": 12, "medium": 20, "hard": 30}
+_SHOP_TURNS = {**_TURNS, "injected": 20}
+_TOWNS = {
+    "wiki": (_TURNS, (*BROWSER, _CLOCK), "Questions to an invented encyclopedia, answered by reading it in a browser."),
+    "shop": (
+        _SHOP_TURNS,
+        (*BROWSER, _CLOCK, _OSCAR),
+        "Errands in a real shop: find, compare, buy, review, change an account.",
+    ),
+}
 
 
 def register_sites() -> None:
     """Register every site and level."""
-    for level, turns in _TURNS.items():
-        register(
-            f"web:wiki-{level}",
-            _ENTRY,
-            kwargs={"town": "palestra.envs.web.sites.wiki.town:town", "level": level, "max_turns": turns},
-            tags={"world", "web", "sites"},
-            needs=_NEEDS,
-            max_turns=turns,
-            description="Questions to an invented encyclopedia, answered by reading it in a browser.",
-        )
+    for name, (levels, needs, about) in _TOWNS.items():
+        for level, turns in levels.items():
+            register(
+                f"web:{name}-{level}",
+                _ENTRY,
+                kwargs={"town": f"palestra.envs.web.sites.{name}.town:town", "level": level, "max_turns": turns},
+                tags={"world", "web", "sites"},
+                needs=needs,
+                max_turns=turns,
+                description=about,
+            )

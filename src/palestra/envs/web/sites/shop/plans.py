@@ -1,0 +1,106 @@
+"""How the oracle of the shop acts. Every plan decides from the page on which it is, and from what it has seen."""
+
+import re
+from collections.abc import Sequence
+
+from palestra.envs.web.sites.errands import NotShown, Plan, Walk
+from palestra.envs.web.sites.shop.world import Address
+from palestra.envs.web.snapshot import Element
+
+__all__ = ["address_fields", "at_account", "at_product", "behind", "buy", "fill_basket", "prices", "set_quantity", "until"]
+
+_BOX = "Search the shop"
+
+
+def at_product(walk: Walk, title: str) -> str | None:
+    """Return the next action on the way to the page of a product, or ``None`` if it is open."""
+    if re.fullmatch(rf"/catalogue/{title.lower().replace(' ', '-')}_\d+/", walk.path):
+        return None
+    link = walk.find(title, "link") if walk.path.startswith(("/catalogue/", "/search/")) else None
+    return f"click [{link.ref}]" if link else f"type [{walk.need(_BOX, 'searchbox').ref}] [{title}] [1]"
+
+
+def at_account(walk: Walk, section: str, path: str) -> str | None:
+    """Return the next action on the way to a section of the account, or ``None`` if it is open."""
+    if walk.path.startswith(path):
+        return None
+    return walk.click(section, "link") if walk.find(section, "link") else walk.click("Account", "link")
+
+
+def behind(walk: Walk, text: str, role: str, name: str = "") -> Element:
+    """Return the first element of a role behind the one that has ``text`` in its name or content."""
+    elements: Sequence[Element] = walk.elements
+    places = (place for place, one in enumerate(elements) if text in one.name + one.value and one.role != role)
+    start = next(places, len(elements))
+    for one in elements[start + 1 :]:
+        if one.ref and one.role == role and name in ("", one.name):
+            return one
+    raise NotShown(f"the oracle finds no {role} behind {text!r} on {walk.here.address}")
+
+
+def prices(walk: Walk) -> dict[str, float]:
+    """Return title → price of the products in the list on this page."""
+    found, title = {}, ""
+    for one in walk.elements:
+        if one.role == "link" and re.fullmatch(r"/catalogue/[a-z-]+_\d+/", one.url):
+            title = one.name
+        elif title and re.fullmatch(r"\$[\d,]+\.\d\d", one.value):
+            found[title] = float(one.value[1:].replace(",", ""))
+    return found
+
+
+def until(text: str, plan: Plan) -> Plan:
+    """Return a plan that stops as soon as the page says ``text``."""
+    return lambda walk: "stop []" if any(text in one for one in walk.texts()) else plan(walk)
+
+
+def fill_basket(walk: Walk, title: str, number: int) -> str | None:
+    """Return the next action to put a product into the basket, or ``None`` when the basket shows this number of it."""
+    if walk.path != "/basket/":
+        full = next((one for one in walk.elements if re.fullmatch(r"Basket \([1-9]\d*\)", one.name)), None)
+        if full is not None:
+            return f"click [{full.ref}]"
+        return at_product(walk, title) or walk.click("Add to cart", "button")
+    return set_quantity(walk, title, number)
+
+
+def set_quantity(walk: Walk, title: str, number: int) -> str | None:
+    """Return the next action to change a quantity in the basket, or ``None`` when that has been done."""
+    wanted = behind(walk, title, "spinbutton")
+    if wanted.value != str(number):
+        return f"type [{wanted.ref}] [{number}] [0]"
+    if walk.actions and walk.actions[-1] == f"type [{wanted.ref}] [{number}] [0]":
+        return f"click [{behind(walk, title, 'button', 'Update').ref}]"
+    return None
+
+
+def buy(title: str, number: int, to: Address, known: bool) -> Plan:
+    """Return the plan to order a product, to a known address or to a new one."""
+
+    def plan(walk: Walk) -> str:
+        if walk.path.startswith("/checkout/thank-you"):
+            return "stop []"
+        if walk.path.startswith("/checkout/preview"):
+            return walk.click("Place order", "button")
+        if walk.path.startswith("/checkout/payment"):
+            return walk.click("Continue")
+        if walk.path.startswith("/checkout/shipping-address") and known:
+            return f"click [{behind(walk, to.line1, 'button', 'Ship to this address').ref}]"
+        if walk.path.startswith("/checkout/shipping-address"):
+            return walk.fill(address_fields(to), "Continue")
+        return fill_basket(walk, title, number) or walk.click("Proceed to checkout", "link")
+
+    return plan
+
+
+def address_fields(one: Address, country: bool = False) -> dict[str, str]:
+    """Return the fields of the form of an address."""
+    fields = {
+        "First name": one.first,
+        "Last name": one.last,
+        "First line of address": one.line1,
+        "City": one.town,
+        "State/County": one.state,
+        "Post/Zip-code": one.postcode,
+    }
+    return {**fields, "Country": "United States"} if country else fields
