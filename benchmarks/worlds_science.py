@@ -56,7 +56,8 @@ def rows(quick: bool) -> list[Row]:
         lambda: gold_rows(["lifespan-longest-lived"] if quick else list(TASKS)),
         lambda: crowd_rows(4 if quick else MOST * SEATS),
         lambda: [Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(quick), "<= 1")],
-        lambda: [Row("episodes that differ when they take turns in a Java process", disturbed(2 if quick else 16), "<= 0")],
+        # A slow test has a small one of these; here they would take a tenth of the time of --quick.
+        lambda: [] if quick else [Row("episodes that differ when they take turns in a Java process", disturbed(16), "<= 0")],
         lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 2 if quick else 10),
         lambda: random_rows(actions),
         lambda: hostile_rows(actions),
