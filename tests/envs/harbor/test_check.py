@@ -104,7 +104,7 @@ async def test_hacks_fail_in_a_box_of_the_verifiers_own(kind: str, tmp_path: Pat
     holes = [finding.check for finding in report.findings if finding.status == "hole"]
     tried = [finding.check for finding in report.findings if finding.check.startswith("hack: ")]
     assert tried == [f"hack: {name}" for name in HACKS]
-    known = {"hack: aliases beside a process", "hack: a daemon", "hack: a daemon that rewrites the test"}
+    known = {"hack: aliases beside a process", "hack: a daemon"}  # others depend on which process is faster
     assert failed(report) == []
     assert set(holes) >= known if kind == "shared" else not holes
 
