@@ -23,7 +23,7 @@ from palestra.seeding import derive
 from palestra.testing.clock import VirtualClockLoop
 from palestra.training.admission import Admission
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
+from palestra.training.config import EntropyTarget, TrainConfig
 from palestra.training.record import read_metrics
 from palestra.training.trainer import Trainer
 from palestra.trajectory import Content, Task
@@ -227,3 +227,25 @@ def test_constant_groups_are_replaced_before_the_step_and_stay_replaced_after_a_
     assert all(line["members/used"] == 6 for line in lines)
     taken = [step for step in steps_of(tmp_path / "whole").values() if step]
     assert sorted(taken) == sorted([1, 2, 3, 4] * 3)
+
+
+def test_an_entropy_coefficient_follows_its_target() -> None:
+    target = EntropyTarget(target=0.5, start=0.01, rate=0.02, largest=0.04)
+    assert target.after(0.01, 0.4) == pytest.approx(0.03)
+    assert target.after(0.03, 0.4) == 0.04
+    assert target.after(0.01, 0.6) == 0.0
+    with pytest.raises(msgspec.ValidationError, match="entropy and entropy_target both set the entropy coefficient"):
+        small_config(Path("nowhere"), entropy={"start": 0.1}, entropy_target={"target": 0.5})
+    with pytest.raises(msgspec.ValidationError, match=r"set partial.keep_constant = false as well"):
+        small_config(Path("nowhere"), partial={"refill": 1})
+
+
+@pytest.mark.slow
+def test_a_step_ends_early_above_the_target_kl(tiny_model: Path, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"steps": 1, "epochs": 4, "minibatches": 1, "entropy_target": {"target": 99.0, "start": 0.02}}
+    run(small_config(tiny_model, **changes), tmp_path / "all")
+    run(small_config(tiny_model, target_kl=1e-9, **changes), tmp_path / "few")
+    (every,), (few,) = read_metrics(tmp_path / "all"), read_metrics(tmp_path / "few")
+    assert every["updates"] == 4
+    assert few["updates"] == 2  # the first update measures no difference yet
+    assert few["entropy_coefficient"] == 0.02

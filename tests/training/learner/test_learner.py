@@ -141,14 +141,54 @@ def test_a_gradient_that_is_not_finite_leaves_the_weights_alone() -> None:
         ({}, [1.0] * 8),
         ({"warmup": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0]),
         ({"warmup": 2, "decay": (2, 6)}, [0.5, 1.0, 1.0, 0.75, 0.5, 0.25, 0.0, 0.0]),
+        ({"decay": (2, 4), "schedule": {"use": "linear", "floor": 0.5}}, [1.0, 1.0, 1.0, 0.75, 0.5, 0.5, 0.5, 0.5]),
     ],
 )
-def test_the_rate_rises_and_falls_linearly_in_updates(schedule: dict[str, Any], rates: list[float]) -> None:
+def test_the_rate_rises_and_falls_in_updates(schedule: dict[str, Any], rates: list[float]) -> None:
     learner = learner_of(learning_rate=1.0, **schedule)
     seen = []
     for learner.updates in range(8):
         seen.append(learner._learning_rate())
     assert seen == rates
+
+
+def _doubling(progress: float) -> float:
+    return 2.0 * progress
+
+
+def test_a_cosine_falls_slowly_at_both_ends_and_a_strangers_schedule_is_checked() -> None:
+    learner = learner_of(learning_rate=1.0, decay=(0, 4), schedule={"use": "cosine", "floor": 0.2})
+    seen = []
+    for learner.updates in range(6):
+        seen.append(learner._learning_rate())
+    # 0.2 + 0.8·(1 + cos(π·u/4))/2
+    half = 0.4 * math.cos(math.pi / 4)
+    assert seen == pytest.approx([1.0, 0.6 + half, 0.6, 0.6 - half, 0.2, 0.2])
+    learner = learner_of(decay=(0, 2), schedule=f"{__name__}:_doubling")
+    learner.updates = 2
+    with pytest.raises(UsageError, match=r"learner.schedule must return a factor from 0 to 1, got 2.0"):
+        learner._learning_rate()
+
+
+@pytest.mark.parametrize("aggregation", ["token_mean", "sequence_mean", "constant"])
+def test_episodes_without_an_advantage_are_left_out_and_the_gradient_stays(aggregation: Aggregation) -> None:
+    loss = LossConfig(aggregation=aggregation)
+    skipping, computing = (learner_of(network=tiny_network(critic=False), loss=loss) for _ in range(2))
+    batch = replace(measured_batch(skipping), reference=None, values=None, targets=None)
+    assert batch.advantages is not None
+    idle = replace(batch, advantages=np.where(batch.episodes % 2 == 0, 0.0, batch.advantages))
+    # An entropy bonus of nearly nothing needs every token, so nothing is left out.
+    computing.accumulate(idle, LossConfig(aggregation=aggregation, entropy_coefficient=1e-12))
+    passes, seen = skipping._passes, []
+
+    def counting(batch: Batch) -> Any:
+        seen.append(batch.count)
+        return passes(batch)
+
+    skipping._passes = counting  # type: ignore[method-assign]
+    skipping.accumulate(idle)
+    assert seen == [3]
+    torch.testing.assert_close(gradients(skipping), gradients(computing), atol=1e-6, rtol=1e-4)
 
 
 def test_a_decay_that_ends_before_it_begins_is_refused() -> None:
