@@ -95,14 +95,17 @@ def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, metho
     for line in lines:
         assert line["members/members"] == 6
         assert line[f"env/{GAME}/episodes"] + line[f"env/{GAME}/failed"] == 6
-        assert line["importance"] == pytest.approx(1.0, abs=1e-3)
         assert line["staleness"] == 0
-        assert line["skipped"] == 0
-        assert 0 <= line["sampler/kl"] < 1e-6
-        assert 0 <= line["sampler/worst_token"] < 1e-2
-        assert line["learning_rate"] == 1e-2
-        assert line[f"env/{GAME}/entropy"] > 0
         assert line["masked"] == 0
+        # An untrained model may pay all its episodes the same. Then only a critic has something to learn.
+        assert line["updates"] == 2 or not (method.startswith("ppo") or line["updates"])
+        if line["updates"]:
+            assert line["importance"] == pytest.approx(1.0, abs=1e-3)
+            assert line["skipped"] == 0
+            assert 0 <= line["sampler/kl"] < 1e-6
+            assert 0 <= line["sampler/worst_token"] < 1e-2
+            assert line["learning_rate"] == 1e-2
+            assert line[f"env/{GAME}/entropy"] > 0
         assert 0 <= line["constant_groups"] <= 1
         assert line["cut"] == line.get("stop/length_cut", 0) / 6
     assert trainer.engine.version == 2  # type: ignore[attr-defined]
