@@ -15,6 +15,7 @@ from palestra import __version__
 from palestra.cli.completion import prepare_completion
 from palestra.cli.endings import ExitCode, Interrupted
 from palestra.descriptors import raise_descriptor_limit
+from palestra.telemetry import tracing_if_asked
 from palestra.terminal import terminal_safe
 
 __all__ = ["app", "app_for", "run_command"]
@@ -176,7 +177,8 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     prepare_completion()
     typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        app_for(typed)(typed, prog_name="palestra")
+        with tracing_if_asked():
+            app_for(typed)(typed, prog_name="palestra")
     except SystemExit as end:
         if end.code == ExitCode.INTERRUPTED:  # typer ends without a word if a command does not answer Ctrl-C itself
             raise Interrupted("The same command starts over.") from None

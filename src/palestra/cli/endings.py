@@ -45,6 +45,7 @@ EXTRAS = {
     "minigrid": "worlds",
     "miniwob": "web",
     "openenv": "openenv",
+    "opentelemetry": "telemetry",
     "oscar": "sites",
     "peft": "train",
     "playwright": "web",

@@ -17,6 +17,7 @@ from operator import attrgetter
 import msgspec
 
 from palestra.errors import UsageError
+from palestra.notebooks import html_table
 from palestra.registry import family_of
 from palestra.statistics import (
     Distribution,
@@ -90,6 +91,10 @@ class Section(msgspec.Struct, frozen=True):
         return self.scored / self.issued if self.issued else 0.0
 
 
+def _interval(estimate: Estimate | None) -> str:
+    return "–" if estimate is None else f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
 class Report(msgspec.Struct, frozen=True):
     """An evaluation of one policy."""
 
@@ -106,6 +111,15 @@ class Report(msgspec.Struct, frozen=True):
     groups: tuple[Section, ...] = ()
     """The columns of a named panel, ``World/Column``, and each ``World`` before its columns."""
     schema: int = REPORT_SCHEMA
+
+    def _repr_html_(self) -> str:
+        """One row per environment, for notebooks."""
+        rows = [
+            (one.name, _interval(one.score), _interval(one.success), f"{one.scored} of {one.issued}")
+            for one in (*self.envs, self.suite)
+        ]
+        head = ("environment", "mean reward, 95 % interval", "solved, 95 % interval", "scored episodes")
+        return html_table(f"{self.policy} {self.stopped}".strip(), head, rows)
 
     @property
     def privilege(self) -> str:

@@ -25,6 +25,7 @@ from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.panel import Panel
 from palestra.evaluation.report import EpisodeScore, Report, episode_of, report_on
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
+from palestra.notebooks import ProgressLine, in_notebook
 from palestra.policies import as_policy, policy_name
 from palestra.registry import WrapperFactory
 from palestra.rendering.vocabulary import write_vocabulary
@@ -86,6 +87,14 @@ class Progress:
         return report_on(self.episodes, player=self.player)
 
 
+def _usual_watch() -> Callable[[Progress], None] | None:
+    """What watches an evaluation if the caller does not: in a notebook a progress line, elsewhere nothing."""
+    if not in_notebook():
+        return None
+    line = ProgressLine("evaluating")
+    return lambda progress: line.show(len(progress.episodes), progress.total)
+
+
 def evaluate(  # noqa: PLR0913 - the keywords of a public function are written out
     envs: Envs,
     policy: AnyPolicy,
@@ -119,7 +128,7 @@ def evaluate(  # noqa: PLR0913 - the keywords of a public function are written o
         group_size: Episodes per task.
         out: The run folder. Without one, only the report is kept.
         budget: Tokens or dollars at which the evaluation stops; see ``parse_budget``.
-        watch: Called with a ``Progress`` after each episode.
+        watch: Called with a ``Progress`` after each episode; by default, a notebook shows a progress line.
         player: The player whose episodes are scored, if each player has its own policy.
         about: What else tells this policy from others (a temperature, an address); written into the folder and the report.
         concurrency: Episodes played at the same time.
@@ -191,7 +200,7 @@ async def evaluate_async(  # noqa: PLR0913 - the keywords of a public function a
         tools=tools,
     )
     options = EvaluationOptions(
-        play=play, out=out, budget=budget, watch=watch, player=player, about=about or {}, rollout=rollout
+        play=play, out=out, budget=budget, watch=watch or _usual_watch(), player=player, about=about or {}, rollout=rollout
     )
     return await _evaluated(envs, policy, options)
 

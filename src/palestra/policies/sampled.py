@@ -18,6 +18,7 @@ from palestra.encoding import Ints, ints
 from palestra.policies.history import FullHistory, History
 from palestra.policies.shots import NoShots, Shots
 from palestra.seeding import derive_seed
+from palestra.telemetry import span
 from palestra.trajectory import Completion, Finish, Message, Tokens, Usage
 
 __all__ = ["SampledPolicy"]
@@ -165,7 +166,9 @@ class SampledPolicy:
             seed=derive_seed(conversation.seed if wanted.seed is None else wanted.seed, "call", episode.calls),
         )
         episode.calls += 1
-        generation = await self.engine.generate(prompt, sampling, episode.session)
+        with span("engine_call", prompt_tokens=len(prompt)) as traced:
+            generation = await self.engine.generate(prompt, sampling, episode.session)
+            traced.set_attribute("palestra.tokens", len(generation.tokens.ids))
         if generation.finish is Finish.LENGTH and room <= wanted.max_tokens:
             return Generation(generation.tokens, Finish.OVERFLOW)
         return generation

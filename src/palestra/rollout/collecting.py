@@ -5,6 +5,7 @@ from collections.abc import Container, Sequence
 
 from palestra.adapters.loop_thread import run_anywhere
 from palestra.core import Tool
+from palestra.notebooks import ProgressLine, in_notebook
 from palestra.registry import WrapperFactory
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES, TASKS_PER_ENV
 from palestra.rollout.options import AnyPolicy, RolloutOptions
@@ -39,7 +40,7 @@ def collect(  # noqa: PLR0913 - the keywords of a public function are written ou
     Args:
         envs: An id, a pattern (``"game:*-easy"``), a list of these, an environment class, or explicit ``Task`` objects.
         policy: A policy, a function of text, ``"random"`` or ``"oracle"``; or a mapping with one of these for each player.
-        progress: Draw a progress bar on standard error; by default if standard error is a terminal.
+        progress: Draw a progress bar on standard error; by default in a terminal and in a notebook.
         n: Tasks per environment; by default 100. If ``envs`` are explicit tasks: how many of them; by default all.
         group_size: Episodes per task.
         concurrency: Episodes played at the same time.
@@ -56,7 +57,7 @@ def collect(  # noqa: PLR0913 - the keywords of a public function are written ou
 
         trajectories = palestra.collect("game:Mastermind-v0-easy", "oracle", n=20)
     """
-    show = sys.stderr.isatty() if progress is None else progress
+    show = sys.stderr.isatty() or in_notebook() if progress is None else progress
     options = RolloutOptions(
         n=n,
         group_size=group_size,
@@ -77,6 +78,8 @@ def collect(  # noqa: PLR0913 - the keywords of a public function are written ou
 async def _collect(envs: Envs, policy: AnyPolicy, show: bool, options: RolloutOptions) -> list[Trajectory]:
     if not show:
         return [trajectory async for trajectory in play_episodes(envs, policy, options)]
+    if in_notebook():
+        return await _collect_in_notebook(envs, policy, options)
     from rich.console import Console
     from rich.progress import Progress
 
@@ -86,6 +89,14 @@ async def _collect(envs: Envs, policy: AnyPolicy, show: bool, options: RolloutOp
         async for trajectory in play_episodes(envs, policy, options):
             collected.append(trajectory)
             bar.advance(task)
+    return collected
+
+
+async def _collect_in_notebook(envs: Envs, policy: AnyPolicy, options: RolloutOptions) -> list[Trajectory]:
+    line, total, collected = ProgressLine("playing"), _total(envs, options), list[Trajectory]()
+    async for trajectory in play_episodes(envs, policy, options):
+        collected.append(trajectory)
+        line.show(len(collected), total)
     return collected
 
 

@@ -22,6 +22,7 @@ from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.rollout.defaults import DEADLINE
 from palestra.rollout.validation import checked_reset, checked_reward, checked_step
 from palestra.segments import SegmentRecorder
+from palestra.telemetry import span
 from palestra.trajectory import (
     Completion,
     Content,
@@ -141,7 +142,8 @@ class _RunningEpisode:
             seat = self._seat(info.get("player", ""), env)
             if isinstance(offered := info.get("tools"), list):  # a dict says how calls went
                 seat.conversation.tools = offered
-            observation, info = await self._turn(seat, env, observed(observation, info))
+            with span("turn", number=turn):
+                observation, info = await self._turn(seat, env, observed(observation, info))
             turn += 1
             if not turn % BREATH:
                 await asyncio.sleep(0)
@@ -275,6 +277,19 @@ async def run_episode(
     ``deadline`` seconds cover everything from boot to cleanup. Errors are in the ``failures`` of the trajectories. With
     ``cut_as_invalid``, a cut turn gets the reward that the environment pays for an empty action.
     """
+    with span("episode", env=key.task.env, group=key.group, member=key.member, attempt=key.attempt) as traced:
+        played = await _run_episode(supply, players, key, deadline, cut_as_invalid)
+        for one in played:
+            traced.set_attribute("palestra.stop", one.stop.value)
+            traced.set_attribute("palestra.turns", len(one.turns))
+            if one.reward is not None:
+                traced.set_attribute("palestra.reward", one.reward)
+    return played
+
+
+async def _run_episode(
+    supply: EnvSupply, players: Players, key: EpisodeKey, deadline: float, cut_as_invalid: bool
+) -> tuple[Trajectory, ...]:
     episode = _RunningEpisode(key, players, cut_as_invalid=cut_as_invalid)
     began = perf_counter()
     env: AsyncEnv | None = None

@@ -78,7 +78,11 @@ GROUP_REWARD = Role("play.group_reward", ("group",))
 WRITER = Role(
     "writers",
     ("folder", "config"),
-    {"tensorboard": "palestra.training.writers:TensorBoardWriter", "wandb": "palestra.training.writers:WandbWriter"},
+    {
+        "tensorboard": "palestra.training.writers:TensorBoardWriter",
+        "wandb": "palestra.training.writers:WandbWriter",
+        "prometheus": "palestra.training.exposing:PrometheusWriter",
+    },
     factory=True,
 )
 SERVERS = ("vllm", "sglang")
@@ -378,7 +382,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     samples: Annotated[int, msgspec.Meta(ge=0)] = 2
     """Groups per step whose trajectories are written to the folder."""
     writers: tuple[Hook, ...] = ()
-    """Where else metrics go: ``tensorboard``, ``{use = "wandb", project = "mine"}``, or your own as ``module:name``."""
+    """Where else metrics go: ``tensorboard``, ``{use = "wandb", project = "mine"}``, ``prometheus``, or your own as
+    ``module:name``."""
 
     def __post_init__(self) -> None:
         for key in _unwritable(msgspec.to_builtins(self)):

@@ -44,6 +44,7 @@ from palestra.rollout import (
     play_episodes,
 )
 from palestra.seeding import derive, derive_seed
+from palestra.telemetry import span
 from palestra.training.admission import Admission
 from palestra.training.algorithms.groups import GroupMember, episode_of, select
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at
@@ -147,7 +148,8 @@ class Trainer:
         # On a thread, so that the groups that are being played continue.
         experience = await self._on_learner_thread(self._prepare, step, groups)
         clock.lap("prepare")
-        learned, experience = await self._on_learner_thread(self._learn, step, experience)
+        with span("learner_step", step=step):
+            learned, experience = await self._on_learner_thread(self._learn, step, experience)
         clock.lap("learn")
         await self._publish(step + 1)
         clock.lap("publish")

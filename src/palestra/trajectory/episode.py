@@ -11,9 +11,10 @@ from typing import Annotated, Any
 import msgspec
 
 from palestra.encoding import encode_msgpack
+from palestra.notebooks import html_table
 from palestra.trajectory.agent import AgentRecord
 from palestra.trajectory.completion import Completion
-from palestra.trajectory.content import Content
+from palestra.trajectory.content import Content, text_of
 from palestra.trajectory.failure import Failure
 from palestra.trajectory.segment import Segment
 from palestra.trajectory.task import Task
@@ -120,6 +121,15 @@ class Trajectory(msgspec.Struct, frozen=True):
         """Whether a limit cut the episode short; its future value is unknown, not zero."""
         return not self.terminated and not self.stop.failed
 
+    def _repr_html_(self) -> str:
+        """One row per turn, for notebooks."""
+        reward = "no reward" if self.reward is None else f"reward {self.reward:.2f}"
+        caption = (
+            f"{self.task.env}, played by {self.policy or 'a policy'}: {reward}, {self.stop.value} after {len(self.turns)} turns"
+        )
+        rows = [(n, text_of(turn.observation), turn.action, turn.reward) for n, turn in enumerate(self.turns, 1)]
+        return html_table(caption, ("turn", "observation", "action", "reward"), rows)
+
     def digest(self) -> str:
         """Return a SHA-256 over everything but times, retries and tracebacks: equal digests mean the same episode."""
         turns = tuple(_timeless(turn) for turn in self.turns)
@@ -160,6 +170,13 @@ class TrajectoryGroup(msgspec.Struct, frozen=True):
 
     task: Task
     members: tuple[Trajectory, ...]
+
+    def _repr_html_(self) -> str:
+        """One row per member, for notebooks."""
+        rows = [
+            (one.member, "none" if one.reward is None else one.reward, one.stop.value, len(one.turns)) for one in self.members
+        ]
+        return html_table(f"{self.task.env}, {len(rows)} episodes of one task", ("member", "reward", "ended by", "turns"), rows)
 
     @property
     def rewards(self) -> tuple[float | None, ...]:

@@ -28,6 +28,7 @@ from palestra.adapters import Wrapper
 from palestra.calls import BadCall, format_result
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.errors import EpisodeError, InfrastructureError, Unsupported, UsageError, is_infrastructure
+from palestra.telemetry import span
 from palestra.tools.forms import CallForm, find_calls
 from palestra.tools.functions import BadArguments
 from palestra.tools.schemas import argument_problem
@@ -221,7 +222,8 @@ class UseTools(Wrapper):
     async def _call(self, tool: Tool, call: ToolCall) -> tuple[ToolResult, ToolFault | None]:
         task = asyncio.ensure_future(tool(**call.arguments))
         try:
-            result: Any = await self._in_time(tool, task)
+            with span("tool_call", tool=tool.name):
+                result: Any = await self._in_time(tool, task)
         except _Overdue:
             return ToolResult(f"no answer within {self.rules.seconds:g} seconds; the call was stopped"), ToolFault.TIMEOUT
         except BadArguments as error:
