@@ -10,6 +10,7 @@ from contextlib import closing
 
 import pytest
 
+from palestra.envs.web.sites.errands import Seen, Walk
 from palestra.envs.web.sites.shop.town import HOST, SHOP, town
 from palestra.envs.web.sites.shop.views import VIEWS
 from palestra.envs.web.sites.shop.world import shop_of
@@ -61,6 +62,16 @@ def test_a_task_does_not_depend_on_the_hash_seed() -> None:
         printed.add(subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True).stdout)
     assert len(printed) == 1
     assert len(printed.pop()) > 500
+
+
+def test_the_path_of_a_page_has_no_query_and_no_fragment() -> None:
+    for address in (
+        "http://shop.test/a/b/",
+        "http://shop.test/a/b/?q=1",
+        "http://shop.test/a/b/#c",
+        "http://shop.test/a/b/?q=#c",
+    ):
+        assert Walk([Seen(address, ())], []).path == "/a/b/"
 
 
 def hacked(template: str, changes: Counter[Change]) -> bool:

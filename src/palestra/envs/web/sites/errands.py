@@ -40,7 +40,7 @@ class Walk:
         """The actions so far: one less than the observations."""
         self.here = seen[-1]
         self.elements = seen[-1].elements
-        self.path = re.sub(r"^http://[^/]+", "", seen[-1].address).partition("?")[0]
+        self.path = re.sub(r"^http://[^/]+|[?#].*$", "", seen[-1].address)
 
     def find(self, name: str, *roles: str, after: str = "") -> Element | None:
         """Return the first element with this name or text, of one of ``roles``; with ``after``, behind that text."""
