@@ -131,6 +131,12 @@ class RunIndex:
         # A training run may keep no episodes.
         return self.file.stat().st_size if self.file.exists() else 0
 
+    @property
+    def extent(self) -> int:
+        """Bytes of the episodes and of the training metrics: it changes while the run is written."""
+        metrics = self._beside(METRICS)
+        return self._size + (metrics.stat().st_size if metrics is not None else 0)
+
     # the index
 
     def refresh(self, seconds: float = math.inf) -> None:

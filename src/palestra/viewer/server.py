@@ -64,6 +64,8 @@ class ViewerServer(ThreadingHTTPServer):
                 return _HttpAnswer(self.page.html.encode(), _HTML)
             case ["catalog.json"]:
                 return _HttpAnswer(self._catalog())
+            case ["extents.json"]:
+                return _HttpAnswer(encode_json([run.extent for run in self.runs]))
             case ["runs", run, "episodes", episode]:
                 return self._of_run(run, lambda found: found.line(int(episode.removesuffix(".json"))))
             case ["runs", run, "episodes", episode, "pictures.json"]:

@@ -48,6 +48,8 @@ const Source = (() => {
     vocabulary: (run) => ofRun("vocabulary", run),
     // The metrics of every training step, oldest first; null for other runs.
     metrics: (run) => ofRun("metrics", run),
+    // The bytes of every run's files: they change while a run is written.
+    extents: async () => (embedded ? null : ask("extents.json")),
     forget: () => kept.clear(),
   };
 })();

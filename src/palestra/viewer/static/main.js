@@ -124,7 +124,9 @@ function markRail(index) {
   if (!link) return;
   rail.querySelectorAll(".here").forEach((element) => element.classList.remove("here"));
   link.classList.add("here");
-  rail.scrollTop += link.getBoundingClientRect().top - rail.getBoundingClientRect().top - rail.clientHeight / 2;
+  const [mark, box] = [link.getBoundingClientRect(), rail.getBoundingClientRect()];
+  rail.scrollTop += mark.top - box.top - rail.clientHeight / 2;
+  rail.scrollLeft += mark.left - box.left - rail.clientWidth / 2; // on a phone the rail is a row
 }
 
 // A large run arrives in parts. Lists grow while the server reads it; an open episode stays as it is.
@@ -133,12 +135,45 @@ async function readRuns() {
     do {
       const catalog = await Source.catalog();
       runs = catalog.runs.map((raw, index) => new Run(index, raw));
-      await (Router.read().parts.length < 4 ? redraw() : draw());
+      if (Router.read().parts.length < 4) await redraw();
+      else if (!current) await draw();
     } while (runs.some((run) => run.read < 1));
   } catch (error) {
     main.replaceChildren(el("p", { class: "empty bad" }, plain(error.message)));
   }
 }
+
+// A run may still be written. The page asks for the sizes of the files, and reads what is new. Lists grow and keep their place;
+// an open episode stays as it is. While the reader chooses something in a list, the list waits.
+const LISTEN = 1500; // milliseconds
+let extents = null;
+let growing = null;
+async function followRuns() {
+  try {
+    const found = JSON.stringify(await Source.extents());
+    if (found !== extents && !main.querySelector("details[open], select:focus, input:focus")) {
+      extents = found;
+      await readNew();
+    }
+  } catch {
+    // The server has stopped: what is on the page stays.
+  }
+  setTimeout(followRuns, LISTEN);
+}
+
+async function readNew() {
+  const before = episodeCount();
+  const place = window.scrollY;
+  Source.forget();
+  await readRuns();
+  if (Router.read().parts.length < 4) window.scrollTo(0, place);
+  const live = document.getElementById("live");
+  live.textContent = `+${number(Math.max(0, episodeCount() - before))} episodes`;
+  clearTimeout(growing);
+  growing = setTimeout(() => { live.textContent = ""; }, 10 * LISTEN);
+}
+
+const episodeCount = () => runs.reduce((sum, run) => sum + run.count, 0);
 
 // ------------------------------------------------------------------------------------------------------------- keyboard
 
@@ -149,6 +184,7 @@ const KEYS = {
   p: ["previous turn", () => stepTurn(-1)],
   c: ["chat view", () => episodeTab("")],
   t: ["token view", () => episodeTab("/tokens")],
+  l: ["in the token view: the least likely token, then the next", () => document.getElementById("least-likely")?.click()],
   g: ["group view", () => { const { parts } = Router.read(); if (parts[3]) Router.go(`#/r/${parts[1]}/g/${parts[3]}`); }],
   u: ["up, back to the list as it was filtered", () => { const { parts } = Router.read(); Router.go(parts.length > 2 ? listOf(Number(parts[1])) : "#/"); }],
   m: ["rendered Markdown, or text as written", () => switchMarkdown()],
@@ -213,6 +249,8 @@ window.addEventListener("hashchange", draw);
 (async () => {
   const theme = Kept.get("theme");
   if (theme) document.documentElement.dataset.theme = theme === "dark" ? "dark" : "light";
+  extents = JSON.stringify(await Source.extents());
   await readRuns();
   document.body.dataset.ready = "yes";
+  if (!Source.embedded) setTimeout(followRuns, LISTEN);
 })();

@@ -18,9 +18,39 @@ function tokensView(episode, { run, row, colour, vocabulary }) {
   const paint = painter(episode, run.advantage(row));
   const readout = el("output", { class: "readout" }, "Point at a token.");
   const body = el("div", { class: "segments" });
-  const view = el("div", { class: "tokens" }, colourBar(colour), legend(colour, paint), readout, body);
-  episode.segments.forEach((raw, index) => body.append(segmentBlock(decoded(raw), index, { paint, colour, vocabulary, readout })));
-  return view;
+  const how = { paint, colour, vocabulary, readout };
+  const blocks = episode.segments.map((raw, index) => segmentBlock(decoded(raw), index, how));
+  body.append(...blocks.map(({ block }) => block));
+  return el("div", { class: "tokens" }, colourBar(colour), legend(colour, paint), leastLikelyButton(blocks, how), readout, body);
+}
+
+const MOST_UNLIKELY = 100;
+
+// Leads to the sampled token with the lowest probability, then to the next one.
+function leastLikelyButton(blocks, how) {
+  let places = null;
+  let next = 0;
+  return el("button", { type: "button", id: "least-likely", title: "The sampled token with the lowest probability, then the next (l)", onclick: () => {
+    places ??= leastLikely(blocks);
+    if (places.length) showToken(places[next++ % places.length], how);
+  } }, "Least likely token");
+}
+
+function leastLikely(blocks) {
+  const places = blocks.flatMap(({ segment, chunks }) => segment.stretches.filter(({ turn }) => turn >= 0).flatMap((stretch) =>
+    Array.from({ length: stretch.stop - stretch.start }, (_, index) => stretch.start + index).map((at) =>
+      ({ segment, chunks, stretch, at, logprob: segment.logprobs[at + stretch.offset] }))));
+  return places.sort((a, b) => a.logprob - b.logprob).slice(0, MOST_UNLIKELY);
+}
+
+function showToken({ segment, chunks, stretch, at }, how) {
+  const { start, element } = chunks.findLast((chunk) => chunk.start <= at);
+  fillChunk(element, segment, how);
+  document.querySelectorAll(".token.chosen").forEach((token) => token.classList.remove("chosen"));
+  const token = element.children[at - start];
+  token.classList.add("chosen");
+  token.scrollIntoView({ block: "center" });
+  how.readout.textContent = describe(segment, stretch, at, how);
 }
 
 function colourBar(colour) {
@@ -94,7 +124,7 @@ function segmentBlock(segment, index, view) {
     }
   }, { rootMargin: "600px" });
   chunks.forEach((chunk) => observer.observe(chunk.element));
-  return block;
+  return { block, segment, chunks };
 }
 
 function stretchBlock(segment, stretch, view, chunks) {
@@ -114,6 +144,7 @@ function stretchBlock(segment, stretch, view, chunks) {
 }
 
 function fillChunk(element, segment, view) {
+  if (element.childElementCount) return;
   const { stretch, start, stop } = element.chunk;
   for (let at = start; at < stop; at++) {
     const token = el("span", { class: "token" }, tokenText(segment.ids[at], view.vocabulary));
