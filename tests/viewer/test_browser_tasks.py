@@ -1,4 +1,4 @@
-"""What readers come for, step by step, on a wide screen and on a phone; runs that grow while they are read; the report on a phone."""
+"""What readers come for, step by step, on a wide screen and on a phone; growing runs; the report on a phone."""
 
 import re
 from collections.abc import Iterator
@@ -96,10 +96,10 @@ def test_follow_a_long_episode(reader: Watched) -> None:
     page.locator(".card", has_text="second").click()
     page.locator("tbody tr", has_text="game:Long-v0").click()
     expect(page.locator("section.turn")).to_have_count(TURNS + 1)  # and the end
-    for wanted in (100, 250, TURNS):
+    for wanted in (100, 250):
         page.evaluate(f"document.getElementById('turn-{wanted - 1}').scrollIntoView()")
         here = page.locator(".rail .here")
-        expect(here).to_have_text(re.compile(f"^({wanted}|{wanted - 1}|{wanted + 1}|{TURNS})$"))
+        expect(here).to_have_text(re.compile(f"^({wanted}|{wanted - 1}|{wanted + 1})$"))
         expect(here).to_be_in_viewport()
     page.locator(".rail a", has_text=re.compile("^377$")).click()
     expect(page.get_by_text("step 376", exact=True)).to_be_in_viewport()
@@ -139,7 +139,7 @@ def test_the_report_fits_a_phone(browser: Browser, tmp_path: Path) -> None:
     page = context.new_page()
     page.goto((tmp_path / "report.html").as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    name = page.get_by_text("game:Long-v0").first
+    name = page.locator("td", has_text="game:Long-v0").first
     box = name.bounding_box()
     assert box is not None
     assert box["width"] > 3 * box["height"]  # the name stands in one line, not one letter per line
