@@ -26,7 +26,7 @@ from palestra.training.assembly import assemble
 from palestra.training.config import EntropyTarget, TrainConfig
 from palestra.training.record import read_metrics
 from palestra.training.trainer import Trainer
-from palestra.trajectory import Content, Task
+from palestra.trajectory import Content, Task, TrajectoryGroup
 
 pytestmark = pytest.mark.torch
 
@@ -198,25 +198,17 @@ def test_ledger_names_the_step_of_what_it_did_not_consume(tmp_path: Path) -> Non
 # ---------------------------------------------------------------------------------------------------------- dynamic sampling
 
 
-class Paying(LongTailed):
-    """Pays every member the same in two of three tasks."""
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
-        assert task is not None
-        self._constant = derive(task.seed, "kind").random() < 2 / 3
-        return await super().reset(seed=seed, task=task)
-
-    async def step(self, action: str) -> Step:
-        step = await super().step(action)
-        return step._replace(reward=1.0) if self._constant else step
+def unequal(group: TrajectoryGroup) -> list[float]:
+    """The group reward of the test below: the members differ in one of three tasks."""
+    differs = derive(group.task.seed, "kind").random() < 1 / 3
+    return [float(member.member) if differs else 0.0 for member in group.members]
 
 
 @pytest.mark.slow
 def test_constant_groups_are_replaced_before_the_step_and_stay_replaced_after_a_crash(tiny_model: Path, tmp_path: Path) -> None:
-    register("test:Paying-v0", Paying)
-    partial = {"keep_constant": False, "refill": 4}
-    config = settings(tiny_model, settle=True, partial=partial)
-    config = msgspec.structs.replace(config, envs={"test:Paying-v0": 1.0}, steps=4, checkpoint_every=2)
+    config = settings(tiny_model, settle=True, partial={"keep_constant": False, "refill": 20})
+    play = msgspec.structs.replace(config.play, group_reward=f"{__name__}:unequal")
+    config = msgspec.structs.replace(config, play=play, steps=4, checkpoint_every=2)
     wanted = fingerprint(run(config, tmp_path / "whole"))
     with pytest.raises(Crash):
         run(config, tmp_path / "broken", crash_in("_learn", 3, after=True))
