@@ -21,6 +21,8 @@ function tokensView(episode, { run, row, colour, vocabulary }) {
   const how = { paint, colour, vocabulary, readout };
   const blocks = episode.segments.map((raw, index) => segmentBlock(decoded(raw), index, how));
   body.append(...blocks.map(({ block }) => block));
+  // Scrolling to a token moves others below a pointer that rests: they count only when it moves.
+  body.addEventListener("pointermove", (event) => { if (event.movementX || event.movementY) how.held = false; });
   return el("div", { class: "tokens" }, colourBar(colour), legend(colour, paint), leastLikelyButton(blocks, how), readout, body);
 }
 
@@ -50,6 +52,7 @@ function showToken({ segment, chunks, stretch, at }, how) {
   const token = element.children[at - start];
   token.classList.add("chosen");
   token.scrollIntoView({ block: "center" });
+  how.held = true;
   how.readout.textContent = describe(segment, stretch, at, how);
 }
 
@@ -154,7 +157,7 @@ function fillChunk(element, segment, view) {
   element.style.minHeight = "";
   element.addEventListener("pointerover", (event) => {
     const at = start + [...element.children].indexOf(event.target);
-    if (at >= start) view.readout.textContent = describe(segment, stretch, at, view);
+    if (at >= start && !view.held) view.readout.textContent = describe(segment, stretch, at, view);
   });
 }
 
