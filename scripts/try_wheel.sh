@@ -25,11 +25,11 @@ try() {
   local palestra="$folder/venv/bin/palestra"
   cd "$folder"
   "$palestra" --version
-  "$palestra" demo -n 4
+  "$palestra" demo -n 4 --json >demo.json
   "$palestra" list --json >/dev/null
   "$palestra" check game:GuessTheNumber-v0-easy -n 20 --json >/dev/null
-  "$palestra" eval random --envs game:GuessTheNumber-v0-easy -n 20 -o runs/random --json >/dev/null
-  "$palestra" view runs/random --export page.html --json >/dev/null
+  "$palestra" eval tiny --envs game:GuessTheNumber-v0-easy -n 20 -o runs/tiny --json >/dev/null
+  "$palestra" view runs/tiny --export page.html --json >/dev/null
   "$palestra" new env mine --json >/dev/null
   "$palestra" serve game:GuessTheNumber-v0-easy --token-file token >serve.log &
   local server=$!

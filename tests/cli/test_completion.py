@@ -7,7 +7,6 @@ from palestra.cli import main
 from palestra.cli.app import app
 
 WITHOUT_JSON = {
-    "demo": "a person reads it",
     "play": "a person reads it",
     "serve": "it runs until it is stopped",
     "completion": "a shell reads it",

@@ -97,7 +97,7 @@ eval sglang:DEAD --envs {EASY} -o r2                | DEAD does not answer
 eval vllm:localhost --envs {EASY} -o r2             | http://
 eval m --base-url localhost:1 --envs {EASY} -o r2   | http://
 eval m --base-url ftp://host --envs {EASY} -o r2    | http://
-rollout gpt5 --envs {EASY} -o r2                    | neither random nor oracle
+rollout gpt5 --envs {EASY} -o r2                    | none of random, oracle, tiny
 eval solver --envs {EASY} -o r2                     | Your own policy is module:name
 eval orcale --envs {EASY} -o r2                     | Did you mean oracle?
 rollout nomod:x --envs {EASY} -o r2                 | no module 'nomod'

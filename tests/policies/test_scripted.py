@@ -123,7 +123,7 @@ def test_what_a_policy_may_be() -> None:
     assert policy_name(as_policy(_later)) == "_later"
     plain = _Plain()
     assert as_policy(plain) is plain
-    with pytest.raises(UsageError, match='no policy is called "clever"; there are "random" and "oracle"'):
+    with pytest.raises(UsageError, match='no policy is called "clever"; there are "random", "oracle", "tiny"'):
         as_policy("clever")
     with pytest.raises(UsageError, match="is a function of text, got int"):
         as_policy(3)  # type: ignore[arg-type]

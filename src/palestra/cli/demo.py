@@ -1,81 +1,153 @@
 """``palestra demo``: a first look in one minute, without an API key, a GPU or Docker.
 
-Two players that need no model, random and oracle, play four games. A table shows their scores, and a page shows every episode.
+Random moves, the trained tiny model that the wheel carries, and the oracle play four games. A table shows their scores. A page
+shows every episode, for the model token by token, and says what to do next.
 """
 
 import asyncio
 import statistics
 from pathlib import Path
 
+import msgspec
 import typer
 
 from palestra.durable import replacing
+from palestra.encoding import encode_json
+from palestra.models.packed import load_demo_model
 from palestra.rollout import rollout
 from palestra.statistics import Score, mean_interval
-from palestra.trajectory import Trajectory
-from palestra.viewer import export_page
+from palestra.trajectory import Trajectory, writable
+from palestra.viewer.page import run_page, static_page
 
 __all__ = ["demo_command"]
 
 GAMES = ("game:GuessTheNumber-v0-easy", "game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy", "game:Sudoku-v0-easy")
-PLAYERS = ("random", "oracle")
+PLAYERS = {
+    "random": "random legal moves",
+    "tiny": "a model of 120,000 parameters that has learned these games, sampled here with NumPy",
+    "oracle": "the best move, which the game itself knows",
+}
+"""Each player and what it does."""
+NEXT = (
+    ("palestra play game:Sudoku-v0-easy", "play yourself, in the terminal"),
+    ("palestra list", "see all environments; palestra show ID prints the rules of one"),
+    ("palestra eval MODEL --base-url URL --envs 'game:*-easy'", "evaluate a model behind an OpenAI-compatible API"),
+    ("palestra new env mine", "write an environment of your own: the command makes a package that works"),
+    ("palestra train cpu/demo", 'train the tiny model of this page (pip install "palestra[train]")'),
+)
+"""What to type next, and what it does."""
+
+
+class _Cell(msgspec.Struct, frozen=True):
+    """The score of one player in one game."""
+
+    mean: float
+    low: float
+    high: float
+    turns: float
+    failed: int
+
+    @property
+    def text(self) -> str:
+        unscored = f" ({self.failed} failed)" if self.failed else ""
+        return f"{self.mean:.2f} [{self.low:.2f}, {self.high:.2f}]{unscored}"
+
+
+_Rows = dict[str, dict[str, _Cell]]
+"""Game → player → score."""
 
 
 def demo_command(
     tasks: int = typer.Option(50, "-n", min=2, help="Tasks per game."),
     seed: int = typer.Option(0, help="Seed of the tasks."),
-    out: Path = typer.Option(Path("demo.html"), "-o", "--out", help="Where to write the replay."),
+    out: Path = typer.Option(Path("demo.html"), "-o", "--out", help="Where to write the page."),
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object with the scores instead of the table."),
 ) -> None:
-    """Play four games with two players that need no model, and write a replay of every episode."""
+    """Play four games with random moves, a trained tiny model and an oracle, and write a page with every episode."""
     with replacing(out) as draft:
-        trajectories = asyncio.run(_play(tasks, seed))
-        _print_table(trajectories)
-        draft.write_text(export_page(trajectories, "palestra demo"), encoding="utf-8")
-    typer.echo(f"  wrote {out}  (open it in a browser: every episode, turn by turn)")
+        played = asyncio.run(_play(tasks, seed))
+        rows: _Rows = {
+            game: {player: _cell([one for one in episodes if one.task.env == game]) for player, episodes in played.items()}
+            for game in GAMES
+        }
+        draft.write_text(_page(played, rows), encoding="utf-8")
+    if as_json:
+        typer.echo(encode_json({"page": str(out), "games": rows}).decode())
+        return
+    _print_table(rows)
+    typer.echo(f"  wrote {out}  (open it in a browser: every episode, turn by turn)\n\n  What to do next:")
+    for command, purpose in NEXT:
+        typer.echo(f"    {command}\n        {purpose}")
 
 
-async def _play(tasks: int, seed: int) -> list[Trajectory]:
+async def _play(tasks: int, seed: int) -> dict[str, list[Trajectory]]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("  {task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    collected: list[Trajectory] = []
+    played: dict[str, list[Trajectory]] = {player: [] for player in PLAYERS}
     with Progress(*columns, console=Console(stderr=True)) as bar:
         title = f"playing {len(GAMES)} games × {tasks} tasks × {len(PLAYERS)} players"
         done = bar.add_task(title, total=len(GAMES) * tasks * len(PLAYERS))
-        for player in PLAYERS:
+        for player, collected in played.items():
             async for trajectory in rollout(GAMES, player, n=tasks, seed=seed):
                 collected.append(trajectory)
                 bar.advance(done)
-    return collected
+    return played
 
 
-def _print_table(trajectories: list[Trajectory]) -> None:
+def _cell(trajectories: list[Trajectory]) -> _Cell:
+    scores = [Score((), one.task, one.reward) for one in trajectories if one.reward is not None]
+    estimate = mean_interval(scores, bounds=(-0.1, 1.0))
+    turns = statistics.fmean(len(one.turns) for one in trajectories)
+    mean, low, high, long = (round(number, 3) for number in (estimate.mean, estimate.low, estimate.high, turns))
+    return _Cell(mean, low, high, long, len(trajectories) - len(scores))
+
+
+def _print_table(rows: _Rows) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("game", style="cyan", no_wrap=True)
     for player in PLAYERS:
         table.add_column(player, no_wrap=True)
-    table.add_column("turns", justify="right")
-    for game in GAMES:
-        played = [trajectory for trajectory in trajectories if trajectory.task.env == game]
-        cells = [_score([one for one in played if one.policy == player]) for player in PLAYERS]
-        turns = [f"{_mean_turns([one for one in played if one.policy == player]):.1f}" for player in PLAYERS]
-        table.add_row(game.removeprefix("game:"), *cells, " / ".join(turns))
+    for game, cells in rows.items():
+        table.add_row(_short(game), *(cell.text for cell in cells.values()))
     console = Console()
     console.print(table)
-    console.print("  mean reward over the tasks with its 95 % interval; mean turns of random / oracle\n", style="dim")
+    console.print("mean reward over the tasks, with its 95 % interval\n", style="dim")
 
 
-def _mean_turns(trajectories: list[Trajectory]) -> float:
-    return statistics.fmean(len(one.turns) for one in trajectories)
+def _short(game: str) -> str:
+    return game.removeprefix("game:").removesuffix("-v0-easy")
 
 
-def _score(trajectories: list[Trajectory]) -> str:
-    scores = [Score((), one.task, one.reward) for one in trajectories if one.reward is not None]
-    failed = len(trajectories) - len(scores)
-    estimate = mean_interval(scores, bounds=(-0.1, 1.0))
-    unscored = f" ({failed} failed)" if failed else ""
-    return f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]{unscored}"
+def _page(played: dict[str, list[Trajectory]], rows: _Rows) -> str:
+    """The viewer with one run per player, and what to do next on its first page."""
+    lines = {player: [encode_json(writable(one)) for one in trajectories] for player, trajectories in played.items()}
+    runs = [run_page(player, episodes) for player, episodes in lines.items()]
+    words = {f"vocabulary-{list(PLAYERS).index('tiny')}": encode_json(load_demo_model().renderer.tokenizer.words)}
+    return "".join(static_page(runs, list(lines.values()), title="palestra demo", beside=words, note=_note(rows)))
+
+
+def _note(rows: _Rows) -> str:
+    """The text of the first page, in Markdown."""
+    table = [
+        f"| game | {' | '.join(PLAYERS)} |",
+        f"|---{'|---' * len(PLAYERS)}|",
+        *(f"| {_short(game)} | {' | '.join(cell.text for cell in cells.values())} |" for game, cells in rows.items()),
+    ]
+    return "\n".join(
+        [
+            "## Four games at level easy, three players",
+            "Mean reward over the tasks, with its 95 % interval:",
+            *table,
+            "",
+            *(f"- **{player}**: {what}" for player, what in PLAYERS.items()),
+            "",
+            "Open a player below to see its episodes. In those of `tiny`, the view *Tokens* shows how likely each token was.",
+            "## What to do next",
+            *(f"- `{command}`: {purpose}" for command, purpose in NEXT),
+        ]
+    )

@@ -49,7 +49,7 @@ REFRESH_SECONDS = 0.5
 def eval_command(  # noqa: PLR0913 - one parameter per option
     policy: str = typer.Argument(
         ...,
-        help="random, oracle, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",
+        help="random, oracle, tiny, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",
     ),
     more_envs: list[str] = MORE_ENVS,
     envs: list[str] = ENVS_OR_PANEL,

@@ -3,6 +3,7 @@
 ::
 
     random  oracle        the environment's own players
+    tiny                  the trained model of ``palestra demo``, which comes with the package
     module:name           a policy or a function of text
     NAME --base-url URL   a model behind an OpenAI-compatible API
     hf:FOLDER             a model folder or hub name, sampled in this process
@@ -20,6 +21,7 @@ from palestra.core import Engine, Policy, Sampling
 from palestra.errors import MissingExtra, UsageError
 from palestra.policies import as_policy
 from palestra.policies.history import History
+from palestra.policies.scripted import BUILT_IN
 from palestra.policies.strategy import HISTORY, named_strategy
 from palestra.references import resolve, search_here
 from palestra.specs import parse_options
@@ -27,7 +29,6 @@ from palestra.specs import parse_options
 __all__ = ["PlayerOptions", "named_policy", "playing"]
 
 ENGINES = ("hf", "vllm", "sglang")
-_BUILT_IN = ("random", "oracle")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +154,7 @@ def _sampled(name: str, engine: Engine, tokenizer: str, options: PlayerOptions) 
 def named_policy(name: str) -> Policy:
     """The policy that ``name`` means; models are not among them."""
     if ":" not in name:
-        if name not in _BUILT_IN:
+        if name not in BUILT_IN:
             raise UsageError(_unknown(name))
         return as_policy(name)
     search_here()
@@ -171,9 +172,9 @@ def named_policy(name: str) -> Policy:
 
 
 def _unknown(name: str) -> str:
-    close = get_close_matches(name, _BUILT_IN, n=1)
+    close = get_close_matches(name, BUILT_IN, n=1)
     guess = f"Did you mean {close[0]}? " if close else ""
     return (
-        f'"{name}" is neither random nor oracle. {guess}Your own policy is module:name, a model behind an API '
+        f'"{name}" is none of {", ".join(BUILT_IN)}. {guess}Your own policy is module:name, a model behind an API '
         f"needs its --base-url, and a model on disk is hf:FOLDER"
     )

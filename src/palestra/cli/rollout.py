@@ -38,7 +38,7 @@ __all__ = ["rollout_command"]
 
 def rollout_command(  # noqa: PLR0913 - one parameter per option
     policy: str = typer.Argument(
-        ..., help="random, oracle, or module:name of your own policy or of a function that takes and returns text."
+        ..., help="random, oracle, tiny, or module:name of your own policy or of a function that takes and returns text."
     ),
     more_envs: list[str] = MORE_ENVS,
     envs: list[str] = ENVS,

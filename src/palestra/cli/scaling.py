@@ -38,7 +38,7 @@ __all__ = ["scaling_command"]
 def scaling_command(  # noqa: PLR0913 - one parameter per option
     policy: str = typer.Argument(
         ...,
-        help="random, oracle, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",
+        help="random, oracle, tiny, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",
     ),
     more_envs: list[str] = MORE_ENVS,
     envs: list[str] = ENVS,

@@ -24,15 +24,15 @@ from palestra.registry import EnvSpec, list_envs, make, spec
 from palestra.seeding import derive_seed
 from palestra.trajectory import text_of
 
-__all__ = ["build_tiny"]
+__all__ = ["END", "UNKNOWN", "WORDS", "build_tiny"]
 
 _Unit = Literal["phrase", "word"]
 
 MOST_PARAMETERS = 1_000_000
 _ROLES = ("system", "user", "assistant", "tool")
-_END = "<|end|>"
-_UNKNOWN = "<|unknown|>"
-_SPECIALS = [_END, *(f"<|{role}|>" for role in _ROLES)]
+END = "<|end|>"
+UNKNOWN = "<|unknown|>"
+_SPECIALS = [END, *(f"<|{role}|>" for role in _ROLES)]
 _TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -40,7 +40,7 @@ _TEMPLATE = (
 _NUMBERS = 101
 _ATOMS = r"\\boxed\{[^{}]+\}|\d+"
 """What is always one token in a vocabulary of phrases."""
-_WORDS = r" ?\b\d [^\W\d_]+| ?[^\W\d_]+| ?\d|[\s\S]"
+WORDS = r" ?\b\d [^\W\d_]+| ?[^\W\d_]+| ?\d|[\s\S]"
 """The same in a vocabulary of words: a word, a digit, or both together, with the space before; otherwise a character."""
 _TASKS = 8
 """Episodes of each game that the tokenizer learns from."""
@@ -64,7 +64,7 @@ def build_tiny(  # noqa: PLR0913 - the keywords of a public function are written
 
     Args:
         folder: The folder to create; by default one in the user's cache folder.
-        envs: The pattern of environments whose text the tokenizer learns.
+        envs: The pattern of environments whose text the tokenizer learns; a comma separates several.
         words: The size of the vocabulary; 0 makes a vocabulary of all phrases or words of the environments.
         unit: Whether a token is a phrase or a word if ``words`` is 0.
         width: The width of the hidden layers.
@@ -111,7 +111,7 @@ def _tokenizer(envs: str, words: int, seed: int) -> Any:
     # Each number more often than anything else occurs, so that all of them become tokens.
     text += [" ".join(str(number) for number in range(_NUMBERS))] * (10 + max(len(text), 1))
     tokenizer.train_from_iterator(text, trainer)
-    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=_END, pad_token=_END)
+    fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=END)
     fast.chat_template = _TEMPLATE
     return fast
 
@@ -121,19 +121,19 @@ def _whole_tokenizer(envs: str, unit: _Unit, seed: int) -> Any:
     import transformers
     from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    atoms = _WORDS if unit == "word" else _ATOMS
+    atoms = WORDS if unit == "word" else _ATOMS
     said = (
         piece
         for text in _suite_text(envs, _PHRASE_TASKS, _PHRASE_TURNS, seed, unit)
         for piece in re.split(f"({atoms})", text)
         if piece
     )
-    vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*_SPECIALS, _UNKNOWN, *said]))}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=_UNKNOWN))
+    vocabulary = {word: number for number, word in enumerate(dict.fromkeys([*_SPECIALS, UNKNOWN, *said]))}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=UNKNOWN))
     tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(atoms), "isolated")
     tokenizer.decoder = decoders.Fuse()
     fast = transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token=_END, pad_token=_END, unk_token=_UNKNOWN, additional_special_tokens=_SPECIALS[1:]
+        tokenizer_object=tokenizer, eos_token=END, pad_token=END, unk_token=UNKNOWN, additional_special_tokens=_SPECIALS[1:]
     )
     fast.chat_template = _TEMPLATE
     return fast
@@ -167,9 +167,7 @@ def _model(words: int, width: int, layers: int, seed: int, stop: int) -> Any:
 
 def _suite_text(envs: str, tasks: int, turns: int, seed: int, unit: _Unit = "phrase") -> Iterator[str]:
     """Yield the texts of the environments, and moves in them."""
-    # A file of questions and a module:Class are in no list.
-    matches = list_envs(envs) or [spec(envs)]
-    specs = [known for known in matches if not known.missing() and _is_default(known, envs)]
+    specs = [known for pattern in envs.split(",") for known in _representatives(pattern)]
     if not specs:
         raise UsageError(f"no environment that can run here matches {envs!r}")
     for known in specs:
@@ -177,6 +175,13 @@ def _suite_text(envs: str, tasks: int, turns: int, seed: int, unit: _Unit = "phr
             # Random moves need not contain all words of good ones.
             players = ("oracle", "random") if unit == "word" and number % 2 else ("random", "oracle")
             yield from _episode_text(known, turns, derive_seed(seed, "tiny text", number), players)
+
+
+def _representatives(pattern: str) -> list[EnvSpec]:
+    """The environments that match ``pattern`` and can run here, one level of each family."""
+    # A file of questions and a module:Class are in no list.
+    matches = list_envs(pattern) or [spec(pattern)]
+    return [known for known in matches if not known.missing() and _is_default(known, pattern)]
 
 
 def _is_default(known: EnvSpec, asked: str) -> bool:

@@ -1,16 +1,17 @@
-"""Policies that need no model: random, oracle, and any function of text.
+"""Policies by name, and any function of text.
 
-Random and oracle ask the environment itself for an action. They are ``privileged``: their scores are baselines.
+Random and oracle need no model. They ask the environment itself for an action. They are ``privileged``: their scores are
+baselines.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from palestra.core import Conversation, Policy
 from palestra.errors import UsageError
 from palestra.trajectory import Completion, text_of
 
-__all__ = ["CallablePolicy", "OraclePolicy", "RandomPolicy", "as_policy"]
+__all__ = ["BUILT_IN", "CallablePolicy", "OraclePolicy", "RandomPolicy", "as_policy"]
 
 
 class RandomPolicy:
@@ -54,18 +55,27 @@ class CallablePolicy:
         return answer
 
 
+def _tiny() -> Policy:
+    from palestra.policies.tiny import tiny_policy  # NumPy and the weights, for those who play with it
+
+    return tiny_policy()
+
+
+BUILT_IN: Mapping[str, Callable[[], Policy]] = {"random": RandomPolicy, "oracle": OraclePolicy, "tiny": _tiny}
+"""The policies that have a name."""
+
+
 def as_policy(policy: Policy | Callable[[str], Any] | str) -> Policy:
-    """Return a policy made from a policy, a function of text, or one of the names ``random`` and ``oracle``.
+    """Return a policy made from a policy, a function of text, or one of the names ``random``, ``oracle`` and ``tiny``.
 
     Raises:
         UsageError: ``policy`` is none of these.
     """
     if isinstance(policy, str):
-        if policy not in ("random", "oracle"):
-            raise UsageError(
-                f'no policy is called "{policy}"; there are "random" and "oracle", or pass an object or a function'
-            )
-        return RandomPolicy() if policy == "random" else OraclePolicy()
+        if policy not in BUILT_IN:
+            known = ", ".join(f'"{name}"' for name in BUILT_IN)
+            raise UsageError(f'no policy is called "{policy}"; there are {known}, or pass an object or a function')
+        return BUILT_IN[policy]()
     if isinstance(policy, type) and hasattr(policy, "act"):
         raise UsageError(f"a policy is an object, got the class {policy.__name__}: pass {policy.__name__}()")
     if hasattr(policy, "act"):

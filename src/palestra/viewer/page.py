@@ -23,7 +23,7 @@ from palestra.trajectory import Trajectory, writable
 from palestra.viewer.about import RunAbout, RunScores, scores_of
 from palestra.viewer.summary import Columns, summarise
 
-__all__ = ["Page", "RunPage", "catalog", "export_page", "page", "static_page"]
+__all__ = ["Page", "RunPage", "catalog", "export_page", "page", "run_page", "static_page"]
 
 _SCRIPTS = (
     "data.js",
@@ -67,20 +67,31 @@ class Page(msgspec.Struct, frozen=True):
 def export_page(trajectories: Iterable[Trajectory], title: str) -> str:
     """Return one self-contained HTML file that shows ``trajectories`` turn by turn and token by token."""
     lines = [encode_json(writable(trajectory)) for trajectory in trajectories]
+    return "".join(static_page([run_page(title, lines)], [lines], title=title))
+
+
+def run_page(name: str, lines: list[bytes]) -> RunPage:
+    """Return what a page knows about the episodes in ``lines`` before it opens one."""
     columns = summarise(lines)
-    return "".join(static_page([RunPage(title, columns, scores=scores_of(columns))], [lines], title=title))
+    return RunPage(name, columns, scores=scores_of(columns))
 
 
 def static_page(
-    runs: Sequence[RunPage], episodes: Sequence[Iterable[bytes]], *, title: str, beside: Mapping[str, bytes] | None = None
+    runs: Sequence[RunPage],
+    episodes: Sequence[Iterable[bytes]],
+    *,
+    title: str,
+    beside: Mapping[str, bytes] | None = None,
+    note: str = "",
 ) -> Iterator[str]:
     """Yield the pieces of a page that contains ``runs`` and, for each run, all of its ``episodes`` (JSON lines).
 
-    ``beside`` holds what else the page can show: ``metrics-0`` and ``vocabulary-0`` for the first run, as JSON.
+    ``beside`` holds what else the page can show: ``metrics-0`` and ``vocabulary-0`` for the first run, as JSON. ``note`` is
+    Markdown that stands above the list of runs.
     """
     before, _, after = page(title, served=False).html.partition(_DATA)
     yield before
-    yield _data_block("catalog", catalog(title, runs))
+    yield _data_block("catalog", catalog(title, runs, note))
     for name, json in (beside or {}).items():
         yield _data_block(name, json)
     for run, lines in enumerate(episodes):
@@ -129,6 +140,6 @@ def _text(name: str) -> str:
     return resources.files(__package__).joinpath("static", name).read_text(encoding="utf-8")
 
 
-def catalog(title: str, runs: Sequence[RunPage]) -> bytes:
+def catalog(title: str, runs: Sequence[RunPage], note: str = "") -> bytes:
     """Return the JSON that the page reads first."""
-    return encode_json({"title": title, "runs": runs})
+    return encode_json({"title": title, "runs": runs, "note": note})

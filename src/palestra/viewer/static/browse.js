@@ -2,12 +2,13 @@
 
 // ------------------------------------------------------------------------------------------------------------- runs
 
-function runsView(runs) {
-  return el("div", { class: "cards" }, runs.map((run) =>
+// `note` is Markdown that stands above the runs.
+function runsView(runs, note) {
+  return el("div", {}, note ? el("section", { class: "note" }, markdownNodes(note)) : null, el("div", { class: "cards" }, runs.map((run) =>
     el("a", { class: "card", href: `#/r/${run.number}` },
       el("h2", {}, plain(run.name), run.about.kind || run.trained ? el("span", { class: "badge" }, plain(run.about.kind || "training")) : null),
       el("p", { class: "facts" }, aboutText(run)),
-      facts(outcome(run, run.rows()), run.scores))));
+      facts(outcome(run, run.rows()), run.scores)))));
 }
 
 // The model and the date of a run, in one line.

@@ -38,6 +38,7 @@ const listOf = (run) => (Router.list && (Router.list.run === null || Router.list
 const main = document.getElementById("main");
 const search = document.getElementById("search");
 let runs = [];
+let note = "";
 let drawn = 0;
 let current = null;
 
@@ -78,7 +79,7 @@ async function viewOf(parts, query) {
     Router.list = { run: null, address: location.hash };
     return { node: await everywhereView(runs, query), trail: [home], title: "palestra" };
   }
-  if (parts[0] !== "r") return { node: runsView(runs), trail: [home], title: "palestra" };
+  if (parts[0] !== "r") return { node: runsView(runs, note), trail: [home], title: "palestra" };
   const run = runs[Number(parts[1])];
   if (!run) throw new Error(`There is no run number ${parts[1]} here.`);
   const trail = [home, el("a", { href: parts.length < 4 ? `#/r/${run.number}` : listOf(run.number) }, plain(run.name))];
@@ -134,6 +135,7 @@ async function readRuns() {
   try {
     do {
       const catalog = await Source.catalog();
+      note = catalog.note;
       runs = catalog.runs.map((raw, index) => new Run(index, raw));
       if (Router.read().parts.length < 4) await redraw();
       else if (!current) await draw();
