@@ -1,6 +1,8 @@
-// The filters of the gallery. Without this script, the page shows every family and no filters.
+// Wide tables for the keyboard, and the filters of the gallery. Without this script, the gallery shows every family and no filters.
 "use strict";
 document.addEventListener("DOMContentLoaded", () => {
+  // A wide table scrolls in a box of its own, which the keyboard has to reach.
+  for (const box of document.querySelectorAll(".md-typeset__scrollwrap")) box.tabIndex = 0;
   const form = document.querySelector("form.filters");
   if (!form) return;
   const cards = [...document.querySelectorAll("article.env")];
