@@ -14,7 +14,7 @@ missing=()
 
 # $1: a version. Prints the path of its interpreter, if it is on the PATH or known to pyenv.
 find_python() {
-  command -v "python$1" 2>/dev/null && "python$1" --version >/dev/null 2>&1 && return
+  if "python$1" --version >/dev/null 2>&1; then command -v "python$1"; return; fi  # a shim of pyenv is on the PATH and may not run
   compgen -G "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1.*/bin/python" | tail -n 1
 }
 
@@ -46,7 +46,7 @@ try() {
 }
 
 for version in "${versions[@]}"; do
-  python=$(find_python "$version" | head -n 1)
+  python=$(find_python "$version" || true)
   if [ -z "$python" ]; then
     echo "Python $version: NOT TRIED, it is not installed"
     missing+=("$version")
