@@ -8,7 +8,7 @@ spare its neighbors, and after a few more deaths it is recorded as an infrastruc
 A job never has more than ``concurrency`` episodes drawn, leased, or finished and not yet taken, so a slow consumer is not
 overrun. Each worker leases its fair share of them: at most the number it plays at once, plus a few to start next.
 
-Several jobs can run at once on the same workers, for example the waves of a trainer.
+Several jobs can run at once on the same workers, for example the groups that a trainer plays ahead.
 """
 
 import asyncio

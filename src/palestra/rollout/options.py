@@ -1,7 +1,8 @@
 """The settings of a rollout, defined once, and the two contracts that every scheduler of episodes keeps.
 
-``rollout`` and ``collect`` write these settings out as keywords. Everything below them passes one ``RolloutOptions``: the
-scheduler of this process, the dispatcher of a cluster, its workers, evaluation and training.
+``rollout`` and ``collect`` write these settings out as keywords, except the two by which the trainer continues one stream of
+episodes with many rollouts. Everything below them passes one ``RolloutOptions``: the scheduler of this process, the dispatcher
+of a cluster, its workers, evaluation and training.
 """
 
 from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
