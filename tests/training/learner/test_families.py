@@ -12,11 +12,12 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 import transformers
 from safetensors import safe_open
-from tests.training.learner.families import FAMILIES, LINEAR, SMALL, family_folder, family_model
+from tests.training.learner.families import EXPERTS, FAMILIES, LINEAR, SMALL, family_folder, family_model
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch
 
 from palestra.errors import Unsupported
 from palestra.training.learner.batch import Batch
+from palestra.training.learner.checks import check_packing
 from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
@@ -194,3 +195,21 @@ def test_a_family_that_cannot_share_prefixes_is_refused_with_what_to_type(kind: 
 
 def test_a_family_that_can_share_prefixes_is_accepted() -> None:
     assert network("llama", share_prefix=True).config.share_prefix
+
+
+def other_model(kind: str, **config: Any) -> Any:
+    """A model of a family that is not on the page."""
+    made = transformers.AutoConfig.for_model(kind, **{**SMALL, **config})
+    return transformers.AutoModelForCausalLM.from_config(made, attn_implementation="eager").float()
+
+
+def test_a_window_that_only_the_mask_knows_is_refused_packed() -> None:
+    window = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 64, "use_sliding_window": True}
+    model = load_model(ModelConfig(""), other_model("qwen2_moe", **EXPERTS, **window))
+    with pytest.raises(Unsupported, match="limits attention to 64 positions in its mask alone"):
+        check_packing(model)
+
+
+def test_a_model_without_a_decoder_of_its_own_is_refused() -> None:
+    with pytest.raises(Unsupported, match="does not give hidden states"):
+        load_model(ModelConfig(""), other_model("llama4_text", num_local_experts=2))

@@ -13,6 +13,8 @@ position ids.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import pairwise
 from typing import Any
 
@@ -25,11 +27,13 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from palestra.errors import Unsupported
 
-__all__ = ["SEGMENTS", "is_flash", "register_segments", "segment_arguments"]
+__all__ = ["SEGMENTS", "is_flash", "register_segments", "segment_arguments", "unknown_windows"]
 
 SEGMENTS = "segments"
 _BLOCK = 512
 """The fewest queries of a block in a layer with a sliding window."""
+_windows: ContextVar[tuple[set[int], set[int]] | None] = ContextVar("windows", default=None)
+"""The windows that the model asked masks for, and those that its layers passed on; ``None`` outside of ``unknown_windows``."""
 
 
 def is_flash(attention: str) -> bool:
@@ -56,8 +60,26 @@ def segment_arguments(attention: str, bounds: tuple[int, ...] | None, device: to
     return {"cu_seq_lens_q": ends, "cu_seq_lens_k": ends, "max_length_q": longest, "max_length_k": longest}
 
 
-def _mask(*args: Any, attention_mask: Tensor | None = None, **kwargs: Any) -> Tensor | None:
+@contextmanager
+def unknown_windows() -> Iterator[set[int]]:
+    """Collect, by the end of the block, the windows that only the model's masks know and ``segments`` therefore ignores.
+
+    Some families write their window or chunk into the mask and do not pass it to the attention itself.
+    """
+    asked, passed, unknown = set[int](), set[int](), set[int]()
+    token = _windows.set((asked, passed))
+    try:
+        yield unknown
+    finally:
+        _windows.reset(token)
+        unknown |= asked - passed
+
+
+def _mask(*args: Any, attention_mask: Tensor | None = None, local_size: int | None = None, **kwargs: Any) -> Tensor | None:
     """No mask for rows without padding: ``_attend`` knows segments and windows by itself."""
+    if local_size is not None and (windows := _windows.get()) is not None:
+        windows[0].add(local_size)
+    kwargs["local_size"] = local_size
     return None if attention_mask is None else sdpa_mask(*args, attention_mask=attention_mask, **kwargs)
 
 
@@ -79,6 +101,8 @@ def _attend(
     if sinks is not None:
         key, value = _repeated(query, key, value)
     window: int | None = options.get("sliding_window")
+    if window is not None and (windows := _windows.get()) is not None:
+        windows[1].add(window)
     parts = [
         part.transpose(1, 2)
         for start, stop in pairwise(bounds)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from palestra.errors import Unsupported
+from palestra.training.learner.attention import unknown_windows
 from palestra.training.learner.model import WORTH_SHARING, ActorCritic, Inputs
 
 __all__ = ["check_head", "check_packing", "check_sharing"]
@@ -27,7 +28,10 @@ def check_head(network: ActorCritic) -> None:
     ids = _tokens(network, 8)
     with _evaluating(network):
         whole = model(input_ids=ids, use_cache=False).logits
-        parts = model.get_output_embeddings()(model.get_decoder()(input_ids=ids, use_cache=False).last_hidden_state)
+        states = getattr(model.get_decoder()(input_ids=ids, use_cache=False), "last_hidden_state", None)
+        if states is None:
+            raise Unsupported(f"{type(model).__name__} does not give hidden states apart from its head: it is not supported")
+        parts = model.get_output_embeddings()(states)
     if not torch.allclose(whole.float(), parts.float(), rtol=1e-3, atol=1e-3):
         raise Unsupported(
             f"{type(model).__name__} transforms its logits after the head: they differ by up to "
@@ -39,13 +43,20 @@ def check_packing(network: ActorCritic) -> None:
     """Raise unless two segments that share a row are computed as if each were alone.
 
     Layers that mix all positions of a row let the second segment see the first, and the policy that is trained is then not the
-    one that was sampled.
+    one that was sampled. A window that ``segments`` does not know shows only in segments that are longer than the window, so it
+    is looked for by name.
     """
     model, ids = network.language_model, _tokens(network, 32)
     lengths = 12, 20
     with _evaluating(network):
-        packed = network.hidden(_row(ids, lengths))[1]
+        with unknown_windows() as unknown:
+            packed = network.hidden(_row(ids, lengths))[1]
         alone = torch.cat([network.hidden(_row(part, part.shape[1:]))[1] for part in ids.split(lengths, dim=1)], dim=1)
+    if unknown:
+        raise Unsupported(
+            f"{type(model).__name__} limits attention to {min(unknown)} positions in its mask alone, and packed segments have "
+            'no mask. Use learner.packing.layout = "padded" or model.attention = "sdpa"'
+        )
     error = _difference(packed, alone)
     if error > _TOLERANCE[network.config.compute]:
         raise Unsupported(
