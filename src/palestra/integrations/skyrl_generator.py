@@ -56,10 +56,7 @@ def generator(
     Raises:
         UsageError: While generating, if an episode has several segments and ``step_wise_trajectories`` is off.
     """
-    base = framework("skyrl", "skyrl.train.generators.base", "GeneratorInterface", "TrajectoryID")
-    used = ("apply_overlong_filtering", "build_vllm_cache_salt", "get_rollout_metrics")
-    utils = framework("skyrl", "skyrl.train.generators.utils", *used)
-    engines = framework("skyrl", "skyrl.backends.skyrl_train.inference_servers.engine_utils", "get_sampling_params_for_backend")
+    base, utils, engines = _skyrl()
     register()
     if cfg.sampling_params.logprobs is None or cfg.zero_reward_on_non_stop:
         raise UsageError("Palestra needs generator.sampling_params.logprobs=1 and generator.zero_reward_on_non_stop=false")
@@ -95,6 +92,16 @@ def generator(
             return output
 
     return PalestraGenerator()
+
+
+def _skyrl() -> tuple[Any, Any, Any]:
+    """Return SkyRL's modules, with the names that the generator uses."""
+    used = ("apply_overlong_filtering", "build_vllm_cache_salt", "get_rollout_metrics")
+    return (
+        framework("skyrl", "skyrl.train.generators.base", "GeneratorInterface", "TrajectoryID"),
+        framework("skyrl", "skyrl.train.generators.utils", *used),
+        framework("skyrl", "skyrl.backends.skyrl_train.inference_servers.engine_utils", "get_sampling_params_for_backend"),
+    )
 
 
 def _call(client: Any, model: str | None, sampling: dict[str, Any], salt: dict[str, Any]) -> Any:
