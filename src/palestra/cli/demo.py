@@ -24,7 +24,7 @@ __all__ = ["demo_command"]
 GAMES = ("game:GuessTheNumber-v0-easy", "game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy", "game:Sudoku-v0-easy")
 PLAYERS = {
     "random": "random legal moves",
-    "tiny": "a model of 120,000 parameters that has learned these games, sampled here with NumPy",
+    "tiny": "a model of 120,000 parameters that was trained on these games, sampled here with NumPy",
     "oracle": "the best move, which the game itself knows",
 }
 """Each player and what it does."""
