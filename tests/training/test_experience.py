@@ -1,5 +1,7 @@
 """From groups to a batch: everybody's outcome is known, and only the healthy are in any statistic."""
 
+from pathlib import Path
+
 import msgspec
 import numpy as np
 import pytest
@@ -8,6 +10,7 @@ from tests.training.samples import VOCABULARY, random_group
 from tests.training.tiny import learner_of, tiny_network
 
 from palestra.encoding import floats, ints
+from palestra.rollout import read_trajectories
 from palestra.segments import SegmentRecorder
 from palestra.training.algorithms.advantage import AdvantageConfig, advantages
 from palestra.training.algorithms.groups import PartialGroups, episode_of
@@ -16,6 +19,7 @@ from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.experience import prepare
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
+from palestra.training.record import RunRecord
 from palestra.trajectory import Completion, Segment, StopReason, Task, Tokens, Trajectory, TrajectoryGroup, Turn
 
 pytestmark = pytest.mark.torch
@@ -201,3 +205,25 @@ def test_what_an_update_sees_of_its_own_batch_is_entered_afterwards(learner: Lea
     np.testing.assert_array_equal(prepare(groups, learner, *settings).batch.advantages, measured.batch.advantages)
     assert seen.invalid == {"sampler_mismatch": 1}
     assert seen.after(None) is seen
+
+
+def test_a_member_that_the_update_finds_invalid_does_not_shift_the_recorded_advantages(
+    learner: Learner, groups: list[TrajectoryGroup], tmp_path: Path
+) -> None:
+    learner.measures_first = False
+    other = groups[0].members[0].segments
+    off = tuple(msgspec.structs.replace(s, logprobs=floats(np.asarray(s.logprobs) - 5.0)) for s in other)
+    groups = change(groups, 0, 0, segments=off)
+    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+    learner.accumulate(waiting.batch)
+    seen = waiting.after(learner.seen)
+    assert seen.outcomes[0] == ["sampler_mismatch", "used", "used"]
+    RunRecord(tmp_path).sample(1, groups, seen)
+    advantages = seen.batch.advantages
+    assert advantages is not None
+    written = list(read_trajectories(tmp_path / "trajectories.jsonl"))
+    assert len(written) == len(seen.members)
+    for e, one in enumerate(written):
+        noted = [turn.info.get("advantage") for turn in one.turns]
+        expected = [None] if e == 0 else [pytest.approx(advantages[seen.batch.tokens_of(e)][0])]
+        assert noted == expected * len(one.turns)

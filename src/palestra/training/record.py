@@ -72,16 +72,17 @@ class _Kept(msgspec.Struct):
 
 
 def _advantages(groups: Sequence[TrajectoryGroup], experience: Experience) -> list[list[Array | None]]:
-    """The advantages of every member's tokens; ``None`` if the member was not used."""
-    batch, used = experience.batch, 0
-    rows: list[list[Array | None]] = []
-    for _, outcomes in zip(groups, experience.outcomes, strict=False):
-        row: list[Array | None] = []
-        for outcome in outcomes:
-            known = outcome == USED and batch.advantages is not None
-            row.append(batch.advantages[batch.tokens_of(used)] if known and batch.advantages is not None else None)
-            used += outcome == USED
-        rows.append(row)
+    """The advantages of every member's tokens; ``None`` if the member was not used.
+
+    The outcomes do not say where a member is in the batch: what the update itself finds invalid is still in it.
+    """
+    batch = experience.batch
+    rows: list[list[Array | None]] = [[None] * len(group.members) for group in groups]
+    if batch.advantages is None:
+        return rows
+    for e, (group, place) in enumerate(experience.members):
+        if group < len(rows) and experience.outcomes[group][place] == USED:
+            rows[group][place] = batch.advantages[batch.tokens_of(e)]
     return rows
 
 
