@@ -1,5 +1,8 @@
 """``training.train`` is ``palestra train``: it evaluates, checks, claims its folder, and resumes."""
 
+import asyncio
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from palestra.errors import UsageError
 from palestra.evaluation import read_report
 from palestra.training import TrainConfig, train
 from palestra.training.record import read_metrics
-from palestra.training.run import claimed
+from palestra.training.run import _train_until_stopped, claimed
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
@@ -134,3 +137,51 @@ def test_a_folder_that_cannot_be_written_is_named(model: Path, tmp_path: Path) -
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"cannot write .*choose another folder"):
         train(config(model), tmp_path / "file" / "run")
+
+
+class Signalled:
+    """Stands for a trainer: sends itself ``numbers`` one by one, and makes a step between them."""
+
+    def __init__(self, *numbers: signal.Signals) -> None:
+        self.numbers = numbers
+        self.stop_requested = False
+        self.answers: list[bool] = []
+        self.say = lambda _: None
+
+    async def train(self) -> None:
+        for number in self.numbers:
+            os.kill(os.getpid(), number)
+            for _ in range(20):  # the loop reads the signal from a socket
+                await asyncio.sleep(0)
+            self.answers.append(self.stop_requested)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_run_after_its_step(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    try:
+        if number is signal.SIGHUP:  # nohup may have started the tests
+            signal.signal(number, signal.SIG_DFL)
+        once = Signalled(number)
+        asyncio.run(_train_until_stopped(once))  # type: ignore[arg-type]
+        assert once.answers == [True]
+        twice = Signalled(number, number)
+        if number is signal.SIGHUP:  # a closed terminal may send it twice
+            asyncio.run(_train_until_stopped(twice))  # type: ignore[arg-type]
+        else:
+            with pytest.raises(KeyboardInterrupt):
+                asyncio.run(_train_until_stopped(twice))  # type: ignore[arg-type]
+        assert twice.stop_requested
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        trainer = Signalled(signal.SIGHUP)
+        asyncio.run(_train_until_stopped(trainer))  # type: ignore[arg-type]
+        assert trainer.answers == [False]
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -4,8 +4,9 @@ The folder is claimed before anything is built. So two processes cannot train in
 another configuration is refused. If a folder holds a ``config.json`` but no finished step, the new run takes it over and
 removes the rest.
 
-Ctrl-C ends the run after the current step, with a checkpoint. A second Ctrl-C raises ``KeyboardInterrupt`` at once. In both
-cases the same call resumes the run.
+Ctrl-C ends the run after the current step, with a checkpoint. A second Ctrl-C raises ``KeyboardInterrupt`` at once. SIGTERM
+(``kill``, ``scancel``, ``docker stop``) does the same. SIGHUP (a closed terminal) never ends the run at once, because shell and
+kernel may both send it. In all cases the same call resumes the run, and the servers that the run has started end with it.
 """
 
 import asyncio
@@ -34,6 +35,8 @@ from palestra.training.writers import writing
 __all__ = ["checked", "claimed", "train"]
 
 _RESULTS = "metrics.jsonl"
+_HANGUP = getattr(signal, "SIGHUP", None)  # not on Windows
+_ENDINGS = [signal.SIGTERM] if _HANGUP is None else [signal.SIGTERM, _HANGUP]
 _LEFTOVERS = (WARM_START, f"{WARM_START}.part", "checkpoints", EVALUATIONS, WEIGHTS, VOCABULARY)
 """What a run without a finished step may have left in the folder. Another run must not use any of it."""
 
@@ -110,18 +113,24 @@ async def _run(trainer: Trainer, *, check: bool) -> None:
 async def _train_until_stopped(trainer: Trainer) -> None:
     loop = asyncio.get_running_loop()
 
-    def leave() -> None:
+    def leave(number: signal.Signals) -> None:
         if trainer.stop_requested:
+            if number == _HANGUP:
+                return
             raise KeyboardInterrupt
         trainer.stop_requested = True
         trainer.say("stopping after this step. Press Ctrl-C again to stop at once")
 
+    # What nohup ignores, and what the program of the caller handles, stays as it is.
+    handled = [signal.SIGINT, *(number for number in _ENDINGS if signal.getsignal(number) == signal.SIG_DFL)]
     try:
-        loop.add_signal_handler(signal.SIGINT, leave)
+        for number in handled:
+            loop.add_signal_handler(number, leave, number)
     except (NotImplementedError, RuntimeError):  # not the main thread, or no signals: Ctrl-C then stops at once
         await trainer.train()
         return
     try:
         await trainer.train()
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in handled:
+            loop.remove_signal_handler(number)
