@@ -120,21 +120,30 @@ class LearnerActor(Answering):
         return await run
 
     async def _lead(self, config: "TrainConfig", learning: Learning, meeting: str) -> int:
-        import ray
-
-        from palestra.training.assembly import assemble, build_engine, first_model
-        from palestra.training.learner.ranks import Leader, join
-        from palestra.training.run import checked
+        from palestra.training.learner.ranks import join
 
         if meeting:
             await asyncio.to_thread(join, 0, learning.ranks, meeting, config.model.device)
+        try:
+            return await self._play_and_learn(config, learning)
+        finally:
+            if self._engine is not None:  # it may have started servers, which end with the run
+                await self._engine.close()
+
+    async def _play_and_learn(self, config: "TrainConfig", learning: Learning) -> int:
+        import ray
+
+        from palestra.training.assembly import assemble, build_engine, first_model
+        from palestra.training.learner.ranks import Leader
+        from palestra.training.run import checked
+
         folder = Path(learning.folder)
         engine: Engine
         if learning.replicas:  # before any worker: workers take all the room that is left
             model = await asyncio.to_thread(first_model, config, folder, say=self._notes.append)
             engine = await start_replicas(ray, _settings(config, model, learning.folder), learning.replicas, **learning.replica)
         else:
-            self._engine = await asyncio.to_thread(build_engine, config, folder)
+            self._engine = await asyncio.to_thread(build_engine, config, folder, say=self._notes.append)
             engine = Relay(ray.get_runtime_context().current_actor, self._engine)
         trainer = await asyncio.to_thread(assemble, config, folder, engine=engine, say=self._notes.append)
         if learning.check:
