@@ -3,7 +3,10 @@
 import asyncio
 import os
 import signal
+import subprocess
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +16,12 @@ from tests.engines.servers import next_token
 
 from palestra.core import Sampling
 from palestra.encoding import ints
+from palestra.engines.remote import ServerReplica
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, UsageError
 from palestra.training import launching
 from palestra.training.config import TrainConfig
-from palestra.training.launching import Fleet, LaunchedEngine, ServerCommand, server_commands
+from palestra.training.launching import Fleet, LaunchedEngine, ServerCommand, server_commands, tied
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
@@ -136,7 +140,7 @@ def test_a_server_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
         finally:
             await engine.close()
 
-    with pytest.raises(UsageError, match=r"cannot be started: no-such-program: No such file.* engine.launch.command"):
+    with pytest.raises(UsageError, match=r"cannot be started: no-such-program is not a program.* engine.launch.command"):
         asyncio.run(run(["no-such-program"]))
     with pytest.raises(InfrastructureError, match=r"ended 6 times at its start: see .*server-0.log"):
         asyncio.run(run(["false"]))
@@ -159,3 +163,117 @@ def test_the_default_commands_name_model_and_port() -> None:
     assert first.arguments[:3] == ("vllm", "serve", "/models/m")
     assert first.arguments[-4:] == ("--port", first.url.rpartition(":")[2], "--dtype", "float32")
     assert first.url != second.url
+
+
+def wait_for_ends(pids: list[int]) -> None:
+    """Return when all of these processes have ended; the test's time limit ends the wait."""
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.01)
+
+
+@pytest.mark.timeout(60)
+def test_the_workers_of_a_server_end_with_it(tmp_path: Path) -> None:
+    """A server that ends, and one that is stopped and does not wait for its worker."""
+    pids = tmp_path / "pids"
+
+    async def run(then: str) -> None:
+        script = f"sleep 600 & echo $! >> {pids}; {then}"
+        command = ServerCommand(("sh", "-c", script), "http://127.0.0.1:9", None)
+        fleet = Fleet([command], tmp_path, patience=30.0, restarted=lambda _: None)
+        starting = asyncio.create_task(fleet.start())
+        while not starting.done() and not (pids.exists() and pids.read_text()):
+            await asyncio.sleep(0.01)
+        try:
+            if then == "exit 3":
+                with pytest.raises(InfrastructureError, match="ended 6 times"):
+                    await starting
+        finally:
+            starting.cancel()
+            await fleet.stop()
+
+    for then, started in (("exit 3", 6), ("trap 'exit 0' TERM; while true; do sleep 0.05; done", 1)):
+        asyncio.run(run(then))
+        workers = [int(line) for line in pids.read_text().split()]
+        assert len(workers) == started
+        wait_for_ends(workers)
+        pids.unlink()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other kernels have no signal for it")
+@pytest.mark.timeout(60)
+def test_a_server_ends_if_the_run_is_killed() -> None:
+    run = """
+import os, subprocess, sys
+command = [str(os.getpid()) if part == "PARENT" else part for part in sys.argv[1:]]
+print(subprocess.Popen(command, start_new_session=True).pid, flush=True)
+sys.stdin.read()
+"""
+    command = [sys.executable, "-I", "-c", run, *tied(["sh", "-c", "echo up; exec sleep 600"], "PARENT")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        lines = {process.stdout.readline().strip(), process.stdout.readline().strip()}
+        (pid,) = lines - {"up"}
+        process.kill()
+    wait_for_ends([int(pid)])
+
+
+class Loading:
+    """Stands for the servers and their engine: the first ``failures`` updates fail, and a server ends at ``ends`` of them."""
+
+    context_length = 7
+
+    def __init__(self, failures: int, ends: int, folder: Path, say: list[str]) -> None:
+        self.failures, self.ends = failures, ends
+        self.fleet = Fleet([], folder, say=say.append, patience=1.0, restarted=lambda _: None)
+        self.replicas = [ServerReplica("http://127.0.0.1:9")]
+        self.calls = 0
+
+    async def update_weights(self, source: str, version: int) -> None:
+        self.calls += 1
+        self.fleet.ended += self.calls <= self.ends
+        if self.calls <= self.failures:
+            raise InfrastructureError(f"failure {self.calls}")
+
+    async def revived(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("failures", "ends", "calls", "error"),
+    [(1, 0, 1, "failure 1"), (2, 2, 3, None), (2, 1, 2, "failure 2"), (99, 99, 6, "failure 6")],
+)
+def test_weights_are_loaded_again_only_if_a_server_ended(
+    failures: int, ends: int, calls: int, error: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(launching, "_NOTICE", 0.05)
+    said: list[str] = []
+    loading = Loading(failures, ends, tmp_path, said)
+    engine = LaunchedEngine(loading, loading, loading.fleet)  # type: ignore[arg-type]
+    if error is None:
+        asyncio.run(engine.update_weights("w", 1))
+        assert engine.context_length == 7
+    else:
+        with pytest.raises(InfrastructureError, match=error):
+            asyncio.run(engine.update_weights("w", 1))
+    assert loading.calls == calls
+    assert len(said) == calls - 1
+
+
+def test_servers_end_even_if_the_engine_cannot_be_closed_and_before_it(tmp_path: Path) -> None:
+    closed: list[str] = []
+
+    class Ending:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        async def close(self) -> None:
+            closed.append(self.name)
+            raise InfrastructureError(self.name)
+
+        stop = close
+
+    with pytest.raises(InfrastructureError, match="engine"):
+        asyncio.run(LaunchedEngine(Ending("engine"), Ending("servers"), Ending("fleet")).close())  # type: ignore[arg-type]
+    assert closed == ["fleet", "engine"]

@@ -17,6 +17,7 @@ import random
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -178,10 +179,14 @@ class RemoteEngine(ABC):
 
         try:
             await self._everywhere(load)
-            self._source, self.version = source, version
-        finally:
+        except BaseException:
             if not paused:
-                await self.resume()
+                with suppress(InfrastructureError):  # the first error names the cause
+                    await self.resume()
+            raise
+        self._source, self.version = source, version
+        if not paused:
+            await self.resume()
 
     async def pause(self) -> None:
         self._running.clear()

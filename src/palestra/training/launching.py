@@ -2,13 +2,16 @@
 
 Each replica is a child process with a port of its own, on devices that the learner does not use. The run waits until all
 answer, and says how far they are. A replica that ends is started again; until it answers and has the current weights, the
-others sample. When the run ends, its servers end. The output of each server is in ``servers/`` of the run folder.
+others sample. When the run ends, its servers end with all their workers, also if the run is killed: on Linux the kernel then
+sends SIGTERM to each server. The output of each server is in ``servers/`` of the run folder.
 """
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +38,19 @@ _QUICK_DEATHS = 5
 """Failures to start, one after another, after which the run ends."""
 _GRACE = 15.0
 """Seconds that a server has to end after SIGTERM."""
+_NOTICE = 5.0
+"""Seconds after a failed call within which the end of the server's process explains the failure."""
+_REPEATS = 5
+"""How often an update of the weights is tried again because servers ended meanwhile."""
+_TIED = """
+import ctypes, os, signal, sys
+if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # 1 is PR_SET_PDEATHSIG
+if os.getppid() != int(sys.argv[1]):
+    sys.exit("the run has ended")
+os.execvp(sys.argv[2], sys.argv[2:])
+"""
+"""A program that becomes the server. Code between fork and exec, in a process with threads, might not return."""
 
 
 class ServerCommand(NamedTuple):
@@ -59,6 +75,11 @@ def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
     return commands
 
 
+def tied(arguments: Sequence[str], parent: str) -> list[str]:
+    """Return a command that runs ``arguments``. On Linux it gets SIGTERM when ``parent`` ends, the process that starts it."""
+    return [sys.executable, "-I", "-S", "-c", _TIED, parent, *arguments]
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -80,9 +101,13 @@ class Fleet:
         """``restarted`` is called with the address of a server that has ended, before it is started again."""
         self._commands = commands
         self._folder = folder
-        self._patience = patience
         self._restarted = restarted
-        self._say = say
+        self.say = say
+        """Takes notes for the user."""
+        self.patience = patience
+        """Seconds that the servers have to answer."""
+        self.ended = 0
+        """How often a server has ended by itself."""
         self.processes: dict[str, asyncio.subprocess.Process] = {}
         """The running process of every address."""
         self._watchers: list[asyncio.Task[None]] = []
@@ -98,7 +123,7 @@ class Fleet:
         self._folder.mkdir(parents=True, exist_ok=True)
         for command in self._commands:
             await self._launch(command)
-        self._watchers = [asyncio.create_task(self._watch(command)) for command in self._commands]
+            self._watchers.append(asyncio.create_task(self._watch(command)))
         await self.wait()
 
     async def wait(self) -> None:
@@ -111,29 +136,40 @@ class Fleet:
                     return
                 self._raise_if_broken()
                 waited = monotonic() - began
-                if waited > self._patience:
+                if waited > self.patience:
                     late = ", ".join(command.url for command in self._commands if command.url not in up)
                     raise InfrastructureError(
-                        f"{late} did not answer within {self._patience:.0f} s: see the logs in {self._folder}, or raise "
+                        f"{late} did not answer within {self.patience:.0f} s: see the logs in {self._folder}, or raise "
                         "engine.launch.patience"
                     )
                 if monotonic() - said >= _SAY_EVERY:
                     said = monotonic()
-                    self._say(f"{len(up)} of {len(self._commands)} servers are ready after {waited:.0f} s")
+                    self.say(f"{len(up)} of {len(self._commands)} servers are ready after {waited:.0f} s")
                 await asyncio.sleep(_POLL)
 
     async def stop(self) -> None:
-        """End all servers, and wait until they have ended."""
+        """End all servers with their workers, and wait until they have ended."""
+        running = [process for process in self.processes.values() if process.returncode is None]
         for watcher in self._watchers:
             watcher.cancel()
-        for process in self.processes.values():
-            _signal(process, signal.SIGTERM)
-        for process in self.processes.values():
-            try:
-                await asyncio.wait_for(process.wait(), _GRACE)
-            except TimeoutError:
+        await asyncio.gather(*self._watchers, return_exceptions=True)
+        try:
+            for process in running:
+                _signal(process, signal.SIGTERM)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(*(process.wait() for process in running)), _GRACE)
+        finally:
+            for process in running:
                 _signal(process, signal.SIGKILL)
-                await process.wait()
+        for process in running:
+            await process.wait()
+
+    async def has_ended(self, before: int) -> bool:
+        """Whether ``ended`` is above ``before``, or soon is: a broken connection shows sooner than the end of the process."""
+        until = monotonic() + _NOTICE
+        while self.ended == before and monotonic() < until:
+            await asyncio.sleep(_POLL)
+        return self.ended > before
 
     def _raise_if_broken(self) -> None:
         for watcher in self._watchers:
@@ -142,21 +178,20 @@ class Fleet:
 
     async def _launch(self, command: ServerCommand) -> None:
         own = {} if command.devices is None else {"CUDA_VISIBLE_DEVICES": command.devices}
+        if shutil.which(command.arguments[0]) is None:
+            raise UsageError(
+                f"the server cannot be started: {command.arguments[0]} is not a program that can be executed. "
+                "engine.launch.command names the program, for example that of another virtual environment"
+            )
         with self._log(command).open("ab") as log:
-            try:
-                self.processes[command.url] = await asyncio.create_subprocess_exec(
-                    *command.arguments,
-                    stdin=asyncio.subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", **own},
-                    start_new_session=True,  # Ctrl-C ends the run after its step, and the step needs the servers
-                )
-            except OSError as error:
-                raise UsageError(
-                    f"the server cannot be started: {command.arguments[0]}: {error.strerror}. engine.launch.command names the "
-                    "program, for example that of another virtual environment"
-                ) from None
+            self.processes[command.url] = await asyncio.create_subprocess_exec(
+                *tied(command.arguments, str(os.getpid())),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", **own},
+                start_new_session=True,  # Ctrl-C ends the run after its step, and the step needs the servers
+            )
 
     def _log(self, command: ServerCommand) -> Path:
         return self._folder / f"server-{self._commands.index(command)}.log"
@@ -166,11 +201,17 @@ class Fleet:
         quick = 0
         while True:
             began = monotonic()
-            code = await self.processes[command.url].wait()
+            process = self.processes[command.url]
+            try:
+                code = await process.wait()
+            finally:
+                if process.returncode is not None:
+                    _signal(process, signal.SIGKILL)  # its workers would keep the memory of the GPU
+            self.ended += 1
             quick = quick + 1 if monotonic() - began < _QUICK else 1
             if quick > _QUICK_DEATHS:
                 raise InfrastructureError(f"{command.url} ended {quick} times at its start: see {self._log(command)}")
-            self._say(f"{command.url} ended with code {code} and is started again ({self._log(command)})")
+            self.say(f"{command.url} ended with code {code} and is started again ({self._log(command)})")
             self._restarted(command.url)
             await self._launch(command)
 
@@ -184,10 +225,12 @@ async def _answers(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def _signal(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-    """Send a signal to a server and to the workers that it has started: they share its process group."""
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
+    """Send a signal to a server and to the workers that it has started: they share its process group.
+
+    The group exists as long as one of them lives. So this also reaches the workers of a server that has just ended.
+    """
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
 
 
 class LaunchedEngine:
@@ -210,18 +253,39 @@ class LaunchedEngine:
         return await self._engine.generate(prompt, sampling, session)
 
     async def update_weights(self, source: Any, version: int) -> None:
-        """Start the servers if this is the first call. If all of them end meanwhile, wait until they are back."""
+        """Start the servers if this is the first call. If all of them end meanwhile, wait until they are back.
+
+        Raises:
+            InfrastructureError: The servers live and do not load the weights, they end at every try, or they do not come back.
+
+        """
         if not self._started:
             self._started = True
             await self._fleet.start()
-        while True:
+        for left in reversed(range(_REPEATS + 1)):
+            if not any(replica.healthy for replica in self._servers.replicas):
+                await self._recovered()
+            before = self._fleet.ended
             try:
                 await self._engine.update_weights(source, version)
-                self.context_length = self._engine.context_length
-                return
-            except InfrastructureError:
-                await self._fleet.wait()
-                await self._servers.revived()
+                break
+            except InfrastructureError as error:
+                if not left or not await self._fleet.has_ended(before):
+                    raise
+                self._fleet.say(f"version {version} of the weights is loaded again, because servers ended: {error}")
+                await self._recovered()
+        self.context_length = self._engine.context_length
+
+    async def _recovered(self) -> None:
+        """Wait until all servers answer and one of them is healthy."""
+        await self._fleet.wait()
+        try:
+            await asyncio.wait_for(self._servers.revived(), self._fleet.patience)
+        except TimeoutError:
+            raise InfrastructureError(
+                f"no server has loaded the current weights within {self._fleet.patience:.0f} s: see the logs of the servers, "
+                "or raise engine.launch.patience"
+            ) from None
 
     async def pause(self) -> None:
         await self._engine.pause()
@@ -230,5 +294,7 @@ class LaunchedEngine:
         await self._engine.resume()
 
     async def close(self) -> None:
-        await self._engine.close()
-        await self._fleet.stop()
+        try:
+            await self._fleet.stop()  # first, so that no watcher uses a closed engine
+        finally:
+            await self._engine.close()
