@@ -1,6 +1,8 @@
 """The acceptance list on a CPU: every row that a CPU can show passes, and the others say that it cannot."""
 
 import importlib.util
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +35,14 @@ def test_a_row_that_misses_its_bar_fails_and_the_next_one_is_still_run(monkeypat
     def missed(_: Machine) -> str:
         raise Missed("0.1 instead of 0.2\nand more")
 
-    monkeypatch.setattr(acceptance, "CHECKS", {"one": missed, "two": lambda _: "fine"})
+    def broken(_: Machine) -> str:
+        raise KeyError("a key")
+
+    monkeypatch.setattr(acceptance, "CHECKS", {"one": missed, "other": broken, "two": lambda _: "fine"})
     rows = accept(Machine(tmp_path))
     assert [(row.name, row.outcome, row.detail) for row in rows] == [
         ("one", "failed", "Missed: 0.1 instead of 0.2"),
+        ("other", "failed", "KeyError: 'a key'"),
         ("two", "passed", "fine"),
     ]
 
@@ -62,3 +68,27 @@ def test_flash_attention_is_compared_in_the_precision_that_it_supports(monkeypat
     monkeypatch.setattr(acceptance, "_measured", measured)
     CHECKS["flash attention"](Machine(tmp_path, "a model"))
     assert compared == [("sdpa", "bfloat16"), ("flash_attention_2", "bfloat16")]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("import time; time.sleep(600)", "two ranks made no gradient in 1 s"),
+        ("import sys; sys.stderr.write('x' * 300_000 + '\\nthe cause'); sys.exit(3)", "ended with code 3: the cause"),
+    ],
+)
+def test_two_ranks_that_hang_or_write_much_are_a_failed_row(
+    script: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    start = subprocess.Popen
+    started = []
+
+    def other(command: list[str], **options: Any) -> "subprocess.Popen[bytes]":
+        started.append(start([sys.executable, "-I", "-c", script], **options))
+        return started[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", other)
+    monkeypatch.setattr(acceptance, "_PATIENCE", 1.0)
+    with pytest.raises(Missed, match=message):
+        CHECKS["two ranks"](Machine(tmp_path, "a model"))
+    assert [process.returncode is None for process in started] == [False, False]
