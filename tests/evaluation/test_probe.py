@@ -174,3 +174,12 @@ class Plain(Env):
 
     def sample_random_action(self) -> str:
         return "a" * int(self.rng.integers(1, 5))
+
+
+def test_without_an_oracle_rewards_above_one_have_no_ceiling() -> None:
+    episodes = [episode(g, m, 10.0 * (reward or 0.0)) for g, row in enumerate(drawn(0.3)) for m, reward in enumerate(row)]
+    actions: dict[EpisodeKey, bytes] = {(one.group, one.member, ""): f"{one.group}.{one.member}".encode() for one in episodes}
+    found = learnability(episodes, actions, issued=len(episodes))
+    assert found.score.mean > 1.0
+    assert found.verdict == "yes"
+    assert "the ceiling is unknown" in found.reasons[1]

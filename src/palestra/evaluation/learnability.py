@@ -299,11 +299,11 @@ def _judge(probe: Probe, groups: Sequence[_Group]) -> tuple[Verdict, tuple[str, 
         return "no", (*against, *doubts)
     if doubts:
         return "unclear", doubts
-    share = probe.informative
+    share, room = probe.informative, _room(probe, groups)
+    below = "the ceiling is unknown" if room is None else f"the score is {room:.2f} below the ceiling"
     return "yes", (
         f"{share.mean:.1f} of {probe.groups} groups per step have a spread of rewards (at least {share.low:.1f})",
-        f"the score is {_room(probe):.2f} below the ceiling, and {probe.held_out} held-out tasks show a gain of "
-        f"{probe.visible[str(probe.held_out)]:.2f}",
+        f"{below}, and {probe.held_out} held-out tasks show a gain of {probe.visible[str(probe.held_out)]:.2f}",
     )
 
 
@@ -316,10 +316,10 @@ def _against(probe: Probe, groups: Sequence[_Group]) -> tuple[str, ...]:
             f"fewer than one group per step has a spread of rewards (at most {probe.informative.high:.2f} of {probe.groups}): "
             f"the model {most} nearly every task in every episode"
         )
-    visible = probe.visible[str(probe.held_out)]
-    if _room(probe) < visible:
+    visible, room = probe.visible[str(probe.held_out)], _room(probe, groups)
+    if room is not None and room < visible:
         found.append(
-            f"the score is only {_room(probe):.3f} below the ceiling, and {probe.held_out} held-out tasks show no gain "
+            f"the score is only {room:.3f} below the ceiling, and {probe.held_out} held-out tasks show no gain "
             f"below {visible:.3f}"
         )
     if probe.noise > 0.0 and not _depends_on_actions(groups):
@@ -341,7 +341,12 @@ def _doubts(probe: Probe) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _room(probe: Probe) -> float:
-    """Return how far the model is below the ceiling: the oracle's score, or 1 if there is no oracle."""
+def _room(probe: Probe, groups: Sequence[_Group]) -> float | None:
+    """Return how far the model is below the ceiling; ``None`` if the ceiling is unknown.
+
+    The ceiling is the oracle's score, or 1 if there is no oracle and no reward is above 1.
+    """
+    if probe.ceiling is None and any(reward > 1.0 for group in groups for reward in group.rewards):
+        return None
     top = 1.0 if probe.ceiling is None else probe.ceiling.mean
     return max(top - probe.score.mean, 0.0)
