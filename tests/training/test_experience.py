@@ -1,5 +1,6 @@
 """From groups to a batch: everybody's outcome is known, and only the healthy are in any statistic."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -18,7 +19,7 @@ from palestra.training.algorithms.loss import LossConfig
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.experience import prepare
 from palestra.training.learner.batch import Batch
-from palestra.training.learner.learner import Learner
+from palestra.training.learner.learner import Learner, Measured
 from palestra.training.record import RunRecord
 from palestra.trajectory import Completion, Segment, StopReason, Task, Tokens, Trajectory, TrajectoryGroup, Turn
 
@@ -227,3 +228,23 @@ def test_a_member_that_the_update_finds_invalid_does_not_shift_the_recorded_adva
         noted = [turn.info.get("advantage") for turn in one.turns]
         expected = [None] if e == 0 else [pytest.approx(advantages[seen.batch.tokens_of(e)][0])]
         assert noted == expected * len(one.turns)
+
+
+def test_an_episode_that_was_computed_as_nan_is_not_taken_for_an_idle_one(groups: list[TrajectoryGroup]) -> None:
+    learner = learner_of(network=tiny_network(critic=False), loss=PLAIN)
+    learner.measures_first = False
+    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+    assert waiting.batch.advantages is not None
+    first = waiting.batch.tokens_of(0)
+    idle = waiting.batch.advantages.copy()
+    idle[first] = 0.0
+    learner.accumulate(replace(waiting.batch, advantages=idle))
+    seen = learner.seen
+    assert seen is not None
+    assert seen.computed is not None
+    assert not seen.computed[first].any()
+    assert seen.computed.sum() == len(seen.computed) - len(np.arange(len(seen.computed))[first])
+    assert waiting.after(seen).outcomes[0][0] == "used"
+    wrong = Measured(seen.logprobs, seen.entropies, None, None)
+    assert np.isnan(wrong.entropies[first]).all()
+    assert waiting.after(wrong).outcomes[0][0] == "recomputed_not_finite"

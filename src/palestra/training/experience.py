@@ -5,8 +5,9 @@ measures the batch, which may reveal a few more invalid members. Then the rule f
 over what is left. One table of rows, aligned with the groups, follows every member on this way.
 
 If the learner does not measure first (``Learner.measures_first``), the update does it, in the same pass that it learns from.
-Invalid members that only a measurement reveals are then left out of the loss, but not out of their group's statistics.
-``Experience.after`` enters what the update has seen.
+Members whose log-probabilities differ too much from those of the sampler are then left out of the loss, but not out of their
+group's statistics. ``Experience.after`` enters what the update has seen. If log-probabilities are not finite, the update is
+skipped as a whole, and the outcome of their episodes says so.
 """
 
 import itertools
@@ -62,8 +63,8 @@ class Experience:
         outcomes = [list(row) for row in self.outcomes]
         for e, (group, place) in enumerate(self.members):
             tokens = self.batch.tokens_of(e)
-            if np.isnan(measured.entropies[tokens]).all():  # the update had nothing to learn from this episode
-                continue
+            if measured.computed is not None and not measured.computed[tokens].any():
+                continue  # the update had nothing to learn from this episode
             reason = inspect_measured(self.batch.sampled[tokens], measured.logprobs[tokens], MISMATCH)
             if reason is not None:
                 outcomes[group][place] = str(reason)

@@ -89,6 +89,9 @@ class Measured:
     """The critic's value before each sampled token (T)."""
     final_values: Array | None
     """The critic's value after each episode (E)."""
+    computed: npt.NDArray[np.bool_] | None = None
+    """The tokens of which the network has computed something (T); ``None`` if these are all. The others are NaN. A computed
+    number may be NaN, too, and that is a fault."""
 
 
 class Learner:
@@ -118,8 +121,8 @@ class Learner:
         """Whether batches are measured before they are learned from. A run with one update per step needs no pass for it: the
         old policy is that of the update's own forward pass."""
         self.seen: Measured | None = None
-        """What the last update computed for its batch before it changed the weights, if that batch was not measured first. NaN
-        for episodes without an advantage, which need no pass."""
+        """What the last update computed for its batch before it changed the weights, if that batch was not measured first.
+        Episodes without an advantage need no pass."""
 
     # ------------------------------------------------------------------------------------------------------------ measuring
 
@@ -214,7 +217,8 @@ class Learner:
                 totals[name] = totals.get(name, 0.0) + value.double()
         if batch.old is None:
             logprobs, entropies = (_spread(whole, batch, self._summed(array)) for array in (logprobs, entropies))
-            self.seen = Measured(logprobs, entropies, None, None)
+            computed = None if batch is whole else np.isin(whole.episodes, _busy(whole))
+            self.seen = Measured(logprobs, entropies, None, None, computed)
         names = sorted(totals)
         values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
         return dict(zip(names, values.tolist(), strict=True))
