@@ -30,13 +30,24 @@ class Progress(msgspec.Struct, frozen=True):
     """How many steps had been made then; -1 before the first evaluation."""
     worse: int = 0
     """How many evaluations since then were not better."""
+    metric: str = ""
+    temperature: float = 0.0
+    """What was compared: ``evaluation.metric`` at ``evaluation.temperature``."""
+
+    def under(self, settings: EvaluationSettings | None) -> "Progress":
+        """The progress of a run that goes on with ``settings``: none if they make other numbers, which compare with none."""
+        if settings is None or (self.metric, self.temperature) == (settings.metric, settings.temperature):
+            return self
+        return Progress(metric=settings.metric, temperature=settings.temperature)
 
     def after(self, done: int, value: float | None) -> "Progress":
         """The progress after an evaluation at step ``done``. One without a score says nothing."""
         if value is None:
             return self
         better = self.best is None or value > self.best
-        return Progress(value, done) if better else Progress(self.best, self.best_step, self.worse + 1)
+        if better:
+            return msgspec.structs.replace(self, best=value, best_step=done, worse=0)
+        return msgspec.structs.replace(self, worse=self.worse + 1)
 
 
 async def evaluate_held_out(

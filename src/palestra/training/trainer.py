@@ -99,7 +99,7 @@ class Trainer:
         self._rescoring = Rescoring(config.play.grader, config.play.group_reward)
         self._schedules: dict[str, Schedule] = {}
         self._places = Places(config.play.concurrency)
-        self._progress = Progress()
+        self._progress = Progress().under(config.evaluation)
         self._said_why = False
         self._replaced: list[Trajectory] = []
         """Episodes of tasks that were replaced since the last step."""
@@ -410,12 +410,19 @@ class Trainer:
         self.ledger.commit(manifest.step)
         self.outcomes = defaultdict(list, msgspec.convert(manifest.notes["outcomes"], dict[str, list[StepOutcome]]))
         self._entropy_coefficient = float(manifest.notes["entropy_coefficient"])
-        self._progress = msgspec.convert(manifest.notes["progress"], Progress)
+        self._restore_progress(msgspec.convert(manifest.notes["progress"], Progress), manifest.step)
         self.record.trim(manifest.step)
         if manifest.step < self.config.steps:
             self.say(f"resuming from step {manifest.step} of {self.config.steps}")
         versions = msgspec.convert(manifest.notes["kept"], dict[int, int], strict=False)
         return manifest.step, [(task, versions[task.number]) for task in read_kept(path / _KEPT)]
+
+    def _restore_progress(self, saved: Progress, step: int) -> None:
+        self._progress = saved.under(self.config.evaluation)
+        if self._progress is not saved and saved.best is not None:
+            self.say("evaluation.metric or evaluation.temperature has changed: the best checkpoint is chosen anew")
+        if self._progress.best_step == step and self._keeps_best():
+            self.checkpoints.call_best(step)  # the run may have crashed after this checkpoint and before its name was written
 
     def _restore(self, version: int, kept: Sequence[tuple[PlayedTask, int]]) -> None:
         """Continue with the groups of the ledger that no step has taken: those that had finished, and the others again."""
