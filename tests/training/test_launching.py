@@ -161,6 +161,7 @@ def test_servers_and_learner_do_not_share_a_gpu() -> None:
 def test_the_default_commands_name_model_and_port() -> None:
     (first, second) = server_commands(settings(launch={"command": [], "arguments": ["--dtype", "float32"]}), "/models/m")
     assert first.arguments[:3] == ("vllm", "serve", "/models/m")
+    assert " ".join(first.arguments[3:7]) == "--logprobs-mode processed_logprobs --generation-config vllm"
     assert first.arguments[-4:] == ("--port", first.url.rpartition(":")[2], "--dtype", "float32")
     assert first.url != second.url
 

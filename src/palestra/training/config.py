@@ -205,11 +205,12 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     replicas: _Positive = 1
     """Number of servers."""
     command: tuple[str, ...] = ()
-    """The program and its arguments, in which ``{model}`` and ``{port}`` are replaced. By default ``vllm serve {model} --port
-    {port}`` or SGLang's ``launch_server``. To use another virtual environment, name its program:
-    ``["/venvs/vllm/bin/vllm", "serve", "{model}", "--port", "{port}"]``."""
+    """The program and its arguments, in which ``{model}`` and ``{port}`` are replaced. By default ``vllm serve {model}
+    --logprobs-mode processed_logprobs --generation-config vllm --port {port}`` or SGLang's ``launch_server``. To use another
+    virtual environment, name its program: ``["/venvs/vllm/bin/vllm", "serve", "{model}", "--port", "{port}"]``."""
     arguments: tuple[str, ...] = ()
-    """Further arguments, after those of ``command``."""
+    """Further arguments, after those of ``command``. A ``command`` for vLLM needs ``["--logprobs-mode",
+    "processed_logprobs"]`` if ``learner.temperature`` is not 1."""
     devices: tuple[str, ...] = ()
     """``CUDA_VISIBLE_DEVICES`` of each server, such as ``["1", "2,3"]``. By default each server gets one GPU after that of the
     learner; if the learner is on a CPU, the variable stays as it is."""
@@ -227,7 +228,9 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.command:
             return self.command
         if kind == "vllm":
-            return ("vllm", "serve", "{model}", "--host", "127.0.0.1", "--port", "{port}")
+            # The logged probabilities must be those of the temperature, and the model's own sampling defaults must not apply.
+            options = ("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm")
+            return ("vllm", "serve", "{model}", *options, "--host", "127.0.0.1", "--port", "{port}")
         program = ("python", "-m", "sglang.launch_server", "--model-path", "{model}")
         return (*program, "--host", "127.0.0.1", "--port", "{port}")
 
