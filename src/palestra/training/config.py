@@ -376,8 +376,9 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     checkpoint_every: _Positive = 20
     """Steps between two checkpoints. The last step always writes one."""
     settle: bool = False
-    """Whether a checkpoint waits until no group is being played. Then a resumed run repeats no episode. Otherwise the groups
-    that were being played start again, with the weights of the checkpoint."""
+    """Whether a checkpoint waits until no group is being played. Then a run that resumes after a crash repeats no
+    episode. Otherwise the groups that were being played start again, with the weights of the checkpoint. The checkpoint after
+    Ctrl-C never waits."""
     keep: Annotated[int, msgspec.Meta(ge=2)] = 2
     """How many checkpoints the folder keeps."""
     evaluation: EvaluationSettings | None = None
