@@ -26,6 +26,11 @@ def test_names_and_labels_keep_to_the_format() -> None:
     ]
 
 
+def test_numbers_keep_all_their_digits() -> None:
+    text = exposition("run", {"tokens": 123456789, "rate": 1234567.25, "on": True})
+    assert [line.rpartition(" ")[2] for line in text.splitlines()[1::2]] == ["1", "1234567.25", "123456789"]
+
+
 def test_the_latest_step_is_served_until_the_run_ends(tmp_path: Path) -> None:
     writer = PrometheusWriter(tmp_path / "mine", CONFIG, port=0)
     try:

@@ -64,6 +64,7 @@ def exposition(run: str, metrics: Mapping[str, Any]) -> str:
     lines = []
     for name, value in sorted(metrics.items()):
         if isinstance(value, int | float):
+            number = f"{value:d}" if isinstance(value, int) else repr(float(value))  # every digit
             gauge = f"palestra_training_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}"
-            lines += [f"# TYPE {gauge} gauge", f'{gauge}{{run="{label}"}} {float(value):g}']
+            lines += [f"# TYPE {gauge} gauge", f'{gauge}{{run="{label}"}} {number}']
     return "\n".join(lines) + "\n"
