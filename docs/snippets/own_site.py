@@ -2,6 +2,7 @@ import sqlite3
 from urllib.parse import parse_qs
 
 from palestra.envs.web.sites import Change, Errand, Site, Walk
+from palestra.envs.web.sites.env import Errands
 
 PAGE = "<h1>Guests</h1><ul>{}</ul><form method=post><label>Name <input name=name></label><button>Sign</button></form>"
 
@@ -43,3 +44,8 @@ class GuestBook:
 
 
 town = GuestBook()
+
+
+class GuestBookEnv(Errands):
+    def __init__(self):
+        super().__init__("own_site:town", max_turns=10)

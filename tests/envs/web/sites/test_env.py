@@ -1,7 +1,12 @@
 """A boxed application in a real browser: errands, their grading, copies, and what an episode can reach."""
 
 import asyncio
+import json
 import os
+import re
+import shutil
+import sys
+from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
 
 import pytest
@@ -13,11 +18,13 @@ pytest.importorskip("flask", reason="Flask is not installed")
 
 from tests.envs.web.sites.playing import in_browser, play
 
+import palestra
 from palestra.envs.web.front import PORT
 from palestra.envs.web.sites.env import Errands
 from palestra.errors import InfrastructureError, UsageError
 from palestra.trajectory import text_of
 
+DOCS = Path(__file__).parents[4] / "docs"
 TOWN = "tests.envs.web.sites.guestbook:TOWN"
 
 
@@ -157,13 +164,29 @@ def test_unknown_levels_and_templates_are_named() -> None:
         Errands(TOWN, template="x")
 
 
+def test_the_commands_of_the_page_name_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS / "snippets"))
+    page = (DOCS / "reference" / "suite" / "web.md").read_text()
+    ids = re.findall(r"^\$ palestra (?:play|eval oracle --envs) (\S+)", page, re.MULTILINE)
+    assert len(ids) == 2
+    for id in ids:
+        with palestra.make(id) as env:
+            assert isinstance(env.unwrapped, Errands)
+
+
 @pytest.mark.full
 @in_browser
-async def test_the_application_of_the_page_can_be_boxed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "docs" / "snippets"))
-    env = Errands("own_site:town")
-    try:
-        await env.reset(seed=1)
-        assert (await play(env)).reward == 1.0
-    finally:
-        await env.close()
+async def test_the_commands_of_the_page_play_its_application(tmp_path: Path) -> None:
+    shutil.copy(DOCS / "snippets" / "own_site.py", tmp_path)
+
+    async def run(line: str, typed: bytes = b"") -> str:
+        running = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "palestra.cli", *line.split()), cwd=tmp_path, stdin=PIPE, stdout=PIPE, stderr=STDOUT
+        )
+        printed, _ = await running.communicate(typed)
+        assert running.returncode == 0, printed.decode()
+        return printed.decode()
+
+    assert "perfect player: type [e4] [Ann" in await run("play own_site:GuestBookEnv --seed 1", b"?\n")
+    report = await run("eval oracle --envs own_site:GuestBookEnv -n 4 --json")
+    assert json.loads(report.splitlines()[-1])["report"]["suite"]["score"]["mean"] == 1.0
