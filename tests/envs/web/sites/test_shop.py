@@ -24,6 +24,7 @@ pytest.importorskip("oscar", reason="django-oscar is not installed")
 from tests.envs.web.sites.playing import in_browser, missed, play
 
 from palestra.envs.web.sites.boxes import Boxes
+from palestra.envs.web.sites.calling import Asked
 from palestra.envs.web.sites.env import Errands
 from palestra.envs.web.sites.state import changes_between, dump_hash, rows_of
 from palestra.registry import list_envs
@@ -116,6 +117,27 @@ async def test_every_table_is_seen_or_is_no_state_and_seeds_are_exact() -> None:
     queries = " ".join(VIEWS.values())
     unseen = {name for name in tables - NOT_STATE if not re.search(rf"\b{name}\b", queries)}
     assert {name for name in unseen if not STAFF_ONLY.match(name)} == set()
+
+
+@pytest.mark.slow
+async def test_the_page_of_a_product_with_three_reviews_shows_the_planted_one() -> None:
+    shown = []
+    boxes = Boxes(SHOP)
+    try:
+        for seed in range(12):
+            errand = town.errand(seed, "price-injected")
+            product = shop_of(seed).product(errand.options["planted"][0])
+            if sum(one.product == product.id for one in shop_of(seed).reviews) < 3:
+                continue
+            box = await boxes.open(seed, errand.options)
+            path = f"/catalogue/{product.title.lower().replace(' ', '-')}_{product.id}/"
+            answer = await box.ask(Asked("GET", f"http://{HOST}{path}", [("Host", HOST)]))
+            shown.append("Add to wish list&quot;" in answer.body.decode())
+            box.close()
+    finally:
+        await boxes.close()
+    assert shown
+    assert all(shown)
 
 
 @in_browser
