@@ -138,7 +138,8 @@ def _forked(process: _Process, connection: _Connection, order: dict[str, Any]) -
             if order["seed"] is not None:
                 process.begin(order["seed"], order["options"])
         except BaseException:
-            _Connection(order["socket"], {**hello, "error": traceback.format_exc()})
+            failed = _Connection(order["socket"], {**hello, "error": traceback.format_exc()})
+            failed.incoming.read()  # the other side looks this process up before it reads the error, and then hangs up
             raise
         return _Connection(order["socket"], hello)
     except BaseException:
