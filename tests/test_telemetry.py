@@ -95,6 +95,20 @@ def test_calls_of_tools_are_children_of_their_turn(collector: Collector) -> None
     assert {spans[one.parent_span_id].name for one in calls} == {"palestra.turn"}
 
 
+def test_of_an_error_only_the_type_is_sent(collector: Collector) -> None:
+    def refuses(text: str) -> str:
+        raise RuntimeError("the words of an API")
+
+    with tracing(collector.url):
+        palestra.collect("game:GuessTheNumber-v0-easy", refuses, n=1, seed=3)
+        with pytest.raises(KeyError), span("engine_call", prompt_tokens=3):
+            raise KeyError("the words of a model")
+    spans = collector.spans()
+    errors = {one.name: facts(one).get("palestra.error") for one in spans}
+    assert errors == {"palestra.episode": None, "palestra.turn": "RuntimeError", "palestra.engine_call": "KeyError"}
+    assert not any(one.events or one.status.message or "the words" in str(one) for one in spans)
+
+
 def test_without_an_endpoint_nothing_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ENDPOINT_VARIABLE, raising=False)
     with tracing_if_asked(), span("episode", env="x") as nothing:

@@ -1,7 +1,8 @@
 """Traces for operators, in OpenTelemetry's form: episode, turn, engine call, tool call, learner step.
 
 Tracing is off unless ``tracing`` is entered, which the command line does if ``PALESTRA_OTLP_ENDPOINT`` is set. While it is off,
-a span costs one comparison. A span never holds the text of an episode.
+a span costs one comparison. A span never holds the text of an episode: of an error it holds the name of the type only, because
+messages quote what a model or an API wrote.
 """
 
 import os
@@ -44,9 +45,20 @@ def span(name: str, **attributes: Any) -> AbstractContextManager[Span]:
     """Return a context manager for a span. Spans that are entered inside of it become its children."""
     if _tracer is None:
         return _NO_SPAN
-    named = {f"palestra.{key}": value for key, value in attributes.items()}
-    running: AbstractContextManager[Span] = _tracer.start_as_current_span(f"palestra.{name}", attributes=named)
-    return running
+    return _traced(f"palestra.{name}", {f"palestra.{key}": value for key, value in attributes.items()})
+
+
+@contextmanager
+def _traced(name: str, attributes: dict[str, Any]) -> Iterator[Span]:
+    running: Span
+    with _tracer.start_as_current_span(
+        name, attributes=attributes, record_exception=False, set_status_on_exception=False
+    ) as running:
+        try:
+            yield running
+        except BaseException as error:
+            running.set_attribute("palestra.error", type(error).__name__)
+            raise
 
 
 @contextmanager
