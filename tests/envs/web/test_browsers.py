@@ -1,7 +1,9 @@
 """Contexts and browsers are never left behind: by a silent browser, by a caller that is cancelled."""
 
 import asyncio
-from typing import Any
+import socket
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -9,6 +11,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed")
 
 from palestra.envs.web import browsers as module
 from palestra.envs.web.browsers import Browsers
+from palestra.envs.web.jail import DOOR
 from palestra.envs.web.miniwob.env import _in_range
 from palestra.errors import InfrastructureError
 
@@ -49,12 +52,12 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[FakeBrowser]:
     """The browsers that were started. The first one is silent until its gate is opened."""
     started: list[FakeBrowser] = []
 
-    async def launch(self: Browsers) -> FakeBrowser:
+    async def launch(self: Browsers) -> Any:
         gate = asyncio.Event()
         if started:
             gate.set()
         started.append(FakeBrowser(gate))
-        return started[-1]
+        return module._Process(cast("Any", started[-1]))
 
     monkeypatch.setattr(Browsers, "_launch", launch)
     return started
@@ -85,6 +88,68 @@ async def test_a_caller_that_is_cancelled_leaves_no_context(launched: list[FakeB
     await browsers.close()
     assert launched[0].contexts == []
     assert launched[0].closed
+
+
+class FakePlaywright:
+    async def stop(self) -> None: ...
+
+
+class Jails:
+    """Launches browsers that are not there. Their launchers hand over a port, or do not come to the door."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, come: bool = True) -> None:
+        self.come = come
+        self.ports: list[int] = []
+        self.started: list[FakeBrowser] = []
+        monkeypatch.setattr(module, "write_jail", lambda folder, *_: folder)
+        monkeypatch.setattr(Browsers, "_run", lambda _, folder: self.run(folder))
+
+    def browsers(self) -> Browsers:
+        made = Browsers("no-such-chromium")
+        made._playwright = cast("Any", FakePlaywright())
+        return made
+
+    async def run(self, folder: Path) -> FakeBrowser:
+        with socket.socket(socket.AF_UNIX) as launcher, socket.create_server(("127.0.0.1", 0)) as listener:
+            launcher.connect(str(folder / DOOR))
+            if self.come:
+                socket.send_fds(launcher, [b"x"], [listener.fileno()])
+            self.ports.append(listener.getsockname()[1])
+        self.started.append(FakeBrowser(asyncio.Event()))
+        self.started[-1].gate.set()
+        return self.started[-1]
+
+    def listening(self) -> list[bool]:
+        found = []
+        for port in self.ports:
+            with socket.socket() as client:
+                found.append(client.connect_ex(("127.0.0.1", port)) == 0)
+        return found
+
+
+async def test_the_port_of_a_worn_browser_is_closed_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONTEXTS_PER_LIFE", 1)
+    jails = Jails(monkeypatch)
+    browsers = jails.browsers()
+    seat = await browsers.open()
+    assert jails.listening() == [True]
+    await seat.close()
+    assert jails.listening() == [False]
+    await browsers.close()
+
+
+async def test_the_port_of_a_browser_that_died_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    jails = Jails(monkeypatch)
+    browsers = jails.browsers()
+    await (await browsers.open()).close()
+    jails.started[0].closed = True
+    seat = await browsers.open()
+    while browsers._tasks:
+        await asyncio.wait(set(browsers._tasks))
+    assert jails.listening() == [False, True]
+    await seat.close()
+    await browsers.close()
+    assert jails.listening() == [False, False]
 
 
 def test_a_reward_that_is_no_number_is_a_wrong_end() -> None:

@@ -22,6 +22,7 @@ from palestra.errors import InfrastructureError, MissingExtra
 from palestra.sharing import SharedPerLoop
 
 if TYPE_CHECKING:
+    from aiohttp import web
     from playwright.async_api import Browser, BrowserContext, Playwright
 
 __all__ = ["Browsers", "Seat", "answered", "shared_browsers"]
@@ -77,10 +78,11 @@ def _is_death(message: str) -> bool:
 
 
 class _Process:
-    """One Chromium."""
+    """One Chromium, and the port of its jail at which the proxy answers."""
 
-    def __init__(self, browser: "Browser") -> None:
+    def __init__(self, browser: "Browser", port: "web.BaseSite | None" = None) -> None:
         self.browser = browser
+        self._port = port
         self.open = 0
         self.opened = 0
         self.silent = False
@@ -89,6 +91,13 @@ class _Process:
     @property
     def worn(self) -> bool:
         return self.silent or self.opened >= CONTEXTS_PER_LIFE or not self.browser.is_connected()
+
+    async def close(self) -> None:
+        """End the browser, dead or alive, and close its port: an open one would keep the network of the jail."""
+        await _ended(self.browser.close())
+        port, self._port = self._port, None
+        if port is not None:
+            await port.stop()
 
 
 class Seat:
@@ -158,15 +167,17 @@ class Browsers:
 
     async def _free_process(self) -> _Process:
         async with self._starting:
-            self._processes = [one for one in self._processes if one.open or not one.worn]
+            for process in [one for one in self._processes if one.worn and not one.open]:
+                self._processes.remove(process)
+                self._start(process.close())
             for process in self._processes:
                 if process.open < CONTEXTS_PER_BROWSER and not process.worn:
                     return process
-            process = _Process(await self._launch())
+            process = await self._launch()
             self._processes.append(process)
             return process
 
-    async def _launch(self) -> "Browser":
+    async def _launch(self) -> _Process:
         try:
             from playwright.async_api import async_playwright
         except ImportError:
@@ -177,17 +188,16 @@ class Browsers:
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(prefix="palestra-web-", ignore_cleanup_errors=True)
         if not self._jailed:
-            return await self._run(Path(chromium))
+            return _Process(await self._run(Path(chromium)))
         folder = Path(tempfile.mkdtemp(dir=self._folder.name))
         try:
             with socket.socket(socket.AF_UNIX) as door:
                 door.bind(str(folder / DOOR))
                 door.listen(1)
                 browser = await self._run(write_jail(folder, chromium, PORT))
-                await self.front.serve(await handed_over(door, ANSWER_SECONDS))  # it has come: the browser is running
+                return _Process(browser, await self.front.serve(await handed_over(door, ANSWER_SECONDS)))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-        return browser
 
     async def _run(self, program: Path) -> "Browser":
         assert self._playwright is not None
@@ -206,7 +216,7 @@ class Browsers:
         process.open -= 1
         if process.worn and not process.open:
             self._processes = [one for one in self._processes if one is not process]
-            await _ended(process.browser.close())
+            await process.close()
 
     async def close(self) -> None:
         """End every browser."""
@@ -219,7 +229,7 @@ class Browsers:
         playwright, self._playwright = self._playwright, None
         folder, self._folder = self._folder, None
         for process in processes:
-            await _ended(process.browser.close())
+            await process.close()
         if playwright is not None:
             await _ended(playwright.stop())
         await self.front.close()

@@ -76,14 +76,16 @@ class Front:
         """Refuse all further requests of this pass. A second call does nothing."""
         self._passes.pop(one.name, None)
 
-    async def serve(self, listener: socket.socket) -> None:
-        """Answer on ``listener``, a port of a jail, until it closes."""
+    async def serve(self, listener: socket.socket) -> "web.BaseSite":
+        """Answer on ``listener``, a port of a jail, until what this returns is stopped."""
         from aiohttp import web
 
         if self._runner is None:
             self._runner = web.ServerRunner(web.Server(self._answer, access_log=None), shutdown_timeout=1.0)
             await self._runner.setup()
-        await web.SockSite(self._runner, listener).start()
+        port = web.SockSite(self._runner, listener)
+        await port.start()
+        return port
 
     async def close(self) -> None:
         """Close all ports."""
