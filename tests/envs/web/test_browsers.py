@@ -95,10 +95,10 @@ class FakePlaywright:
 
 
 class Jails:
-    """Launches browsers that are not there. Their launchers hand over a port, or do not come to the door."""
+    """Launches browsers that are not there. Their launchers hand over a port, hang up, or do not come to the door."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, *, come: bool = True) -> None:
-        self.come = come
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, launcher: str = "hands over") -> None:
+        self.launcher = launcher
         self.ports: list[int] = []
         self.started: list[FakeBrowser] = []
         monkeypatch.setattr(module, "write_jail", lambda folder, *_: folder)
@@ -111,8 +111,9 @@ class Jails:
 
     async def run(self, folder: Path) -> FakeBrowser:
         with socket.socket(socket.AF_UNIX) as launcher, socket.create_server(("127.0.0.1", 0)) as listener:
-            launcher.connect(str(folder / DOOR))
-            if self.come:
+            if self.launcher != "stays away":
+                launcher.connect(str(folder / DOOR))
+            if self.launcher == "hands over":
                 socket.send_fds(launcher, [b"x"], [listener.fileno()])
             self.ports.append(listener.getsockname()[1])
         self.started.append(FakeBrowser(asyncio.Event()))
@@ -150,6 +151,18 @@ async def test_the_port_of_a_browser_that_died_is_closed(monkeypatch: pytest.Mon
     await seat.close()
     await browsers.close()
     assert jails.listening() == [False, False]
+
+
+@pytest.mark.parametrize("launcher", ["stays away", "hangs up"])
+async def test_a_browser_without_a_port_is_closed_and_infrastructure(monkeypatch: pytest.MonkeyPatch, launcher: str) -> None:
+    patient = module.answered
+    monkeypatch.setattr(module, "answered", lambda seconds=0.05: patient(0.05))
+    jails = Jails(monkeypatch, launcher)
+    browsers = jails.browsers()
+    with pytest.raises(InfrastructureError, match=r"did not answer|handed over"):
+        await browsers.open()
+    assert [one.closed for one in jails.started] == [True]
+    await browsers.close()
 
 
 def test_a_reward_that_is_no_number_is_a_wrong_end() -> None:

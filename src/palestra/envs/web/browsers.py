@@ -195,7 +195,12 @@ class Browsers:
                 door.bind(str(folder / DOOR))
                 door.listen(1)
                 browser = await self._run(write_jail(folder, chromium, PORT))
-                return _Process(browser, await self.front.serve(await handed_over(door, ANSWER_SECONDS)))
+                try:
+                    async with answered():
+                        return _Process(browser, await self.front.serve(await handed_over(door)))
+                except BaseException:
+                    await _ended(browser.close())
+                    raise
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -144,20 +144,21 @@ async def _visited(known: Pass, request: Any) -> "web.StreamResponse":
     return response
 
 
-async def handed_over(server: socket.socket, seconds: float) -> socket.socket:
+async def handed_over(server: socket.socket) -> socket.socket:
     """Return the listening socket that the launcher of a jail sends to ``server``, a unix socket that listens."""
     loop = asyncio.get_running_loop()
     server.setblocking(False)
-    async with asyncio.timeout(seconds):
-        connection, _ = await loop.sock_accept(server)
-        with connection:
-            readable = asyncio.Event()
-            loop.add_reader(connection, readable.set)
-            try:
-                await readable.wait()
-            finally:
-                loop.remove_reader(connection)
-            _, handles, _, _ = socket.recv_fds(connection, 1, 1)
+    connection, _ = await loop.sock_accept(server)
+    with connection:
+        readable = asyncio.Event()
+        loop.add_reader(connection, readable.set)
+        try:
+            await readable.wait()
+        finally:
+            loop.remove_reader(connection)
+        _, handles, _, _ = socket.recv_fds(connection, 1, 1)
+    if not handles:
+        raise InfrastructureError("the launcher of a browser has ended before it handed over its port")
     listener = socket.socket(fileno=handles[0])
     listener.setblocking(False)
     return listener
