@@ -15,21 +15,30 @@ import msgspec
 from palestra.confidential import HIDDEN, SHORTEST, secrets_of_url
 from palestra.errors import UsageError
 
-__all__ = ["Address"]
+__all__ = ["Address", "TokenPrices"]
 
 
-class Address(msgspec.Struct, frozen=True):
-    """The address of a model, its key and its prices."""
+class TokenPrices(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tokens of a model cost. Written by name only: a price in the place of another number would not be noticed."""
+
+    prompt_price: float = 0.0
+    """US dollars per million prompt tokens."""
+    completion_price: float = 0.0
+    """US dollars per million completion tokens."""
+
+    def dollars(self, prompt_tokens: int, completion_tokens: int) -> float:
+        """Return what these tokens cost."""
+        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
+
+
+class Address(TokenPrices, frozen=True):
+    """The address of a model, its key and its prices. What a subclass adds is written by name too."""
 
     model: str
     base_url: str
     """The address up to ``/v1``, without the path of a call such as ``/chat/completions``: ``https://api.example/v1``."""
     key_variable: str = "OPENAI_API_KEY"
     """The environment variable that holds the key. The key itself is never stored or logged."""
-    prompt_price: float = 0.0
-    """US dollars per million prompt tokens."""
-    completion_price: float = 0.0
-    """US dollars per million completion tokens."""
 
     @property
     def key(self) -> str:
@@ -40,10 +49,6 @@ class Address(msgspec.Struct, frozen=True):
         """Raise ``UsageError`` unless the address begins with ``http://`` or ``https://``."""
         if not self.base_url.startswith(("http://", "https://")):
             raise UsageError(f'"{self.base_url}" is not the address of an API: write http:// or https:// before it')
-
-    def dollars(self, prompt_tokens: int, completion_tokens: int) -> float:
-        """Return what these tokens cost."""
-        return (prompt_tokens * self.prompt_price + completion_tokens * self.completion_price) / 1e6
 
     def without_secrets(self, data: bytes) -> bytes:
         """Return the text of the API without the key and the password of the call: some APIs echo the request."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.agents.upstream import Upstream
 from palestra.calls import format_call, format_result, parse_calls
 from palestra.core import Conversation, Sampling
 from palestra.errors import InfrastructureError, PolicyError, UsageError
@@ -290,6 +291,14 @@ def test_arguments_that_are_no_object_reach_the_tool_as_written() -> None:
 def test_a_body_that_is_no_completion_is_the_policys_fault(body: bytes) -> None:
     with pytest.raises(PolicyError, match="did not answer with a chat completion"):
         read_answer(body)
+
+
+@pytest.mark.parametrize("kind", [Endpoint, Upstream])
+def test_what_follows_the_key_is_written_by_name(kind: Any) -> None:
+    with pytest.raises(TypeError, match="positional"):
+        kind("m", "http://x/v1", "KEY", 60.0)
+    made = kind("m", "http://x/v1", "KEY", timeout=60.0)
+    assert (made.key_variable, made.timeout, made.prompt_price) == ("KEY", 60.0, 0.0)
 
 
 def test_images_are_sent_along() -> None:

@@ -39,7 +39,7 @@ _FINISHES: dict[str | None, ReplyFinish] = {
 }
 
 
-class Upstream(Address, frozen=True):
+class Upstream(Address, frozen=True, kw_only=True):
     """The address of a model behind an API.
 
     Example::

@@ -30,7 +30,7 @@ from palestra.trajectory import Completion, Finish, Message, Usage
 __all__ = ["ChatPolicy", "Endpoint"]
 
 
-class Endpoint(Address, frozen=True):
+class Endpoint(Address, frozen=True, kw_only=True):
     """The address of a model, and how to call it.
 
     Example::
