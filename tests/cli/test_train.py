@@ -38,6 +38,10 @@ tasks = 2
 group_size = 2
 max_tokens = 16
 
+# The rewards of an untrained model may be all the same. Other methods then have no advantage, and a step makes no update.
+[advantage]
+method = "reinforce"
+
 [learner]
 learning_rate = 1e-3
 

@@ -56,7 +56,7 @@ class CallablePolicy:
 
 
 def _tiny() -> Policy:
-    from palestra.policies.tiny import tiny_policy  # NumPy and the weights, for those who play with it
+    from palestra.policies.tiny import tiny_policy  # NumPy and the weights, loaded only if this player plays
 
     return tiny_policy()
 

@@ -35,7 +35,7 @@ class Progress(msgspec.Struct, frozen=True):
     """What was compared: ``evaluation.metric`` at ``evaluation.temperature``."""
 
     def under(self, settings: EvaluationSettings | None) -> "Progress":
-        """The progress of a run that goes on with ``settings``: none if they make other numbers, which compare with none."""
+        """The progress of a run that continues with ``settings``: none if they make numbers that cannot be compared."""
         if settings is None or (self.metric, self.temperature) == (settings.metric, settings.temperature):
             return self
         return Progress(metric=settings.metric, temperature=settings.temperature)

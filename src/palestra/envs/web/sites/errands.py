@@ -130,5 +130,5 @@ class Town(Protocol):
 
 
 def no_way(walk: Walk) -> Unsupported:
-    """Return the error of an oracle that does not know how to go on."""
-    return Unsupported(f"the oracle does not know how to go on from {walk.here.address}")
+    """Return the error of an oracle that does not know the next action."""
+    return Unsupported(f"the oracle knows no next action at {walk.here.address}")

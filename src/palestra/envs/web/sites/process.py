@@ -1,6 +1,6 @@
 """The process of a site: warm, or of one episode. Run as ``python -m palestra.envs.web.sites.process SOCKET``.
 
-Every such process does two things, one at a time: it answers a request with the application, and it forks. A fork copies the
+Every such process does two things, one at a time: it answers requests with the application, and it forks. A fork copies the
 working folder and continues there, in its own connection. So the warm process makes episodes, and the process of an episode
 makes a copy of the running episode, with everything that its application holds in memory.
 
@@ -26,7 +26,7 @@ from palestra.references import resolve
 __all__ = ["main"]
 
 CPU_SECONDS = 3600
-"""An application that hangs while nobody listens ends after this time."""
+"""An application that hangs while no caller listens ends after this time."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -124,7 +124,7 @@ def _answered(process: _Process, frame: Frame) -> tuple[dict[str, Any], bytes]:
 
 
 def _forked(process: _Process, connection: _Connection, order: dict[str, Any]) -> _Connection:
-    """Fork. Return the connection to go on with: the old one, or in the fork its own."""
+    """Fork. Return the connection to continue with: the old one, or in the fork its own."""
     if os.fork():
         connection.send({"forked": True})
         return connection

@@ -121,7 +121,7 @@ def _value(graph: Graph, question: Question) -> object:
 
 def _compared(seed: int, graph: Graph, rng: np.random.Generator) -> Errand:
     relation, words = (
-        (_relation(graph, "birth"), "Who was born earlier, {} or {}?"),
+        (_relation(graph, "birth"), "Which person was born earlier, {} or {}?"),
         (_relation(graph, "population"), "Which town has fewer inhabitants, {} or {}?"),
     )[int(rng.integers(2))]
     facts = graph.facts[relation]
