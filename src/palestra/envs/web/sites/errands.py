@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 from palestra.envs.web.sites.contract import Site
 from palestra.envs.web.sites.state import Change, Views
 from palestra.envs.web.snapshot import Element
-from palestra.errors import Unsupported
 
 __all__ = ["Errand", "NotShown", "Plan", "Seen", "Town", "Walk"]
 
@@ -127,8 +126,3 @@ class Town(Protocol):
     def errand(self, seed: int, template: str) -> Errand:
         """Return the task of ``template`` for the world of ``seed``."""
         ...
-
-
-def no_way(walk: Walk) -> Unsupported:
-    """Return the error of an oracle that does not know the next action."""
-    return Unsupported(f"the oracle knows no next action at {walk.here.address}")
