@@ -56,7 +56,7 @@ class CallablePolicy:
 
 
 def _tiny() -> Policy:
-    from palestra.policies.tiny import tiny_policy  # NumPy and the weights, loaded only if this player plays
+    from palestra.policies.tiny import tiny_policy  # loads NumPy and the weights
 
     return tiny_policy()
 

@@ -225,7 +225,7 @@ class Boxes:
 
 
 class _Expected:
-    """A process that is about to introduce itself by its name. One that no caller waits for any more is ended."""
+    """A process that is about to introduce itself by its name. It is ended if its caller has stopped waiting."""
 
     def __init__(self, hellos: "dict[str, asyncio.Future[tuple[_Wire, Mapping[str, Any]]]]", name: str) -> None:
         self._hellos, self._name = hellos, name

@@ -1,6 +1,6 @@
 """The process of a site: warm, or of one episode. Run as ``python -m palestra.envs.web.sites.process SOCKET``.
 
-Every such process does two things, one at a time: it answers requests with the application, and it forks. A fork copies the
+Every such process does two things, one at a time: it lets the application answer requests, and it forks. A fork copies the
 working folder and continues there, in its own connection. So the warm process makes episodes, and the process of an episode
 makes a copy of the running episode, with everything that its application holds in memory.
 
@@ -26,7 +26,7 @@ from palestra.references import resolve
 __all__ = ["main"]
 
 CPU_SECONDS = 3600
-"""An application that hangs while no caller listens ends after this time."""
+"""An application that hangs after Palestra has left ends after this time."""
 _PR_SET_CHILD_SUBREAPER = 36
 
 
