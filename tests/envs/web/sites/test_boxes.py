@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ async def test_every_episode_has_its_own_files_clock_and_randomness() -> None:
 
 
 @pytest.mark.slow
-async def test_a_copy_keeps_what_the_application_has_in_memory() -> None:
+async def test_a_copy_keeps_what_the_application_has_in_memory(caplog: pytest.LogCaptureFixture) -> None:
     boxes = Boxes(COUNTER)
     try:
         box = await boxes.open(1)
@@ -75,7 +76,9 @@ async def test_a_copy_keeps_what_the_application_has_in_memory() -> None:
         copied = await box.fork()
         box.close()
         assert await page(copied) == "200 <h1>call 4</h1>"
-        assert (await page(copied, "/raise")).startswith("500 The application has failed")
+        assert await page(copied, "/raise") == "500 The application has failed."
+        assert "the application has a bug" in caplog.text
+        assert "Traceback" in caplog.text
         assert await page(copied) == "200 <h1>call 5</h1>"
     finally:
         await boxes.close()
@@ -125,6 +128,19 @@ async def test_a_site_that_cannot_be_seeded_says_why() -> None:
             await missing.open(1)
     finally:
         await missing.close()
+
+
+async def test_a_process_that_ends_before_it_starts_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho the library is broken >&2\nexit 3\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    boxes = Boxes(COUNTER)
+    try:
+        with pytest.raises(InfrastructureError, match=r"count\.test did not start: the library is broken"):
+            await asyncio.wait_for(boxes.open(1), 20)
+    finally:
+        await boxes.close()
 
 
 def test_a_site_is_named_in_words_that_another_process_can_read() -> None:

@@ -6,6 +6,7 @@ A box is a fork of the warm process with a folder of its own. The death of a pro
 
 import asyncio
 import json
+import logging
 import os
 import shutil
 import signal
@@ -29,8 +30,12 @@ __all__ = ["Box", "Boxes", "shared_boxes"]
 
 START_SECONDS = 120.0
 ANSWER_SECONDS = 60.0
+_MOST_WORDS = 2000
+"""Characters of what a process wrote before its end that are shown."""
 _PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ")
 """Environment variables that a site gets from this process. It gets no others: they may hold secrets."""
+
+_log = logging.getLogger(__name__)
 
 
 class _Wire:
@@ -100,6 +105,8 @@ class Box:
         """Let the application answer a request."""
         head = {"do": "answer", "method": asked.method, "url": asked.url, "headers": asked.headers}
         frame = await self._wire.ask(head, asked.body)
+        if frame.head["failure"]:  # the page says only that it has failed: an agent reads no source code
+            _log.warning("%s failed at %s %s\n%s", self.site.host, asked.method, asked.url, frame.head["failure"])
         return Answer(frame.head["status"], [(name, value) for name, value in frame.head["headers"]], frame.body)
 
     async def fork(self) -> "Box":
@@ -165,19 +172,25 @@ class Boxes:
             self._server = await asyncio.start_unix_server(self._met, str(self._home / "socket"))
         folder = Path(tempfile.mkdtemp(prefix="warm-", dir=self._home))
         async with _Expected(self._hellos, "warm") as hello:
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-P", "-m", "palestra.envs.web.sites.process", str(self._home / "socket")),
-                cwd=folder,
-                env=self._variables(),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.DEVNULL,
-                stderr=asyncio.subprocess.DEVNULL,
-            )
+            with (folder.parent / f"{folder.name}.txt").open("wb") as written:
+                self._process = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-m", "palestra.envs.web.sites.process", str(self._home / "socket")),
+                    cwd=folder,
+                    env=self._variables(),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    stderr=written,
+                )
+            ending = asyncio.ensure_future(self._process.wait())
+            either: list[asyncio.Future[Any]] = [hello, ending]
             try:
-                async with asyncio.timeout(START_SECONDS):
-                    wire, _ = await hello
-            except TimeoutError:
-                raise InfrastructureError(f"the process of {self._site.host} did not start") from None
+                await asyncio.wait(either, timeout=START_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                ending.cancel()
+            if not hello.done():
+                words = Path(written.name).read_text(errors="replace")[-_MOST_WORDS:].strip()
+                raise InfrastructureError(f"the process of {self._site.host} did not start: {words or 'it wrote no reason'}")
+            wire, _ = hello.result()
         ready = await wire.ask(self._site.described(), seconds=START_SECONDS)
         if "error" in ready.head:
             wire.kill()

@@ -70,14 +70,14 @@ class _Process:
         gc.collect()
         gc.freeze()
 
-    def answer(self, asked: Asked) -> Answer:
+    def answer(self, asked: Asked) -> tuple[Answer, str]:
+        """Return the answer of the application, and the traceback if it has failed."""
         if self.caller is None:
             self.caller = (asgi_caller if self.about["asgi"] else wsgi_caller)(self.application)
         try:
-            return self.caller(asked)
+            return self.caller(asked), ""
         except Exception:
-            traceback.print_exc()
-            return Answer(500, [("Content-Type", "text/plain")], b"The application has failed.")
+            return Answer(500, [("Content-Type", "text/plain")], b"The application has failed."), traceback.format_exc()
 
     def begin(self, seed: int, options: dict[str, Any]) -> None:
         """Begin an episode: everything random comes from its seed from now on."""
@@ -104,6 +104,8 @@ def main(path: str) -> None:
     except BaseException:
         connection.send({"error": traceback.format_exc()})
         return
+    with open(os.devnull, "wb") as nothing:
+        os.dup2(nothing.fileno(), sys.stderr.fileno())  # what it writes while it starts is kept; of episodes it would not end
     connection.send({"ready": True})
     _serve(process, connection)
 
@@ -119,8 +121,8 @@ def _serve(process: _Process, connection: _Connection) -> None:
 def _answered(process: _Process, frame: Frame) -> tuple[dict[str, Any], bytes]:
     head = frame.head
     headers = [(name, value) for name, value in head["headers"]]
-    answer = process.answer(Asked(head["method"], head["url"], headers, frame.body))
-    return {"status": answer.status, "headers": answer.headers}, answer.body
+    answer, failure = process.answer(Asked(head["method"], head["url"], headers, frame.body))
+    return {"status": answer.status, "headers": answer.headers, "failure": failure}, answer.body
 
 
 def _forked(process: _Process, connection: _Connection, order: dict[str, Any]) -> _Connection:
