@@ -4,11 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from palestra.envs.web.sites.wiki import app
-from palestra.envs.web.sites.wiki.articles import documents_of
+from palestra.envs.web.sites.wiki.articles import HOST, address_of, documents_of
 from palestra.envs.web.sites.wiki.town import town
 
 pytest.importorskip("playwright", reason="Playwright is not installed")
@@ -61,6 +62,29 @@ def test_the_pages_escape_what_is_asked_and_unknown_pages_are_not_found(
     assert get("/category/person", "page=x")[0] == "200 OK"
     for path in ("/wiki/Nobody", "/category/dragon", f"/wiki/{title}/edit", "/admin"):
         assert get(path)[0] == "404 Not Found", path
+
+
+def test_every_other_address_of_an_article_leads_to_the_one_that_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    app.prepare()
+    app.seed(4)
+    title = next(one.title for one in documents_of(4) if " " in one.title)
+    own = unquote(address_of(title).removeprefix(f"http://{HOST}"))
+
+    def led(path: str, query: str = "") -> str:
+        begun: list[tuple[str, dict[str, str]]] = []
+        app.application(
+            {"PATH_INFO": path, "QUERY_STRING": query}, lambda status, headers: begun.append((status, dict(headers)))
+        )
+        return f"{begun[0][0]} {begun[0][1].get('Location', '')}".strip()
+
+    assert led(own) == "200 OK"
+    assert led(f"{own}/links", "a=b") == "200 OK"
+    for path, query in ((f"/wiki/{title}", ""), (f"{own}/", ""), (own, "action=view"), (f"/wiki/{title}/", "x")):
+        assert f"http://{HOST}{led(path, query).removeprefix('302 Found ')}" == address_of(title), path
+    assert led("/wiki/No such page", "x") == "404 Not Found"
 
 
 @pytest.mark.slow

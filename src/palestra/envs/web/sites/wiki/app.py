@@ -41,6 +41,9 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
     path = environ["PATH_INFO"].encode("latin-1").decode(errors="replace")
     asked = {name: values[-1] for name, values in parse_qs(environ["QUERY_STRING"]).items()}
     with closing(sqlite3.connect(f"file:{FILE}?mode=ro", uri=True)) as database:
+        if own := _own_address(database, path, environ["QUERY_STRING"]):
+            start("302 Found", [("Location", own), ("Content-Type", "text/plain")])
+            return []
         title, content = _content(database, path, asked)
     page = (
         f"<!doctype html><html lang=en><title>{escape(title)}</title><style>{_STYLE}</style><header><a href=/>Main page</a> "
@@ -49,6 +52,19 @@ def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[
     )
     start("200 OK" if content else "404 Not Found", [("Content-Type", "text/html; charset=utf-8")])
     return [page.encode()]
+
+
+def _own_address(database: sqlite3.Connection, path: str, query: str) -> str:
+    """Return the one address of an article that was asked for by another one; otherwise an empty string.
+
+    A task may ask for an article to be open at the end, and its address is compared.
+    """
+    title, _, links = path.removeprefix("/wiki/").replace("_", " ").partition("/")
+    own = f"/wiki/{title.replace(' ', '_')}"
+    if not path.startswith("/wiki/") or links or (path == own and not query):
+        return ""
+    found = database.execute("SELECT 1 FROM article WHERE title = ?", (title,)).fetchone()
+    return quote(own) if found else ""
 
 
 def _content(database: sqlite3.Connection, path: str, asked: dict[str, str]) -> tuple[str, str]:
