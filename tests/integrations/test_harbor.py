@@ -88,6 +88,9 @@ async def test_commands_files_and_what_is_refused(tmp_path: Path) -> None:
         assert (await env.exec("cat", timeout_sec=10)).return_code == 0, "there is no input"
         with pytest.raises(RuntimeError, match="timed out after 1 seconds"):
             await env.exec("sleep 60", timeout_sec=1)
+        assert ".palestra" not in (await env.exec("ls -A /tmp | grep -v $(basename $0 .sh)")).stdout, "nothing stays of it"
+        emptied = await env.exec("echo lost; find /tmp -mindepth 1 -delete; exit 4")
+        assert (emptied.stdout, emptied.return_code) == ("", 4), "its output was in /tmp"
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(env.exec("sleep 60"), 1.0)
         await env.exec("sleep 100 > /dev/null 2>&1 & echo $! > /tmp/pid")

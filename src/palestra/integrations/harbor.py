@@ -74,12 +74,20 @@ class Session:
             outcome = await self._undisturbed(f"( {words} ) > {name}.out 2> {name}.err < /dev/null", seconds or _DAY)
             if outcome.running:
                 await self._shell.interrupt()
+                await self._shell.run(f"rm -f {name}.*")
                 raise RuntimeError(f"Command timed out after {seconds:g} seconds")
             if outcome.ended or outcome.exit_code is None:
                 raise RuntimeError(f"the box has ended: {outcome.killed_by or 'its shell has exited'}")
-            out, err = (self._shell.fetch(f"{name}.{end}".lstrip("/")).decode(errors="replace") for end in ("out", "err"))
+            out, err = self._written(f"{name}.out"), self._written(f"{name}.err")
             await self._shell.run(f"rm -f {name}.*")
         return {"stdout": out, "stderr": err, "return_code": outcome.exit_code}
+
+    def _written(self, path: str) -> str:
+        """Return what a command wrote; nothing if it removed the file, as a command that empties /tmp does."""
+        try:
+            return self._shell.fetch(path.lstrip("/")).decode(errors="replace")
+        except FileNotFoundError:
+            return ""
 
     async def _undisturbed(self, words: str, seconds: float) -> ShellOutcome:
         """Run ``words``. If the caller is cancelled, stop the command and keep the box: the verifier still needs it."""
