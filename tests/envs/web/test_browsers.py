@@ -1,6 +1,7 @@
 """Contexts and browsers are never left behind: by a silent browser, by a caller that is cancelled."""
 
 import asyncio
+import base64
 import socket
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +12,7 @@ pytest.importorskip("playwright", reason="Playwright is not installed")
 
 from palestra.envs.web import browsers as module
 from palestra.envs.web.browsers import Browsers
+from palestra.envs.web.front import Front
 from palestra.envs.web.jail import DOOR
 from palestra.envs.web.miniwob.env import _in_range
 from palestra.errors import InfrastructureError
@@ -163,6 +165,14 @@ async def test_a_browser_without_a_port_is_closed_and_infrastructure(monkeypatch
         await browsers.open()
     assert [one.closed for one in jails.started] == [True]
     await browsers.close()
+
+
+def test_a_wrong_password_of_any_letters_is_refused() -> None:
+    front = Front()
+    admitted = front.admit(cast("Any", None))
+    for password, known in ((admitted.password, admitted), ("wrong", None), ("café", None)):
+        shown = base64.b64encode(f"{admitted.name}:{password}".encode()).decode()
+        assert front._known(f"Basic {shown}") is known
 
 
 def test_a_reward_that_is_no_number_is_a_wrong_end() -> None:

@@ -100,7 +100,7 @@ class Front:
         except ValueError:
             return None
         found = self._passes.get(name)
-        if kind.lower() != "basic" or found is None or not hmac.compare_digest(found.password, password):
+        if kind.lower() != "basic" or found is None or not hmac.compare_digest(found.password.encode(), password.encode()):
             return None
         return found
 
