@@ -20,7 +20,7 @@ from tests.envs.web.sites.playing import in_browser, play
 
 import palestra
 from palestra.envs.web.front import PORT
-from palestra.envs.web.sites.env import Errands
+from palestra.envs.web.sites.env import Errands, _plain
 from palestra.errors import InfrastructureError, UsageError
 from palestra.trajectory import text_of
 
@@ -164,10 +164,15 @@ def test_unknown_levels_and_templates_are_named() -> None:
         Errands(TOWN, template="x")
 
 
+def test_an_answer_is_compared_without_what_people_add() -> None:
+    written = ("251,083", ' "Oslo" ', "1,234,567.", "1,2", "12.50")
+    assert [*map(_plain, written)] == ["251083", "oslo", "1234567", "1,2", "12.50"]
+
+
 def test_the_commands_of_the_page_name_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "snippets"))
     page = (DOCS / "reference" / "suite" / "web.md").read_text()
-    ids = re.findall(r"^\$ palestra (?:play|eval oracle --envs) (\S+)", page, re.MULTILINE)
+    ids = re.findall(r"^\$ palestra (?:play|eval oracle --envs) (own_site:\S+)", page, re.MULTILINE)
     assert len(ids) == 2
     for id in ids:
         with palestra.make(id) as env:

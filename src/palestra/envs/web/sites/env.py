@@ -6,6 +6,7 @@ if something else was changed, and 0 otherwise.
 """
 
 import copy
+import re
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -360,5 +361,6 @@ def _looks(one: Element) -> Element:
 
 
 def _plain(answer: str) -> str:
-    """Return an answer without what people add to it: quotes, spaces, a period, capitals."""
-    return " ".join(answer.split()).strip("\"'`").removesuffix(".").casefold()
+    """Return an answer without what people add to it: quotes, spaces, a period, capitals, commas of thousands."""
+    plain = " ".join(answer.split()).strip("\"'`").removesuffix(".").casefold()
+    return re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", plain)
