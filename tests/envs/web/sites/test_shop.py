@@ -178,7 +178,7 @@ async def test_addresses_do_not_do_the_work() -> None:
     try:
         await env.reset(seed=4)
         before = env._rows()
-        for path in ("accounts/addresses/1/delete/", "accounts/logout/?next=/", "checkout/preview/", "basket/vouchers/add/"):
+        for path in ("accounts/addresses/1/delete/", "checkout/preview/", "basket/vouchers/add/", "accounts/logout/?next=/"):
             await env.step(f"goto [{HOST}/{path}]")
         assert not changes_between(before[HOST], env._rows()[HOST])
     finally:
