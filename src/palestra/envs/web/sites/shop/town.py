@@ -318,7 +318,9 @@ def _wish(shop: Shop, rng: Rng) -> Errand:
         return at_product(walk, product.title) or walk.click("Add to wish list", "button")
 
     wanted = (Change("wish list", (shop.email, "Default", "Private")), Change("wish", ("Default", product.title, 1)))
-    return _errand(f"Put the {product.title} on my default wish list.", until("was added to your wish list", plan), wanted=wanted)
+    return _errand(
+        f"Put the {product.title} on my default wish list.", until("was added to your wish list", plan), wanted=wanted
+    )
 
 
 _TEMPLATES: Mapping[str, Callable[[Shop, Rng], Errand]] = {
