@@ -137,8 +137,10 @@ class Silent:
 
 
 async def cut_off(loop: Awaitable[Any], silent: Silent, episodes: int = EPISODES) -> None:
-    """Cancel ``loop`` as soon as all of its episodes wait for the model."""
-    before = asyncio.all_tasks()
+    """Cancel ``loop`` as soon as all of its episodes wait for the model.
+
+    The program does not wait for their cleaning up: ``asyncio.run`` cancels it once more, as at the end of any program.
+    """
     running = asyncio.ensure_future(loop)
     async with asyncio.timeout(300):  # against hangs
         while silent.asked < episodes and not running.done():
@@ -146,6 +148,3 @@ async def cut_off(loop: Awaitable[Any], silent: Silent, episodes: int = EPISODES
     running.cancel()
     with suppress(asyncio.CancelledError):
         await running
-    # A loop that gathers its episodes returns when the first of them has ended. Wait for the others, as a program that goes on.
-    if others := asyncio.all_tasks() - before:
-        await asyncio.wait(others, timeout=LONGEST)

@@ -2,10 +2,13 @@ import asyncio
 import os
 import signal
 import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests.leftovers import nothing_left
 
 from palestra.errors import InfrastructureError, MissingExtra, UsageError
 from palestra.sandbox import Bubblewrap, KilledBy, Limits, Program, open_sandbox
@@ -41,6 +44,25 @@ async def test_holders_of_a_loop_share_one_sandbox() -> None:
         assert one is not other
     async with shared_sandbox() as again:
         assert again is not one
+
+
+def test_a_closing_that_is_cancelled_leaves_nothing() -> None:
+    async def end_in_the_middle() -> None:
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+        sandbox = Bubblewrap(warm=2)
+        await sandbox.run(Program(code=""))  # others are warm
+        busy = asyncio.get_running_loop().run_in_executor(None, free.wait, 60)  # no thread is left that could wait
+        closing = asyncio.create_task(sandbox.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        free.set()
+        await busy
+
+    free = threading.Event()
+    with nothing_left():
+        asyncio.run(end_in_the_middle())
 
 
 @pytest.mark.parametrize("wrong", [{"wall_seconds": 0}, {"processes": -1}])

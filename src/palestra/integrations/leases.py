@@ -110,7 +110,8 @@ class LentEnv:
         except BaseException:
             self._thread.release()
             raise
-        await asyncio.to_thread(self._thread.release)
+        # Shielded: a call that still waits for a thread would be dropped if the caller is cancelled.
+        await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, self._thread.release))
 
     def _for_one(self, begun: tuple[Content, dict[str, Any]]) -> tuple[Content, dict[str, Any]]:
         if begun[1].get("player"):

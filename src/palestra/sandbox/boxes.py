@@ -183,10 +183,13 @@ class LauncherPool(ABC, Generic[P, B]):
             return
         asyncio.get_running_loop().remove_reader(control)
         control.close()
-        await asyncio.to_thread(process.wait)
-        self._abandon("the sandbox was closed")
-        if not self.profile.boxed:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        try:
+            # A program that ends cancels a closing that is under way; the thread waits for the launcher all the same.
+            await asyncio.shield(asyncio.get_running_loop().run_in_executor(None, process.wait))
+        finally:
+            self._abandon("the sandbox was closed")
+            if not self.profile.boxed:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     @property
     def running(self) -> int:

@@ -317,8 +317,10 @@ class Shells:
 
     async def close(self) -> None:
         """Kill every session and wait until the last process has ended."""
-        await self._pool.close()
-        shutil.rmtree(self._point, ignore_errors=True)
+        try:
+            await self._pool.close()
+        finally:
+            shutil.rmtree(self._point, ignore_errors=True)
 
 
 _shells: SharedPerLoop[tuple[Limits, str], Shells] = SharedPerLoop(
