@@ -121,7 +121,10 @@ __all__ = [
 ]
 
 register_suite()
-for _scheme, _entry in (("remote", "palestra.serve.client:RemoteEnv"), ("openenv", "palestra.integrations.openenv:OpenEnv")):
+for _scheme, _entry in (
+    ("remote", "palestra.serve.client:RemoteEnv"),
+    ("openenv", "palestra.integrations.openenv_env:OpenEnv"),
+):
     register_scheme(_scheme, _entry, needs=[Need(label="websockets", module="websockets", extra="serve")])
 register_theirs()
 

@@ -10,7 +10,6 @@ import pytest
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(path for path in (ROOT / "src/palestra/integrations").glob("*.py") if path.stem != "__init__")
 LONGEST = 150
-LONGER = {"openenv": "a client and a server, older than the rule"}
 HEAVY = (
     "torch transformers ray trl verl openrlhf skyrl skyrl_gym verifiers tinker tinker_cookbook areal art gem harbor"
     " nemo_gym gymnasium"
@@ -20,7 +19,7 @@ HEAVY = (
 @pytest.mark.parametrize("adapter", ADAPTERS, ids=lambda path: path.stem)
 def test_an_adapter_is_one_short_file(adapter: Path) -> None:
     lines = [line for line in adapter.read_text().splitlines() if line.strip()]
-    assert len(lines) <= LONGEST or adapter.stem in LONGER
+    assert len(lines) <= LONGEST
 
 
 @pytest.mark.slow

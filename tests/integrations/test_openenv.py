@@ -17,7 +17,8 @@ from websockets.asyncio.server import ServerConnection, serve
 
 import palestra
 from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageError
-from palestra.integrations.openenv import OpenEnv, _Hosted, openenv_app
+from palestra.integrations.openenv import _Hosted, openenv_app
+from palestra.integrations.openenv_env import OpenEnv
 
 GAME = "game:GuessTheNumber-v0-easy"
 

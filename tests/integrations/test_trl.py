@@ -1,6 +1,7 @@
 """TRL's own ``GRPOTrainer`` on a CPU, with a tiny model: the tokens that it trains on are those of the trajectories."""
 
 import importlib.util
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from palestra.rendering import renderer_for
 from palestra.rollout import RolloutOptions
 from palestra.training.algorithms.advantage import AdvantageConfig, advantages
 from palestra.training.algorithms.groups import episode_of
-from tests.integrations.abandoned import EPISODES, HELD, all_closed
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed
 from tests.integrations.bridging import (
     GAME,
     MAX_TOKENS,
@@ -83,7 +84,7 @@ def spelling(running: Any) -> CallEngine:
 def trainer(folder: Path, tmp_path: Path, tasks: Sequence[Task], steps: int = 2, beta: float = 0.0, **settings: Any) -> Any:
     arguments = trl.GRPOConfig(
         output_dir=str(tmp_path),
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=settings.pop("batch", 8),
         num_generations=SIZE,
         max_steps=steps,
         learning_rate=1e-3,
@@ -211,6 +212,24 @@ def test_an_episode_of_several_segments_is_refused(folder: Path, tmp_path: Path)
     running = trainer(folder, tmp_path, tasks, 1, renderer=Forgetting, engine=spelling, max_tokens=MAX_TOKENS)
     with pytest.raises(UsageError, match="TRL takes one sequence per episode"):
         running.train()
+
+
+class Interrupted(Silent):
+    """A model that never answers. Its user presses Ctrl-C when all episodes wait for it."""
+
+    async def __call__(self, *_: Any, **__: Any) -> Any:
+        if self.asked + 1 == EPISODES:
+            signal.raise_signal(signal.SIGINT)
+        await super().__call__()
+
+
+def test_a_thousand_episodes_that_an_interrupt_of_trl_abandons_leave_nothing(folder: Path, tmp_path: Path) -> None:
+    tasks = [Task(HELD, seed) for seed in range(EPISODES // SIZE)]
+    silent = Interrupted()
+    running = trainer(folder, tmp_path, tasks, 1, batch=EPISODES, engine=lambda _: CallEngine(silent, context_length=NARROW))
+    with all_closed(), pytest.raises(KeyboardInterrupt):
+        running.train()
+    assert silent.asked == EPISODES
 
 
 def test_a_thousand_environments_that_the_tool_loop_of_trl_drops_are_closed() -> None:
