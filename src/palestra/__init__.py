@@ -22,7 +22,7 @@ from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
 from palestra.envs import mix, register_suite
 from palestra.errors import MissingExtra
 from palestra.integrations import register_theirs
-from palestra.registry import Need, list_envs, make, make_async, register, register_scheme
+from palestra.registry import Need, list_envs, make, make_async, register, register_files, register_scheme
 from palestra.rollout import rollout
 from palestra.specs import is_importable
 from palestra.trajectory import (
@@ -121,11 +121,9 @@ __all__ = [
 ]
 
 register_suite()
-for _scheme, _entry in (
-    ("remote", "palestra.serve.client:RemoteEnv"),
-    ("openenv", "palestra.integrations.openenv_env:OpenEnv"),
-):
-    register_scheme(_scheme, _entry, needs=[Need(label="websockets", module="websockets", extra="serve")])
+_websockets = Need(label="websockets", module="websockets", extra="serve")
+register_scheme("remote", "palestra.serve.client:RemoteEnv", needs=[_websockets])
+register_files("openenv", "palestra.integrations.openenv_env:OpenEnv", as_text=False, needs=[_websockets])
 register_theirs()
 
 

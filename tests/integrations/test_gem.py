@@ -238,4 +238,4 @@ def test_the_check_of_theirs() -> None:
 def test_what_gem_cannot_make_says_why() -> None:
     with pytest.raises(UsageError, match=r"gem-llm 0\.1\.0.* cannot make"):
         make("gem:game:NoSuch-v0")
-    assert spec("gem:game:Sudoku-v0").needs[0].remedy == "pip install gem-llm==0.1.0"
+    assert spec("gem:game:Sudoku-v0").needs[0].remedy == 'pip install "gem-llm==0.1.0"'

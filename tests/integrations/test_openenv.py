@@ -16,9 +16,11 @@ import uvicorn
 from websockets.asyncio.server import ServerConnection, serve
 
 import palestra
+from palestra import check_env
 from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageError
 from palestra.integrations.openenv import _Hosted, openenv_app
 from palestra.integrations.openenv_env import OpenEnv
+from tests.integrations.outcomes import outcome
 
 GAME = "game:GuessTheNumber-v0-easy"
 
@@ -71,6 +73,17 @@ async def test_our_environment_plays_their_server() -> None:
         assert caught.value.kind == "VALIDATION_ERROR"
         await there.close()
         await here.close()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+async def test_the_check_passes_and_replays_are_equal() -> None:
+    pytest.importorskip("openenv.core")
+    async with running(openenv_app(GAME)) as url:
+        id = f"openenv:{url}?action_field=message&observation_field=text"
+        report = await asyncio.to_thread(check_env, id, n=5)
+    unknown = ["ends", "oracle-solves", "random-plays", "constant-answer", "answer-hidden", "fork"]  # to a client of a server
+    assert outcome(report) == {"skip": unknown}
 
 
 class Late:

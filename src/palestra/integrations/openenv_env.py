@@ -1,8 +1,8 @@
 """An OpenEnv server as a Palestra environment.
 
-``palestra.make("openenv:http://HOST:PORT", action_field="message")`` plays on a running OpenEnv server. OpenEnv's actions are
-JSON objects: the text becomes one field of it, or the whole object if no field is named. Observations are JSON objects too: the
-agent sees one field of it, or all of it as JSON.
+``openenv:http://HOST:PORT?action_field=message`` plays on a running OpenEnv server. OpenEnv's actions are JSON objects: the
+text becomes one field of it, or the whole object if no field is named. Observations are JSON objects too: the agent sees one
+field of it, or all of it as JSON.
 
 OpenEnv's protocol has no message numbers, so a late answer could be taken for the answer to the next call. A connection is
 therefore never used again after a call that timed out or was cancelled.
@@ -48,7 +48,7 @@ class OpenEnv(AsyncEnv):
 
     def __init__(  # noqa: PLR0913 - every keyword is optional
         self,
-        address: str,
+        path: str,
         *,
         action_field: str = "",
         observation_field: str = "",
@@ -57,11 +57,10 @@ class OpenEnv(AsyncEnv):
         max_steps: int = MOST_STEPS,
         max_episode_bytes: int = MOST_BYTES,
     ) -> None:
-        url = address.partition("#")[0]
-        scheme, mark, place = url.partition("://")
+        scheme, mark, place = path.partition("://")
         if not mark or scheme not in ("http", "https", "ws", "wss"):
-            raise UsageError(f'"{address}" is not the address of a server: write openenv:http://HOST:PORT')
-        self._name = f"openenv:{address}"
+            raise UsageError(f'"{path}" is not the address of a server: write openenv:http://HOST:PORT')
+        self._name = f"openenv:{path}"
         self._url = f"{'wss' if scheme in ('https', 'wss') else 'ws'}://{place.rstrip('/')}/ws"
         self._action_field = action_field
         self._observation_field = observation_field
