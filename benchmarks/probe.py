@@ -2,6 +2,8 @@ r"""Does the verdict of ``palestra probe`` agree with what training then shows?
 
     python benchmarks/probe.py            # about 15 minutes on one core
     python benchmarks/probe.py --quick    # three settings that need seconds each
+    python benchmarks/probe.py --only 3 --save docs/results/probe.json    # one setting; the page of the probe shows this file
+    python benchmarks/probe.py --saved docs/results/probe.json            # the rows of what was saved
 
 Each setting is a model and an environment. The probe judges first, from episodes of the training tasks; then GRPO trains, and
 the setting *was learnt* if the interval of the paired difference on held-out tasks, after less before, lies above 0. The
@@ -12,6 +14,7 @@ Left out: models above 0.2 million parameters, other learning rates than the rec
 
 import argparse
 import asyncio
+import json
 import sys
 import tempfile
 import time
@@ -97,10 +100,12 @@ QUICK = (0, 5, 6)
 class Outcome(NamedTuple):
     """What the probe said and what training showed."""
 
-    setting: Setting
-    probe: Probe
+    name: str
+    verdict: str
+    reason: str
     gain: float
     low: float
+    """The lower end of the interval of the gain."""
     seconds: float
 
     @property
@@ -109,14 +114,18 @@ class Outcome(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        return self.probe.verdict == ("yes" if self.learnt else "no")
+        return self.verdict == ("yes" if self.learnt else "no")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--only", type=int, help="the number of one setting")
+    parser.add_argument("--save", type=Path, help="a file that gets the outcomes")
+    parser.add_argument("--saved", type=Path, help="run nothing; print the rows of this file")
     options = parser.parse_args()
+    if options.saved is not None:
+        finish(rows(read(options.saved)))
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(__file__).parent))
     chosen = QUICK if options.quick else range(len(SETTINGS)) if options.only is None else [options.only]
@@ -125,19 +134,34 @@ def main() -> None:
         for number in chosen:
             outcomes.append(measure(SETTINGS[number], Path(folder) / str(number)))
             print(line(outcomes[-1]), flush=True)
+            if options.save is not None:
+                save(options.save, outcomes[-1])
     finish(rows(outcomes))
+
+
+def read(path: Path) -> list[Outcome]:
+    """Return the outcomes of a file, in the order of the settings."""
+    kept = json.loads(path.read_text()) if path.is_file() else {}
+    return [Outcome(setting.name, **kept[setting.name]) for setting in SETTINGS if setting.name in kept]
+
+
+def save(path: Path, outcome: Outcome) -> None:
+    """Add an outcome to a file, in place of an older one of the same setting."""
+    found = {one.name: one._asdict() for one in [*read(path), outcome]}
+    kept = {name: {key: value for key, value in one.items() if key != "name"} for name, one in found.items()}
+    path.write_text(json.dumps(kept, indent=1) + "\n")
 
 
 def line(found: Outcome) -> str:
     return (
-        f"{found.setting.name}: probe {found.probe.verdict}, gain {found.gain:+.3f} (from {found.low:+.3f}), "
-        f"{found.seconds:.0f} s; {found.probe.reasons[0]}"
+        f"{found.name}: probe {found.verdict}, gain {found.gain:+.3f} (from {found.low:+.3f}), "
+        f"{found.seconds:.0f} s; {found.reason}"
     )
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[Row]:
     agreed = sum(found.agrees for found in outcomes) / len(outcomes)
-    made = [Row(f"agrees: {found.setting.name}", float(found.agrees), "") for found in outcomes]
+    made = [Row(f"agrees: {found.name}", float(found.agrees), "") for found in outcomes]
     kinds = [
         Row("settings that were learnt", float(sum(found.learnt for found in outcomes)), ">= 4"),
         Row("settings that were not", float(sum(not found.learnt for found in outcomes)), ">= 4"),
@@ -157,7 +181,8 @@ def measure(setting: Setting, folder: Path) -> Outcome:
         finally:
             trainer.ledger.close()
     difference = compare(after, before).difference
-    return Outcome(setting, probe, difference.mean, difference.low, time.perf_counter() - began)
+    seconds = time.perf_counter() - began
+    return Outcome(setting.name, probe.verdict, probe.reasons[0], difference.mean, difference.low, seconds)
 
 
 def _config(setting: Setting, folder: Path) -> TrainConfig:

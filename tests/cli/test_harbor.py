@@ -36,6 +36,26 @@ def test_a_task_from_new_to_checked(tmp_path: Path, capsys: pytest.CaptureFixtur
         run_command(["harbor", "new", str(tmp_path / "two words")])
 
 
+def test_terminal_tasks_are_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "harbor",
+        "export",
+        "terminal:golf-v0-hard",
+        str(tmp_path),
+        "-n",
+        "2",
+        "--seed",
+        "4",
+        "--image",
+        "mine:1",
+        "--json",
+    ]
+    assert run_command(words) == 0
+    folders = json.loads(capsys.readouterr().out)["folders"]
+    assert folders == [f"{tmp_path}/golf-v0-hard-0004", f"{tmp_path}/golf-v0-hard-0005"]
+    assert Path(folders[0], "tests/Dockerfile").read_text().startswith("FROM mine:1\n")
+
+
 def test_json_and_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "set/good")
     write(tmp_path / "set/bad", {"instruction.md": None})

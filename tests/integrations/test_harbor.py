@@ -14,7 +14,9 @@ from harbor.trial.trial import Trial
 
 from palestra.core import Step
 from palestra.envs.harbor.env import Harbor
+from palestra.envs.harbor.export import export_tasks
 from palestra.envs.harbor.players import nop
+from palestra.envs.terminal.families import FAMILIES
 from palestra.errors import EpisodeError
 from tests.envs.harbor.folders import write
 from tests.envs.harbor.trials import TRIALS
@@ -72,6 +74,20 @@ async def test_the_same_rewards_as_harbors_own_trials(tmp_path: Path) -> None:
     different = {key: pair for key, pair in found.items() if pair[0] != pair[1]}
     assert different == {}
     assert sum(pair[0] is None for pair in found.values()) >= 30, "faults of verifiers are no zeros"
+
+
+async def test_exported_terminal_tasks_in_harbors_own_trials(tmp_path: Path) -> None:
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def scores(family: str) -> list[Found]:
+        async with slots:
+            folder = export_tasks(f"terminal:{family}-v0-medium", tmp_path / "tasks", [7])[0]
+            return [await theirs(folder, tmp_path / "trials", agent) for agent in ("oracle", "nop")]
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {family: group.create_task(scores(family)) for family in FAMILIES}
+    found = {family: task.result() for family, task in tasks.items()}
+    assert found == {family: [{"reward": 1.0}, {"reward": 0.0}] for family in FAMILIES}
 
 
 async def test_commands_files_and_what_is_refused(tmp_path: Path) -> None:

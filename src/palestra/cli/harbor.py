@@ -1,4 +1,4 @@
-"""``palestra harbor``: check, build and write Harbor tasks."""
+"""``palestra harbor``: check, build, write and export Harbor tasks."""
 
 import asyncio
 from collections import Counter
@@ -12,6 +12,7 @@ from palestra.envs.harbor.building import build
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
 from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
 from palestra.envs.harbor.env import harbor_cache, limits_of
+from palestra.envs.harbor.export import IMAGE, export_tasks
 from palestra.envs.harbor.preparing import container_program, prepare
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.scaffold import new_task
@@ -88,6 +89,20 @@ def new_command(
     """Write a small task that works, to start from, and print its folder."""
     made = new_task(folder, organization)
     show(as_json, {"folder": str(made)}, str(made))
+
+
+@app.command("export")
+def export_command(
+    env: str = typer.Argument(..., metavar="ID", help="A terminal environment, such as terminal:text-v0-easy."),
+    folder: Path = typer.Argument(..., help="The folder that gets one folder per task."),
+    count: int = typer.Option(20, "-n", min=1, help="Number of tasks."),
+    seed: int = typer.Option(0, help="The seed of the first task; the following tasks have the next ones."),
+    image: str = typer.Option(IMAGE, help="The image of the tasks. It needs bash, Python and the programs of the family."),
+    as_json: bool = JSON,
+) -> None:
+    """Write terminal tasks as Harbor folders. Their verifiers grade as the environment does, and need no Palestra."""
+    made = [str(place) for place in export_tasks(env, folder, range(seed, seed + count), image)]
+    show(as_json, {"folders": made}, "\n".join(made))
 
 
 @app.command("build")

@@ -20,7 +20,7 @@ from palestra.sandbox.profile import first_uid, links_into_usr
 from palestra.sandbox.seccomp import filter_program
 from palestra.sandbox.shell_launcher import COMMANDS, FILTER, STARTUP
 
-__all__ = ["HOME", "SHELL_LIMITS", "ShellProfile"]
+__all__ = ["ENVIRONMENT", "HOME", "SHELL_LIMITS", "ShellProfile"]
 
 SHELL_LIMITS = Limits(
     wall_seconds=30.0,
@@ -38,7 +38,7 @@ SHELL_LIMITS = Limits(
 HOME = "home/agent"
 """The home and first working folder of the agent, below the root."""
 
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "SHELL": "/bin/bash",  # else bash looks itself up in /etc/passwd
     "LANG": "C.UTF-8",
@@ -50,6 +50,7 @@ _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "OMP_NUM_THREADS": "1",
 }
+"""The variables of a shell, beside its ``HOME``."""
 _FOLDERS = (
     *(("etc", 0o755), ("home", 0o755), (HOME, 0o755), ("mnt", 0o755), ("opt", 0o755), ("root", 0o755), ("run", 0o755)),
     *(("srv", 0o755), ("tmp", 0o1777), ("var", 0o755), ("var/lib", 0o755), ("var/log", 0o755), ("var/tmp", 0o1777)),
@@ -155,7 +156,7 @@ class ShellProfile:
         if program is None:
             raise MissingExtra("the box needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
         number = "1000" if system else "0"
-        environment = {**_ENVIRONMENT, "HOME": f"/{HOME}" if system else "/root"}
+        environment = {**ENVIRONMENT, "HOME": f"/{HOME}" if system else "/root"}
         return [
             program,
             *("--seccomp", str(FILTER), "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),

@@ -16,9 +16,9 @@ from palestra.encoding import encode_json
 from palestra.envs.terminal.actions import Command, read_action
 from palestra.envs.terminal.env import Terminal
 from palestra.envs.terminal.families import FAMILIES
+from palestra.envs.terminal.grading import expanded
 from palestra.envs.terminal.ids import register_terminal
 from palestra.envs.terminal.scene import LEVELS
-from palestra.envs.terminal.system import _expanded
 from palestra.envs.terminal.turns import normalized
 from palestra.errors import UsageError
 from palestra.interchange.atif import read_atif, write_atif
@@ -183,4 +183,4 @@ def test_times_and_process_ids_are_normalized() -> None:
     [("*/20", {0, 20, 40}), ("5", {5}), ("1-3,7", {1, 2, 3, 7}), ("50/5", {50, 55}), ("x", None), ("61", None), ("*/0", None)],
 )
 def test_fields_of_a_crontab(field: str, values: set[int] | None) -> None:
-    assert _expanded(field, 0, 59) == values
+    assert expanded(field, 0, 59) == values

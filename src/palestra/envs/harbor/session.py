@@ -112,6 +112,7 @@ class Session:
             path.parent.mkdir(parents=True, exist_ok=True)
             if not file.link:
                 path.write_bytes(file.content)
+                path.chmod(file.mode | 0o600)
             elif not file.link.startswith("/") and ".." not in file.link.split("/"):
                 path.unlink(missing_ok=True)
                 path.symlink_to(file.link)

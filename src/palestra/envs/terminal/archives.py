@@ -10,7 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from palestra.envs.terminal.scene import HOME, Scene, draw, same_lines, sample
+from palestra.envs.terminal.grading import Lines
+from palestra.envs.terminal.scene import HOME, Scene, draw, sample
 from palestra.envs.terminal.texts import WORDS
 from palestra.sandbox.layers import NewFile
 
@@ -56,7 +57,7 @@ def archives(rng: np.random.Generator, level: int) -> Scene:
 
 
 def _scene(goal: str, files: list[NewFile], wanted: str, content: str, solve: str) -> Scene:
-    return Scene(goal, files, lambda final: same_lines(final.text(wanted), [content.rstrip()]), [solve])
+    return Scene(goal, files, [Lines(wanted, [content.rstrip()])], [solve])
 
 
 def _plain(rng: np.random.Generator, papers: dict[str, bytes], goal: str, wanted: str, content: str) -> Scene:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from palestra.envs.terminal.scene import HOME, Final, Scene, draw, read_json, same_lines, sample, script, text_file
+from palestra.envs.terminal.grading import Lines, Prints, Value
+from palestra.envs.terminal.scene import HOME, Scene, draw, sample, script, text_file
 from palestra.envs.terminal.texts import WORDS
 from palestra.sandbox.layers import NewFile
 
@@ -33,7 +34,7 @@ def logs(rng: np.random.Generator, level: int) -> Scene:
     )
     goal, expected, solve = (_log_count, _log_clients, _log_hours)[level](rng, rows)
     files = [text_file("access.log", log)]
-    return Scene(goal, files, lambda final: same_lines(final.text("answer.txt"), expected), [f"{solve} > answer.txt"])
+    return Scene(goal, files, [Lines("answer.txt", expected)], [f"{solve} > answer.txt"])
 
 
 def _log_count(rng: np.random.Generator, rows: list[Any]) -> tuple[str, list[str], str]:
@@ -106,7 +107,7 @@ def _csv(rng: np.random.Generator) -> Scene:
         "| sort -t, -k1,1n) > clean.csv"
     )
     files = [text_file("items.csv", "\n".join(["id,name,price", *mixed]) + "\n")]
-    return Scene(goal, files, lambda final: same_lines(final.text("clean.csv"), expected), [solve])
+    return Scene(goal, files, [Lines("clean.csv", expected)], [solve])
 
 
 def _json_lines(rng: np.random.Generator) -> Scene:
@@ -126,7 +127,7 @@ def _json_lines(rng: np.random.Generator) -> Scene:
         "json.dump(sorted(rows,key=lambda r:r['id']),open('items.json','w'))"
     )
     files = [text_file("items.jsonl", "\n".join(written) + "\n")]
-    return Scene(goal, files, lambda final: read_json(final.text("items.json")) == expected, [f'python3 -c "{program}"'])
+    return Scene(goal, files, [Value("items.json", expected)], [f'python3 -c "{program}"'])
 
 
 def _sqlite(rng: np.random.Generator) -> Scene:
@@ -168,14 +169,8 @@ def _sqlite(rng: np.random.Generator) -> Scene:
         "END",
     )
 
-    async def check(final: Final) -> bool:
-        found = next((entry.content for entry in final.tree("") if entry.path == "shop.db"), None)
-        if not found:
-            return False
-        shown = await final.fresh([NewFile(f"{HOME}/shop.db", found)], dump)
-        return bool(read_json(shown) == [[list(one) for one in customers], kept])
-
-    return Scene(goal, [NewFile(f"{HOME}/shop.db", content)], check, [program])
+    check = Prints(dump, [[list(one) for one in customers], kept], "value", ["shop.db"])
+    return Scene(goal, [NewFile(f"{HOME}/shop.db", content)], [check], [program])
 
 
 # --------------------------------------------------------------------------------------------------------------- pipeline
@@ -219,7 +214,7 @@ def pipeline(rng: np.random.Generator, level: int) -> Scene:
         )
     else:
         return _priced(rng, where, files, rows, goods)
-    return Scene(goal, files, lambda final: same_lines(final.text("report.csv"), expected), [solve])
+    return Scene(goal, files, [Lines("report.csv", expected)], [solve])
 
 
 def _priced(
@@ -256,4 +251,4 @@ def _priced(
         "END",
     )
     made = [*files, text_file("prices.json", json.dumps(listed))]
-    return Scene(goal, made, lambda final: same_lines(final.text("report.csv"), expected), [program])
+    return Scene(goal, made, [Lines("report.csv", expected)], [program])

@@ -3,22 +3,21 @@
 The reward is 1 if the grader accepts the result, else 0.
 """
 
-import inspect
 from collections.abc import Sequence
 from typing import Any
 
 from palestra.core import Step
 from palestra.envs.terminal.families import FAMILIES
+from palestra.envs.terminal.grading import RUN_SECONDS, Found, all_right
 from palestra.envs.terminal.scene import HOME, LEVELS, Scene
 from palestra.envs.terminal.turns import HOW, ShellEnv
 from palestra.errors import UsageError
-from palestra.sandbox.layers import Entry, NewFile
+from palestra.sandbox.layers import NewFile
 from palestra.sandbox.shell import Shell, Shells, shared_shells
+from palestra.seeding import derive
 from palestra.trajectory import Task
 
 __all__ = ["Terminal"]
-
-_FILE_BYTES = 4 * 2**20
 
 
 class Terminal(ShellEnv):
@@ -40,9 +39,13 @@ class Terminal(ShellEnv):
         self._family = family
         self._level = LEVELS.index(level)
 
+    def scene_of(self, task: Task) -> Scene:
+        """Return what ``reset(task=task)`` plays."""
+        return FAMILIES[self._family](derive(task.seed, task.key), self._level)
+
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         self._begin(seed, task)
-        self._scene: Scene = FAMILIES[self._family](self.rng, self._level)
+        self._scene = self.scene_of(self.task)
         self._forget()
         self._plan = [_from_home(command) for command in self._scene.solution]
         await self._close_shell()
@@ -58,8 +61,7 @@ class Terminal(ShellEnv):
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
         assert self._shell is not None
         assert self._shells is not None
-        verdict = self._scene.check(_FinalState(self._shell, self._shells, self._first))
-        right = bool(await verdict if inspect.isawaitable(verdict) else verdict)
+        right = await all_right(self._scene.checks, _FinalState(self._shell, self._shells, self._first))
         return Step(shown, float(right), True, False, {**info, "success": right})
 
     async def fork(self) -> "Terminal":
@@ -82,15 +84,15 @@ class _FinalState:
         self._shells = shells
         self._first = first
 
-    def text(self, path: str) -> str | None:
+    def data(self, path: str) -> bytes | None:
         try:
-            return self._shell.fetch(f"{HOME}/{path}")[:_FILE_BYTES].decode()
-        except (OSError, UnicodeDecodeError):
+            return self._shell.fetch(f"{HOME}/{path}")
+        except OSError:
             return None
 
-    def tree(self, folder: str) -> list[Entry]:
+    def tree(self, folder: str) -> list[Found]:
         cut = len(HOME) + 1
-        return [entry._replace(path=entry.path[cut:]) for entry in self._shell.tree(f"{HOME}/{folder}".rstrip("/"))]
+        return [Found(entry.path[cut:], entry.mode, entry.content) for entry in self._shell.tree(f"{HOME}/{folder}")]
 
     def processes(self) -> list[list[str]]:
         return [process.words for process in self._shell.processes()]
@@ -98,9 +100,10 @@ class _FinalState:
     def first_processes(self) -> list[list[str]]:
         return [process.words for process in self._shell.processes() if (process.pid, process.started) in self._first]
 
-    async def fresh(self, files: Sequence[NewFile], command: str, seconds: float = 20.0) -> str:
-        async with await self._shells.open(files) as shell:
-            outcome = await shell.run(command, wall_seconds=seconds)
+    async def fresh(self, files: Sequence[Found], command: str) -> str:
+        placed = [NewFile(f"{HOME}/{one.path}", one.content or b"", one.mode & 0o777) for one in files]
+        async with await self._shells.open(placed) as shell:
+            outcome = await shell.run(command, wall_seconds=RUN_SECONDS)
             return "" if outcome.running or outcome.ended else outcome.text
 
 

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from palestra.envs.terminal.scene import HOME, Scene, draw, same_lines, sample
+from palestra.envs.terminal.grading import Lines, Text
+from palestra.envs.terminal.scene import HOME, Scene, draw, sample
 from palestra.envs.terminal.texts import WORDS
 from palestra.sandbox.layers import NewFile
 
@@ -106,9 +107,7 @@ def _changed(rng: np.random.Generator) -> Scene:
         "commit to answer.txt in your home folder."
     )
     solve = "git -C project log -1 --format=%H -- settings.ini > answer.txt"
-    return Scene(
-        goal, repository.written(), lambda final: same_lines(final.text("answer.txt"), [wanted]), [solve], _setup(repository)
-    )
+    return Scene(goal, repository.written(), [Lines("answer.txt", [wanted])], [solve], _setup(repository))
 
 
 def _deleted(rng: np.random.Generator) -> Scene:
@@ -126,9 +125,7 @@ def _deleted(rng: np.random.Generator) -> Scene:
     )
     solve = f"cd project && git checkout -q $(git rev-list -n 1 HEAD -- {lost})^ -- {lost}"
 
-    return Scene(
-        goal, repository.written(), lambda final: final.text(f"project/{lost}") == content, [solve], _setup(repository)
-    )
+    return Scene(goal, repository.written(), [Text(f"project/{lost}", content)], [solve], _setup(repository))
 
 
 def _leaked(rng: np.random.Generator) -> Scene:
@@ -163,6 +160,4 @@ def _leaked(rng: np.random.Generator) -> Scene:
         "git log -S'password = ' --format=%H | head -1 >> ../answer.txt"
     )
     expected = [secret, f"{who}@example.org", removed]
-    return Scene(
-        goal, repository.written(), lambda final: same_lines(final.text("answer.txt"), expected), [solve], _setup(repository)
-    )
+    return Scene(goal, repository.written(), [Lines("answer.txt", expected)], [solve], _setup(repository))

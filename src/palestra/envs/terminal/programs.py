@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from palestra.envs.terminal.scene import Final, Scene, at_home, draw, read_json, sample, script, text_file
+from palestra.envs.terminal.grading import Prints
+from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
 
 __all__ = ["build", "tests"]
 
@@ -126,14 +127,11 @@ def build(rng: np.random.Generator, level: int) -> Scene:
     runs = [f"./tool <<< '{' '.join(map(str, given))}'" for given in inputs]
     command = script("cd tool && make -s clean >/dev/null 2>&1; make -s >/dev/null 2>&1", *runs)
 
-    async def check(final: Final) -> bool:
-        files = [at_home(entry) for entry in final.tree("tool") if entry.content is not None]
-        return await final.fresh(files, command) == expected
-
+    check = Prints(command, expected, "text", ["tool"])
     changed = [name for name in good if good[name] != broken[name]]
     solution = [_put(f"tool/{name}", good[name]) for name in changed]
     files = [text_file(f"tool/{name}", text) for name, text in broken.items()]
-    return Scene(goal, files, check, solution)
+    return Scene(goal, files, [check], solution)
 
 
 def _put(path: str, text: str) -> str:
@@ -300,10 +298,5 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
         "its docstring says. The package is judged by other tests than those that you see."
     )
 
-    async def check(final: Final) -> bool:
-        written = final.text("package/functions.py")
-        if written is None:
-            return False
-        return bool(read_json(await final.fresh([text_file("package/functions.py", written)], driver)) == expected)
-
-    return Scene(goal, files, check, [_put("package/functions.py", _module(order, ()))])
+    check = Prints(driver, expected, "value", ["package/functions.py"])
+    return Scene(goal, files, [check], [_put("package/functions.py", _module(order, ()))])

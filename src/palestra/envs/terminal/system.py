@@ -1,11 +1,11 @@
 """Families about a system: modes and schedules, processes, and configuration files that have drifted from a baseline."""
 
-import stat
 from collections.abc import Sequence
 
 import numpy as np
 
-from palestra.envs.terminal.scene import Final, Scene, draw, same_lines, sample, script, text_file
+from palestra.envs.terminal.grading import Check, Crontab, Lines, Modes, Settings, Workers
+from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
 from palestra.envs.terminal.texts import WORDS
 
 __all__ = ["drift", "permissions", "processes"]
@@ -41,12 +41,12 @@ def permissions(rng: np.random.Generator, level: int) -> Scene:
         solve = f"find site -type f -perm -o+w > open.txt\n{solve}"
         expected[secret] = 0o666
 
-    def check(final: Final) -> bool:
-        modes = {entry.path: stat.S_IMODE(entry.mode) for entry in final.tree("site") if stat.S_ISREG(entry.mode)}
-        right = modes == expected and (level < 2 or same_lines(final.text("open.txt"), [secret]))
-        return right and (not level or _same_schedules(final.text("crontab"), schedules))
-
-    return Scene(goal, files, check, [solve])
+    checks: list[Check] = [Modes("site", expected)]
+    if level:
+        checks.append(Crontab("crontab", [f"{fields} /opt/{job}" for _, fields, job in schedules]))
+    if level == 2:
+        checks.append(Lines("open.txt", [secret]))
+    return Scene(goal, files, checks, [solve])
 
 
 def _schedules(rng: np.random.Generator, count: int) -> list[tuple[str, str, str]]:
@@ -67,44 +67,6 @@ def _schedules(rng: np.random.Generator, count: int) -> list[tuple[str, str, str
             )
         )
     return found
-
-
-_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
-
-
-def _expanded(field: str, low: int, high: int) -> frozenset[int] | None:
-    """Return the values that a field of a crontab means, or ``None``."""
-    values: set[int] = set()
-    for part in field.split(","):
-        body, _, step = part.partition("/")
-        first, _, last = body.partition("-")
-        if body == "*":
-            first, last = str(low), str(high)
-        numbers = (first, last or (str(high) if step else first), step or "1")
-        if not all(number.isascii() and number.isdecimal() and len(number) < 4 for number in numbers):
-            return None
-        start, end, width = map(int, numbers)
-        if not width or start < low or end > high:
-            return None
-        values.update(range(start, end + 1, width))
-    return frozenset(0 if (low, high) == (0, 7) and value == 7 else value for value in values)
-
-
-def _schedule(line: str) -> tuple[object, ...] | None:
-    fields = line.split(None, 5)
-    if len(fields) != 6 or len(line) > 500:
-        return None
-    return (*(_expanded(field, *limits) for field, limits in zip(fields, _RANGES, strict=False)), fields[5].strip())
-
-
-def _same_schedules(text: str | None, wanted: Sequence[tuple[str, str, str]]) -> bool:
-    lines = [line for line in (text or "").splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    expected = [_schedule(f"{fields} /opt/{job}") for _, fields, job in wanted]
-    return (
-        len(lines) == len(expected)
-        and all(_schedule(line) in expected for line in lines)
-        and all(one in list(map(_schedule, lines)) for one in expected)
-    )
 
 
 # -------------------------------------------------------------------------------------------------------------- processes
@@ -137,18 +99,8 @@ def processes(rng: np.random.Generator, level: int) -> Scene:
         f"Several worker processes run in the background. Write the value of the environment variable TOKEN of {which} to "
         f"answer.txt, then end this process.{again} Leave all other workers running."
     )
-    others = sorted(names[1:])
-
-    def check(final: Final) -> bool:
-        watched = any("bin/supervisor" in word for words in final.processes() for word in words)
-        right = _workers(final.processes()) == _workers(final.first_processes()) == others
-        return right and not watched and same_lines(final.text("answer.txt"), [tokens[0]])
-
-    return Scene(goal, files, check, [_ended(names[0], data[0], level)], setup)
-
-
-def _workers(running: list[list[str]]) -> list[str]:
-    return sorted(words[0].removeprefix("worker-") for words in running if words[0].startswith("worker-"))
+    checks: list[Check] = [Workers(sorted(names[1:])), Lines("answer.txt", [tokens[0]])]
+    return Scene(goal, files, checks, [_ended(names[0], data[0], level)], setup)
 
 
 def _started(name: str, token: str, path: str) -> str:
@@ -195,7 +147,7 @@ def drift(rng: np.random.Generator, level: int) -> Scene:
             "sort baseline.conf > b; for f in hosts/*.conf; do sort $f | cmp -s - b || basename $f .conf; done "
             "| sort > answer.txt"
         )
-        return Scene(goal, files, lambda final: same_lines(final.text("answer.txt"), expected), [solve])
+        return Scene(goal, files, [Lines("answer.txt", expected)], [solve])
     goal = (
         "baseline.conf has lines 'key = value'; so has every file of the folder hosts, in any order. Set every value in hosts "
         "that differs from the baseline back to the baseline's."
@@ -221,19 +173,9 @@ def drift(rng: np.random.Generator, level: int) -> Scene:
         "END",
     )
 
-    def check(final: Final) -> bool:
-        return all(_parsed(final.text(f"hosts/{host}.conf")) == wanted[host] for host in hosts)
-
-    return Scene(goal, files, check, [program])
+    check = Settings({f"hosts/{host}.conf": wanted[host] for host in hosts})
+    return Scene(goal, files, [check], [program])
 
 
 def _config(values: dict[str, str], order: Sequence[str]) -> str:
     return "".join(f"{key} = {values[key]}\n" for key in order)
-
-
-def _parsed(text: str | None) -> dict[str, str] | None:
-    pairs = [line.split("=", 1) for line in (text or "").splitlines() if line.strip()]
-    if not pairs or not all(len(pair) == 2 for pair in pairs):
-        return None
-    found = {key.strip(): value.strip() for key, value in pairs}
-    return found if len(found) == len(pairs) else None

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from palestra.envs.terminal.scene import HOME, Final, Scene, draw, same_lines, sample, script, text_file
-from palestra.sandbox.layers import NewFile
+from palestra.envs.terminal.grading import AtMost, Check, Lines, Prints
+from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
 
 __all__ = ["WORDS", "golf", "text"]
 
@@ -45,8 +45,10 @@ def _count_lines(rng: np.random.Generator) -> Scene:
         f"Count the lines of notes.txt that contain the whole word '{wanted}' ('{wanted}s' is another word). "
         "Write the number to answer.txt."
     )
-    check = _answers([str(count)])
-    return Scene(goal, [text_file("notes.txt", "\n".join(lines) + "\n")], check, [f"grep -cw {wanted} notes.txt > answer.txt"])
+    check = Lines("answer.txt", [str(count)])
+    return Scene(
+        goal, [text_file("notes.txt", "\n".join(lines) + "\n")], [check], [f"grep -cw {wanted} notes.txt > answer.txt"]
+    )
 
 
 def _rank_words(rng: np.random.Generator) -> Scene:
@@ -64,7 +66,7 @@ def _rank_words(rng: np.random.Generator) -> Scene:
         f"| head -n {most} > answer.txt"
     )
     expected = [f"{count} {word}" for word, count in ranked]
-    return Scene(goal, [text_file("notes.txt", "\n".join(lines) + "\n")], _answers(expected), [solve])
+    return Scene(goal, [text_file("notes.txt", "\n".join(lines) + "\n")], [Lines("answer.txt", expected)], [solve])
 
 
 def _join_files(rng: np.random.Generator) -> Scene:
@@ -88,11 +90,7 @@ def _join_files(rng: np.random.Generator) -> Scene:
         "| sort -k2,2nr -k1,1 > answer.txt"
     )
     files = [text_file("users.tsv", users), text_file("orders.txt", "".join(f"{who} {amount}\n" for who, amount in orders))]
-    return Scene(goal, files, _answers(expected), [solve])
-
-
-def _answers(lines: Sequence[str], path: str = "answer.txt") -> Callable[[Final], bool]:
-    return lambda final: same_lines(final.text(path), lines)
+    return Scene(goal, files, [Lines("answer.txt", expected)], [solve])
 
 
 # ------------------------------------------------------------------------------------------------------------------- golf
@@ -149,17 +147,11 @@ def golf(rng: np.random.Generator, level: int) -> Scene:
         "one of the same kind."
     )
 
-    async def check(final: Final) -> bool:
-        written = final.text("golf.sh")
-        if written is None or len(written.rstrip("\n").encode()) > limit:
-            return False
-        for lines in inputs[1:]:
-            files = [text_file("golf.sh", written), NewFile(f"{HOME}/in.txt", _joined(lines))]
-            if not same_lines(await final.fresh(files, "bash golf.sh < in.txt"), hole.answer(lines) or [""]):
-                return False
-        return True
-
-    return Scene(goal, [NewFile(f"{HOME}/example.txt", _joined(inputs[0]))], check, [_written("golf.sh", hole.solution)])
+    checks: list[Check] = [AtMost("golf.sh", limit)]
+    for lines in inputs[1:]:
+        extra = {"in.txt": _joined(lines)}
+        checks.append(Prints("bash golf.sh < in.txt", hole.answer(lines) or [""], "lines", ["golf.sh"], extra))
+    return Scene(goal, [text_file("example.txt", _joined(inputs[0]))], checks, [_written("golf.sh", hole.solution)])
 
 
 def _golf_input(rng: np.random.Generator) -> list[str]:
@@ -168,8 +160,8 @@ def _golf_input(rng: np.random.Generator) -> list[str]:
     return [*lines, *(draw(rng, lines) for _ in range(12))]
 
 
-def _joined(lines: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in lines).encode()
+def _joined(lines: Sequence[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _written(path: str, text: str) -> str:
