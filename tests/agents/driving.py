@@ -187,7 +187,7 @@ class Agent:
     @property
     def path(self) -> str:
         end = {"chat": "chat/completions", "responses": "responses", "anthropic": "messages"}[self.dialect]
-        return f"/e/{self.episode.name}/v1/{end}"
+        return f"/v1/{end}"
 
     def auth(self) -> dict[str, str]:
         if self.dialect == "anthropic":

@@ -53,28 +53,30 @@ def agent(gateway: Gateway, episode: OpenEpisode, text: str = "Hello") -> Agent:
     return one
 
 
-async def test_the_key_names_the_episode_with_and_without_the_path() -> None:
-    gateway = make()
-    episode = gateway.open("mine")
-    by_path = agent(gateway, episode)
-    assert (await by_path.send()).status == 200
-    key = {"authorization": f"Bearer {episode.key}"}
-    assert (await post(gateway, "/v1/chat/completions", by_path.body(), key)).status == 200
-    recording = await gateway.close(episode)
-    assert (len(recording.calls), recording.replayed) == (1, 1)
+async def test_all_episodes_have_one_address_so_that_clients_can_share_connections(served: Gateway) -> None:
+    first, second = served.open(), served.open()
+    assert first.openai_url == second.openai_url == f"{served.url}/v1"
+    headers = {"Authorization": f"Bearer {second.key}"}
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(
+            f"{first.openai_url}/chat/completions", json={"messages": [{"role": "user", "content": "Hello"}]}
+        ) as answer,
+    ):
+        assert answer.status == 200
+    assert [len((await served.close(one)).calls) for one in (first, second)] == [0, 1]
 
 
-@pytest.mark.parametrize("path", ["/e/a/v1/chat/completions", "/e/a/v1/responses", "/e/a/v1/messages", "/e/a/v1/models"])
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/models"])
 async def test_a_key_cannot_reach_another_episode(path: str) -> None:
     gateway = make()
-    first, second = gateway.open("a"), gateway.open("b")
+    first, second = gateway.open(), gateway.open()
     for headers in (
         {},
         {"authorization": "Bearer "},
-        {"authorization": f"Bearer {second.key}"},
-        {"x-api-key": second.key},
         {"authorization": f"Bearer {first.key}", "x-api-key": second.key},
-        {"authorization": f"Basic {second.key}"},
+        {"authorization": f"Bearer {first.key[:-1]}"},
+        {"authorization": f"Bearer {first.key} {second.key}"},
         {"authorization": "Bearer a"},
     ):
         response = await post(gateway, path, b"" if "models" in path else b"{}", headers)
@@ -175,7 +177,7 @@ async def test_models_and_counts_are_answered_and_not_recorded() -> None:
     one.user("Hello")
     models = await post(gateway, "/v1/models", b"", {"x-api-key": episode.key})
     assert models.json["data"][0]["id"] == "mine"
-    counted = await post(gateway, f"/e/{episode.name}/v1/messages/count_tokens", one.body(), one.auth())
+    counted = await post(gateway, "/v1/messages/count_tokens", one.body(), one.auth())
     request = gateway_request(one)
     assert counted.json == {"input_tokens": len(Letters().first(request))}
     assert (await post(gateway, "/v1/embeddings", b"{}", {"x-api-key": episode.key})).status == 404
@@ -219,11 +221,6 @@ async def test_the_probe_names_the_level_of_capture() -> None:
         require(Capture.TEXT)
 
 
-def test_names_of_episodes_fit_a_url() -> None:
-    with pytest.raises(UsageError, match="stands in a URL"):
-        make().open("a/b")
-
-
 # ------------------------------------------------------------------------------------------------------------------ the socket
 
 
@@ -251,7 +248,7 @@ async def test_the_gateway_is_served_over_http(served: Gateway) -> None:
 
 
 def _request(episode: OpenEpisode, body: bytes, length: int | None = None) -> bytes:
-    head = f"POST /e/{episode.name}/v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {episode.key}\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {episode.key}\r\n"
     return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
 
 

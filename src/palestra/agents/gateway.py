@@ -1,8 +1,9 @@
 """The gateway: agents call a model behind an API, and the gateway samples from an engine and records exact tokens.
 
 It is an ASGI application for OpenAI's chat completions and Responses and Anthropic's Messages. Every episode has a key of 256
-random bits, which the agent uses as its API key. The key alone decides which episode a call belongs to; if the path of the URL
-names an episode (``/e/NAME/v1/…``), it must be the one of the key. The key of one episode cannot reach another.
+random bits, which the agent uses as its API key. The key alone decides which episode a call belongs to: the key of one episode
+cannot reach another. All episodes have one address, because agent frameworks keep a pool of connections (and read all
+certificates of the system) per address.
 
 The engine does not stream. If the agent asks for a stream, the gateway sends the complete reply as events. While the model
 writes, events that clients ignore keep the connection open.
@@ -54,11 +55,10 @@ _POSTED = {*_DIALECTS, _COUNT, _MCP}
 class OpenEpisode(NamedTuple):
     """An episode that an agent can call."""
 
-    name: str
     key: str
-    """The agent's API key."""
+    """The agent's API key. It names the episode."""
     url: str
-    """The address of the episode; empty if the gateway is not served."""
+    """The address of the gateway; empty if the gateway is not served."""
     record: AgentEpisode
 
     @property
@@ -121,20 +121,15 @@ class Gateway:
 
     # ------------------------------------------------------------------------------------------------------------ episodes
 
-    def open(
-        self, name: str = "", *, seed: int = 0, budget: CallBudget | None = None, rule: SamplingRule | None = None
-    ) -> OpenEpisode:
-        """Open an episode. ``name`` stands in its address; by default it is random."""
-        name = name or secrets.token_hex(8)
-        if not all(mark.isalnum() or mark in "._-" for mark in name):
-            raise UsageError(f"an episode's name stands in a URL: use letters, digits, '.', '_' and '-', got {name!r}")
+    def open(self, *, seed: int = 0, budget: CallBudget | None = None, rule: SamplingRule | None = None) -> OpenEpisode:
+        """Open an episode."""
         key = secrets.token_urlsafe(32)
         record = (
             AgentEpisode(self.engine, self._renderer, rule or self.rule, seed=seed, budget=budget)
             if self._upstream is None
             else PassedEpisode(self._upstream, budget=budget)
         )
-        opened = OpenEpisode(name, key, f"{self.url}/e/{name}" if self.url else "", record)
+        opened = OpenEpisode(key, self.url, record)
         self._episodes[_digest(key)] = opened
         return opened
 
@@ -180,10 +175,11 @@ class Gateway:
         """Answer one HTTP request."""
         if scope["type"] != "http":
             return
-        name, path = _split(scope["path"])
+        # A client of Anthropic's that was given OpenAI's address repeats the version.
+        path = scope["path"].replace("/v1/v1/", "/v1/", 1)
         dialect = _DIALECTS.get(path, ANTHROPIC if path == _COUNT else CHAT)
         try:
-            episode = self._authorized(scope, name)
+            episode = self._authorized(scope)
             if scope["method"] == "GET" and path.startswith("/v1/models"):
                 await send_json(send, 200, self._models(path))
                 return
@@ -200,16 +196,15 @@ class Gateway:
         except BadRequest as error:
             await send_json(send, error.status, dialect.error(error))
 
-    def _authorized(self, scope: Scope, name: str) -> OpenEpisode:
+    def _authorized(self, scope: Scope) -> OpenEpisode:
         headers = [(key, value.decode("latin-1")) for key, value in scope["headers"] if key in (b"authorization", b"x-api-key")]
         keys = [value.partition(" ")[2].strip() if key == b"authorization" else value.strip() for key, value in headers]
         found = [episode for key in keys if (episode := self._episodes.get(_digest(key))) is not None]
         if not found:
             raise BadRequest("the API key is not the key of an open episode", status=401, code="invalid_api_key")
-        episode = found[0]
-        if any(other is not episode for other in found) or (name and name != episode.name):
-            raise BadRequest("the API key does not belong to this episode", status=403, code="invalid_api_key")
-        return episode
+        if any(other is not found[0] for other in found):
+            raise BadRequest("the request has the API keys of two episodes", status=403, code="invalid_api_key")
+        return found[0]
 
     def _enter(self, episode: OpenEpisode) -> None:
         if self._pending[episode.key] >= self.limits.pending:
@@ -317,16 +312,6 @@ def _no_renderer(tools: Tools) -> Renderer:
 
 def _digest(key: str) -> bytes:
     return hashlib.sha256(key.encode("utf-8", "replace")).digest()
-
-
-def _split(path: str) -> tuple[str, str]:
-    """``/e/NAME/v1/…`` → the name and the rest; the name is empty if the path has none."""
-    name = ""
-    if path.startswith("/e/"):
-        name, _, rest = path[3:].partition("/")
-        path = f"/{rest}"
-    # A client of Anthropic's that was given OpenAI's address.
-    return name, path.replace("/v1/v1/", "/v1/", 1)
 
 
 def _role(header: str) -> CallRole | None:
