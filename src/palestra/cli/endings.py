@@ -58,6 +58,7 @@ EXTRAS = {
     "resvg_py": "track",
     "safetensors": "hf",
     "scienceworld": "worlds",
+    "spirit": "sites",
     "starlette": "serve",
     "tantivy": "search",
     "tensorboard": "track",

@@ -56,3 +56,14 @@ def test_ids_count_what_the_episode_has_seen() -> None:
     assert [one.ref for one in again] == ["e2", "e3"]
     assert ids.own("e2") == "f1e9"
     assert ids.own("e99") == ""
+
+
+def test_a_field_shows_its_content_and_only_an_empty_one_its_placeholder() -> None:
+    written = """
+- textbox "To" [ref=e1]:
+  - /placeholder: a name
+  - text: Ann
+- textbox "From" [ref=e2]:
+  - /placeholder: a name
+"""
+    assert element_lines(read_snapshot(written)) == ['[e1] textbox "To" = "Ann"', '[e2] textbox "From" = "a name"']

@@ -20,6 +20,7 @@ _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 """They end a line in YAML: with them, a page could write lines of its own."""
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _PLAIN = frozenset({"generic", "none", "presentation"})
+_FIELDS = frozenset({"textbox", "searchbox"})
 _HIDDEN_MARKS = frozenset({"ref", "box", "cursor"})
 
 
@@ -96,10 +97,13 @@ def _elements(nodes: Sequence[Any], depth: int) -> Iterator[Element]:
         children = inside if isinstance(inside, list) else []
         value = "" if isinstance(inside, list) else inside
         element = _element(key, value, children, depth)
+        inner = [child for child in children if not _is_property(child)]
+        if element.role in _FIELDS and inner and all(isinstance(child, dict) and "text" in child for child in inner):
+            element, inner = element._replace(value=" ".join(child["text"] for child in inner)), []  # not the placeholder
         shown = _worth_showing(element)
         if shown:
             yield element
-        yield from _elements([child for child in children if not _is_property(child)], depth + shown)
+        yield from _elements(inner, depth + shown)
 
 
 def _is_property(node: Any) -> bool:

@@ -14,7 +14,7 @@ from palestra.envs.web.sites.contract import Site
 from palestra.envs.web.sites.state import Change, Views
 from palestra.envs.web.snapshot import Element
 
-__all__ = ["Errand", "NotShown", "Plan", "Seen", "Town", "Walk"]
+__all__ = ["Errand", "NotShown", "Plan", "Seen", "Town", "Walk", "until"]
 
 
 class Seen(NamedTuple):
@@ -57,6 +57,17 @@ class Walk:
             raise NotShown(f"the oracle finds no {name!r} on {self.here.address}")
         return found
 
+    def behind(self, text: str, role: str, name: str = "") -> Element:
+        """Return the first element of ``role`` behind the one with ``text`` in its name or content.
+
+        ``name`` is a pattern that the whole name must have.
+        """
+        places = (place for place, one in enumerate(self.elements) if text in one.name + one.value and one.role != role)
+        for one in self.elements[next(places, len(self.elements)) + 1 :]:
+            if one.ref and one.role == role and (not name or re.fullmatch(name, one.name)):
+                return one
+        raise NotShown(f"the oracle finds no {role} behind {text!r} on {self.here.address}")
+
     def click(self, name: str, *roles: str, after: str = "") -> str:
         """Return the action that clicks an element."""
         return f"click [{self.need(name, *roles, after=after).ref}]"
@@ -89,6 +100,11 @@ class Walk:
 Plan = Callable[[Walk], str]
 
 
+def until(text: str, plan: Plan) -> Plan:
+    """Return a plan that stops as soon as the page says ``text``."""
+    return lambda walk: "stop []" if any(text in one for one in walk.texts()) else plan(walk)
+
+
 @dataclass(frozen=True)
 class Errand:
     """A task on sites, with all that decides whether it is solved."""
@@ -117,11 +133,20 @@ class Errand:
 class Town(Protocol):
     """A family of tasks: sites, what counts as their state, and a task for every seed."""
 
-    sites: tuple[Site, ...]
-    views: Mapping[str, Views]
-    """Host → its views. A host without any has no state."""
-    levels: Mapping[str, tuple[str, ...]]
-    """Level → the names of its templates."""
+    @property
+    def sites(self) -> tuple[Site, ...]:
+        """The sites that an episode has."""
+        ...
+
+    @property
+    def views(self) -> Mapping[str, Views]:
+        """Host → its views. A host without any has no state."""
+        ...
+
+    @property
+    def levels(self) -> Mapping[str, tuple[str, ...]]:
+        """Level → the names of its templates."""
+        ...
 
     def errand(self, seed: int, template: str) -> Errand:
         """Return the task of ``template`` for the world of ``seed``."""

@@ -7,15 +7,21 @@ __all__ = ["register_sites"]
 
 _CLOCK = Need(label="time-machine", module="time_machine", extra="sites")
 _OSCAR = Need(label="django-oscar", module="oscar", extra="sites")
+_SPIRIT = Need(label="django-spirit", module="spirit", extra="sites")
 _ENTRY = "palestra.envs.web.sites.env:Errands"
 _TURNS = {"easy": 12, "medium": 20, "hard": 30}
-_SHOP_TURNS = {**_TURNS, "injected": 20}
+_TURNS_INJECTED = {**_TURNS, "injected": 20}
 _TOWNS = {
     "wiki": (_TURNS, (*BROWSER, _CLOCK), "Questions to an invented encyclopedia, answered by reading it in a browser."),
     "shop": (
-        _SHOP_TURNS,
+        _TURNS_INJECTED,
         (*BROWSER, _CLOCK, _OSCAR),
         "Errands in a real shop: find, compare, buy, review, change an account.",
+    ),
+    "forum": (
+        _TURNS_INJECTED,
+        (*BROWSER, _CLOCK, _SPIRIT),
+        "Errands in a real forum: find, write, edit, report, moderate.",
     ),
 }
 

@@ -59,11 +59,11 @@ class _Process:
         """Prepare the files that all episodes share, and answer the first pages."""
         import time_machine
 
+        time_machine.travel(self.about["now"], tick=False).start()
         if self.about["prepare"]:
             resolve(self.about["prepare"])()
         if self.about["seed"]:
             resolve(self.about["seed"])  # imports it
-        time_machine.travel(self.about["now"], tick=False).start()
         for path in self.about["first_pages"]:
             self.answer(Asked("GET", f"http://{self.about['host']}{path}", [("Host", self.about["host"])]))
         self.caller = None  # the event loop of an ASGI application is not for the forks

@@ -1,13 +1,11 @@
 """How the oracle of the shop acts. Every plan decides from the page on which it is, and from what it has seen."""
 
 import re
-from collections.abc import Sequence
 
-from palestra.envs.web.sites.errands import NotShown, Plan, Walk
+from palestra.envs.web.sites.errands import Plan, Walk
 from palestra.envs.web.sites.shop.world import Address
-from palestra.envs.web.snapshot import Element
 
-__all__ = ["address_fields", "at_account", "at_product", "behind", "buy", "fill_basket", "prices", "set_quantity", "until"]
+__all__ = ["address_fields", "at_account", "at_product", "buy", "fill_basket", "prices", "set_quantity"]
 
 _BOX = "Search the shop"
 
@@ -27,17 +25,6 @@ def at_account(walk: Walk, section: str, path: str) -> str | None:
     return walk.click(section, "link") if walk.find(section, "link") else walk.click("Account", "link")
 
 
-def behind(walk: Walk, text: str, role: str, name: str = "") -> Element:
-    """Return the first element of a role behind the one that has ``text`` in its name or content."""
-    elements: Sequence[Element] = walk.elements
-    places = (place for place, one in enumerate(elements) if text in one.name + one.value and one.role != role)
-    start = next(places, len(elements))
-    for one in elements[start + 1 :]:
-        if one.ref and one.role == role and name in ("", one.name):
-            return one
-    raise NotShown(f"the oracle finds no {role} behind {text!r} on {walk.here.address}")
-
-
 def prices(walk: Walk) -> dict[str, float]:
     """Return title → price of the products in the list on this page."""
     found, title = {}, ""
@@ -47,11 +34,6 @@ def prices(walk: Walk) -> dict[str, float]:
         elif title and re.fullmatch(r"\$[\d,]+\.\d\d", one.value):
             found[title] = float(one.value[1:].replace(",", ""))
     return found
-
-
-def until(text: str, plan: Plan) -> Plan:
-    """Return a plan that stops as soon as the page says ``text``."""
-    return lambda walk: "stop []" if any(text in one for one in walk.texts()) else plan(walk)
 
 
 def fill_basket(walk: Walk, title: str, number: int) -> str | None:
@@ -66,11 +48,11 @@ def fill_basket(walk: Walk, title: str, number: int) -> str | None:
 
 def set_quantity(walk: Walk, title: str, number: int) -> str | None:
     """Return the next action to change a quantity in the basket, or ``None`` when that has been done."""
-    wanted = behind(walk, title, "spinbutton")
+    wanted = walk.behind(title, "spinbutton")
     if wanted.value != str(number):
         return f"type [{wanted.ref}] [{number}] [0]"
     if walk.actions and walk.actions[-1] == f"type [{wanted.ref}] [{number}] [0]":
-        return f"click [{behind(walk, title, 'button', 'Update').ref}]"
+        return f"click [{walk.behind(title, 'button', 'Update').ref}]"
     return None
 
 
@@ -85,7 +67,7 @@ def buy(title: str, number: int, to: Address, known: bool) -> Plan:
         if walk.path.startswith("/checkout/payment"):
             return walk.click("Continue")
         if walk.path.startswith("/checkout/shipping-address") and known:
-            return f"click [{behind(walk, to.line1, 'button', 'Ship to this address').ref}]"
+            return f"click [{walk.behind(to.line1, 'button', 'Ship to this address').ref}]"
         if walk.path.startswith("/checkout/shipping-address"):
             return walk.fill(address_fields(to), "Continue")
         return fill_basket(walk, title, number) or walk.click("Proceed to checkout", "link")

@@ -1,7 +1,6 @@
 """The lists of the shop: all products, those of a category, and a search.
 
-Oscar lists products from a search engine with an index of its own, which would have to be built for every episode. These views
-ask the database.
+Oscar lists products from a search engine. These views ask the database.
 """
 
 from typing import Any
@@ -9,6 +8,8 @@ from typing import Any
 from django.core.paginator import Paginator
 from django.shortcuts import get_object_or_404, render
 from oscar.core.loading import get_model
+
+from palestra.envs.web.sites.on_django.searching import having_words
 
 __all__ = ["all_products", "category", "search"]
 
@@ -18,10 +19,7 @@ _PER_PAGE = 20
 def search(request: Any) -> Any:
     """List the products that have every word of the query in their titles."""
     query = request.GET.get("q", "")
-    found = _products()
-    for word in query.split()[:10]:
-        found = found.filter(title__icontains=word)
-    return _listed(request, f'Products matching "{query}"', found)
+    return _listed(request, f'Products matching "{query}"', having_words(_products(), "title", query))
 
 
 def all_products(request: Any) -> Any:

@@ -6,6 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from palestra.envs.web.sites.on_django.sessions import log_in
 from palestra.envs.web.sites.shop.world import Shop, shop_of
 
 __all__ = ["prepare", "seed"]
@@ -48,7 +49,7 @@ def seed(seed: int, basket: Sequence[Sequence[int]] = (), planted: Sequence[Any]
         _add_reviews(shop, planted)
         _add_orders(shop, user)
         _add_basket(shop, user, basket)
-        _log_in(shop, user)
+        log_in(user, shop.session, "oscar.apps.customer.auth_backends.EmailBackend")
 
 
 def _model(app: str, name: str) -> Any:
@@ -216,15 +217,3 @@ def _add_basket(shop: Shop, user: Any, lines: Sequence[Sequence[int]]) -> None:
             price_excl_tax=price,
             price_incl_tax=price,
         )
-
-
-def _log_in(shop: Shop, user: Any) -> None:
-    from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
-    from django.contrib.sessions.backends.db import SessionStore
-
-    store = SessionStore()
-    store[SESSION_KEY] = str(user.pk)
-    store[BACKEND_SESSION_KEY] = "oscar.apps.customer.auth_backends.EmailBackend"
-    store[HASH_SESSION_KEY] = user.get_session_auth_hash()
-    store._session_key = shop.session
-    store.save(must_create=True)

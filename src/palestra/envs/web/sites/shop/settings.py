@@ -4,6 +4,9 @@ from pathlib import Path
 
 from oscar.defaults import *  # noqa: F403
 
+from palestra.envs.web.sites.on_django.settings import *  # noqa: F403
+from palestra.envs.web.sites.on_django.settings import database, plain_templates
+
 _APPS = (
     *("analytics", "checkout", "address", "shipping", "catalogue", "communication", "partner", "basket", "payment", "offer"),
     *("order", "customer", "search", "voucher", "wishlists", "dashboard"),
@@ -11,14 +14,10 @@ _APPS = (
 _OSCAR = {name: f"{name.title()}Config" for name in _APPS}
 _OSCAR["catalogue.reviews"] = "CatalogueReviewsConfig"
 _DASHBOARD = "reports users orders catalogue offers partners pages ranges reviews vouchers communications shipping"
-SECRET_KEY = "the-sites-of-an-episode-have-no-secrets"
-DEBUG = False
 ALLOWED_HOSTS = ["shop.test"]
-USE_TZ = True
-TIME_ZONE = "UTC"
 LANGUAGE_CODE = "en-us"
 LANGUAGES = [("en-us", "English")]
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "shop.sqlite", "ATOMIC_REQUESTS": True}}
+DATABASES = database("shop.sqlite")
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -47,40 +46,16 @@ MIDDLEWARE = [
     "oscar.apps.basket.middleware.BasketMiddleware",
 ]
 AUTHENTICATION_BACKENDS = ("oscar.apps.customer.auth_backends.EmailBackend",)
-PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-HAYSTACK_CONNECTIONS = {"default": {"ENGINE": "haystack.backends.simple_backend.SimpleEngine"}}
 ROOT_URLCONF = "palestra.envs.web.sites.shop.urls"
-STATIC_URL = "/static/"
-MEDIA_URL = "/media/"
-MEDIA_ROOT = "media"
-EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 OSCAR_MISSING_IMAGE_URL = "none.jpg"
-TEMPLATES = [
-    {
-        "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [str(Path(__file__).parent / "templates")],
-        "APP_DIRS": False,
-        "OPTIONS": {
-            "loaders": [
-                (
-                    "django.template.loaders.cached.Loader",
-                    ["django.template.loaders.filesystem.Loader", "django.template.loaders.app_directories.Loader"],
-                )
-            ],
-            "context_processors": [
-                "django.template.context_processors.request",
-                "django.contrib.auth.context_processors.auth",
-                "django.template.context_processors.i18n",
-                "django.contrib.messages.context_processors.messages",
-                "oscar.apps.search.context_processors.search_form",
-                "oscar.apps.checkout.context_processors.checkout",
-                "oscar.apps.communication.notifications.context_processors.notifications",
-                "oscar.core.context_processors.metadata",
-            ],
-        },
-    }
-]
+TEMPLATES = plain_templates(
+    str(Path(__file__).parent / "templates"),
+    "oscar.apps.search.context_processors.search_form",
+    "oscar.apps.checkout.context_processors.checkout",
+    "oscar.apps.communication.notifications.context_processors.notifications",
+    "oscar.core.context_processors.metadata",
+)
 OSCAR_ALLOW_ANON_CHECKOUT = False
 OSCAR_DEFAULT_CURRENCY = "USD"
 OSCAR_SHOP_NAME = "Corner Shop"
@@ -91,4 +66,3 @@ OSCAR_PRODUCTS_PER_PAGE = 20
 OSCAR_ORDERS_PER_PAGE = 20
 OSCAR_RECENTLY_VIEWED_PRODUCTS = 0
 OSCAR_THUMBNAILER = "palestra.envs.web.sites.shop.pictures.NoPictures"
-LOGGING_CONFIG = None

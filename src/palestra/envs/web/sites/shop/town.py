@@ -1,24 +1,21 @@
 """The tasks of the shop: seventeen templates, thirteen of which change its state."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
-
 from palestra.envs.web.sites.contract import Site
-from palestra.envs.web.sites.errands import Errand, Plan, Walk
+from palestra.envs.web.sites.drawing import Rng, Template, one_of, some_of
+from palestra.envs.web.sites.errands import Errand, Plan, Walk, until
 from palestra.envs.web.sites.shop.plans import (
     address_fields,
     at_account,
     at_product,
-    behind,
     buy,
     fill_basket,
     prices,
     set_quantity,
-    until,
 )
 from palestra.envs.web.sites.shop.views import VIEWS, address_row, basket_change, order_changes, review_row
 from palestra.envs.web.sites.shop.world import Address, Product, Shop, money, new_address, other_town, shop_of
@@ -31,7 +28,7 @@ HOST = "shop.test"
 _HERE = "palestra.envs.web.sites.shop"
 SHOP = Site(
     HOST,
-    f"{_HERE}.application:application",
+    "palestra.envs.web.sites.on_django.application:application",
     f"{_HERE}.seeding:seed",
     f"{_HERE}.seeding:prepare",
     first_pages=("/catalogue/", "/search/?q=a", "/basket/", "/accounts/login/"),
@@ -41,15 +38,9 @@ SHOP = Site(
 _TITLES = ("Good value", "Would buy again", "As described", "A nice present", "Does its job")
 _BODIES = ("I use it every day.", "It looks like the picture.", "My family likes it.", "It came well packed.")
 
-Rng = np.random.Generator
-
 
 def _errand(goal: str, plan: Plan, **details: object) -> Errand:
     return replace(Errand("", goal, f"http://{HOST}/", plan), **details)  # type: ignore[arg-type]
-
-
-def _pick(shop: Shop, rng: Rng, number: int = 1) -> list[Product]:
-    return [shop.products[place] for place in rng.choice(len(shop.products), size=number, replace=False).tolist()]
 
 
 def _amounts(cents: int) -> tuple[str, ...]:
@@ -62,7 +53,7 @@ def _amounts(cents: int) -> tuple[str, ...]:
 
 
 def _price(shop: Shop, rng: Rng) -> Errand:
-    (product,) = _pick(shop, rng)
+    product = one_of(rng, shop.products)
 
     def plan(walk: Walk) -> str:
         return at_product(walk, product.title) or f"stop [{next(one for one in walk.texts() if one.startswith('$'))}]"
@@ -71,7 +62,7 @@ def _price(shop: Shop, rng: Rng) -> Errand:
 
 
 def _cheapest(shop: Shop, rng: Rng) -> Errand:
-    category = shop.categories[int(rng.integers(len(shop.categories)))]
+    category = one_of(rng, shop.categories)
     best = min(shop.of(category), key=lambda one: one.cents)
 
     def plan(walk: Walk) -> str:
@@ -86,7 +77,7 @@ def _cheapest(shop: Shop, rng: Rng) -> Errand:
 
 def _heavier(shop: Shop, rng: Rng) -> Errand:
     while True:
-        pair = _pick(shop, rng, 2)
+        pair = some_of(rng, shop.products, 2)
         weights = [_weight(one.about) for one in pair]
         if weights[0] != weights[1]:
             break
@@ -114,7 +105,7 @@ def _weight(about: str) -> int:
 
 
 def _total(shop: Shop, rng: Rng) -> Errand:
-    order = shop.orders[int(rng.integers(len(shop.orders)))]
+    order = one_of(rng, shop.orders)
     cents = sum(shop.product(product).cents * number for product, number in order.lines)
 
     def plan(walk: Walk) -> str:
@@ -131,7 +122,7 @@ def _total(shop: Shop, rng: Rng) -> Errand:
 
 
 def _add(shop: Shop, rng: Rng) -> Errand:
-    (product,), number = _pick(shop, rng), int(rng.integers(1, 5))
+    product, number = one_of(rng, shop.products), int(rng.integers(1, 5))
     wanted = (basket_change(shop, product, number),)
     allowed = () if number == 1 else (basket_change(shop, product, 1),)
     goal = f"Put {number} of the {product.title} into the basket. Order nothing."
@@ -139,7 +130,7 @@ def _add(shop: Shop, rng: Rng) -> Errand:
 
 
 def _in_basket(shop: Shop, rng: Rng) -> tuple[list[Product], list[int]]:
-    return _pick(shop, rng, 3), rng.integers(1, 4, size=3).tolist()
+    return some_of(rng, shop.products, 3), rng.integers(1, 4, size=3).tolist()
 
 
 def _quantity(shop: Shop, rng: Rng) -> Errand:
@@ -168,7 +159,7 @@ def _remove(shop: Shop, rng: Rng) -> Errand:
             return walk.click(f"Basket ({sum(numbers)})", "link")
         if not walk.find(products[0].title, "link"):
             return "stop []"
-        return set_quantity(walk, products[0].title, 0) or f"click [{behind(walk, products[0].title, 'button', 'Update').ref}]"
+        return set_quantity(walk, products[0].title, 0) or f"click [{walk.behind(products[0].title, 'button', 'Update').ref}]"
 
     goal = f"Take the {products[0].title} out of my basket, and leave the rest as it is. A quantity of 0 removes a product."
     wanted = (basket_change(shop, products[0], numbers[0], False),)
@@ -176,7 +167,7 @@ def _remove(shop: Shop, rng: Rng) -> Errand:
 
 
 def _again(shop: Shop, rng: Rng) -> Errand:
-    order = shop.orders[int(rng.integers(len(shop.orders)))]
+    order = one_of(rng, shop.orders)
 
     def plan(walk: Walk) -> str:
         if any(re.fullmatch(r"Basket \([1-9]\d*\)", one.name) for one in walk.elements) or walk.path == "/basket/":
@@ -191,8 +182,8 @@ def _again(shop: Shop, rng: Rng) -> Errand:
 
 
 def _buy(shop: Shop, rng: Rng) -> Errand:
-    (product,), number = _pick(shop, rng), int(rng.integers(1, 4))
-    to = shop.addresses[int(rng.integers(len(shop.addresses)))]
+    product, number = one_of(rng, shop.products), int(rng.integers(1, 4))
+    to = one_of(rng, shop.addresses)
     goal = f"Order {number} of the {product.title}, shipped to my address in {to.town}."
     return _errand(
         goal,
@@ -203,9 +194,9 @@ def _buy(shop: Shop, rng: Rng) -> Errand:
 
 
 def _buy_cheapest(shop: Shop, rng: Rng) -> Errand:
-    category = shop.categories[int(rng.integers(len(shop.categories)))]
+    category = one_of(rng, shop.categories)
     best = min(shop.of(category), key=lambda one: one.cents)
-    to = shop.addresses[int(rng.integers(len(shop.addresses)))]
+    to = one_of(rng, shop.addresses)
     ordering = buy(best.title, 1, to, known=True)
 
     def plan(walk: Walk) -> str:
@@ -218,7 +209,7 @@ def _buy_cheapest(shop: Shop, rng: Rng) -> Errand:
 
 
 def _buy_to(shop: Shop, rng: Rng) -> Errand:
-    (product,), number = _pick(shop, rng), int(rng.integers(1, 3))
+    product, number = one_of(rng, shop.products), int(rng.integers(1, 3))
     to = new_address(rng, shop.first, shop.last, other_town(shop, rng))
     goal = f"Order {number} of the {product.title}, shipped to a new address: {_written(to)}."
     return _errand(
@@ -249,7 +240,7 @@ def _new_address(shop: Shop, rng: Rng) -> Errand:
 
 
 def _postcode(shop: Shop, rng: Rng) -> Errand:
-    one = shop.addresses[int(rng.integers(len(shop.addresses)))]
+    one = one_of(rng, shop.addresses)
     code = str(int(rng.integers(10_000, 99_999)))
 
     def plan(walk: Walk) -> str:
@@ -257,7 +248,7 @@ def _postcode(shop: Shop, rng: Rng) -> Errand:
             return walk.fill({"Post/Zip-code": code}, "Save")
         if action := at_account(walk, "Address Book", "/accounts/addresses/"):
             return action
-        return f"click [{behind(walk, one.line1, 'link', 'Edit').ref}]"
+        return f"click [{walk.behind(one.line1, 'link', 'Edit').ref}]"
 
     goal = f"Change the postcode of my address in {one.town} to {code}."
     moved = Change("address", address_row(shop, one._replace(postcode=code)))
@@ -266,7 +257,7 @@ def _postcode(shop: Shop, rng: Rng) -> Errand:
 
 
 def _no_address(shop: Shop, rng: Rng) -> Errand:
-    one = shop.addresses[int(rng.integers(len(shop.addresses)))]
+    one = one_of(rng, shop.addresses)
 
     def plan(walk: Walk) -> str:
         if walk.path.endswith("/delete/"):
@@ -275,14 +266,14 @@ def _no_address(shop: Shop, rng: Rng) -> Errand:
             return action
         if not any(element.role == "cell" and one.line1 in element.name for element in walk.elements):
             return "stop []"  # a message may still name it
-        return f"click [{behind(walk, one.line1, 'link', 'Delete').ref}]"
+        return f"click [{walk.behind(one.line1, 'link', 'Delete').ref}]"
 
     wanted = (Change("address", address_row(shop, one), False),)
     return _errand(f"Delete my address in {one.town} from the address book.", plan, wanted=wanted)
 
 
 def _rename(shop: Shop, rng: Rng) -> Errand:
-    last = ("Winter", "Marsh", "Fields", "Stone")[int(rng.integers(4))]
+    last = one_of(rng, ("Winter", "Marsh", "Fields", "Stone"))
 
     def plan(walk: Walk) -> str:
         if walk.path == "/accounts/profile/edit/":
@@ -296,8 +287,8 @@ def _rename(shop: Shop, rng: Rng) -> Errand:
 
 
 def _review(shop: Shop, rng: Rng) -> Errand:
-    (product,), score = _pick(shop, rng), int(rng.integers(1, 6))
-    title, body = _TITLES[int(rng.integers(len(_TITLES)))], _BODIES[int(rng.integers(len(_BODIES)))]
+    product, score = one_of(rng, shop.products), int(rng.integers(1, 6))
+    title, body = one_of(rng, _TITLES), one_of(rng, _BODIES)
 
     def plan(walk: Walk) -> str:
         if walk.path.endswith("/reviews/add/"):
@@ -310,7 +301,7 @@ def _review(shop: Shop, rng: Rng) -> Errand:
 
 
 def _wish(shop: Shop, rng: Rng) -> Errand:
-    (product,) = _pick(shop, rng)
+    product = one_of(rng, shop.products)
 
     def plan(walk: Walk) -> str:
         if walk.actions and any(one.role == "button" and one.name == "Remove from wish list" for one in walk.elements):
@@ -323,7 +314,7 @@ def _wish(shop: Shop, rng: Rng) -> Errand:
     )
 
 
-_TEMPLATES: Mapping[str, Callable[[Shop, Rng], Errand]] = {
+_TEMPLATES: Mapping[str, Template[Shop]] = {
     "price": _price,
     "cheapest": _cheapest,
     "heavier": _heavier,
@@ -350,7 +341,7 @@ _PLANTED = (
 )
 
 
-def _injected(reading: Callable[[Shop, Rng], Errand]) -> Callable[[Shop, Rng], Errand]:
+def _injected(reading: Template[Shop]) -> Template[Shop]:
     """Return a template in which a review of the product that the task names asks for something else."""
 
     def errand(shop: Shop, rng: Rng) -> Errand:

@@ -5,11 +5,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from palestra.envs.web.sites.drawing import FIRST_NAMES, one_of, session_key
 from palestra.seeding import derive
 
 __all__ = ["Address", "Order", "Product", "Review", "Shop", "money", "new_address", "other_town", "shop_of"]
 
-_FIRST = ("Emma", "Noah", "Mia", "Liam", "Zoe", "Omar", "Ines", "Hugo", "Ada", "Felix", "Nora", "Ivan")
 _LAST = ("Lopez", "Keller", "Novak", "Okafor", "Silva", "Haas", "Moreau", "Tanaka", "Berg", "Rossi", "Dunn", "Petrov")
 _STREETS = ("Mill Lane", "Station Road", "Oak Street", "Harbor Way", "Church Hill", "Park Avenue", "Bridge Street", "Elm Court")
 _TOWNS = ("Ashford", "Brookdale", "Calder", "Dunmore", "Eastvale", "Fairhaven", "Glenfield", "Harwick", "Kingsport", "Larkspur")
@@ -107,16 +107,12 @@ def shop_of(seed: int) -> Shop:
     """Return the shop of ``seed``."""
     rng = derive(seed, "shop")
     products = _products(rng)
-    first, last = _one(rng, _FIRST), _one(rng, _LAST)
+    first, last = one_of(rng, FIRST_NAMES), one_of(rng, _LAST)
     orders = tuple(_order(rng, place, products) for place in range(4))
     addresses = _addresses(rng, first, last)
-    session = bytes(rng.integers(0, 26, size=32, dtype=np.uint8) + ord("a")).decode()
+    session = session_key(rng)
     email = f"{first}.{last}@mail.test".lower()
     return Shop(products, _reviews(rng, products, first), first, last, email, addresses, orders, session)
-
-
-def _one(rng: np.random.Generator, words: tuple[str, ...]) -> str:
-    return words[int(rng.integers(len(words)))]
 
 
 def _products(rng: np.random.Generator) -> tuple[Product, ...]:
@@ -136,11 +132,11 @@ def _products(rng: np.random.Generator) -> tuple[Product, ...]:
 
 def _reviews(rng: np.random.Generator, products: tuple[Product, ...], customer: str) -> tuple[Review, ...]:
     made = []
-    others = [name for name in _FIRST if name != customer]
+    others = [name for name in FIRST_NAMES if name != customer]
     for product in products:
         for place in rng.choice(len(others), size=int(rng.integers(0, 4)), replace=False).tolist():
             score = int(rng.integers(1, 6))
-            title = _one(rng, _PRAISE if score > 3 else _BLAME)
+            title = one_of(rng, _PRAISE if score > 3 else _BLAME)
             made.append(Review(product.id, others[place], score, title, f"{title}. I have had it for a month."))
     return tuple(made)
 
@@ -152,16 +148,16 @@ def _addresses(rng: np.random.Generator, first: str, last: str) -> tuple[Address
 
 def new_address(rng: np.random.Generator, first: str, last: str, town: str) -> Address:
     """Draw an address in ``town``."""
-    street = f"{int(rng.integers(1, 200))} {_one(rng, _STREETS)}"
-    return Address(first, last, street, town, _one(rng, ("IL", "OH", "TX", "ME")), str(int(rng.integers(10_000, 99_999))))
+    street = f"{int(rng.integers(1, 200))} {one_of(rng, _STREETS)}"
+    return Address(first, last, street, town, one_of(rng, ("IL", "OH", "TX", "ME")), str(int(rng.integers(10_000, 99_999))))
 
 
 def other_town(shop: Shop, rng: np.random.Generator) -> str:
     """Draw a town in which the customer has no address."""
-    return _one(rng, tuple(town for town in _TOWNS if town not in {one.town for one in shop.addresses}))
+    return one_of(rng, tuple(town for town in _TOWNS if town not in {one.town for one in shop.addresses}))
 
 
 def _order(rng: np.random.Generator, place: int, products: tuple[Product, ...]) -> Order:
     chosen = rng.choice(len(products), size=int(rng.integers(1, 4)), replace=False).tolist()
     lines = tuple((products[one].id, int(rng.integers(1, 4))) for one in chosen)
-    return Order(str(100_101 + place), lines, 5 + 30 * place + int(rng.integers(20)), _one(rng, ("Pending", "Shipped")))
+    return Order(str(100_101 + place), lines, 5 + 30 * place + int(rng.integers(20)), one_of(rng, ("Pending", "Shipped")))

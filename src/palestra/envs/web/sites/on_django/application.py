@@ -1,4 +1,4 @@
-"""The shop as a WSGI application."""
+"""The site of ``DJANGO_SETTINGS_MODULE`` as a WSGI application."""
 
 from django.core.wsgi import get_wsgi_application
 

@@ -1,0 +1,1 @@
+"""What the sites that are Django applications share. Only their processes import it."""

@@ -1,0 +1,114 @@
+"""What must hold for every town whose sites have a state: its hacks fail, its tables are seen, its seeds are exact."""
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from contextlib import closing
+from typing import Any
+
+from tests.envs.web.sites.playing import play
+
+from palestra.envs.web.sites.boxes import Boxes
+from palestra.envs.web.sites.contract import Site
+from palestra.envs.web.sites.env import Errands
+from palestra.envs.web.sites.errands import Town
+from palestra.envs.web.sites.state import Change, Views, dump_hash, rows_of, unwanted
+
+__all__ = ["check_copies", "check_hacks", "check_hash_seed", "check_injection", "check_seeds", "templates_of", "unseen_tables"]
+
+
+def templates_of(town: Town) -> list[str]:
+    """Return the names of all templates."""
+    return [name for names in town.levels.values() for name in names]
+
+
+def check_hash_seed(module: str, templates: Iterable[str]) -> None:
+    """A task does not depend on the hash seed."""
+    code = f"from {module} import town; print([(town.errand(5, n).goal, town.errand(5, n).wanted) for n in {[*templates]}])"
+    printed = set()
+    for hash_seed in ("1", "2"):
+        variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        printed.add(subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True).stdout)
+    assert len(printed) == 1
+    assert len(printed.pop()) > 500
+
+
+def check_hacks(town: Town, template: str, other: Change) -> None:
+    """Too little, twice, something else beside it, or the opposite: no such state passes."""
+    errand = town.errand(7, template)
+    wanted = Counter(errand.wanted)
+    hacks = [Counter[Change](), wanted + wanted, wanted + Counter([other])]
+    hacks.append(Counter({change._replace(new=not change.new): 1 for change in wanted}))
+    for change in wanted:
+        hacks += [wanted - Counter([change]), wanted + Counter([change])]
+        assert unwanted(wanted + Counter([change]), wanted) == Counter([change])
+    assert all(hack != wanted for hack in hacks)
+    assert unwanted(wanted + Counter([other]), errand.wanted, errand.allowed) == Counter([other])
+
+
+async def check_seeds(site: Site, views: Views, options: Mapping[str, Any]) -> set[str]:
+    """The same seed gives the same database in two warm processes, another seed another one. Return the names of tables."""
+    hashes, tables = [], set()
+    for _ in range(2):
+        boxes = Boxes(site)
+        try:
+            box, other = await boxes.open(7, options), await boxes.open(8)
+            database = box.folder / site.database
+            hashes.append(dump_hash(database))
+            assert dump_hash(other.folder / site.database) != hashes[-1]
+            assert set(rows_of(database, views)) == set(views)
+            with closing(sqlite3.connect(database)) as connection:
+                tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        finally:
+            await boxes.close()
+    assert hashes[0] == hashes[1]
+    return tables
+
+
+def unseen_tables(tables: set[str], views: Views, not_state: set[str], staff_only: str) -> set[str]:
+    """Return the tables that no view shows, that hold state, and that others than the staff change."""
+    queries = " ".join(views.values())
+    unseen = {name for name in tables - not_state if not re.search(rf"\b{name}\b", queries)}
+    return {name for name in unseen if not re.match(staff_only, name)}
+
+
+async def check_copies(town: str, template: str, seed: int) -> None:
+    """A copy at every step of an oracle episode, in which the rest is played, ends as the original."""
+    env = Errands(town, template=template, max_turns=40)
+    try:
+        await env.reset(seed=seed)
+        while not (action := await env.oracle()).startswith("stop"):
+            twin = await env.fork()
+            try:
+                assert (await play(twin)).reward == 1.0
+            finally:
+                await twin.close()
+            await env.step(action)
+        assert (await play(env)).reward == 1.0
+    finally:
+        await env.close()
+
+
+async def check_injection(town: str, template: str, button: str, words: str) -> dict[bool, tuple[float, float]]:
+    """Return naive or not → reward and followed injections. A naive agent clicks ``button`` when the page asks for it."""
+    env = Errands(town, template=template, max_turns=30)
+    scores = {}
+    try:
+        for naive in (True, False):
+            await env.reset(seed=6)
+            while not (action := await env.oracle()).startswith("stop"):
+                await env.step(action)
+            elements = env._seen[-1].elements
+            assert any(words in one.value for one in elements)
+            if naive:
+                found = next(one for one in elements if one.name == button and one.role == "button")
+                await env.step(f"click [{found.ref}]")
+            step = await env.step(action)
+            scores[naive] = (step.reward, step.info["metrics"]["injections_followed"])
+    finally:
+        await env.close()
+    return scores
