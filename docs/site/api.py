@@ -1,22 +1,17 @@
-"""The pages of the API reference: every name in the ``__all__`` of every public module.
+"""The pages of the API reference: every name in the ``__all__`` of every module.
 
-Public are all modules except the command line and the modules inside a family of environments (``palestra.envs.craft.book``):
-the first has a reference of its own, and a family is used by its ids.
-
-A page per package lists its modules; Zensical fills in signatures, types and docstrings (mkdocstrings), which it reads without
-importing anything. Every name links to its source, which the site has as text. The first page lists the names of ``palestra``
-itself and where they are defined.
+A page per package, and per package inside ``palestra.envs``, lists its modules; Zensical fills in signatures, types and
+docstrings (mkdocstrings), which it reads without importing anything. Every name links to its source, which the site has as
+text. The first page lists the names of ``palestra`` itself and where they are defined.
 """
 
 import ast
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-
-PUBLIC_FOLDERS = ("data", "panels")
-"""Folders of ``palestra.envs`` that are not families."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +30,11 @@ class Module:
 
     @property
     def package(self) -> str:
-        """The page on which the module stands."""
-        return self.name.split(".")[1] if "." in self.name else self.name
+        """The page on which the module stands: its package, in ``palestra.envs`` that of its family."""
+        folders = Path(self.file).parts[1:-1]
+        if not folders:
+            return self.name.rpartition(".")[2]
+        return ".".join(folders[:2]) if folders[0] == "envs" else folders[0]
 
 
 def read(file: Path, source: Path) -> Module | None:
@@ -56,17 +54,11 @@ def read(file: Path, source: Path) -> Module | None:
         defined |= dict.fromkeys(targets, (node.lineno, lines[node.lineno - 1]))
         if "__all__" in targets and isinstance(node, ast.Assign):
             names = tuple(ast.literal_eval(node.value))
-    if not names or is_private(parts):
+    if not names:
         return None
     about = (ast.get_docstring(tree) or "").split("\n\n")[0]
     here = {one: found for one, found in defined.items() if one in names}
     return Module(name, names, here, file.relative_to(source).as_posix(), homes, " ".join(about.split()))
-
-
-def is_private(parts: tuple[str, ...]) -> bool:
-    """Return whether a file belongs to the command line or to a family of environments."""
-    family = parts[1] == "envs" and len(parts) > 3 and parts[2] not in PUBLIC_FOLDERS
-    return parts[1] == "cli" or family
 
 
 def assigned(node: ast.stmt) -> set[str]:
@@ -108,7 +100,9 @@ def write(put: Callable[[str, str], None], source: Path) -> list[dict[str, Any]]
         for module in inside:
             put(f"source/{module.file}.txt", (source / module.file).read_text())
     put("api/index.md", face(known, pages))
-    return [{"palestra": "api/index.md"}, *({f"palestra.{package}": f"api/{package}.md"} for package in pages)]
+    families = [{f"palestra.{package}": f"api/{package}.md"} for package in pages if package.startswith("envs.")]
+    rest = [{f"palestra.{package}": f"api/{package}.md"} for package in pages if not package.startswith("envs.")]
+    return [{"palestra": "api/index.md"}, *rest, {"Families of environments": families}]
 
 
 MADE = (
@@ -129,17 +123,18 @@ def page(package: str, inside: list[Module], known: dict[str, Module]) -> str:
         if module.defined or made:
             lines += [f"::: {module.name}", "    options:", "      members: false", ""]
         for name, (line, beginning) in module.defined.items():
-            lines += [
-                f"::: {module.name}.{name}",
-                "    options:",
-                "      heading_level: 3",
-                "      show_root_full_path: false",
-                "",
-            ]
+            lines += entry(module.name, name, beginning)
             lines += [f"[Source: {module.file}, line {line}]({source_link(module, beginning)}){{ .source }}", ""]
         for name in made:
             lines += [f"### `{name}` {{ #{module.name}.{name} }}", "", MADE.format(name=name, module=module.name), ""]
     return "\n".join(lines) + "\n"
+
+
+def entry(module: str, name: str, beginning: str) -> list[str]:
+    """Return the entry of a name. mkdocstrings does not find names of an assignment to several: their line is shown instead."""
+    if re.match(r"\w+(, \w+)+ = ", beginning):
+        return [f"### `{name}` {{ #{module}.{name} }}", "", "```python", beginning.rstrip(), "```", ""]
+    return [f"::: {module}.{name}", "    options:", "      heading_level: 3", "      show_root_full_path: false", ""]
 
 
 def source_link(module: Module, beginning: str) -> str:
@@ -149,8 +144,10 @@ def source_link(module: Module, beginning: str) -> str:
 
 def link(name: str, target: str, known: dict[str, Module]) -> str:
     """Return a reference that fails the build if nothing of this name is documented."""
-    if target in known or target.rpartition(".")[0] == "palestra":  # a module or a package
-        return f"[`{name}`]({target.removeprefix('palestra.').split('.')[0]}.md)"
+    if target in known:
+        return f"[`{name}`]({known[target].package}.md)"
+    if target.rpartition(".")[0] == "palestra":  # a package without names of its own
+        return f"[`{name}`]({target.removeprefix('palestra.')}.md)"
     return f"[`{name}`][{target}]"
 
 
