@@ -1,6 +1,7 @@
 """Who may call what, limits, and the socket."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
@@ -306,3 +307,39 @@ async def test_an_agent_that_asks_on_after_its_budget_fills_no_memory() -> None:
         assert "budget" in (await one.ask()).text
     assert (len(record._answers), sum(map(len, record._pieces.values()))) == before
     assert (await gateway.close(episode)).refused == 51
+
+
+async def test_the_metrics_have_a_key_of_their_own() -> None:
+    gateway = make(metrics_key="seen by Prometheus")
+    async with gateway.serving(), aiohttp.ClientSession() as session:
+        episode = gateway.open()
+        assert (await agent(gateway, episode).send()).status == 200
+        await gateway.close(episode)
+        gateway.open()
+
+        async def scraped(key: str) -> tuple[int, str]:
+            headers = {"Authorization": f"Bearer {key}"}
+            async with session.get(f"{gateway.url}/metrics", headers=headers) as answer:
+                return answer.status, await answer.text()
+
+        async with session.post(f"{gateway.url}/anything") as refused:
+            assert refused.status == 401
+        assert (await scraped(episode.key))[0] == 401
+        status, text = await scraped("seen by Prometheus")
+    assert status == 200
+    lines = text.splitlines()
+    assert "palestra_gateway_episodes 1" in lines
+    assert "palestra_gateway_episodes_opened_total 2" in lines
+    assert 'palestra_gateway_answers_total{path="/v1/chat/completions",status="200"} 1' in lines
+    assert 'palestra_gateway_answers_total{path="other",status="401"} 1' in lines
+    assert any(re.fullmatch(r'palestra_gateway_tokens_total\{kind="sampled"\} [1-9]\d*', line) for line in lines)
+    assert "palestra_gateway_answer_seconds_count 2" in lines
+
+
+async def test_a_gateway_without_a_key_has_no_metrics() -> None:
+    async with (
+        make().serving() as gateway,
+        aiohttp.ClientSession(headers={"Authorization": "Bearer "}) as session,
+        session.get(f"{gateway.url}/metrics") as answer,
+    ):
+        assert answer.status == 401

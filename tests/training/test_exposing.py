@@ -1,5 +1,3 @@
-import json
-import re
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -45,15 +43,3 @@ def test_the_latest_step_is_served_until_the_run_ends(tmp_path: Path) -> None:
             PrometheusWriter(tmp_path, CONFIG, port=writer.port)
     finally:
         writer.close()
-
-
-def test_the_dashboard_asks_for_metrics_that_exist() -> None:
-    from palestra.serve.metrics import Metrics
-
-    dashboard = json.loads((Path(__file__).parents[2] / "deploy" / "grafana" / "palestra.json").read_bytes())
-    queries = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
-    asked = {name for query in queries for name in re.findall(r"palestra_\w+", query)}
-    server = Metrics().text({"sessions": 1, "workers": 1, "connections": 1})
-    training = exposition("run", {"reward": 1.0, "step": 1, "tokens_per_second": 1.0, "gradient_norm": 1.0})
-    known = set(re.findall(r"palestra_\w+", server + training))
-    assert asked <= known, asked - known

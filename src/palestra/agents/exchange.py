@@ -9,7 +9,7 @@ import msgspec
 from palestra.agents.graph import Call
 from palestra.agents.messages import BadRequest
 
-__all__ = ["Exchange", "GatewayLimits", "Receive", "Scope", "Send", "send_json"]
+__all__ = ["Exchange", "GatewayLimits", "Receive", "Scope", "Send", "send_json", "send_text"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -111,9 +111,18 @@ def _mark(call: Call | None) -> None:
 
 async def send_json(send: Send, status: int, body: bytes, more: Mapping[bytes, bytes] | None = None) -> None:
     """Send a whole answer; ``more`` holds further headers."""
-    headers = [(b"content-type", _JSON), (b"content-length", str(len(body)).encode())]
-    headers += (more or {}).items()
+    headers = {b"content-type": _JSON, **(more or {})}
     if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+        headers[b"www-authenticate"] = b"Bearer"
+    await _send_whole(send, status, body, headers)
+
+
+async def send_text(send: Send, text: str, content_type: str) -> None:
+    """Send a whole answer that is not JSON."""
+    await _send_whole(send, 200, text.encode(), {b"content-type": content_type.encode()})
+
+
+async def _send_whole(send: Send, status: int, body: bytes, headers: Mapping[bytes, bytes]) -> None:
+    complete = [*headers.items(), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": complete})
     await send({"type": "http.response.body", "body": body})

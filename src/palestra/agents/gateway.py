@@ -23,14 +23,16 @@ import hashlib
 import secrets
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
+from time import perf_counter
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from palestra.agents.anthropic import ANTHROPIC
 from palestra.agents.chat import CHAT
+from palestra.agents.counting import GatewayMetrics
 from palestra.agents.episode import AgentEpisode, CallBudget, CallName, SamplingRule, Tools
-from palestra.agents.exchange import Exchange, GatewayLimits, Receive, Scope, Send, send_json
+from palestra.agents.exchange import Exchange, GatewayLimits, Receive, Scope, Send, send_json, send_text
 from palestra.agents.graph import Call, CallRole
 from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, Dialect, rendered
 from palestra.agents.passing import BODY, PassedEpisode
@@ -40,6 +42,7 @@ from palestra.agents.tooldoor import ToolDoor
 from palestra.agents.upstream import Upstream, UpstreamCalls
 from palestra.core import Engine, Renderer
 from palestra.errors import PalestraError, UsageError
+from palestra.exposition import CONTENT_TYPE
 
 __all__ = ["Gateway", "OpenEpisode"]
 
@@ -49,6 +52,7 @@ _Reply = TypeVar("_Reply")
 _REMEMBERED = 64
 """Most sets of tools whose renderers are kept."""
 _MCP = "/mcp"
+_METRICS = "/metrics"
 _POSTED = {*_DIALECTS, _COUNT, _MCP}
 
 
@@ -86,6 +90,7 @@ class Gateway:
         rule: How replies are sampled, and whether agents may change it.
         limits: Limits against clients that send too much or too slowly.
         model: The name of the model that ``/v1/models`` lists. Agents may send any name.
+        metrics_key: The key that ``GET /metrics`` asks for. Without one there are no metrics.
     """
 
     def __init__(
@@ -96,6 +101,7 @@ class Gateway:
         rule: SamplingRule | None = None,
         limits: GatewayLimits | None = None,
         model: str = "policy",
+        metrics_key: str = "",
     ) -> None:
         self._upstream = UpstreamCalls(engine) if isinstance(engine, Upstream) else None
         self._engine = None if isinstance(engine, Upstream) else engine
@@ -104,6 +110,8 @@ class Gateway:
         self.rule = rule or SamplingRule()
         self.limits = limits or GatewayLimits()
         self.model = model
+        self.metrics = GatewayMetrics()
+        self._metrics_key = metrics_key
         self.url = ""
         """The address, while the gateway is served."""
         self._make_renderer: Callable[[Tools], Renderer] = renderers or _no_renderer
@@ -131,12 +139,15 @@ class Gateway:
         )
         opened = OpenEpisode(key, self.url, record)
         self._episodes[_digest(key)] = opened
+        self.metrics.opened += 1
         return opened
 
     async def close(self, episode: OpenEpisode) -> Recording:
         """Seal the episode and return its recording. Its key is refused from now on."""
         try:
-            return await episode.record.seal()
+            recording = await episode.record.seal()
+            self.metrics.closed(recording)
+            return recording
         finally:
             self.forget(episode)
 
@@ -172,29 +183,51 @@ class Gateway:
     # ---------------------------------------------------------------------------------------------------------------- ASGI
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one HTTP request."""
+        """Answer one HTTP request, and count it."""
         if scope["type"] != "http":
             return
         # A client of Anthropic's that was given OpenAI's address repeats the version.
         path = scope["path"].replace("/v1/v1/", "/v1/", 1)
+        if path == _METRICS:
+            await self._expose(Exchange(scope, receive, send))
+            return
         dialect = _DIALECTS.get(path, ANTHROPIC if path == _COUNT else CHAT)
+        began, status = perf_counter(), 500
         try:
-            episode = self._authorized(scope)
-            if scope["method"] == "GET" and path.startswith("/v1/models"):
-                await send_json(send, 200, self._models(path))
-                return
-            if (scope["method"] != "POST" and path != _MCP) or path not in _POSTED:
-                raise BadRequest(f"there is no {scope['method']} {path} here", status=404, code="not_found")
-            self._enter(episode)
-            try:
-                if path == _MCP:
-                    await _mcp(Exchange(scope, receive, send), episode.record.door, self.limits)
-                else:
-                    await self._post(Exchange(scope, receive, send), path, dialect, episode.record)
-            finally:
-                self._leave(episode)
+            await self._answer(Exchange(scope, receive, send), path, dialect)
+            status = 200
         except BadRequest as error:
-            await send_json(send, error.status, dialect.error(error))
+            status = error.status
+            await send_json(send, status, dialect.error(error))
+        finally:
+            self.metrics.answered(path if path in _POSTED else "other", status, perf_counter() - began)
+
+    async def _answer(self, exchange: Exchange, path: str, dialect: Dialect) -> None:
+        method = exchange.scope["method"]
+        episode = self._authorized(exchange.scope)
+        if method == "GET" and path.startswith("/v1/models"):
+            await send_json(exchange.send, 200, self._models(path))
+            return
+        if (method != "POST" and path != _MCP) or path not in _POSTED:
+            raise BadRequest(f"there is no {method} {path} here", status=404, code="not_found")
+        self._enter(episode)
+        try:
+            if path == _MCP:
+                await _mcp(exchange, episode.record.door, self.limits)
+            else:
+                await self._post(exchange, path, dialect, episode.record)
+        finally:
+            self._leave(episode)
+
+    async def _expose(self, exchange: Exchange) -> None:
+        """Answer Prometheus. Keys of episodes do not open the metrics, which cover all episodes."""
+        given = exchange.header(b"authorization").partition(" ")[2].strip()
+        if not self._metrics_key or not secrets.compare_digest(_digest(given), _digest(self._metrics_key)):
+            await send_json(
+                exchange.send, 401, CHAT.error(BadRequest("the key of the metrics is missing or wrong", status=401))
+            )
+            return
+        await send_text(exchange.send, self.metrics.text(len(self)), CONTENT_TYPE)
 
     def _authorized(self, scope: Scope) -> OpenEpisode:
         headers = [(key, value.decode("latin-1")) for key, value in scope["headers"] if key in (b"authorization", b"x-api-key")]

@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from palestra.errors import SchemaError
+from palestra.exposition import CONTENT_TYPE
 from palestra.serve.faults import RETRY_AFTER
 from palestra.serve.openapi import document
 from palestra.serve.requests import SLOT
@@ -117,7 +118,7 @@ class _Pages:
         metrics, host = self.sessions.metrics, self.sessions.host
         metrics.evicted = self.slots.evicted
         text = metrics.text({"sessions": len(self.sessions), "workers": host.workers, "connections": len(self.slots)})
-        return Response(text, media_type="text/plain; version=0.0.4")
+        return Response(text, media_type=CONTENT_TYPE)
 
     async def envs(self, request: Request, owner: bytes) -> Response:
         offers = self.sessions.host.offers.values()

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.errors import UsageError
+from palestra.exposition import CONTENT_TYPE, metric
 from palestra.training.config import TrainConfig
 
 __all__ = ["PrometheusWriter", "exposition"]
@@ -48,7 +49,7 @@ class PrometheusWriter:
             def do_GET(self) -> None:
                 found = self.path == "/metrics"
                 self.send_response(200 if found else 404)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
+                self.send_header("Content-Type", CONTENT_TYPE)
                 self.end_headers()
                 self.wfile.write(writer._text if found else b"GET /metrics\n")
 
@@ -60,11 +61,8 @@ class PrometheusWriter:
 
 def exposition(run: str, metrics: Mapping[str, Any]) -> str:
     """Return the numbers of ``metrics`` in Prometheus's text format."""
-    label = run.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-    lines = []
+    lines: list[str] = []
     for name, value in sorted(metrics.items()):
         if isinstance(value, int | float):
-            number = f"{value:d}" if isinstance(value, int) else repr(float(value))  # every digit
-            gauge = f"palestra_training_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}"
-            lines += [f"# TYPE {gauge} gauge", f'{gauge}{{run="{label}"}} {number}']
+            lines += metric(f"palestra_training_{re.sub(r'[^a-zA-Z0-9_]', '_', name)}", "gauge", [({"run": run}, value)])
     return "\n".join(lines) + "\n"
