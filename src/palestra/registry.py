@@ -54,6 +54,8 @@ _specs: dict[str, EnvSpec] = {}
 _schemes: dict[str, EnvSpec] = {}
 _files: dict[str, bool] = {}
 """Schemes whose ids name a file and options → whether the values of the options stay text."""
+_whole: set[str] = set()
+"""Schemes whose tasks have the whole id as their name."""
 _later: list[str] = []
 _plugins_loaded = False
 
@@ -113,19 +115,21 @@ def register(
             _add(_with_turns(replace(own, id=id)))
 
 
-def register_scheme(scheme: str, entry: str, **details: Any) -> None:
+def register_scheme(scheme: str, entry: str, *, whole: bool = False, **details: Any) -> None:
     """Let every id ``scheme:place#id`` mean ``entry(address="place#id", …)``. Nothing is imported until such an id is made.
-
-    The name of its tasks is ``id``, without the place at which they are played.
 
     Args:
         scheme: One word, before the colon.
         entry: ``module:name`` of the class or function.
+        whole: Record the whole id as the name of its tasks. By default it is ``id``, because a server at another address
+            plays the same tasks.
         details: Fields of ``EnvSpec``, such as ``needs``.
     """
     if not scheme.isidentifier():
         raise UsageError(f'"{scheme}" is not a scheme: write one word')
     _schemes[scheme] = EnvSpec(id=scheme, entry=entry, **{**details, "needs": tuple(details.get("needs", ()))})
+    if whole:
+        _whole.add(scheme)
 
 
 def register_files(scheme: str, entry: str, *, as_text: bool = True, **details: Any) -> None:
@@ -174,7 +178,8 @@ def spec(id: str) -> EnvSpec:
             raise UsageError(f'"{id}" names two files: write the path before the question mark only')
         return replace(_schemes[scheme], id=id, kwargs={"path": path, **options})
     if scheme in _schemes and id not in _specs:
-        return replace(_schemes[scheme], id=address.partition("#")[2] or id, kwargs={"address": address})
+        name = "" if scheme in _whole else address.partition("#")[2]
+        return replace(_schemes[scheme], id=name or id, kwargs={"address": address})
     if id not in _specs:
         _load_plugins()
     if id in _specs:

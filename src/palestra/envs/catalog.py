@@ -50,6 +50,7 @@ def register_suite() -> None:
     register_scheme(
         "harbor",
         "palestra.envs.harbor.env:Harbor",
+        whole=True,
         tags=frozenset({"terminal", "world"}),
         needs=BOX,
         description="Harbor tasks in a folder of your own.",

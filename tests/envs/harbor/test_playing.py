@@ -18,6 +18,8 @@ from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.reading import read_task
 from palestra.errors import EnvError, GraderError, MissingData, Unsupported, UsageError
+from palestra.evaluation import evaluate, regrade
+from palestra.rollout.storage import read_trajectories
 
 SUBMIT = "```bash\nsubmit\n```"
 
@@ -70,6 +72,18 @@ async def test_the_solution_gets_full_reward_and_nothing_gets_none(name: str, tm
     assert (await played(env)).reward == NOP.get(name, 0.0)
     step = await solved(env)
     assert (step.reward, step.info["success"]) == (FULL.get(name, 1.0), FULL.get(name, 1.0) == 1.0)
+
+
+@pytest.mark.slow
+def test_an_episode_records_the_whole_id_and_can_be_regraded(tmp_path: Path) -> None:
+    id = f"harbor:{write(tmp_path / 'tasks/one').parent}?base=host#one"
+    actions = ["```bash\necho hello > answer.txt\n```", SUBMIT]
+    report = evaluate(id, lambda text: actions[not str(text).startswith("You work")], n=1, out=tmp_path / "run")
+    assert [section.name for section in report.envs] == [id]
+    (episode,) = read_trajectories(tmp_path / "run/trajectories.jsonl")
+    assert (episode.task.env, episode.reward) == (id, 1.0)
+    found = regrade(tmp_path / "run", envs=[id])
+    assert (found.regraded, found.changed) == (1, ())
 
 
 async def test_the_instruction_is_the_first_observation(tmp_path: Path, made: list[Harbor]) -> None:
