@@ -26,12 +26,17 @@ def check_head(network: ActorCritic) -> None:
     """Raise unless decoder and head give the logits that the model's own forward pass gives."""
     model = network.language_model
     ids = _tokens(network, 8)
-    with _evaluating(network):
-        whole = model(input_ids=ids, use_cache=False).logits
+
+    def by_parts() -> Tensor:
         states = getattr(model.get_decoder()(input_ids=ids, use_cache=False), "last_hidden_state", None)
         if states is None:
             raise Unsupported(f"{type(model).__name__} does not give hidden states apart from its head: it is not supported")
-        parts = model.get_output_embeddings()(states)
+        logits: Tensor = model.get_output_embeddings()(states)
+        return logits
+
+    with _evaluating(network):
+        whole = network.run(lambda: model(input_ids=ids, use_cache=False).logits)
+        parts = network.run(by_parts)
     if not torch.allclose(whole.float(), parts.float(), rtol=1e-3, atol=1e-3):
         raise Unsupported(
             f"{type(model).__name__} transforms its logits after the head: they differ by up to "
@@ -50,8 +55,9 @@ def check_packing(network: ActorCritic) -> None:
     lengths = 12, 20
     with _evaluating(network):
         with unknown_windows() as unknown:
-            packed = network.hidden(_row(ids, lengths))[1]
-        alone = torch.cat([network.hidden(_row(part, part.shape[1:]))[1] for part in ids.split(lengths, dim=1)], dim=1)
+            packed = network.run(lambda: network.hidden(_row(ids, lengths))[1])
+        parts = [_row(part, part.shape[1:]) for part in ids.split(lengths, dim=1)]
+        alone = torch.cat(network.run(lambda: [network.hidden(part)[1] for part in parts]), dim=1)
     if unknown:
         raise Unsupported(
             f"{type(model).__name__} limits attention to {min(unknown)} positions in its mask alone, and packed segments have "

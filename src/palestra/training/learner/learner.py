@@ -19,6 +19,7 @@ import numpy.typing as npt
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 from palestra.durable.checkpoint import FileEntry
@@ -106,7 +107,7 @@ class Learner:
         for module in (network, reference):
             if module is not None and config.packing.layout == "packed":
                 check_packing(module)
-            if module is not None and self.ranks > 1:
+            if module is not None and self.ranks > 1 and not isinstance(module, FSDPModule):
                 shard(module)
         if reference is not None:
             reference.requires_grad_(False).eval()

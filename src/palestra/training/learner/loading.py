@@ -8,29 +8,40 @@ from palestra.errors import Unsupported, UsageError
 from palestra.training.learner.attention import is_flash, register_segments
 from palestra.training.learner.checks import check_head, check_sharing
 from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
+from palestra.training.learner.sharded import checkpoint_files, load_sharded
 
 __all__ = ["load_model"]
 
 
 def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
-    """Build the network of ``config``, around ``model`` if one is given instead of a path."""
+    """Build the network of ``config``, around ``model`` if one is given instead of a path.
+
+    With several ranks and a checkpoint that can be read by rows, the network is sharded already, and all ranks must call this.
+    """
     _check_settings(config)
     register_segments()
-    if model is None:
-        model = _read(config)
+    files = [] if model is not None else checkpoint_files(config.path)
+    if files:
+        network = load_sharded(config, files, lambda empty: _assembled(config, empty))
     else:
-        model.set_attn_implementation(config.attention)
-    model.to(config.device)
-    if config.recompute:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    if config.lora is not None:
-        model = _adapted(model, config.lora)
-    network = ActorCritic(model, config)
-    network.to(config.device)
+        if model is None:
+            model = _read(config)
+        else:
+            model.set_attn_implementation(config.attention)
+        model.to(config.device)
+        network = _assembled(config, model).to(config.device)
     check_head(network)
     if config.share_prefix:
         check_sharing(network)
     return network
+
+
+def _assembled(config: ModelConfig, model: Any) -> ActorCritic:
+    if config.recompute:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    if config.lora is not None:
+        model = _adapted(model, config.lora)
+    return ActorCritic(model, config)
 
 
 def _adapted(model: Any, settings: LoraSettings) -> Any:

@@ -8,13 +8,14 @@ With more than one rank, ``shard`` applies FSDP2 to every decoder layer and to t
 ``bfloat16`` is the type of the arithmetic only (autocast, or FSDP's mixed precision).
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 import torch
 from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache
 
@@ -32,6 +33,9 @@ __all__ = [
     "Outputs",
     "shard",
 ]
+
+
+_T = TypeVar("_T")
 
 
 class LoraSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -127,6 +131,10 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         """Return the context of the arithmetic's data type."""
         return torch.autocast(self.model.device.type, torch.bfloat16, enabled=self.config.compute == "bfloat16")
 
+    def run(self, work: Callable[[], _T]) -> _T:
+        """Run ``work``, which uses parts of the network, as a forward pass of the network: FSDP then gathers its parameters."""
+        return work()
+
     def forward(self, inputs: Inputs, temperature: float, differentiable_entropy: bool = False) -> Outputs:
         with self.autocast():
             inputs, hidden = self.hidden(inputs)
@@ -219,6 +227,7 @@ def shard(network: ActorCritic) -> None:
     for layer in network.language_model.get_decoder().layers:
         fully_shard(layer, mp_policy=policy)
     fully_shard(network, mp_policy=policy)
+    register_fsdp_forward_method(network, "run")
     # Losses carry their global weights: gradients are summed over ranks, where FSDP would average them.
     for module in network.modules():
         if isinstance(module, FSDPModule):
