@@ -13,6 +13,7 @@ from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
 from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
 from palestra.envs.harbor.env import harbor_cache, limits_of
 from palestra.envs.harbor.export import IMAGE, export_tasks
+from palestra.envs.harbor.packs import pack_tasks
 from palestra.envs.harbor.preparing import container_program, prepare
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.scaffold import new_task
@@ -28,7 +29,7 @@ app = typer.Typer(help="Check, build and write Harbor tasks, which play without 
 
 @app.command("check")
 def check_command(
-    folder: Path = typer.Argument(..., help="A task folder, or a folder of them."),
+    folder: Path = typer.Argument(..., help="A task folder, a folder of them, or a pack."),
     host: bool = typer.Option(False, "--host", help="Use this machine's /usr in place of every image."),
     clean: bool = typer.Option(
         False, "--clean", help="Run shared verifiers in a fresh box with the agent's working folder alone."
@@ -105,9 +106,21 @@ def export_command(
     show(as_json, {"folders": made}, "\n".join(made))
 
 
+@app.command("pack")
+def pack_command(
+    folder: Path = typer.Argument(..., help="A task folder, a folder of them, or a pack."),
+    pack: Path = typer.Argument(..., help="The file to create: .tar, .tar.gz or .parquet."),
+    as_json: bool = JSON,
+) -> None:
+    """Write tasks into one file, which harbor:FILE#task plays, and which every other command takes in place of a folder."""
+    tasks = find_tasks(folder)
+    pack_tasks(tasks, pack)
+    show(as_json, {"pack": str(pack), "tasks": len(tasks)}, f"{pack}: {len(tasks)} tasks")
+
+
 @app.command("build")
 def build_command(
-    folder: Path | None = typer.Argument(None, help="A task folder, or a folder of them."),
+    folder: Path | None = typer.Argument(None, help="A task folder, a folder of them, or a pack."),
     image: list[str] = typer.Option(
         [], help="NAME=ARCHIVE: unpack the archive (docker save, OCI, docker export) as the image."
     ),

@@ -1,4 +1,4 @@
-"""Unpack an image into a folder: ``docker save`` and OCI archives layer by layer, every other tar archive as one layer.
+"""Unpack images and other archives into a folder: ``docker save`` and OCI archives layer by layer, others as one layer.
 
 The archive may be a stranger's. Every path is opened by the kernel as if the folder were the root of the file system
 (``openat2`` with ``RESOLVE_IN_ROOT``), so no link in the archive leads out. Device nodes are left out, owners are not kept, and
@@ -19,7 +19,7 @@ from typing import IO, Any
 
 from palestra.errors import InfrastructureError, UsageError
 
-__all__ = ["unpack_image"]
+__all__ = ["unpack_image", "unpack_tar"]
 
 _SYS_OPENAT2 = 437
 _IN_ROOT = 0x10 | 0x02  # RESOLVE_IN_ROOT, NO_MAGICLINKS
@@ -67,6 +67,15 @@ def unpack_image(archive: Path, root: Path) -> dict[str, Any]:
             return {}
     except _MALFORMED as error:
         raise UsageError(f"{archive.name} is not an image that can be unpacked: {error}") from error
+
+
+def unpack_tar(archive: IO[bytes], name: str, root: Path) -> None:
+    """Unpack a tar archive, compressed or not, into the folder ``root``. Messages call it ``name``."""
+    try:
+        with tarfile.open(fileobj=archive) as members:
+            _Unpacker(root).unpack(members)
+    except _MALFORMED as error:
+        raise UsageError(f"{name} is not a tar archive that can be unpacked: {error}") from error
 
 
 def _unpack_docker(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:

@@ -295,3 +295,22 @@ async def test_the_time_of_the_agent_ends(tmp_path: Path, made: list[Harbor]) ->
     await env.step("```bash\necho hello > answer.txt; sleep 10\n```")
     step = await env.step("```bash\nrm answer.txt\n```")
     assert (step.terminated, step.reward, step.observation) == (True, 1.0, "[the agent's time is over]")
+
+
+async def test_a_fork_goes_on_from_files_folder_and_variables(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task"), max_turns=9)
+    await env.reset(seed=0)
+    await env.step("```bash\nmkdir deep; cd deep; export WORD=hello; echo no > ../answer.txt\n```")
+    twin = await env.fork()
+    made.append(twin)
+    assert (await twin.step("```bash\npwd; echo $WORD > ../answer.txt\n```")).observation == "/app/deep"
+    assert (await twin.step(SUBMIT)).reward == 1.0
+    assert (await env.step(SUBMIT)).reward == 0.0, "the files of the first are its own"
+
+
+async def test_running_processes_cannot_be_forked(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task"))
+    await env.reset(seed=0)
+    await env.step("```bash\nsleep 100 &\n```")
+    with pytest.raises(Unsupported, match="a fork cannot copy them"):
+        await env.fork()

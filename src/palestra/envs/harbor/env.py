@@ -83,8 +83,8 @@ class Harbor(ShellEnv):
     """The tasks of a folder.
 
     Args:
-        address: ``PATH#task``, or ``PATH`` for all tasks of a folder: the seed then draws one. Options may stand behind the
-            path: ``PATH?base=host&verifier=clean#task``.
+        address: ``PATH#task``, or ``PATH`` for all tasks of a folder or pack: the seed then draws one. Options may stand
+            behind the path: ``PATH?base=host&verifier=clean#task``.
         trust: Let the task read the variables of this machine that its ``env`` tables name.
         max_turns: Turns per step of the task.
         command_seconds: A command that takes longer returns what it has printed.
@@ -103,6 +103,7 @@ class Harbor(ShellEnv):
         **options: str,
     ) -> None:
         super().__init__(max_turns, command_seconds)
+        self._address, self._options = address, options
         place, _, self._name = address.partition("#")
         path, written = parse_options(place)
         settings = {"base": "", "verifier": "", "reward": "", **written, **options}
@@ -289,6 +290,29 @@ class Harbor(ShellEnv):
         self._shell.put(kept)
         await self._enter(self._shell, self._built, self._harbor.config.environment)
         return self._shell
+
+    async def fork(self) -> "Harbor":
+        """Return a twin with a copy of the files, the working folder and the exported variables.
+
+        Raises:
+            Unsupported: Processes of the agent run; they cannot be copied.
+        """
+        assert self._shell is not None
+        twin = Harbor(
+            self._address, trust=self._trust, max_turns=self.max_turns, command_seconds=self._seconds, **self._options
+        )
+        twin._begin(None, self.task)
+        twin._harbor, twin._built, twin._graders = self._harbor, self._built, self._graders
+        twin._place, twin._rewards, twin._deadline = self._place, list(self._rewards), self._deadline
+        twin._turn, twin._screen, twin._plan, twin._done = self._turn, self._screen, self._plan, self._done
+        try:
+            for key in self._pools:
+                twin._pools[key] = await twin._stack.enter_async_context(shared_shells(*key))
+            twin._shell = await self._shell.fork()
+        except BaseException:
+            await twin.close()
+            raise
+        return twin
 
     # ------------------------------------------------------------------------------------------------------------------ players
 

@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
+from palestra.envs.harbor.packs import is_pack, unpacked
 from palestra.envs.harbor.schema import Artifact, Config, Environment, StepConfig, Verifier, size_in_mb
 from palestra.envs.harbor.task import HarborStep, HarborTask, files_below
 from palestra.errors import SchemaError, UsageError
@@ -29,10 +30,15 @@ _MOST_BYTES = 2**20
 
 
 def find_tasks(folder: str | Path) -> list[Path]:
-    """Return ``folder`` if it is a task, else the task folders directly below it, sorted by name."""
+    """Return ``folder`` if it is a task, else the task folders directly below it, sorted by name; of a pack, all in it."""
     root = Path(folder)
+    if is_pack(root):
+        found = sorted(path.parent for path in unpacked(root).rglob("task.toml"))
+        if not found:
+            raise UsageError(f"{root} has no Harbor task: a task is a folder with a file task.toml")
+        return [one for one in found if not set(one.parents) & set(found)]
     if not root.is_dir():
-        raise UsageError(f"no folder {root}: name a Harbor task folder, or a folder of them")
+        raise UsageError(f"no folder {root}: name a Harbor task folder, a folder of them, or a pack (.tar, .tar.gz, .parquet)")
     if (root / "task.toml").is_file():
         return [root]
     found = sorted(path.parent for path in root.glob("*/task.toml"))

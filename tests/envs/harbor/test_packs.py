@@ -1,0 +1,100 @@
+"""Packs of tasks: the same tasks come back, from tar and Parquet, and nothing leads out of the folder."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+from tests.envs.harbor.folders import STEP_FILES, STEPS, write
+
+from palestra.envs.harbor.packs import pack_tasks
+from palestra.envs.harbor.reading import find_tasks
+from palestra.envs.harbor.task import tree_digest
+from palestra.errors import UsageError
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> list[Path]:
+    write(tmp_path / "tasks/one", {"tests/data/task.toml": "not a task of its own\n"})
+    (tmp_path / "tasks/one/environment/link").symlink_to("Dockerfile")
+    write(tmp_path / "tasks/two", STEP_FILES, STEPS)
+    return find_tasks(tmp_path / "tasks")
+
+
+@pytest.mark.parametrize("name", ["set.tar", "set.tar.gz", "set.tgz", "set.parquet"])
+def test_packed_tasks_come_back(name: str, tmp_path: Path, tasks: list[Path]) -> None:
+    if name.endswith("parquet"):
+        pytest.importorskip("pyarrow")
+    pack_tasks(tasks, tmp_path / name)
+    found = find_tasks(tmp_path / name)
+    assert [folder.name for folder in found] == ["one", "two"]
+    assert [tree_digest(folder) for folder in found] == [tree_digest(folder) for folder in tasks]
+    assert find_tasks(tmp_path / name) == found, "a pack is unpacked once"
+    pack_tasks(found, tmp_path / f"again-{name}")
+    assert (tmp_path / f"again-{name}").read_bytes() == (tmp_path / name).read_bytes()
+    with pytest.raises(UsageError, match="exists already"):
+        pack_tasks(tasks, tmp_path / name)
+
+
+def test_what_is_no_pack_ends_in_a_sentence(tmp_path: Path, tasks: list[Path]) -> None:
+    for name, says in (("a.tar", "not a tar archive"), ("a.parquet", "not a Parquet file")):
+        (tmp_path / name).write_bytes(b"something else")
+        with pytest.raises(UsageError, match=says):
+            find_tasks(tmp_path / name)
+    with tarfile.open(tmp_path / "empty.tar", "w"):
+        pass
+    with pytest.raises(UsageError, match="has no Harbor task"):
+        find_tasks(tmp_path / "empty.tar")
+    with pytest.raises(UsageError, match="is not the name of a pack"):
+        pack_tasks(tasks, tmp_path / "set.zip")
+    with pytest.raises(UsageError, match="or a pack"):
+        find_tasks(tmp_path / "nothing.tar")
+
+
+def _archive(*members: tuple[str, bytes, str]) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content, link in members:
+            member = tarfile.TarInfo(name)
+            member.size, member.linkname = len(content), link
+            member.type = tarfile.SYMTYPE if link else tarfile.REGTYPE
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def test_nothing_in_a_pack_leads_out_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "up.tar").write_bytes(_archive(("../evil", b"x", "")))
+    with pytest.raises(UsageError, match="leads out"):
+        find_tasks(tmp_path / "up.tar")
+    out = tmp_path / "out"
+    out.mkdir()
+    (tmp_path / "link.tar").write_bytes(_archive(("task", b"", str(out)), ("task/task.toml", b"", "")))
+    with pytest.raises(UsageError):
+        find_tasks(tmp_path / "link.tar")
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("columns", "says"),
+    [
+        ({"path": ["../up"], "task_binary": [b""]}, "a row without a task"),
+        ({"path": ["/up"], "task_binary": [b""]}, "a row without a task"),
+        ({"path": [None], "task_binary": [b""]}, "a row without a task"),
+        ({"path": ["a"], "task_binary": [None]}, "a row without a task"),
+        ({"path": ["a"], "task_binary": [b"x"]}, "rows.parquet: a is not a tar archive"),
+        ({"path": ["a", "a"], "task_binary": [_archive(), _archive()]}, "two tasks a"),
+        ({"task": ["a"]}, "no column path"),
+    ],
+)
+def test_malformed_rows(columns: dict[str, list[object]], says: str, tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table(columns), tmp_path / "rows.parquet")
+    with pytest.raises(UsageError, match=says):
+        find_tasks(tmp_path / "rows.parquet")
+    assert not any((tmp_path / "home/harbor/packs").iterdir()), "a pack that cannot be read leaves nothing"
