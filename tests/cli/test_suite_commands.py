@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from palestra.checking import CheckReport
+from palestra.cli import check
 from palestra.cli.app import app
 from palestra.cli.listing import WORLDS
 from palestra.envs.data import loader
-from palestra.errors import UsageError
+from palestra.errors import MissingExtra, UsageError
 from palestra.registry import list_envs
 
 runner = CliRunner()
@@ -60,6 +62,26 @@ def test_prefetch_writes_our_fields_and_the_loader_finds_them(tmp_path: Path, mo
 def test_prefetch_of_a_game_is_a_mistake() -> None:
     with pytest.raises(UsageError, match="uses no data set"):
         palestra("prefetch", "game:Sudoku-v0")
+
+
+def test_check_leaves_out_what_a_pattern_names_and_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    seen: list[str] = []
+
+    def checked(target: str, **options: object) -> CheckReport:
+        seen.append(target)
+        list_envs(target)[0].factory()  # raises what the real check raises
+        return CheckReport(target, 1, 1, ())
+
+    monkeypatch.setattr(check, "check_env", checked)
+    shown = palestra("check", "house:a*", "-n", "1", "--json")
+    assert seen == [known.id for known in list_envs("house:a*")]
+    assert 'left out: "house:alfworld" needs ALFWorld\'s games: run alfworld-download' in shown
+    assert shown.count('"ok":true') == 3
+    with pytest.raises(MissingExtra, match="house:alfworld"):
+        palestra("check", "house:any", "house:alfworld")
+    with pytest.raises(MissingExtra, match="house:alfworld"):  # nothing at all was checked
+        palestra("check", "house:alf*")
 
 
 def test_list_worlds_can_be_read_at_80_columns(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import typer
 
 from palestra.checking import CheckReport, check_env, render
 from palestra.cli.completion import complete_ids
+from palestra.errors import MissingData, MissingExtra
 from palestra.registry import is_pattern, list_envs, typed
 
 __all__ = ["check_command"]
@@ -23,15 +24,28 @@ def check_command(
 ) -> None:
     """Check that environments are deterministic, not exploitable, robust to hostile actions, and free of leaks.
 
+    An id that matches a pattern is left out, with a sentence, if a package or data that it needs is missing.
+
     The exit code is 1 if a check failed.
     """
     typed(targets)
-    failed = 0
+    checked = failed = 0
+    missing: MissingExtra | MissingData | None = None
     for target in _expanded(targets):
         typer.echo(f"checking {target}: at most {tasks} tasks, about {seconds:g} s", err=True)
-        report = check_env(target, n=tasks, seed=seed, skip=skip, seconds=seconds)
+        try:
+            report = check_env(target, n=tasks, seed=seed, skip=skip, seconds=seconds)
+        except (MissingExtra, MissingData) as error:
+            if target in targets:  # the user asked for this very one
+                raise
+            missing = error
+            typer.echo(f"left out: {error}", err=True)
+            continue
+        checked += 1
         failed += not report.ok
         _show(report, as_json)
+    if missing and not checked:
+        raise missing
     if failed:
         raise typer.Exit(1)
 
