@@ -67,38 +67,55 @@ class GuardedBot(BabyAIBot):  # type: ignore[misc]
 class KnowingBot(GuardedBot):
     """A bot that knows every cell except those behind locked doors, and walks through closed doors."""
 
+    def __init__(self, mission: Any) -> None:
+        self._locked: list[Any] | None = None
+        """The locked doors at the border of what the bot knows; ``None`` before it has looked."""
+        super().__init__(mission)
+
     def _process_obs(self) -> None:
         super()._process_obs()
+        # What the bot knows grows only when a locked door opens, and it forgets nothing.
+        if self._locked is None or not all(door.is_locked for door in self._locked):
+            self._locked = self._look_around()
+
+    def _look_around(self) -> list[Any]:
+        """Mark the cells that no locked door hides as seen, and return the locked doors among them."""
         grid = self.mission.grid
         x, y = self.mission.agent_pos
         todo = [(int(x), int(y))]
-        known = set(todo)
+        known, locked = set(todo), []
         while todo:
             x, y = todo.pop()
             self.vis_mask[x, y] = True
             cell = grid.get(x, y)
-            if cell is not None and (cell.type == "wall" or (cell.type == "door" and cell.is_locked)):
-                continue
-            # The cell of the agent is never at the border, and a wall surrounds the grid, so no neighbor is outside.
-            near = [there for there in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)) if there not in known]
-            known.update(near)
-            todo.extend(near)
+            if cell is not None and cell.type == "door" and cell.is_locked:
+                locked.append(cell)
+            elif cell is None or cell.type != "wall":
+                # The cell of the agent is never at the border, and a wall surrounds the grid, so no neighbor is outside.
+                near = [there for there in ((x + 1, y), (x - 1, y), (x, y + 1), (x, y - 1)) if there not in known]
+                known.update(near)
+                todo.extend(near)
+        return locked
 
     def _breadth_first_search(self, initial_states: list[State], accept_fn: Any, ignore_blockers: bool) -> Search:
-        grid = self.mission.grid
+        cells, width, seen = self.mission.grid.grid, self.mission.grid.width, self.vis_mask.tolist()
         before: dict[Cell, Cell | None] = {}
-        queue: deque[tuple[State, Cell | None]] = deque((state, None) for state in initial_states)
+        # minigrid's numbers are NumPy's, which are slower to add and to look up.
+        starts = ((int(x), int(y), int(off_x), int(off_y)) for x, y, off_x, off_y in initial_states)
+        queue: deque[tuple[State, Cell | None]] = deque((state, None) for state in starts)
         while queue:
             (x, y, off_x, off_y), previous = queue.popleft()
             if (x, y) in before:
                 continue
-            cell, before[x, y] = grid.get(x, y), previous
+            cell, before[x, y] = cells[y * width + x], previous
             if accept_fn((x, y), cell):
                 return _way_back((x, y), before), (x, y), before
-            if not self.vis_mask[x, y] or _blocks(cell, ignore_blockers):
+            if not seen[x][y] or _blocks(cell, ignore_blockers):
                 continue
             for step in ((off_x, off_y), (off_y, off_x), (-off_y, -off_x), (-off_x, -off_y)):
-                queue.append(((x + step[0], y + step[1], *step), (x, y)))
+                there = (x + step[0], y + step[1])
+                if there not in before:
+                    queue.append(((*there, *step), (x, y)))
         return None, None, before
 
     def _shortest_path(self, accept_fn: Any, try_with_blockers: bool = False) -> Any:
