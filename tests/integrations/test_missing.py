@@ -14,6 +14,7 @@ import pytest
 from palestra import make
 from palestra.errors import MissingExtra
 from palestra.integrations import (
+    agent_lightning,
     art,
     gem,
     inspect,
@@ -45,6 +46,7 @@ def call(function: Any, *args: Any, **kwargs: Any) -> Callable[[], Any]:
 
 
 CASES = [
+    ("agent_lightning", "agentlightning", agent_lightning.lit_agent, "rollout"),
     ("areal", "areal.api", class_of("areal", "PalestraWorkflow"), "RolloutWorkflow"),
     ("art", "art", art._art, "Trajectory"),
     ("gem", "gem.envs.registration", gem.register_in_gem, "ENV_REGISTRY"),

@@ -29,6 +29,7 @@ from tests.integrations.bridging import (
     GAME,
     MAX_TOKENS,
     NARROW,
+    ROUGH,
     Forgetting,
     Row,
     Speller,
@@ -212,6 +213,19 @@ def test_an_episode_of_several_segments_is_refused(folder: Path, tmp_path: Path)
     running = trainer(folder, tmp_path, tasks, 1, renderer=Forgetting, engine=spelling, max_tokens=MAX_TOKENS)
     with pytest.raises(UsageError, match="TRL takes one sequence per episode"):
         running.train()
+
+
+def test_an_environment_that_fails_in_the_tool_loop_of_trl_has_no_reward() -> None:
+    env = bridge.environment_factory(ROUGH)()
+    env.reset(seed=7)
+    env.act(r"\boxed{1}")
+    with pytest.raises(RuntimeError, match="broken on purpose"):  # TRL's loop catches it
+        env.act(r"\boxed{2}")
+    assert env.get_reward() is None
+    assert env.act(r"\boxed{3}") == "The episode is over."
+    env.reset(seed=8)
+    env.act(r"\boxed{1}")
+    assert env.get_reward() is not None
 
 
 class Interrupted(Silent):

@@ -128,17 +128,18 @@ def environment_factory(id: str, **kwargs: Any) -> type:
     """Return the ``environment_factory`` of a ``GRPOTrainer`` for the environment ``id``.
 
     A row of the data set may have a column ``seed``. TRL never closes an environment: it is closed when TRL drops the object.
+    If the environment fails, TRL shows the error to the model and goes on; the reward is ``None``, which TRL leaves out.
     """
 
     class PalestraEnvironment:
         def __init__(self) -> None:
             self._env = LentEnv(id, **kwargs)
             self._reward = 0.0
-            self._over = True
+            self._over, self._failed = True, False
 
         def reset(self, seed: int | None = None, **_: Any) -> str:
             shown = only_text(*self._env.reset(seed=seed))
-            self._reward, self._over = 0.0, False
+            self._reward, self._over, self._failed = 0.0, False, False
             return shown
 
         def act(self, action: str) -> str:
@@ -152,12 +153,16 @@ def environment_factory(id: str, **kwargs: Any) -> type:
             """
             if self._over:
                 return "The episode is over."
-            step = self._env.step(action)
+            try:
+                step = self._env.step(action)
+            except Exception:
+                self._over = self._failed = True  # TRL shows the error to the model and goes on
+                raise
             self._reward += step.reward
             self._over = step.terminated or step.truncated
             return text_of(step.observation)
 
-        def get_reward(self) -> float:
-            return self._reward
+        def get_reward(self) -> float | None:
+            return None if self._failed else self._reward
 
     return PalestraEnvironment

@@ -37,6 +37,7 @@ class Tried(NamedTuple):
 
 
 TRIED = {
+    "agent_lightning": Tried("agentlightning", "0.3.0"),
     "areal": Tried("areal", "1.0.4"),
     "art": Tried("openpipe-art", "0.5.18"),
     "gem": Tried("gem-llm", "0.1.0"),

@@ -1,0 +1,79 @@
+"""Palestra's environments in Agent Lightning. Tried with agentlightning 0.3.0.
+
+``lit_agent()`` is the agent for ``Trainer.fit``. Palestra plays the episode and asks the ``LLM`` of the rollout through the
+client of OpenAI, which Agent Lightning's tracer watches. If the server returns token ids and log-probs, as vLLM does, they are
+in the triplets, one triplet per turn::
+
+    trainer = agentlightning.Trainer(algorithm=…, n_runners=8)
+    trainer.fit(lit_agent(max_tokens=64), train_dataset=task_rows(tasks))
+
+The sum of the rewards is the reward of the rollout, on its last triplet: ``VERL`` reads no other one. If the episode fails, the
+rollout fails and has no reward. A reply that the token limit has cut is not a move: it ends the episode.
+"""
+
+from typing import Any
+
+from palestra.core import Conversation
+from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.integrations.rows import task_of, task_rows
+from palestra.integrations.sequences import scored
+from palestra.integrations.versions import framework
+from palestra.policies.chat_wire import is_overflow, wire_messages
+from palestra.rollout import play
+from palestra.trajectory import Completion, Finish
+
+__all__ = ["lit_agent", "task_rows"]
+
+_FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH}
+
+
+def lit_agent(*, max_tokens: int = 512, **options: Any) -> Any:
+    """Return a ``LitAgent`` that plays one episode per rollout.
+
+    Args:
+        max_tokens: The token limit of one turn.
+        options: Further keywords of ``palestra.play``: ``deadline``, ``max_turns``, ``tools``, …
+
+    Raises:
+        UsageError: ``retries`` is among the options. The calls of a failed attempt would be triplets of the next one.
+        MissingExtra: Agent Lightning is not installed, or a version with another interface.
+    """
+    if options.get("retries"):
+        raise UsageError(
+            "Agent Lightning plays failed rollouts again by itself: set max_attempts and retry_condition of RolloutConfig"
+        )
+    agl = framework("agent_lightning", "agentlightning", "rollout")
+    openai = framework("agent_lightning", "openai", "AsyncOpenAI", "APIError")
+
+    async def palestra_agent(task: Any, llm: Any) -> float:
+        async with openai.AsyncOpenAI(base_url=llm.endpoint, api_key=llm.api_key or "none") as client:
+            asking = _Asking(client, openai.APIError, {"model": llm.model, **llm.sampling_parameters, "max_tokens": max_tokens})
+            return scored(await play(task_of(task), asking, **options, retries=0), "Agent Lightning")
+
+    return agl.rollout(palestra_agent)
+
+
+class _Asking:
+    """Asks the model of the rollout for every action."""
+
+    name = "agent-lightning"
+
+    def __init__(self, client: Any, failures: type[Exception], wanted: dict[str, Any]) -> None:
+        self._client = client
+        self._failures = failures
+        self._wanted = wanted
+
+    async def act(self, conversation: Conversation) -> Completion:
+        messages = wire_messages(conversation.messages, native=False)
+        try:
+            answer = await self._client.chat.completions.create(
+                messages=messages, logprobs=True, extra_body={"return_token_ids": True}, **self._wanted
+            )
+        except self._failures as error:
+            if is_overflow(str(error).encode()):
+                return Completion("", Finish.OVERFLOW)
+            raise InfrastructureError(f"Agent Lightning's model failed: {type(error).__name__}: {error}") from error
+        choice = answer.choices[0]
+        if choice.finish_reason not in _FINISH:
+            raise PolicyError(f"Agent Lightning's model ended a reply with {choice.finish_reason!r}")
+        return Completion(choice.message.content or "", _FINISH[choice.finish_reason])
