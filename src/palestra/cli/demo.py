@@ -21,7 +21,7 @@ from palestra.viewer.page import run_page, static_page
 
 __all__ = ["demo_command"]
 
-GAMES = ("game:GuessTheNumber-v0-easy", "game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy", "game:Sudoku-v0-easy")
+GAMES = ("game:GuessTheNumber-v0-easy", "game:Mastermind-v0-easy", "game:TowerofHanoi-v0-easy", "game:FrozenLake-v0-easy")
 PLAYERS = {
     "random": "random legal moves",
     "tiny": "a model of 120,000 parameters that was trained on these games, sampled here with NumPy",
@@ -29,7 +29,7 @@ PLAYERS = {
 }
 """Each player and what it does."""
 NEXT = (
-    ("palestra play game:Sudoku-v0-easy", "play yourself, in the terminal"),
+    ("palestra play game:FrozenLake-v0-easy", "play yourself, in the terminal"),
     ("palestra list", "see all environments; palestra show ID prints the rules of one"),
     ("palestra eval MODEL --base-url URL --envs 'game:*-easy'", "evaluate a model behind an OpenAI-compatible API"),
     ("palestra new env mine", "write an environment of your own: the command makes a package that works"),
