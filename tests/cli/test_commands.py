@@ -146,7 +146,7 @@ def test_check_fails_by_exit_code(tmp_path: Path) -> None:
 def test_demo_leaves_one_self_contained_page(tmp_path: Path) -> None:
     page = tmp_path / "demo.html"
     shown = palestra("demo", "-n", "3", "--out", str(page))
-    assert "Sudoku-v0-easy" in shown
+    assert "FrozenLake-v0-easy" in shown
     html = page.read_text()
     assert "src=" not in html.split("<script")[0]
     assert "http://" not in html

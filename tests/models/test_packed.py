@@ -1,3 +1,4 @@
+import json
 import zipfile
 from importlib import resources
 from pathlib import Path
@@ -26,6 +27,13 @@ def test_the_model_in_the_wheel_is_small_and_says_how_it_was_made(model: PackedM
     assert model.history["recipe"] == "cpu/demo"
     assert set(model.history["scores"]) == set(GAMES)
     assert {"seed", "date", "measured", "made", "steps"} <= model.history.keys()
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_it_plays_better_than_random_moves(game: str, model: PackedModel) -> None:
+    measured = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "suite" / "scores.json").read_text())
+    assert model.history["made"] == "the whole recipe"
+    assert model.history["scores"][game][1] > measured[game]["random"]["high"]  # the intervals do not overlap
 
 
 @pytest.mark.parametrize("game", GAMES)
