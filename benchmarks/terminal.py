@@ -2,7 +2,7 @@ r"""Shells in boxes: start, reset, round trip, many sessions at once, escapes.
 
     python benchmarks/terminal.py            # as this user, and as uid 12345 if this is root
     python benchmarks/terminal.py --quick    # fewer repetitions, 32 sessions, no escapes
-    python benchmarks/terminal.py --harbor   # only the check of 500 Harbor tasks (32 with --quick); --hacks attacks them
+    python benchmarks/terminal.py --harbor   # only the check of 500 Harbor tasks (24 with --quick); --hacks attacks them
 
 The start is compared with bubblewrap alone: the same root, namespaces and shell, without layer, limits and filter. Both are
 measured in turns, and no session is started in advance; the row is the median of the ratios. The other rows use the default,
@@ -14,10 +14,12 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401  (unprivileged, it may be unreadable later)
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
@@ -33,8 +35,6 @@ from palestra.sandbox.profile import links_into_usr  # noqa: E402
 from palestra.sandbox.shell import Shell, Shells  # noqa: E402
 
 UNPRIVILEGED = 12345
-SOLVE = "#!/bin/bash\necho hello > /app/answer.txt\n"
-"""The solution of the generated tasks, which one of the faults shows to the agent."""
 
 
 def bare_seconds() -> float:
@@ -87,15 +87,42 @@ async def reset_time(shells: Shells, rounds: int) -> float:
     return 1000 * median(taken)
 
 
-async def round_trip(shells: Shells, rounds: int) -> float:
-    """Median milliseconds of a command that prints a word."""
-    taken = []
+class BareTerminal:
+    """bash on a terminal without a box: what a command takes on this machine at this moment."""
+
+    def __init__(self) -> None:
+        self._master, slave = os.openpty()
+        words = ["/bin/bash", "--norc", "--noprofile", "--noediting"]
+        self._bash = subprocess.Popen([*words, "-i"], stdin=slave, stdout=slave, stderr=slave, start_new_session=True)
+        os.close(slave)
+
+    async def run(self, command: str) -> None:
+        """Type ``command``, and wait for the bell that follows it."""
+        loop, rung = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._master, lambda: rung.set() if b"\a" in os.read(self._master, 65536) else None)
+        os.write(self._master, f"{command}; printf '\\007'\n".encode())
+        await rung.wait()
+        loop.remove_reader(self._master)
+
+    def close(self) -> None:
+        """End the shell."""
+        os.close(self._master)
+        self._bash.wait()
+
+
+async def round_trip(shells: Shells, rounds: int) -> tuple[float, float]:
+    """Median milliseconds of a command that prints a word, and the median ratio to bash without a box, in turns."""
+    taken, ratios, bare = [], [], BareTerminal()
     async with await shells.open() as shell:
         for _ in range(rounds):
             began = time.monotonic()
+            await bare.run("echo hi")
+            between = time.monotonic()
             await shell.run("echo hi")
-            taken.append(time.monotonic() - began)
-    return 1000 * median(taken)
+            taken.append(time.monotonic() - between)
+            ratios.append(taken[-1] / (between - began))
+    bare.close()
+    return 1000 * median(taken), median(ratios)
 
 
 def _resident(pid: int) -> int:
@@ -131,9 +158,9 @@ async def measure(quick: bool) -> dict[str, float]:
     ratio = await start_ratio(10 if quick else 60)
     async with Shells() as shells:
         reset = await reset_time(shells, 10 if quick else 60)
-        trip = await round_trip(shells, 100 if quick else 1000)
+        trip, over = await round_trip(shells, 100 if quick else 1000)
         slowest, memory = await many(shells, 32 if quick else 256)
-    return {"ratio": ratio, "reset": reset, "trip": trip, "slowest": slowest, "memory": memory}
+    return {"ratio": ratio, "reset": reset, "trip": trip, "over": over, "slowest": slowest, "memory": memory}
 
 
 def probes(uid: int) -> tuple[int, int]:
@@ -154,6 +181,7 @@ def rows_of(uid: int, quick: bool) -> list[Row]:
         Row(f"{who}: start over bubblewrap alone", found["ratio"], "<= 1.3"),
         Row(f"{who}: reset, ms", found["reset"], "<= 50" if uid == 0 else "<= 120"),
         Row(f"{who}: command round trip, median, ms", found["trip"], "<= 2"),
+        Row(f"{who}: the same over bash on a terminal without a box", found["over"], ""),
         Row(f"{who}: {sessions} sessions, slowest answer, s", found["slowest"], "<= 1"),
         Row(f"{who}: {sessions} sessions, MB each beside the shell", found["memory"], "<= 12"),
     ]
@@ -163,48 +191,71 @@ def rows_of(uid: int, quick: bool) -> list[Row]:
     return rows
 
 
-def planted() -> list[dict[str, str]]:
-    """Files of a faulty task, one table per kind of fault that the check must find."""
-    dockerfile = "FROM debian:12\nWORKDIR /app\n"
-    reward = "/logs/verifier/reward.txt"
-    return [
-        {"solution/solve.sh": "#!/bin/sh\n:\n"},
-        {"tests/test.sh": f"#!/bin/sh\necho 1 > {reward}\n"},
-        {"tests/test.sh": "#!/bin/sh\n:\n"},
-        {"tests/test.sh": f"#!/bin/sh\necho nan > {reward}\n"},
-        {"tests/test.sh": f"#!/bin/sh\n[ -s {reward} ] || date +%N > {reward}\n"},
-        {"task.toml": "[environment]\ncpus = 'two'\n"},
-        {"environment/Dockerfile": f"{dockerfile}RUN exit 3\n"},
-        {"environment/Dockerfile": f"{dockerfile}COPY solve.sh .\n", "environment/solve.sh": SOLVE},
-    ]
+def _replace(place: Path, text: str) -> None:
+    place.write_text(text)
 
 
-def harbor_rows(quick: bool, hacks: bool) -> list[Row]:
-    """Check generated Harbor tasks over the host's programs. Every fourth has a fault, of eight kinds in turn."""
-    from tests.envs.harbor.folders import write
+def _copy_solution(folder: Path, step: Path) -> None:
+    (folder / "environment/copy.sh").write_text((step / "solution/solve.sh").read_text())
+    with (folder / "environment/Dockerfile").open("a") as file:
+        file.write("COPY copy.sh .\n")
 
+
+REWARD = "/logs/verifier/reward.txt"
+FAULTS: tuple[Callable[[Path, Path], None], ...] = (
+    lambda folder, step: _replace(step / "solution/solve.sh", "#!/bin/sh\n:\n"),
+    lambda folder, step: _replace(step / "tests/test.sh", f"#!/bin/sh\necho 1 > {REWARD}\n"),
+    lambda folder, step: _replace(step / "tests/test.sh", "#!/bin/sh\n:\n"),
+    lambda folder, step: _replace(step / "tests/test.sh", f"#!/bin/sh\necho nan > {REWARD}\n"),
+    lambda folder, step: _replace(step / "tests/test.sh", f"#!/bin/sh\ndate +%N > {REWARD}\n"),
+    lambda folder, step: _replace(folder / "task.toml", "[environment]\ncpus = 'two'\n"),
+    lambda folder, step: _replace(folder / "environment/Dockerfile", "FROM debian:12\nRUN exit 3\n"),
+    _copy_solution,
+)
+"""Kinds of faults that the check must find. Each changes a task folder, whose tests are in the folder ``step``."""
+
+
+def exported(folder: Path, count: int) -> tuple[list[Path], set[int]]:
+    """Write ``count`` tasks of all terminal families and levels. Every fourth has a fault, of the kinds in turn."""
+    from palestra.envs.harbor.export import export_task
+    from palestra.envs.terminal.env import Terminal
+    from palestra.envs.terminal.families import FAMILIES
+    from palestra.envs.terminal.scene import LEVELS
+    from palestra.trajectory import Task
+
+    places, names = [], list(FAMILIES)
+    for number in range(count):
+        family, level = names[number % len(names)], LEVELS[number // len(names) % 3]
+        places.append(export_task(Terminal(family, level), Task(f"terminal:{family}-v0-{level}", number), folder))
+        if number % 4 == 3:
+            step = places[-1] / "steps/task"
+            FAULTS[number // 4 % len(FAULTS)](places[-1], step if step.is_dir() else places[-1])
+    return places, {number for number in range(count) if number % 4 == 3}
+
+
+def _cpu_minutes() -> float:
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used) / 60
+
+
+def harbor_rows(count: int, hacks: bool) -> list[Row]:
+    """Check exported terminal tasks over the host's programs. The target is for 500 tasks, and its share for fewer."""
     from palestra.envs.harbor.check import CheckSettings, check_tasks
 
-    count, kinds = 32 if quick else 500, planted()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PALESTRA_HOME"] = f"{folder}/home"
-        faulty = {number for number in range(count) if number % 4 == 3}
-        places = []
-        for number in range(count):
-            files = {"instruction.md": f"Write the word hello to the file /app/answer.txt. (task {number})\n"}
-            if number in faulty:
-                files |= kinds[number // 4 % len(kinds)]
-            places.append(write(Path(folder, "tasks", f"t{number:03}"), files))
-        began = time.monotonic()
+        places, faulty = exported(Path(folder, "tasks"), count)
+        began, used = time.monotonic(), _cpu_minutes()
         reports = asyncio.run(check_tasks(places, CheckSettings(base="host", hacks=hacks)))
-        seconds = time.monotonic() - began
+        minutes, used = (time.monotonic() - began) / 60, _cpu_minutes() - used
     failed = {number for number, report in enumerate(reports) if not report.ok}
     for number in sorted(faulty ^ failed):
-        print(f"task {number}: {[(one.check, one.detail) for one in reports[number].findings if one.status == 'fail']}")
+        found = [(one.check, one.detail) for one in reports[number].findings if one.status == "fail"]
+        print(f"{reports[number].task}: {found}")
+    name, limit = f"harbor: check of {count} tasks{' with hacks' if hacks else ''}", (30 if hacks else 10) * count / 500
     return [
-        Row(
-            f"harbor: check of {count} tasks{' with hacks' if hacks else ''}, min", seconds / 60, "<= 30" if hacks else "<= 10"
-        ),
+        Row(f"{name}, min", minutes, f"<= {limit:g}"),
+        Row(f"{name}, CPU min of two cores", used / 2, f"<= {limit:g}"),
         Row("harbor: planted faults missed", len(faulty - failed), "<= 0"),
         Row("harbor: false alarms", len(failed - faulty), "<= 0"),
     ]
@@ -215,6 +266,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--harbor", action="store_true")
     parser.add_argument("--hacks", action="store_true")
+    parser.add_argument("--tasks", type=int, default=500, help="the number of Harbor tasks")
     parser.add_argument("--as", dest="uid", type=int, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.uid is not None:
@@ -225,7 +277,7 @@ def main() -> None:
         print(json.dumps(asyncio.run(measure(chosen.quick))))
         return
     if chosen.harbor:
-        finish(harbor_rows(chosen.quick, chosen.hacks))
+        finish(harbor_rows(24 if chosen.quick else chosen.tasks, chosen.hacks))
         return
     users = [0, UNPRIVILEGED] if os.getuid() == 0 else [os.getuid()]
     finish([row for uid in users for row in rows_of(uid, chosen.quick)])
