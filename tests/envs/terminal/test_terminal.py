@@ -9,6 +9,7 @@ pytest.importorskip("pyseccomp")
 
 from tests.envs.terminal.hacks import ANY, ONE
 
+from palestra import Completion, Conversation
 from palestra.calls import format_call
 from palestra.checking import check_env
 from palestra.checking.report import Status
@@ -25,7 +26,7 @@ from palestra.interchange.atif import read_atif, write_atif
 from palestra.registry import list_envs
 from palestra.rollout import collect
 from palestra.seeding import derive
-from palestra.trajectory import Task, ToolCall
+from palestra.trajectory import Task, ToolCall, text_of
 from palestra.viewer.pictures import pictures_of
 
 PROGRAMS = {"git": "git", "build": "make"}
@@ -162,6 +163,42 @@ async def test_a_running_command_takes_input_and_can_be_interrupted() -> None:
         assert (ended.terminated, ended.reward) == (True, 0.0)
     finally:
         await env.close()
+
+
+LOOKS = (
+    "ls -lA; id",
+    "date; sleep 0.1 &",
+    "time true; wait",
+    "find . -type f ! -name index | sort | xargs cksum",
+    "env | sort; ulimit -a",
+)
+
+
+class LooksAround:
+    name = "looks around"
+
+    async def act(self, conversation: Conversation) -> Completion:
+        return Completion(f"```bash\n{(*LOOKS, 'submit')[conversation.turn]}\n```")
+
+
+def observations(families: list[str], concurrency: int) -> list[tuple[list[str], float | None]]:
+    """What the agent sees in two tasks per family, after normalization, and the rewards."""
+    ids = [f"terminal:{family}-v0-medium" for family in families]
+    played = collect(ids, LooksAround(), n=2, concurrency=concurrency, progress=False)
+    return [([normalized(text_of(turn.observation)) for turn in one.turns], one.reward) for one in played]
+
+
+@pytest.mark.slow
+def test_observations_do_not_depend_on_the_number_of_workers() -> None:
+    alone = observations(["logs", "golf"], 1)
+    assert observations(["logs", "golf"], 8) == alone
+    assert [len(seen) for seen, _ in alone] == [len(LOOKS) + 1] * 4
+
+
+@pytest.mark.full
+@pytest.mark.slow
+def test_observations_of_every_family_do_not_depend_on_the_number_of_workers() -> None:
+    assert observations(HERE, 8) == observations(HERE, 1)
 
 
 @pytest.mark.full
