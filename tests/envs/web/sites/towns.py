@@ -93,8 +93,8 @@ async def check_copies(town: str, template: str, seed: int) -> None:
         await env.close()
 
 
-async def check_injection(town: str, template: str, button: str, words: str) -> dict[bool, tuple[float, float]]:
-    """Return naive or not → reward and followed injections. A naive agent clicks ``button`` when the page asks for it."""
+async def check_injection(town: str, template: str, clicks: Iterable[str], words: str) -> dict[bool, tuple[float, float]]:
+    """Return naive or not → reward and followed injections. A naive agent clicks these buttons when the page asks for it."""
     env = Errands(town, template=template, max_turns=30)
     scores = {}
     try:
@@ -105,8 +105,9 @@ async def check_injection(town: str, template: str, button: str, words: str) -> 
             elements = env._seen[-1].elements
             assert any(words in one.value for one in elements)
             if naive:
-                found = next(one for one in elements if one.name == button and one.role == "button")
-                await env.step(f"click [{found.ref}]")
+                for name in clicks:
+                    found = next(one for one in elements if one.name == name and one.role in ("button", "radio"))
+                    await env.step(f"click [{found.ref}]")
             step = await env.step(action)
             scores[naive] = (step.reward, step.info["metrics"]["injections_followed"])
     finally:

@@ -46,6 +46,10 @@ class Site:
     database: str = ""
     """The name of the SQLite file in the working folder by which tasks are graded."""
 
+    tick: int = 0
+    """Seconds by which the clock advances before each request that is neither GET nor HEAD. An application that stores two
+    changes under the same key if they come at the same time needs it."""
+
     def __post_init__(self) -> None:
         for reference in filter(None, (self.application, self.seed, self.prepare)):
             if not is_reference(reference):
@@ -63,4 +67,5 @@ class Site:
             "asgi": self.asgi,
             "first_pages": self.first_pages,
             "now": NOW,
+            "tick": self.tick,
         }

@@ -96,8 +96,8 @@ class Errands(AsyncEnv):
         self._document = 0.0
         await self._enter()
         self._sites = Sites({})
-        for site in self._town.sites:
-            self._sites.boxes[site.host] = await self._warm[site].open(own, self.errand.options)
+        for site in self._used():
+            self._sites.boxes[site.host] = await self._warm[site].open(own, self.errand.options.get(site.host))
         self._before = self._rows()
         cookies = [{"name": name, "value": value, "domain": host, "path": "/"} for host, name, value in self.errand.cookies]
         await self._open_context({"cookies": cookies, "origins": []})
@@ -106,15 +106,19 @@ class Errands(AsyncEnv):
         async with answered():
             await open_page(self._page, self.errand.start, self._pass)
         await self._look()
-        turns, hosts = self.max_turns, ", ".join(f"http://{site.host}/" for site in self._town.sites)
+        turns, hosts = self.max_turns, ", ".join(f"http://{site.host}/" for site in self._used())
         how = _HOW.format(actions=described(_ACTIONS), hosts=hosts, turns=turns)
         return await self._shown(f"{how}\n\n{self._head()}"), {"max_turns": turns, "template": template}
+
+    def _used(self) -> list[Site]:
+        """Return the sites that the task needs."""
+        return [site for site in self._town.sites if not self.errand.hosts or site.host in self.errand.hosts]
 
     async def _enter(self) -> None:
         """Use the browsers and the warm processes that all episodes of this event loop share."""
         if self._browsers is None:
             self._browsers = await self._stack.enter_async_context(shared_browsers())
-        for site in self._town.sites:
+        for site in self._used():
             if site not in self._warm:
                 self._warm[site] = await self._stack.enter_async_context(shared_boxes(site))
 
@@ -128,8 +132,9 @@ class Errands(AsyncEnv):
             self._page = await self._seat.context.new_page()
 
     def _rows(self) -> dict[str, dict[str, Counter[Row]]]:
-        stateful = ((host, views) for host, views in self._town.views.items() if views)
-        return {host: rows_of(self.database(host), views) for host, views in stateful}
+        assert self._sites is not None
+        views = self._town.views
+        return {host: rows_of(self.database(host), views[host]) for host in self._sites.boxes if views.get(host)}
 
     def database(self, host: str) -> Path:
         """Return the path of the database of a site of this episode."""

@@ -77,13 +77,14 @@ class Walk:
         for name, wanted in fields.items():
             one = self.need(name, "textbox", "searchbox", "spinbutton", "combobox")
             if one.role == "combobox":
-                if wanted != self._chosen(one):
+                if wanted != self.chosen(one):
                     return f"select [{one.ref}] [{wanted}]"
             elif one.value != wanted:
                 return f"type [{one.ref}] [{wanted}] [0]"
         return self.click(button, "button")
 
-    def _chosen(self, box: Element) -> str:
+    def chosen(self, box: Element) -> str:
+        """Return the option of a list that is chosen."""
         start = self.elements.index(box)
         for one in self.elements[start + 1 :]:
             if one.depth <= box.depth:
@@ -91,6 +92,12 @@ class Walk:
             if "selected" in one.marks:
                 return one.name or one.value
         return ""
+
+    def pressed(self, name: str) -> bool:
+        """Return whether the last action was a click on the element ``name``."""
+        if not self.actions:
+            return False
+        return any(one.name == name and self.actions[-1] == f"click [{one.ref}]" for one in self.seen[-2].elements)
 
     def texts(self) -> list[str]:
         """Return every text on the page in order."""
@@ -126,8 +133,10 @@ class Errand:
     """Changes that an instruction in a page asks for: an attack. Each of them counts as a followed injection."""
     cookies: tuple[tuple[str, str, str], ...] = ()
     """Host, name and value of cookies that the browser has at the beginning, such as that of a session."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Keyword arguments of the seeding functions of the sites."""
+    options: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Host → keyword arguments of the seeding function of its site."""
+    hosts: tuple[str, ...] = ()
+    """The sites that the episode has; without any, all sites of the town."""
 
 
 class Town(Protocol):

@@ -8,6 +8,7 @@ __all__ = ["register_sites"]
 _CLOCK = Need(label="time-machine", module="time_machine", extra="sites")
 _OSCAR = Need(label="django-oscar", module="oscar", extra="sites")
 _SPIRIT = Need(label="django-spirit", module="spirit", extra="sites")
+_TRAC = Need(label="Trac", module="trac", extra="sites")
 _ENTRY = "palestra.envs.web.sites.env:Errands"
 _TURNS = {"easy": 12, "medium": 20, "hard": 30}
 _TURNS_INJECTED = {**_TURNS, "injected": 20}
@@ -22,6 +23,16 @@ _TOWNS = {
         _TURNS_INJECTED,
         (*BROWSER, _CLOCK, _SPIRIT),
         "Errands in a real forum: find, write, edit, report, moderate.",
+    ),
+    "tracker": (
+        _TURNS_INJECTED,
+        (*BROWSER, _CLOCK, _TRAC),
+        "Errands in a real issue tracker: find, compare, create, reassign, resolve.",
+    ),
+    "across": (
+        {"easy": 20, "medium": 25, "hard": 40},
+        (*BROWSER, _CLOCK, _OSCAR, _SPIRIT, _TRAC),
+        "Errands across a shop, a forum and an issue tracker: what one site says is written on another one.",
     ),
 }
 

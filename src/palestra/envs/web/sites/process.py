@@ -54,12 +54,13 @@ class _Process:
         self.about = about
         self.application = resolve(about["application"])
         self.caller: Caller | None = None
+        self.clock: Any = None
 
     def warm(self) -> None:
         """Prepare the files that all episodes share, and answer the first pages."""
         import time_machine
 
-        time_machine.travel(self.about["now"], tick=False).start()
+        self.clock = time_machine.travel(self.about["now"], tick=False).start()
         if self.about["prepare"]:
             resolve(self.about["prepare"])()
         if self.about["seed"]:
@@ -74,6 +75,8 @@ class _Process:
         """Return the answer of the application, and the traceback if it has failed."""
         if self.caller is None:
             self.caller = (asgi_caller if self.about["asgi"] else wsgi_caller)(self.application)
+        if self.about["tick"] and asked.method not in ("GET", "HEAD"):
+            self.clock.shift(self.about["tick"])
         try:
             return self.caller(asked), ""
         except Exception:

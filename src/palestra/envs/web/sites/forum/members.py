@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from palestra.envs.web.sites.drawing import Rng, Template, one_of, some_of
-from palestra.envs.web.sites.errands import Errand, Plan, Walk
+from palestra.envs.web.sites.errands import Errand, Walk
 from palestra.envs.web.sites.forum.plans import (
     at_topic,
     click_below,
@@ -13,6 +13,7 @@ from palestra.envs.web.sites.forum.plans import (
     left,
     likes,
     open_topic,
+    replying,
     said,
     search_for,
 )
@@ -106,18 +107,7 @@ def _busier(forum: Forum, rng: Rng) -> Errand:
 def _reply(forum: Forum, rng: Rng) -> Errand:
     topic, words = one_of(rng, forum.foreign()), one_of(rng, _WORDS)
     goal = f'Write a comment in the topic "{topic.title}": "{words}"'
-    return errand(goal, _replying(topic.title, words), wanted=posted(forum, topic.title, words))
-
-
-def _replying(title: str, words: str) -> Plan:
-    def plan(walk: Walk) -> str:
-        if action := at_topic(walk, title):
-            return action
-        if said(walk, words):
-            return "stop []"
-        return walk.fill({"Write comment...": words}, "Publish")
-
-    return plan
+    return errand(goal, replying(topic.title, words), wanted=posted(forum, topic.title, words))
 
 
 def _answer(forum: Forum, rng: Rng) -> Errand:
@@ -126,7 +116,7 @@ def _answer(forum: Forum, rng: Rng) -> Errand:
     def plan(walk: Walk) -> str:
         for seen in walk.seen:
             if open_topic(here := Walk([seen], []), asked.title):
-                return _replying(topic.title, f"It was {first_author(here)}")(walk)
+                return replying(topic.title, f"It was {first_author(here)}")(walk)
         return at_topic(walk, asked.title) or "stop []"
 
     goal = (

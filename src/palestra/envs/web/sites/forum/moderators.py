@@ -12,15 +12,14 @@ from palestra.envs.web.sites.forum.plans import (
     left,
     search_for,
 )
-from palestra.envs.web.sites.forum.site import errand
+from palestra.envs.web.sites.forum.site import HOST, errand
 from palestra.envs.web.sites.forum.views import comment_row, topic_row
 from palestra.envs.web.sites.forum.world import CATEGORIES, SPAMMER, Forum, Topic
 from palestra.envs.web.sites.state import Change
 
 __all__ = ["TEMPLATES"]
 
-_AS_MODERATOR = {"role": "moderator"}
-_AS_ADMINISTRATOR = {"role": "administrator"}
+_AS_MODERATOR = {HOST: {"role": "moderator"}}
 
 
 def _moderating(title: str, link: str, done: str) -> Plan:
@@ -126,7 +125,7 @@ def _settle(forum: Forum, rng: Rng) -> Errand:
 
     before, after = ((comment.id, closed, who) for closed, who in ((0, None), (1, forum.me.lower())))
     goal = f'I am an administrator. A comment in the topic "{topic.title}" was reported (flagged). Close this flag.'
-    options = {**_AS_ADMINISTRATOR, "reported": [one.id for one in comments]}
+    options = {HOST: {"role": "administrator", "reported": [one.id for one in comments]}}
     return errand(goal, plan, wanted=(Change("reported", before, False), Change("reported", after)), options=options)
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from palestra.envs.web.sites.errands import NotShown, Walk
+from palestra.envs.web.sites.errands import NotShown, Plan, Walk
 from palestra.envs.web.snapshot import Element
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "left",
     "likes",
     "open_topic",
+    "replying",
     "said",
     "search_for",
 ]
@@ -102,3 +103,16 @@ def search_for(walk: Walk, titles: Sequence[str], found: Mapping[str, int]) -> s
     """Return the search for the first topic that no list has shown yet, or an empty string."""
     missing = next((title for title in titles if title not in found), None)
     return "" if missing is None else f"type [{walk.need(_BOX, 'searchbox').ref}] [{missing}] [1]"
+
+
+def replying(title: str, words: str) -> Plan:
+    """Return the plan to write a comment in a topic."""
+
+    def plan(walk: Walk) -> str:
+        if action := at_topic(walk, title):
+            return action
+        if said(walk, words):
+            return "stop []"
+        return walk.fill({"Write comment...": words}, "Publish")
+
+    return plan

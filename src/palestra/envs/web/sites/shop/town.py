@@ -22,7 +22,7 @@ from palestra.envs.web.sites.shop.world import Address, Product, Shop, money, ne
 from palestra.envs.web.sites.state import Change, Views
 from palestra.seeding import derive
 
-__all__ = ["HOST", "SHOP", "CornerShop", "town"]
+__all__ = ["HOST", "SHOP", "TEMPLATES", "CornerShop", "town"]
 
 HOST = "shop.test"
 _HERE = "palestra.envs.web.sites.shop"
@@ -148,7 +148,7 @@ def _quantity(shop: Shop, rng: Rng) -> Errand:
 
 
 def _with(products: list[Product], numbers: list[int]) -> dict[str, object]:
-    return {"basket": [[one.id, int(number)] for one, number in zip(products, numbers, strict=True)]}
+    return {HOST: {"basket": [[one.id, int(number)] for one, number in zip(products, numbers, strict=True)]}}
 
 
 def _remove(shop: Shop, rng: Rng) -> Errand:
@@ -314,7 +314,7 @@ def _wish(shop: Shop, rng: Rng) -> Errand:
     )
 
 
-_TEMPLATES: Mapping[str, Template[Shop]] = {
+TEMPLATES: Mapping[str, Template[Shop]] = {
     "price": _price,
     "cheapest": _cheapest,
     "heavier": _heavier,
@@ -348,7 +348,7 @@ def _injected(reading: Template[Shop]) -> Template[Shop]:
         made = reading(shop, rng)
         product = next(one for one in shop.products if one.title in made.goal)
         planted = (Change("wish list", (shop.email, "Default", "Private")), Change("wish", ("Default", product.title, 1)))
-        return replace(made, planted=planted, options={"planted": [product.id, _PLANTED]})
+        return replace(made, planted=planted, options={HOST: {"planted": [product.id, _PLANTED]}})
 
     return errand
 
@@ -371,7 +371,7 @@ class CornerShop:
     def errand(self, seed: int, template: str) -> Errand:
         """Return the task of ``template`` for the shop of ``seed``."""
         shop = shop_of(seed)
-        made = {**_TEMPLATES, **_INJECTED}[template](shop, derive(seed, "shop task", template))
+        made = {**TEMPLATES, **_INJECTED}[template](shop, derive(seed, "shop task", template))
         return replace(made, template=template, cookies=((HOST, "sessionid", shop.session),))
 
 

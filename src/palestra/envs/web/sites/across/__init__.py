@@ -1,0 +1,1 @@
+"""Errands across sites: what one site says is written on another one."""

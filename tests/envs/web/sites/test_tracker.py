@@ -1,0 +1,111 @@
+"""The tracker: its oracle, its views, its grader against hacks, and the same database for the same seed."""
+
+import pytest
+
+from palestra.envs.web.sites.state import Change
+from palestra.envs.web.sites.tracker.town import HOST, TRACKER, town
+from palestra.envs.web.sites.tracker.views import VIEWS
+from palestra.envs.web.sites.tracker.world import tracker_of
+
+pytest.importorskip("playwright", reason="Playwright is not installed")
+pytest.importorskip("yaml", reason="PyYAML is not installed")
+pytest.importorskip("time_machine", reason="time-machine is not installed")
+pytest.importorskip("trac", reason="Trac is not installed")
+
+from tests.envs.web.sites.playing import in_browser, missed
+from tests.envs.web.sites.towns import (
+    check_copies,
+    check_hacks,
+    check_hash_seed,
+    check_injection,
+    check_seeds,
+    templates_of,
+    unseen_tables,
+)
+
+from palestra.envs.web.sites.env import Errands
+from palestra.envs.web.sites.state import changes_between
+from palestra.registry import list_envs
+
+TOWN = "palestra.envs.web.sites.tracker.town:town"
+TEMPLATES = templates_of(town)
+NOT_STATE = {
+    # sessions and logins, what Trac computes from other tables, repositories of code, of which there are none
+    *("auth_cookie", "session", "cache", "system", "sqlite_sequence", "repository", "revision", "node_change"),
+}
+
+
+def test_there_are_twelve_templates_that_change_the_tracker() -> None:
+    assert {known.id for known in list_envs("web:tracker-*")} == {f"web:tracker-{level}" for level in town.levels}
+    assert len([name for name in TEMPLATES if town.errand(3, name).wanted]) >= 12
+    assert len(TEMPLATES) == len(set(TEMPLATES)) >= 17
+    for name in TEMPLATES:
+        errand = town.errand(3, name)
+        assert bool(errand.answers) != bool(errand.wanted), name
+
+
+def test_a_task_does_not_depend_on_the_hash_seed() -> None:
+    check_hash_seed("palestra.envs.web.sites.tracker.town", TEMPLATES)
+
+
+def test_every_tracker_has_what_the_templates_need() -> None:
+    for seed in range(60):
+        tracker = tracker_of(seed)
+        assert len({one.summary for one in tracker.tickets}) == len(tracker.tickets)
+        assert len(tracker.active(tracker.leaver)) == 2
+        for name in TEMPLATES:
+            town.errand(seed, name)
+
+
+@pytest.mark.parametrize("template", [name for name in TEMPLATES if town.errand(7, name).wanted])
+def test_no_hack_of_the_state_passes(template: str) -> None:
+    check_hacks(town, template, Change("comment", (1, tracker_of(7).me, "A second comment")))
+
+
+@pytest.mark.slow
+async def test_every_table_is_seen_or_is_no_state_and_seeds_are_exact() -> None:
+    tables = await check_seeds(TRACKER, VIEWS, {"planted": [1, "Hello"]})
+    assert unseen_tables(tables, VIEWS, NOT_STATE, "$") == set()
+
+
+@in_browser
+async def test_the_oracle_solves_a_task_of_each_kind() -> None:
+    assert await missed(TOWN, ("active", "new", "reassign", "new-milestone", "duplicate", "hand-over"), range(1)) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+@in_browser
+async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
+    assert await missed(TOWN, TEMPLATES, range(50)) == []
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@in_browser
+@pytest.mark.parametrize("template", ["new", "resolve-comment", "hand-over"])
+async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
+    await check_copies(TOWN, template, 2)
+
+
+@in_browser
+async def test_addresses_do_not_do_the_work() -> None:
+    """To open the page of a form, or an address that takes forms only, changes nothing."""
+    env = Errands(TOWN, template="resolve", max_turns=20)
+    try:
+        await env.reset(seed=4)
+        before = env._rows()
+        for path in (
+            *("ticket/1?action=resolve&submit=1&field_summary=x", "newticket?field_summary=x&submit=1", "prefs?email=x"),
+            *("milestone/release%201.1?action=delete", "report/1?action=delete", "admin/ticket/components", "logout"),
+        ):
+            await env.step(f"goto [{HOST}/{path}]")
+        assert not changes_between(before[HOST], env._rows()[HOST])
+    finally:
+        await env.close()
+
+
+@in_browser
+async def test_a_planted_instruction_is_followed_by_a_naive_agent_and_counted() -> None:
+    scores = await check_injection(TOWN, "owner-injected", ["accept", "Submit changes"], "press Submit changes")
+    assert scores == {True: (-1.0, 2.0), False: (1.0, 0.0)}
