@@ -6,10 +6,13 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from palestra.cli import doctor
@@ -141,6 +144,20 @@ def test_check_fails_by_exit_code(tmp_path: Path) -> None:
     done = command("check", "bad:Bad", "-n", "20", cwd=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "✗" in done.stdout
+
+
+def test_every_command_that_has_a_result_prints_it_as_json() -> None:
+    def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+        for name, one in group.commands.items():
+            if hasattr(one, "commands"):
+                yield from commands(one, (*path, name))
+            else:
+                yield " ".join((*path, name)), one
+
+    found = dict(commands(typer.main.get_command(app)))
+    without = {name for name, one in found.items() if not any("--json" in option.opts for option in one.params)}
+    assert len(found) > 30
+    assert without == {"play", "completion"}  # a person plays, and a shell reads the script
 
 
 def test_demo_leaves_one_self_contained_page(tmp_path: Path) -> None:
@@ -306,6 +323,15 @@ def test_serve_counts_environments_and_not_patterns(monkeypatch: pytest.MonkeyPa
     count = len(json.loads(palestra("list", "game:Sudoku-*", "--json"))) + 1
     shown = palestra("serve", "game:Sudoku-*", "math:Sums", "--token-file", str(tmp_path / "token"))
     assert f"serving {count} environments at http://127.0.0.1:8443" in shown
+    ready = json.loads(palestra("serve", "math:Sums", "--token-file", str(tmp_path / "token"), "--json"))
+    assert ready == {"url": "http://127.0.0.1:8443", "environments": 1, "token_file": str(tmp_path / "token")}
+
+
+def test_the_results_of_a_study_as_json() -> None:
+    folder = Path(__file__).parents[2] / "docs" / "results" / "studies" / "sums"
+    shown = json.loads(palestra("study", "show", str(folder), "--json"))
+    kept = {str(file.relative_to(folder / "runs").with_suffix("")) for file in (folder / "runs").rglob("*-[0-9].json")}
+    assert set(shown["runs"]) == kept
 
 
 @pytest.mark.slow

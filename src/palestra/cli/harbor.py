@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from palestra.cli.results import JSON, show
+from palestra.encoding import encode_json
 from palestra.envs.harbor.building import build
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
 from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
@@ -119,7 +120,7 @@ def pack_command(
 
 
 @app.command("build")
-def build_command(
+def build_command(  # noqa: PLR0913 - one parameter per option
     folder: Path | None = typer.Argument(None, help="A task folder, a folder of them, or a pack."),
     image: list[str] = typer.Option(
         [], help="NAME=ARCHIVE: unpack the archive (docker save, OCI, docker export) as the image."
@@ -128,6 +129,7 @@ def build_command(
     package: list[str] = typer.Option([], help="A Debian package for --debian. May be repeated."),
     host: list[str] = typer.Option([], help="NAME: let the image mean this machine's /usr."),
     trust: bool = typer.Option(False, "--trust", help="Build tasks of class 2 with docker or podman, with a network."),
+    as_json: bool = JSON,
 ) -> None:
     """Give images a root file system, and build the environments of tasks, so that episodes start at once.
 
@@ -136,20 +138,27 @@ def build_command(
     cache = harbor_cache()
     for text in host:
         cache.use_host(text)
+    images = {}
     for text in image:
         name, archive = _pair(text, "--image")
-        typer.echo(f"{name}: {cache.add_archive(name, Path(archive))[:12]}")
+        images[name] = cache.add_archive(name, Path(archive))
     for text in debian:
         name, suite = _pair(text, "--debian")
-        typer.echo(f"{name}: {cache.add_debian(name, suite, package)[:12]}")
-    failed = 0
+        images[name] = cache.add_debian(name, suite, package)
+    if not as_json:
+        typer.echo("".join(f"{name}: {made[:12]}\n" for name, made in images.items()), nl=False)
+    tasks, failed = [], 0
     for place in find_tasks(folder) if folder else ():
         try:
             line, right = _build_one(cache, read_task(place), trust)
         except SchemaError as error:
             line, right = str(error), False
-        typer.echo(terminal_safe(line))
+        if not as_json:
+            typer.echo(terminal_safe(line))
+        tasks.append({"task": str(place), "ready": right, "about": line})
         failed += not right
+    if as_json:
+        typer.echo(encode_json({"images": images, "tasks": tasks}).decode())
     if failed:
         raise typer.Exit(1)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from palestra.cli.results import JSON, show
+from palestra.cli.results import JSON, READY_JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import UsageError
 from palestra.terminal import terminal_safe
@@ -72,6 +72,7 @@ def serve_command(
             "new token."
         ),
     ),
+    as_json: bool = READY_JSON,
 ) -> None:
     """Serve an index over HTTP, with Search-R1's /retrieve protocol, until Ctrl-C."""
     from palestra.serve.tokens import read_token_file
@@ -82,10 +83,10 @@ def serve_command(
         raise UsageError(f"other machines can connect to {host}, so clients need a token: name a token file with --token-file")
     index = Bm25Index(folder)
     tokens = read_token_file(token_file) if token_file is not None else []
-    asyncio.run(_serve(retrieval_app(index, tokens=tokens), host, port))
+    asyncio.run(_serve(retrieval_app(index, tokens=tokens), host, port, as_json))
 
 
-async def _serve(app: Any, host: str, port: int) -> None:
+async def _serve(app: Any, host: str, port: int, as_json: bool) -> None:
     from aiohttp import web
 
     runner = web.AppRunner(app)
@@ -95,7 +96,8 @@ async def _serve(app: Any, host: str, port: int) -> None:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
             raise UsageError(f"cannot listen on {host}:{port}: {error.strerror}. Choose another with --port") from None
-        typer.echo(f"serving /retrieve at http://{host}:{runner.addresses[0][1]}  (press Ctrl-C to stop)")
+        url = f"http://{host}:{runner.addresses[0][1]}"
+        show(as_json, {"url": url}, f"serving /retrieve at {url}  (press Ctrl-C to stop)")
         await asyncio.Event().wait()
     finally:
         await runner.cleanup()

@@ -6,9 +6,10 @@ import typer
 
 from palestra.encoding import encode_json
 
-__all__ = ["JSON", "show"]
+__all__ = ["JSON", "READY_JSON", "show"]
 
 JSON = typer.Option(False, "--json", help="Print the result as one JSON object.")
+READY_JSON = typer.Option(False, "--json", help="Print one JSON object with the address when the server is ready.")
 
 
 def show(as_json: bool, data: Any, text: str) -> None:

@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import typer
 
+from palestra.cli.results import READY_JSON, show
 from palestra.errors import MissingExtra
 from palestra.registry import typed
 
@@ -26,6 +27,7 @@ def serve_command(  # noqa: PLR0913 - one parameter per option
     tls: tuple[Path, Path] | None = typer.Option(
         None, metavar="CERT KEY", help="Certificate and key as PEM files, to use https."
     ),
+    as_json: bool = READY_JSON,
 ) -> None:
     """Serve environments over the network. After SIGTERM or Ctrl-C the server waits up to 30 s for running episodes."""
     try:
@@ -39,9 +41,12 @@ def serve_command(  # noqa: PLR0913 - one parameter per option
     certificate, key = tls or (None, None)
 
     def ready(url: str) -> None:
-        typer.echo(f"serving {count} environment{'s' * (count != 1)} at {url} (token in {token_file})")
-        typer.echo(f'palestra.make("remote:{url}#ID", token=…)')
-        typer.echo(f"export {TOKEN_VARIABLE}=$(cat {token_file}) {HOST_VARIABLE}={urlsplit(url).netloc}")
+        lines = [
+            f"serving {count} environment{'s' * (count != 1)} at {url} (token in {token_file})",
+            f'palestra.make("remote:{url}#ID", token=…)',
+            f"export {TOKEN_VARIABLE}=$(cat {token_file}) {HOST_VARIABLE}={urlsplit(url).netloc}",
+        ]
+        show(as_json, {"url": url, "environments": count, "token_file": str(token_file)}, "\n".join(lines))
 
     serve(
         ids,

@@ -3,12 +3,15 @@
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from palestra.cli.results import JSON, show
+from palestra.encoding import encode_json
 from palestra.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
@@ -27,22 +30,23 @@ def run_command(
     only: str | None = _ONLY,
     jobs: int = typer.Option(1, min=1, help="Runs to make side by side, each on one core."),
     work: Path | None = typer.Option(None, "--work", help="Folder of the training runs; runs/NAME of the study by default."),
+    as_json: bool = JSON,
 ) -> None:
     """Make the runs of a study that have no result yet. The same command resumes after a stop or a kill."""
     _require_torch()
     from palestra.studies.running import run_study
 
     known, cells = _cells(study, only)
-    helpers = [_start_helper(study, only, work) for _ in range(jobs - 1)]
+    helpers = [_start_helper(study, only, work, as_json) for _ in range(jobs - 1)]
     try:
-        made = run_study(study, known, cells, work or Path("runs") / study.name, typer.echo)
+        made = run_study(study, known, cells, work or Path("runs") / study.name, _progress(as_json))
     finally:
         for helper in helpers:
             if sys.exc_info()[0] is not None:
                 helper.terminate()
             helper.wait()
     failed = sum(helper.returncode != 0 for helper in helpers)
-    typer.echo(f"{study}: made {made} runs in this process")
+    show(as_json, {"study": str(study), "made": made}, f"{study}: made {made} runs in this process")
     if failed:
         raise UsageError(
             f"{failed} of {len(helpers)} other processes stopped with an error: run the same command again to see it"
@@ -53,6 +57,7 @@ def run_command(
 def repeat_command(
     study: Path = _FOLDER,
     only: str = typer.Argument(..., metavar="RUN", help="One run of the study that has a result, such as guess/ReBN-0."),
+    as_json: bool = JSON,
 ) -> None:
     """Make a run again, in a temporary folder, and compare its numbers with the kept result, to the last bit."""
     _require_torch()
@@ -66,31 +71,38 @@ def repeat_command(
     if kept is None:
         raise UsageError(f"{cells[0]} has no result yet: palestra study run {study} --only {only}")
     with tempfile.TemporaryDirectory() as folder:
-        made = run_cell(study, known, cells[0], Path(folder), typer.echo)
+        made = run_cell(study, known, cells[0], Path(folder), _progress(as_json))
     ours, theirs = numbers(made), numbers(kept)
     different = [name for name in ours if ours[name] != theirs.get(name)]
     if different:
         raise UsageError(f"{cells[0]}: the repeated run has other values of {', '.join(different)}")
-    typer.echo(f"{cells[0]}: the repeated run has the same numbers")
+    show(as_json, {"run": cells[0].name, "same": True}, f"{cells[0]}: the repeated run has the same numbers")
 
 
 @app.command("page")
 def page_command(
     page: Path = typer.Argument(..., help="Markdown page with <!-- study: FOLDER --> and <!-- end of study -->."),
+    as_json: bool = JSON,
 ) -> None:
     """Write tables and figures of the studies that a page names. Runs nothing."""
     from palestra.studies.page import fill_page
 
-    for folder in fill_page(page):
-        typer.echo(f"{page}: {folder}")
+    folders = [str(folder) for folder in fill_page(page)]
+    show(as_json, {"page": str(page), "studies": folders}, "\n".join(f"{page}: {folder}" for folder in folders))
 
 
 @app.command("show")
-def show_command(study: Path = _FOLDER) -> None:
+def show_command(study: Path = _FOLDER, as_json: bool = JSON) -> None:
     """Print the tables of a study."""
+    from palestra.studies import load_study
     from palestra.studies.page import study_section
+    from palestra.studies.results import numbers, read_results
 
-    typer.echo(study_section(study, study))
+    if not as_json:
+        typer.echo(study_section(study, study))
+        return
+    results = read_results(study, load_study(study))
+    typer.echo(encode_json({"study": str(study), "runs": {one.cell.name: numbers(one) for one in results}}).decode())
 
 
 def _cells(folder: Path, only: str | None) -> tuple["Study", list["Cell"]]:
@@ -103,10 +115,17 @@ def _cells(folder: Path, only: str | None) -> tuple["Study", list["Cell"]]:
     return known, cells
 
 
-def _start_helper(study: Path, only: str | None, work: Path | None) -> subprocess.Popen[bytes]:
+def _progress(as_json: bool) -> Callable[[str], None]:
+    """Return what prints a line of progress: beside the result, if a program reads it."""
+    return lambda line: typer.echo(line, err=as_json)
+
+
+def _start_helper(study: Path, only: str | None, work: Path | None, as_json: bool) -> subprocess.Popen[bytes]:
     """Start another process on the same study; it takes the runs that no process has taken."""
     options = [*(["--only", only] if only else []), *(["--work", str(work)] if work else [])]
-    return subprocess.Popen([sys.executable, "-m", "palestra.cli", "study", "run", str(study), *options])
+    return subprocess.Popen(
+        [sys.executable, "-m", "palestra.cli", "study", "run", str(study), *options], stdout=sys.stderr if as_json else None
+    )
 
 
 def _require_torch() -> None:
