@@ -1,5 +1,6 @@
 """``module:Class`` in every command, as the installed script runs it: the working folder is not on its search path."""
 
+import importlib
 import os
 import signal
 import subprocess
@@ -7,6 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
 
 REACH = """
 import palestra
@@ -40,6 +44,16 @@ steps = 1
 path = "nowhere"
 [envs]
 "reach:Reach" = 1.0
+"""
+
+STUDY = """
+question = "Is the environment found?"
+seeds = [0]
+held_out = 1
+[environments.reach]
+recipe = "recipe.toml"
+[arms]
+ReBN = ["advantage.method=rebn"]
 """
 
 
@@ -86,6 +100,27 @@ def test_a_class_in_the_working_folder_is_found_by(arguments: list[str], folder:
     done = palestra(folder, *arguments, typed="1\n")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "UnknownEnv" not in done.stderr
+
+
+@pytest.mark.torch
+def test_a_study_finds_a_class_in_the_working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from palestra.studies import running
+
+    found: list[str] = []
+
+    def run_study(*_: object) -> int:
+        found.append(importlib.import_module("reach").Reach.__name__)
+        return 0
+
+    (folder / "study.toml").write_text(STUDY)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(running, "run_study", run_study)
+    try:
+        assert CliRunner().invoke(app, ["study", "run", "."]).exit_code == 0
+    finally:
+        sys.modules.pop("reach", None)
+    assert found == ["Reach"]
 
 
 @pytest.mark.slow

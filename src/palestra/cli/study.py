@@ -13,6 +13,7 @@ import typer
 from palestra.cli.results import JSON, show
 from palestra.encoding import encode_json
 from palestra.errors import MissingExtra, UsageError
+from palestra.references import search_here
 
 if TYPE_CHECKING:
     from palestra.studies import Cell, Study
@@ -108,6 +109,7 @@ def show_command(study: Path = _FOLDER, as_json: bool = JSON) -> None:
 def _cells(folder: Path, only: str | None) -> tuple["Study", list["Cell"]]:
     from palestra.studies import load_study
 
+    search_here()  # an arm may name code of the user's own
     known = load_study(folder)
     cells = [cell for cell in known.cells() if only is None or fnmatchcase(cell.name, only)]
     if not cells:
