@@ -118,7 +118,7 @@ def test_retries_are_left_to_agent_lightning() -> None:
         lit_agent(retries=1)
 
 
-def test_a_thousand_episodes_that_agent_lightning_abandons_leave_nothing(tokenizer: Any) -> None:
+def test_a_thousand_episodes_that_agent_lightning_abandons_leave_nothing() -> None:
     agent, silent = lit_agent(), Silent()
 
     async def abandon() -> None:

@@ -11,6 +11,7 @@ The sum of the rewards is the reward of the rollout, on its last triplet: ``VERL
 rollout fails and has no reward. A reply that the token limit has cut is not a move: it ends the episode.
 """
 
+from functools import cache
 from typing import Any
 
 from palestra.core import Conversation
@@ -43,14 +44,23 @@ def lit_agent(*, max_tokens: int = 512, **options: Any) -> Any:
             "Agent Lightning plays failed rollouts again by itself: set max_attempts and retry_condition of RolloutConfig"
         )
     agl = framework("agent_lightning", "agentlightning", "rollout")
-    openai = framework("agent_lightning", "openai", "AsyncOpenAI", "APIError")
+    openai = framework("agent_lightning", "openai", "APIError", "AsyncOpenAI", "DefaultAsyncHttpxClient")
 
     async def palestra_agent(task: Any, llm: Any) -> float:
-        async with openai.AsyncOpenAI(base_url=llm.endpoint, api_key=llm.api_key or "none") as client:
+        # No timeout of its own: the deadline of the episode holds, also while many rollouts connect at once.
+        http = openai.DefaultAsyncHttpxClient(verify=_certificates(), timeout=None)
+        key = llm.api_key or "none"
+        async with openai.AsyncOpenAI(base_url=llm.endpoint, api_key=key, timeout=None, http_client=http) as client:
             asking = _Asking(client, openai.APIError, {"model": llm.model, **llm.sampling_parameters, "max_tokens": max_tokens})
             return scored(await play(task_of(task), asking, **options, retries=0), "Agent Lightning")
 
     return agl.rollout(palestra_agent)
+
+
+@cache
+def _certificates() -> Any:
+    """Return the certificates, read once: OpenAI's client would read them for every rollout, which takes 0.1 s."""
+    return framework("agent_lightning", "httpx", "create_ssl_context").create_ssl_context()
 
 
 class _Asking:
