@@ -180,7 +180,8 @@ def measure(setting: Setting, folder: Path) -> Outcome:
             probe, before, after = asyncio.run(_measured(trainer, tasks, folder))
         finally:
             trainer.ledger.close()
-    difference = compare(after, before).difference
+    values = [one.value for one in (*before, *after)]
+    difference = compare(after, before, bounds=(min(0.0, *values), max(1.0, *values))).difference
     seconds = time.perf_counter() - began
     return Outcome(setting.name, probe.verdict, probe.reasons[0], difference.mean, difference.low, seconds)
 
@@ -212,14 +213,15 @@ async def _measured(trainer: Trainer, tasks: Sequence[Task], folder: Path) -> tu
             group_size=play.group_size,
             concurrency=play.concurrency,
         )
-        before = await _play(tasks, trainer.policy, play.concurrency)
+        before = await play_tasks(tasks, trainer.policy, play.concurrency)
         await trainer.train()
-        return probe, before, await _play(tasks, trainer.policy, play.concurrency)
+        return probe, before, await play_tasks(tasks, trainer.policy, play.concurrency)
     finally:
         await trainer.engine.close()
 
 
-async def _play(tasks: Sequence[Task], player: Any, concurrency: int) -> list[Score]:
+async def play_tasks(tasks: Sequence[Task], player: Any, concurrency: int) -> list[Score]:
+    """Return the scores of one episode per task. An episode that failed has none."""
     played = [one async for one in rollout(tasks, player, seed=1, concurrency=concurrency)]
     return [Score((), one.group, one.reward) for one in played if one.reward is not None]
 

@@ -8,7 +8,6 @@ sending signals, so it cannot end the grader; and the grader kills every process
 Standard library only: this file is copied into the tests of exported tasks.
 """
 
-import asyncio
 import contextlib
 import ctypes
 import json
@@ -23,7 +22,7 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,10 +48,19 @@ def main(folder: str) -> None:
         shutil.rmtree(folder)
     reward = None
     try:
-        reward = float(asyncio.run(all_right(from_data(data["checks"]), final)))
+        reward = float(_finished(all_right(from_data(data["checks"]), final)))
     finally:  # whatever went wrong, a program of the agent must not have the last word
         _end_descendants()
         write_reward(reward)
+
+
+def _finished(work: Coroutine[Any, Any, bool]) -> bool:
+    """Return the result of a coroutine that never waits: to import asyncio would take as long as everything else here."""
+    try:
+        work.send(None)
+    except StopIteration as end:
+        return bool(end.value)
+    raise RuntimeError("a check of the grader waits for something")
 
 
 class Disk:
