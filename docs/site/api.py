@@ -124,7 +124,7 @@ def page(package: str, inside: list[Module], known: dict[str, Module]) -> str:
             lines += [f"::: {module.name}", "    options:", "      members: false", ""]
         for name, (line, beginning) in module.defined.items():
             lines += entry(module.name, name, beginning)
-            lines += [f"[Source: {module.file}, line {line}]({source_link(module, beginning)}){{ .source }}", ""]
+            lines += [f"[Source: `{module.file}`, line {line}]({source_link(module, beginning)}){{ .source }}", ""]
         for name in made:
             lines += [f"### `{name}` {{ #{module.name}.{name} }}", "", MADE.format(name=name, module=module.name), ""]
     return "\n".join(lines) + "\n"

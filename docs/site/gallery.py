@@ -30,6 +30,8 @@ UNPLAYED = ("web", "science")
 """Families whose first episode takes longer than the rest together: a browser, a Java process. Their pages show one."""
 MOVES = 6
 """Moves of the oracle before a picture is drawn."""
+ELSEWHERE = "see its page"
+"""A score that is not in ``scores.json``: the page of a family that cannot be played everywhere says what was measured."""
 SHOWN = 420
 """Characters of an observation in a card."""
 
@@ -74,9 +76,9 @@ def facts(name: str) -> dict[str, Any]:
 
 
 def span(values: list[float]) -> str:
-    """Return the range of ``values``."""
+    """Return the range of ``values``, or where to look."""
     if not values:
-        return "not measured"
+        return ELSEWHERE
     low, high = min(values), max(values)
     return f"{low:.2f}" if f"{low:.2f}" == f"{high:.2f}" else f"{low:.2f} to {high:.2f}"
 
@@ -87,7 +89,7 @@ def scores(specs: list[EnvSpec], table: dict[str, Any]) -> dict[str, str]:
     found = {player.capitalize(): span([row[player]["mean"] for row in rows if row[player]]) for player in ("oracle", "random")}
     found["Floor"] = span([row["floor"] for row in rows])
     ceilings = [row["ceiling"] for row in rows if "ceiling" in row]
-    found["Ceiling"] = span(ceilings) if ceilings else ("1.00" if rows else "not measured")
+    found["Ceiling"] = span(ceilings) if ceilings else ("1.00" if rows else ELSEWHERE)
     return found
 
 
