@@ -10,7 +10,7 @@ import asyncio
 import shutil
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib.resources import files
 from pathlib import Path
@@ -23,7 +23,7 @@ from palestra.sharing import SharedPerLoop
 
 if TYPE_CHECKING:
     from aiohttp import web
-    from playwright.async_api import Browser, BrowserContext, Playwright
+    from playwright.async_api import Browser, BrowserContext, Page, Playwright
 
 __all__ = ["Browsers", "Seat", "answered", "shared_browsers"]
 
@@ -112,6 +112,27 @@ class Seat:
     @property
     def alive(self) -> bool:
         return not self._closed and self._process.browser.is_connected()
+
+    async def clean(self, page: "Page", origins: Iterable[str]) -> bool:
+        """Forget what an episode has left: other tabs, cookies, storage and cache. Return false if the page is broken."""
+        from playwright.async_api import Error
+
+        try:
+            async with answered(CLOSE_SECONDS):
+                for other in self.context.pages:
+                    if other is not page:
+                        await other.close()
+                await page.goto("about:blank")
+                await page.evaluate("name = ''")
+                await self.context.clear_cookies()
+                tools = await self.context.new_cdp_session(page)
+                for origin in origins:
+                    await tools.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
+                await tools.send("Network.clearBrowserCache")
+                await tools.detach()
+        except (Error, InfrastructureError):
+            return False
+        return True
 
     async def close(self) -> None:
         """Close the context. A second call does nothing."""

@@ -53,6 +53,10 @@ class Pass:
         self.failure: InfrastructureError | None = None
         """Why a request could not be answered."""
 
+    def serve(self, visitor: Visitor) -> None:
+        """Let ``visitor`` answer from now on: the next episode in the same context."""
+        self.visitor, self.failure = visitor, None
+
     def proxy(self) -> dict[str, str]:
         """Return the option ``proxy`` of Playwright's ``new_context``."""
         server = f"http://127.0.0.1:{PORT}"

@@ -128,3 +128,35 @@ async def test_two_processes_show_the_same_first_page_and_database() -> None:
         finally:
             await env.close()
     assert seen[0] == seen[1]
+
+
+@in_browser
+async def test_an_environment_keeps_its_context_but_nothing_of_the_episode_before() -> None:
+    """Cookies, storage, other tabs and the cache are gone. A site with scripts gets a new context."""
+    env, other = Errands(TOWN), Errands(TOWN)
+    try:
+        await env.reset(seed=1)
+        seat, page = env._seat, env._page
+        assert seat is not None
+        assert page is not None
+        await page.evaluate(
+            "() => { localStorage.a = 1; sessionStorage.b = 2; document.cookie = 'c=3; max-age=999'; name = 'd'; }"
+        )
+        tab = await seat.context.new_page()
+        await tab.goto(f"http://{HOST}/search?q=a")
+        again, _ = await env.reset(seed=2)
+        assert env._seat is seat
+        assert seat.context.pages == [page]
+        kept = "() => [localStorage.length, sessionStorage.length, document.cookie, name]"
+        assert await page.evaluate(kept) == [0, 0, "", ""]
+        fresh, _ = await other.reset(seed=2)
+        assert text_of(again) == text_of(fresh)
+        assert env._sites is not None
+        status, headers, _ = await env._sites.visit("GET", f"http://{HOST}/", [], b"")
+        assert (status, dict(headers)["Content-Security-Policy"][:18]) == (200, "script-src 'none';")
+        await page.close()
+        await env.reset(seed=2)
+        assert env._seat is not seat
+    finally:
+        await env.close()
+        await other.close()

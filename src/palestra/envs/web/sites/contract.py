@@ -46,6 +46,9 @@ class Site:
     database: str = ""
     """The name of the SQLite file in the working folder by which tasks are graded."""
 
+    scripts: bool = True
+    """Whether its pages may run scripts. Without them, a page cannot act after its episode has ended. The next episode of the
+    same environment then uses the same browser context, and its reset takes about half of the CPU time."""
     tick: int = 0
     """Seconds by which the clock advances before each request that is neither GET nor HEAD. An application that stores two
     changes under the same key if they come at the same time needs it."""

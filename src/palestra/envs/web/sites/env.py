@@ -41,6 +41,7 @@ _HOW = (
     "of your message, for example: click [e5]\n{actions}\nThe sites are {hosts}. You have {turns} actions. Do what the task "
     "asks and nothing else: other changes cost. End with stop."
 )
+EPISODES_PER_CONTEXT = 50
 LINES_PER_PART = 200
 """A longer page is shown in parts of this number of elements."""
 
@@ -80,12 +81,14 @@ class Errands(AsyncEnv):
         self._pass: Pass | None = None
         self._seat: Seat | None = None
         self._page: Page | None = None
+        self._episodes = 0
 
     # ------------------------------------------------------------------------------------------------------------ episode
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self._begin(seed, task)
-        await self._leave()
+        if not await self._cleaned():
+            await self._leave()
         own = derive_seed(self.task.seed, "errand", self.task.key, self.task.split)
         template = self._templates[int(derive(own, "template").integers(len(self._templates)))]
         self.errand: Errand = self._town.errand(own, template)
@@ -99,8 +102,7 @@ class Errands(AsyncEnv):
         for site in self._used():
             self._sites.boxes[site.host] = await self._warm[site].open(own, self.errand.options.get(site.host))
         self._before = self._rows()
-        cookies = [{"name": name, "value": value, "domain": host, "path": "/"} for host, name, value in self.errand.cookies]
-        await self._open_context({"cookies": cookies, "origins": []})
+        await self._open_context({"cookies": _cookies(self.errand), "origins": []})
         assert self._page is not None
         assert self._pass is not None
         async with answered():
@@ -122,9 +124,31 @@ class Errands(AsyncEnv):
             if site not in self._warm:
                 self._warm[site] = await self._stack.enter_async_context(shared_boxes(site))
 
+    async def _cleaned(self) -> bool:
+        """End the episode, but keep its context for the next one. Return false if the context cannot be kept.
+
+        Pages without scripts do nothing of their own, so nothing of them can reach into the next episode.
+        """
+        if self._seat is None or self._page is None or self._sites is None or self._pass is None or not self._seat.alive:
+            return False
+        used = [box.site for box in self._sites.boxes.values()]
+        self._episodes += 1
+        if any(site.scripts for site in used) or self._episodes >= EPISODES_PER_CONTEXT:
+            return False
+        if not await self._seat.clean(self._page, [f"http://{site.host}" for site in used]) or self._pass.under_way:
+            return False
+        self._sites.close()
+        return True
+
     async def _open_context(self, storage: Any) -> None:
         assert self._browsers is not None
         assert self._sites is not None
+        if self._seat is not None and self._pass is not None:
+            self._pass.serve(self._sites)
+            async with answered():
+                await self._seat.context.add_cookies(storage["cookies"])
+            return
+        self._episodes = 0
         self._pass = self._browsers.front.admit(self._sites)
         self._seat = await self._browsers.open({"proxy": self._pass.proxy(), "storage_state": storage})
         async with answered():
@@ -355,6 +379,10 @@ class Errands(AsyncEnv):
         finally:
             self._browsers, self._warm = None, {}
             await self._stack.aclose()
+
+
+def _cookies(errand: Errand) -> list[dict[str, str]]:
+    return [{"name": name, "value": value, "domain": host, "path": "/"} for host, name, value in errand.cookies]
 
 
 _WRITABLE = frozenset({"textbox", "searchbox", "spinbutton"})

@@ -13,6 +13,8 @@ from palestra.errors import MissingExtra
 __all__ = ["Sites"]
 
 Headers = list[tuple[str, str]]
+_QUIET = "script-src 'none'; connect-src 'none'"
+"""The policy of a site without scripts. A link with ``ping`` would send a request of its own."""
 _KEPT = 8
 """The number of pages whose bytes are kept for a copy of the episode."""
 
@@ -39,6 +41,8 @@ class Sites:
         if found is not None:
             return found
         answer = await box.ask(Asked(method, url, headers, body))
+        if not box.site.scripts:
+            answer = answer._replace(headers=[*answer.headers, ("Content-Security-Policy", _QUIET)])
         if any(name.lower() == "content-type" and value.startswith("text/html") for name, value in answer.headers):
             self.pages.pop(url, None)
             self.pages[url] = answer

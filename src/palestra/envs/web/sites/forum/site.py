@@ -16,6 +16,7 @@ FORUM = Site(
     f"{_HERE}.seeding:prepare",
     first_pages=("/", "/category/", "/user/login/"),
     variables=(("DJANGO_SETTINGS_MODULE", f"{_HERE}.settings"),),
+    scripts=False,
     database="forum.sqlite",
 )
 

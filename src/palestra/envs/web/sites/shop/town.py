@@ -33,6 +33,7 @@ SHOP = Site(
     f"{_HERE}.seeding:prepare",
     first_pages=("/catalogue/", "/search/?q=a", "/basket/", "/accounts/login/"),
     variables=(("DJANGO_SETTINGS_MODULE", f"{_HERE}.settings"),),
+    scripts=False,
     database="shop.sqlite",
 )
 _TITLES = ("Good value", "Would buy again", "As described", "A nice present", "Does its job")

@@ -15,6 +15,7 @@ TRACKER = Site(
     f"{_HERE}.seeding:seed",
     f"{_HERE}.seeding:prepare",
     first_pages=("/roadmap", "/newticket", "/report/1", "/search?q=a"),
+    scripts=False,
     database="project/db/trac.db",
     tick=1,  # Trac stores changes under the time at which they were made
 )

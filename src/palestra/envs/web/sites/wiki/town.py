@@ -18,7 +18,7 @@ __all__ = ["WIKI", "Encyclopedia", "town"]
 
 _HERE = "palestra.envs.web.sites.wiki.app"
 _BOX = "Search the encyclopedia"
-WIKI = Site(HOST, f"{_HERE}:application", f"{_HERE}:seed", f"{_HERE}:prepare", database="wiki.sqlite")
+WIKI = Site(HOST, f"{_HERE}:application", f"{_HERE}:seed", f"{_HERE}:prepare", scripts=False, database="wiki.sqlite")
 
 
 # ---------------------------------------------------------------------------------------------------------------- the oracle
