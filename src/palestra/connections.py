@@ -12,7 +12,7 @@ import aiohttp
 
 from palestra.errors import UsageError
 
-__all__ = ["Connections", "bind"]
+__all__ = ["Connections", "bind", "free_port"]
 
 
 class Connections:
@@ -67,3 +67,9 @@ def bind(host: str, port: int) -> socket.socket:
             f"cannot listen on {host}:{port}: {error.strerror}. Choose another address (--host) or port (--port)"
         ) from None
     return bound
+
+
+def free_port(host: str) -> int:
+    """Return a TCP port of ``host`` that nothing uses now. Another process may take it before you do."""
+    with bind(host, 0) as probe:
+        return int(probe.getsockname()[1])

@@ -146,7 +146,18 @@ def test_a_server_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
         asyncio.run(run(["false"]))
 
 
-def test_servers_and_learner_do_not_share_a_gpu() -> None:
+def test_servers_get_gpus_that_the_run_itself_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5,GPU-c0ffee")
+    assert settings(device="cuda").server_devices == ["5", "GPU-c0ffee"]
+    assert settings(device="cuda", launch={"devices": ["0", "5"]}).server_devices == ["0", "5"]
+    with pytest.raises(msgspec.ValidationError, match='devices = "4" puts a server on GPU 4, which is the learner'):
+        settings(device="cuda", launch={"devices": ["4", "5"]})
+    with pytest.raises(UsageError, match=r'has 3 GPUs, but the learner on "cuda:1" and 2 servers after it need 4.*devices'):
+        server_commands(settings(device="cuda:1"), "m")
+
+
+def test_servers_and_learner_do_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert settings(device="cuda").server_devices == ["1", "2"]
     assert settings(device="cuda:2", launch={"devices": ["0", "1"]}).server_devices == ["0", "1"]
     assert settings().server_devices == [None, None]

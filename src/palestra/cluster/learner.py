@@ -9,7 +9,6 @@ through Ray: the ranks have a torch process group, and weights go from the learn
 import asyncio
 import math
 import os
-import socket
 import uuid
 import warnings
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from palestra.cluster.config import ClusterConfig
 from palestra.cluster.dispatcher import Dispatcher
 from palestra.cluster.rays import RayProvider, connect
 from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaSettings, start_replicas
+from palestra.connections import free_port
 from palestra.core import Engine
 from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import PalestraError
@@ -181,7 +181,7 @@ async def _start_ranks(ray: Any, config: "TrainConfig", learning: Learning) -> t
 
     # Before the other ranks start: one process does the warm start, and they would have to wait for it.
     model = await asyncio.to_thread(first_model, config, Path(learning.folder))
-    meeting = f"tcp://{ray.util.get_node_ip_address()}:{_free_port()}"
+    meeting = f"tcp://{ray.util.get_node_ip_address()}:{free_port('')}"
     remote_rank = ray.remote(Rank).options(**{"num_cpus": LASTING["num_cpus"], **learning.learner})
     actors = [remote_rank.remote() for _ in range(1, learning.ranks)]
     work = [
@@ -195,13 +195,6 @@ async def _kept(actor: Any, work: Any) -> None:
     """Wait for ``work`` and keep a reference to its ``actor``: Ray ends an actor without references."""
     await work
     del actor
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _error(task: asyncio.Task[Any]) -> BaseException | None:

@@ -24,6 +24,7 @@ from palestra.training.algorithms.horizon import HorizonConfig
 from palestra.training.algorithms.shaping import Cut, Overlong, Shaping, overlong_penalty
 from palestra.training.learner.learner import LearnerConfig
 from palestra.training.learner.model import ModelConfig
+from palestra.training.placement import check_devices, server_devices
 from palestra.wrappers import lending
 
 __all__ = [
@@ -213,7 +214,7 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "processed_logprobs"]`` if ``learner.temperature`` is not 1."""
     devices: tuple[str, ...] = ()
     """``CUDA_VISIBLE_DEVICES`` of each server, such as ``["1", "2,3"]``. By default each server gets one GPU after that of the
-    learner; if the learner is on a CPU, the variable stays as it is."""
+    learner, out of those that the run itself may use; if the learner is on a CPU, the variable stays as it is."""
     patience: Annotated[float, msgspec.Meta(gt=0.0)] = 1800.0
     """Seconds that the servers have to load the model and answer."""
 
@@ -401,20 +402,13 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("entropy and entropy_target both set the entropy coefficient: leave one of them out")
         if self.partial.refill and self.partial.keep_constant:
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
-        self._check_devices()
+        if self.engine.launch is not None:
+            check_devices(self.model.device, self.engine.launch.devices)
         if self.ahead is not None and self.ahead > self.staleness:
             raise UsageError(
                 f"ahead = {self.ahead} starts groups that staleness = {self.staleness} forbids to use: set ahead <= staleness"
             )
         self._check_method()
-
-    def _check_devices(self) -> None:
-        own = self._learner_gpu
-        if taken := [devices for devices in self.server_devices if own is not None and str(own) in (devices or "").split(",")]:
-            raise UsageError(
-                f'engine.launch.devices = "{taken[0]}" puts a server on GPU {own}, which is the learner\'s '
-                f'(model.device = "{self.model.device}"): name other GPUs'
-            )
 
     def _check_method(self) -> None:
         method = parse_hook("advantage.method", self.advantage.method)[0]
@@ -439,18 +433,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def server_devices(self) -> list[str | None]:
         """``CUDA_VISIBLE_DEVICES`` of each server that the run starts; ``None`` leaves it as it is."""
         launch = self.engine.launch
-        if launch is None:
-            return []
-        if launch.devices:
-            return list(launch.devices)
-        own = self._learner_gpu
-        return [None if own is None else str(own + 1 + replica) for replica in range(launch.replicas)]
-
-    @property
-    def _learner_gpu(self) -> int | None:
-        """The index of the learner's GPU; ``None`` on a CPU."""
-        kind, _, index = self.model.device.partition(":")
-        return int(index) if index.isdigit() else 0 if kind == "cuda" else None
+        return [] if launch is None else server_devices(self.model.device, launch.replicas, launch.devices)
 
     @property
     def engine_device(self) -> str:

@@ -6,8 +6,8 @@ over what is left. One table of rows, aligned with the groups, follows every mem
 
 If the learner does not measure first (``Learner.measures_first``), the update does it, in the same pass that it learns from.
 Members whose log-probabilities differ too much from those of the sampler are then left out of the loss, but not out of their
-group's statistics. ``Experience.after`` enters what the update has seen. If log-probabilities are not finite, the update is
-skipped as a whole, and the outcome of their episodes says so.
+group's statistics. The same holds for members whose log-probabilities are not finite. ``Experience.after`` enters what the
+update has seen.
 """
 
 import itertools
@@ -23,7 +23,7 @@ from palestra.training.algorithms.groups import Array, GroupCounts, GroupMember,
 from palestra.training.algorithms.loss import kl_estimate
 from palestra.training.algorithms.shaping import CUTS, Shaping, shaped
 from palestra.training.algorithms.validity import MISMATCH, InvalidSample, SampleLimits, inspect_measured, quarantine
-from palestra.training.learner.batch import Batch
+from palestra.training.learner.batch import Batch, Index
 from palestra.training.learner.learner import Learner, Measured
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
@@ -65,7 +65,7 @@ class Experience:
             tokens = self.batch.tokens_of(e)
             if measured.computed is not None and not measured.computed[tokens].any():
                 continue  # the update had nothing to learn from this episode
-            reason = inspect_measured(self.batch.sampled[tokens], measured.logprobs[tokens], MISMATCH)
+            reason = _inspected(self.batch, measured, tokens, MISMATCH)
             if reason is not None:
                 outcomes[group][place] = str(reason)
         found = {**_agreement(self.batch, measured), **_entropies(self.envs, self.batch, measured)}
@@ -101,8 +101,7 @@ def prepare(
     for e, (row, trajectory) in enumerate(zip(entering, kept, strict=True)):
         reason = None
         if measured is not None:
-            tokens = every.tokens_of(e)
-            reason = inspect_measured(every.sampled[tokens], measured.logprobs[tokens], limits.mismatch)
+            reason = _inspected(every, measured, every.tokens_of(e), limits.mismatch)
         if reason is None:
             row.member = _member(trajectory, e, every, measured, advantage, shaping)
         else:
@@ -123,6 +122,11 @@ def prepare(
         members=[places[id(entering[e])] for e in chosen],
         envs=[envs[e] for e in chosen],
     )
+
+
+def _inspected(batch: Batch, measured: Measured, tokens: Index, mismatch: float) -> InvalidSample | None:
+    """What the learner's log-probabilities reveal about the episode of ``tokens``."""
+    return inspect_measured(batch.sampled[tokens], measured.logprobs[tokens], batch.segments[tokens], mismatch)
 
 
 def _invalid(outcomes: Sequence[Sequence[str]]) -> dict[str, int]:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import shutil
 import signal
-import socket
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -20,6 +19,7 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
+from palestra.connections import free_port
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints
 from palestra.engines.remote import RemoteEngine
@@ -68,7 +68,7 @@ def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
     assert launch is not None
     commands = []
     for devices in config.server_devices:
-        port = _free_port()
+        port = free_port("127.0.0.1")
         values = {"{model}": model, "{port}": str(port)}
         arguments = [values.get(part, part) for part in (*launch.command_for(config.engine.name), *launch.arguments)]
         commands.append(ServerCommand(tuple(arguments), f"http://127.0.0.1:{port}", devices))
@@ -78,12 +78,6 @@ def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
 def tied(arguments: Sequence[str], parent: str) -> list[str]:
     """Return a command that runs ``arguments``. On Linux it gets SIGTERM when ``parent`` ends, the process that starts it."""
     return [sys.executable, "-I", "-S", "-c", _TIED, parent, *arguments]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Fleet:

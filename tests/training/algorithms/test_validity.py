@@ -133,9 +133,14 @@ def test_a_failed_member_is_no_poison_and_no_sample() -> None:
 
 def test_what_the_trainer_measures_can_poison_too() -> None:
     sampled = np.array([-1.0, -2.0])
-    assert inspect_measured(sampled, sampled - 0.5, LIMITS.mismatch) is None
-    assert inspect_measured(sampled, np.array([-1.0, math.nan]), LIMITS.mismatch) is InvalidSample.RECOMPUTED_NOT_FINITE
-    assert inspect_measured(sampled, sampled - 7, LIMITS.mismatch) is InvalidSample.SAMPLER_MISMATCH
+    one, two = np.zeros(2, dtype=np.int64), np.arange(2)
+    assert inspect_measured(sampled, sampled - 0.5, one, LIMITS.mismatch) is None
+    assert inspect_measured(sampled, np.array([-1.0, math.nan]), one, LIMITS.mismatch) is InvalidSample.RECOMPUTED_NOT_FINITE
+    assert inspect_measured(sampled, sampled - 7, one, LIMITS.mismatch) is InvalidSample.SAMPLER_MISMATCH
+    # The mean over both tokens is within the limit; that of the second segment is not.
+    off = sampled - np.array([0.0, 1.5 * LIMITS.mismatch])
+    assert inspect_measured(sampled, off, one, LIMITS.mismatch) is None
+    assert inspect_measured(sampled, off, two, LIMITS.mismatch) is InvalidSample.SAMPLER_MISMATCH
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -1,5 +1,6 @@
 """The learner: exact under any micro-batching, right about what it measures, and the same after a reload."""
 
+import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from palestra.errors import SchemaError, Unsupported, UsageError
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.learner.batch import Batch, Layout, plan
 from palestra.training.learner.checks import check_head
-from palestra.training.learner.learner import LearnerConfig
+from palestra.training.learner.learner import Learner, LearnerConfig
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import LoraSettings, ModelConfig, shard
 
@@ -334,3 +335,36 @@ def test_the_state_of_another_network_is_refused_by_name(tmp_path: Path) -> None
     learner_of(network=tiny_network(critic=True)).save(tmp_path)
     with pytest.raises(SchemaError, match=r"another network: the two differ in model\.critic\.bias"):
         learner_of(network=tiny_network(critic=False)).load(tmp_path)
+
+
+@pytest.mark.parametrize("layout", ["padded", "packed"])
+def test_a_segment_that_is_computed_as_nan_is_left_out_and_counted(layout: str) -> None:
+    def make() -> Learner:
+        return learner_of(network=tiny_network(critic=False), loss=LossConfig(), layout=layout, learning_rate=1e-2)
+
+    sound, broken = make(), make()
+    batch, advantages = random_batch(), np.random.default_rng(1).normal(size=len(random_batch().positions))
+    lost = 4
+    bad = torch.tensor(np.asarray(batch.ids[lost]))
+
+    def spoil(_: Any, inputs: tuple[torch.Tensor], states: torch.Tensor) -> torch.Tensor:
+        """Make the first state of the segment NaN, wherever it begins."""
+        ids = inputs[0]
+        for row, start in itertools.product(range(len(ids)), range(ids.shape[1] - len(bad) + 1)):
+            if torch.equal(ids[row, start : start + len(bad)], bad.to(ids.dtype)):
+                states = states.index_put((torch.tensor([row]), torch.tensor([start])), torch.tensor(math.nan))
+        return states
+
+    broken.network.language_model.get_input_embeddings().register_forward_hook(spoil)
+    without = np.where(batch.segments == lost, 0.0, advantages)
+    sound.accumulate(replace(batch, advantages=without))
+    found = broken.accumulate(replace(batch, advantages=advantages))
+    assert found["not_finite"] == pytest.approx(1 / len(batch.ids))
+    assert float((gradients(broken) - gradients(sound)).abs().max()) <= 1e-6
+    assert float(gradients(sound).abs().max()) > 1e-3
+    assert broken.seen is not None
+    assert np.array_equal(np.isnan(broken.seen.logprobs), batch.segments == lost)
+    broken.optimizer.zero_grad()
+    metrics = broken.update(replace(batch, advantages=advantages))
+    assert metrics["skipped"] == 0
+    assert math.isfinite(metrics["gradient_norm"])

@@ -36,6 +36,8 @@ CASES: list[tuple[str, str, ModelConfig]] = [
 
 def settings(kind: str, **changes: Any) -> Any:
     config = {**SMALL, **FAMILIES[kind].config, **WIDE, "max_position_embeddings": 2048, **changes}
+    if "layer_types" in config:
+        config["layer_types"] = config["layer_types"] * 2
     return transformers.AutoConfig.for_model(kind, **config)
 
 

@@ -17,6 +17,7 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from palestra.encoding import encode_msgpack
 from palestra.training.algorithms.groups import Array
@@ -98,7 +99,8 @@ class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     zeros: int = 16
     """From this number of sampled tokens on, all log-probabilities being exactly 0 means that the engine reports none."""
     mismatch: Annotated[float, msgspec.Meta(gt=0.0)] = MISMATCH
-    """The largest mean |log π_old − log μ| of an episode. A larger one means another model, template or temperature."""
+    """The largest mean |log π_old − log μ| of a segment. A larger one means another model, template or temperature, and the
+    episode is invalid."""
 
 
 def quarantine(groups: Sequence[TrajectoryGroup], limits: SampleLimits) -> list[list[InvalidSample | None]]:
@@ -117,14 +119,18 @@ def inspect(trajectory: Trajectory, limits: SampleLimits) -> InvalidSample | Non
         return InvalidSample.UNREADABLE
 
 
-def inspect_measured(sampled: Array, recomputed: Array, mismatch: float) -> InvalidSample | None:
+def inspect_measured(
+    sampled: Array, recomputed: Array, segments: npt.NDArray[np.int64], mismatch: float
+) -> InvalidSample | None:
     """Compare one episode's log-probabilities as sampled with those that the learner computes.
 
-    ``mismatch`` is the largest mean difference; see ``SampleLimits.mismatch``.
+    ``segments`` has the segment of every token. ``mismatch`` is the largest mean difference of a segment; see
+    ``SampleLimits.mismatch``.
     """
     if not np.isfinite(recomputed).all():
         return InvalidSample.RECOMPUTED_NOT_FINITE
-    if len(sampled) and np.abs(recomputed - sampled).mean() > mismatch:
+    difference = np.abs(recomputed - sampled)
+    if any(difference[segments == one].mean() > mismatch for one in np.unique(segments)):
         return InvalidSample.SAMPLER_MISMATCH
     return None
 

@@ -26,7 +26,18 @@ from palestra.encoding import Ints, ints
 from palestra.training.algorithms.groups import Array
 from palestra.trajectory import Trajectory
 
-__all__ = ["Batch", "Layout", "MicroBatch", "PackingConfig", "Plan", "micro_batch", "plan", "token_weights", "value_weights"]
+__all__ = [
+    "Batch",
+    "Index",
+    "Layout",
+    "MicroBatch",
+    "PackingConfig",
+    "Plan",
+    "micro_batch",
+    "plan",
+    "token_weights",
+    "value_weights",
+]
 
 Index = npt.NDArray[np.int64]
 Layout = Literal["padded", "packed"]

@@ -4,7 +4,8 @@ One process or many run the same code. Each rank holds the whole batch (token ar
 micro-batches. Losses carry their global weights, so gradients are SUMMED over micro-batches and ranks, and nothing is averaged.
 A micro-batch without a sampled token still makes a forward and a backward pass, because the other ranks wait for it.
 
-An update whose gradient is not finite is skipped and counted. It leaves the weights unchanged.
+A segment whose log-probabilities are not finite is left out of the loss and counted: its pass is made again without it. An
+update whose gradient is not finite all the same is skipped and counted. It leaves the weights unchanged.
 """
 
 import math
@@ -179,7 +180,7 @@ class Learner:
         metrics = self.accumulate(batch, loss)
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.gradient_clip)
         norm = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
-        finite = math.isfinite(norm)
+        finite = math.isfinite(norm) and metrics["not_finite"] < 1.0
         rate = self._learning_rate()
         if finite:
             for group in self.optimizer.param_groups:
@@ -204,10 +205,13 @@ class Learner:
         logprobs, entropies = np.zeros(len(weights)), np.zeros(len(weights))
         self.seen = None
         self.network.train()
-        for micro in self._passes(batch):
-            out = self.network(Inputs.of(micro, self.device), self.config.temperature, bool(config.entropy_coefficient))
-            logprobs[micro.tokens] = out.statistics.logprobs.detach().cpu().numpy()
-            entropies[micro.tokens] = out.statistics.entropy.detach().cpu().numpy()
+        broken = 0
+        for whole_pass in self._passes(batch):
+            micro, out = self._sound_pass(batch, whole_pass, bool(config.entropy_coefficient))
+            broken += len(whole_pass.chosen) - len(micro.chosen)
+            for array, found in ((logprobs, out.statistics.logprobs), (entropies, out.statistics.entropy)):
+                array[whole_pass.tokens] = np.nan
+                array[micro.tokens] = found.detach().cpu().numpy()
             tokens = self._policy_tokens(batch, micro, weights, out.statistics.logprobs.detach())
             total, metrics = policy_loss(out.statistics, tokens, config)
             if out.values is not None:
@@ -220,9 +224,24 @@ class Learner:
             logprobs, entropies = (_spread(whole, batch, self._summed(array)) for array in (logprobs, entropies))
             computed = None if batch is whole else np.isin(whole.episodes, _busy(whole))
             self.seen = Measured(logprobs, entropies, None, None, computed)
+        totals["not_finite"] = torch.tensor(broken / max(len(batch.ids), 1), dtype=torch.float64, device=self.device)
         names = sorted(totals)
         values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
         return dict(zip(names, values.tolist(), strict=True))
+
+    def _sound_pass(self, batch: Batch, micro: MicroBatch, differentiable_entropy: bool) -> tuple[MicroBatch, Outputs]:
+        """Make the forward pass of ``micro`` without the segments whose log-probabilities are not finite.
+
+        To give these tokens the weight 0 is not enough: the gradient of a NaN is NaN, whatever it is multiplied with.
+        """
+        out = self.network(Inputs.of(micro, self.device), self.config.temperature, differentiable_entropy)
+        broken = set(micro.segments[~out.statistics.logprobs.detach().isfinite().cpu().numpy()].tolist())
+        if not self._summed(np.array([float(len(broken))]))[0]:
+            return micro, out
+        # All ranks make the pass again, because the passes of all ranks have collective calls.
+        sound = [segment for place, segment in enumerate(micro.chosen) if place not in broken]
+        micro = micro_batch(batch, sound, self.config.packing.layout)
+        return micro, self.network(Inputs.of(micro, self.device), self.config.temperature, differentiable_entropy)
 
     def _value_tokens(self, batch: Batch, micro: MicroBatch) -> ValueTokens:
         total = len(batch.positions)
