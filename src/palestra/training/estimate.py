@@ -108,7 +108,8 @@ def model_size(config: TrainConfig, length: int) -> ModelSize:
 
     path = config.model.path
     if path.startswith(("tiny:", "tiny-words:")):
-        settings, source = _llama(vocab_size=64, hidden_size=64, num_hidden_layers=2), "about"
+        small = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+        settings, source = _llama(**small, num_attention_heads=4, num_key_value_heads=2, head_dim=16), "about"
     elif path == "smollm2":
         settings, source = _llama(), "known"
     else:

@@ -343,7 +343,9 @@ def test_a_segment_that_is_computed_as_nan_is_left_out_and_counted(layout: str) 
         return learner_of(network=tiny_network(critic=False), loss=LossConfig(), layout=layout, learning_rate=1e-2)
 
     sound, broken = make(), make()
-    batch, advantages = random_batch(), np.random.default_rng(1).normal(size=len(random_batch().positions))
+    batch = random_batch()
+    batch = replace(batch, sampled=sound.measure(batch).logprobs)
+    advantages = np.random.default_rng(1).normal(size=len(batch.positions))
     lost = 4
     bad = torch.tensor(np.asarray(batch.ids[lost]))
 
