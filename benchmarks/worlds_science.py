@@ -58,7 +58,7 @@ def rows(quick: bool) -> list[Row]:
         lambda: [Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(quick), "<= 1")],
         # A slow test has a small one of these; here they would take a tenth of the time of --quick.
         lambda: [] if quick else [Row("episodes that differ when they take turns in a Java process", disturbed(16), "<= 0")],
-        lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 2 if quick else 10),
+        lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 1 if quick else 10),
         lambda: random_rows(actions),
         lambda: hostile_rows(actions),
     ]
