@@ -1,0 +1,236 @@
+r"""The web: resets, steps, and many contexts at once while browsers are killed.
+
+    python benchmarks/web.py            # every site, 32 contexts, 500 episodes
+    python benchmarks/web.py --quick    # two sites, 4 contexts, 12 episodes, one browser killed
+
+CPU is the time of this process and of all processes below it: Playwright's driver, Chromium and the sites. Wall time is not
+limited, because it depends on what else the machine does. A reset is measured after two others, which warm the site and the
+browser. The steps are compared with a loop that makes the same calls of Playwright on the same page and does nothing with the
+results; both sides take turns, and the rows are medians of ratios.
+
+The last rows play MiniWoB's click-button with its oracle in many contexts. In the meantime, a browser is killed every few
+seconds. An episode that a kill has hit is played again, as everywhere in Palestra. Left out: whether `palestra plan` predicts
+these figures, because it has no constants for browsers yet. The pages of the sites have no scripts, so an environment keeps its
+browser context from one episode to the next; the first two resets, which open it, are not in the median.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rows import Row, finish
+
+from palestra.core import AsyncEnv
+from palestra.envs.web import acting
+from palestra.envs.web.browsers import shared_browsers
+from palestra.envs.web.miniwob import env as miniwob
+from palestra.envs.web.sites.env import Errands
+from palestra.errors import InfrastructureError
+from palestra.sandbox.procfs import cpu_seconds, descendants_of
+
+TOWNS = ("wiki", "shop", "forum", "tracker", "across")
+STEPS_PER_ROUND = 20
+
+
+def cpu_by_process() -> dict[int, float]:
+    """Return the CPU seconds of this process and of all below it."""
+    found = {os.getpid(): time.process_time()}
+    for pid in descendants_of(os.getpid()):
+        found[pid] = cpu_seconds(pid)
+    return found
+
+
+def cpu_since(before: dict[int, float]) -> float:
+    """Return the CPU seconds since then. What a process has used that was started and has ended since then is not in it."""
+    return sum(used - before.get(pid, 0.0) for pid, used in cpu_by_process().items())
+
+
+async def reset_seconds(env: AsyncEnv, number: int) -> float:
+    """Return the median CPU of a reset to the first observation."""
+    taken = []
+    for seed in range(number + 2):
+        before = cpu_by_process()
+        await env.reset(seed=seed)
+        taken.append(cpu_since(before))
+    return median(taken[2:])
+
+
+async def resets(names: tuple[str, ...], number: int) -> list[Row]:
+    """Measure the resets of MiniWoB and of the sites."""
+    rows = []
+    async with shared_browsers():
+        small = miniwob.MiniWob("login-user")
+        try:
+            rows.append(Row("reset of MiniWoB, CPU s", await reset_seconds(small, number), "<= 0.2"))
+        finally:
+            await small.close()
+        for name in names:
+            env = Errands(f"palestra.envs.web.sites.{name}.town:town", "easy", 30)
+            try:
+                rows.append(Row(f"reset of web:{name}-easy, CPU s", await reset_seconds(env, number), "<= 1.0"))
+            finally:
+                await env.close()
+    return rows
+
+
+async def bare_step(page: Any, ref: str) -> None:
+    """Make the calls of a click and an observation, and nothing else."""
+    (element,) = await page.locator(f"aria-ref={ref}").element_handles()
+    inside = await element.evaluate(acting._POINT)
+    box = await element.bounding_box()
+    await page.mouse.click(box["x"] + inside[0], box["y"] + inside[1])
+    await acting.advance(page)
+    await page.evaluate(miniwob._page_names())
+    await page.locator("body").aria_snapshot(mode="ai")
+    await page.evaluate(miniwob._STATE)
+
+
+async def one_round(step: Callable[[], Awaitable[object]]) -> tuple[float, float]:
+    """Return CPU seconds of this process and of all, for some steps."""
+    own, all_before = time.process_time(), cpu_by_process()
+    for _ in range(STEPS_PER_ROUND):
+        await step()
+    return time.process_time() - own, cpu_since(all_before)
+
+
+async def steps(rounds: int) -> list[Row]:
+    """Compare steps with the bare calls."""
+    async with shared_browsers():
+        env = miniwob.MiniWob("click-checkboxes-large", 100_000)
+        try:
+            await env.reset(seed=1)
+            ref = next(one.ref for one in env._pages[-1] if one.role == "checkbox")
+            page, own = env._page, env._ids.own(ref)
+
+            async def ours() -> None:
+                await env.step(f"click [{ref}]")
+                del env._pages[:-1]
+
+            pairs = []
+            for _ in range(rounds + 1):
+                pairs.append((await one_round(lambda: bare_step(page, own)), await one_round(ours)))
+        finally:
+            await env.close()
+    ratios = [median(mine[place] / bare[place] for bare, mine in pairs[1:]) for place in (0, 1)]
+    return [
+        Row("step over the bare calls, CPU of this process", ratios[0], "<= 1.5"),
+        Row("step over the bare calls, CPU of all processes", ratios[1], "<= 1.1"),
+    ]
+
+
+def tree_megabytes() -> float:
+    """Return the proportional set size of this process and of all below it."""
+    total = 0
+    for pid in (os.getpid(), *descendants_of(os.getpid())):
+        try:
+            lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue
+        total += next((int(line.split()[1]) for line in lines if line.startswith("Pss:")), 0)
+    return total / 1024
+
+
+def browsers_running() -> list[int]:
+    """Return the processes that hold a browser: the outer one of each jail."""
+    names = {}
+    for pid in descendants_of(os.getpid()):
+        try:
+            names[pid] = Path(f"/proc/{pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+    jails = {pid: int(text.rpartition(")")[2].split()[1]) for pid, text in names.items() if "(bwrap)" in text}
+    return sorted(pid for pid, parent in jails.items() if parent not in jails)
+
+
+class Crowd:
+    """Episodes in many contexts, while browsers are killed."""
+
+    def __init__(self, contexts: int, episodes: int, every: float) -> None:
+        self.left = self.episodes = episodes
+        self.contexts, self.every = contexts, every
+        self.solved = self.retried = self.killed = 0
+        self.memory: list[float] = []
+
+    async def player(self) -> None:
+        env = miniwob.MiniWob("click-button")
+        try:
+            while self.left > 0:
+                self.left -= 1
+                seed = self.left
+                while not await self.played(env, seed):
+                    self.retried += 1
+        finally:
+            await env.close()
+
+    async def played(self, env: miniwob.MiniWob, seed: int) -> bool:
+        """Play one episode; return false if a browser has died."""
+        try:
+            await env.reset(seed=seed)
+            while True:
+                step = await env.step(await env.oracle())
+                if step.terminated or step.truncated:
+                    self.solved += step.reward == 1.0
+                    return True
+        except InfrastructureError:
+            return False
+
+    async def killer(self) -> None:
+        """Kill a browser from time to time; without a time, once, after a third of the episodes."""
+        while self.left > 0:
+            await asyncio.sleep(self.every or 0.5)
+            self.memory.append(tree_megabytes())
+            running = browsers_running()
+            due = bool(self.every) or (not self.killed and self.solved >= self.episodes / 3)
+            if running and due and self.left > 0:
+                os.kill(running[self.killed % len(running)], signal.SIGKILL)
+                self.killed += 1
+
+    async def run(self) -> None:
+        async with shared_browsers(), asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.killer())
+            for _ in range(self.contexts):
+                tasks.create_task(self.player())
+
+
+async def crowd(contexts: int, episodes: int, every: float) -> list[Row]:
+    """Play many episodes at once, and look at what is left behind."""
+    before = set(descendants_of(os.getpid()))
+    one = Crowd(contexts, episodes, every)
+    began = time.monotonic()
+    await one.run()
+    took = time.monotonic() - began
+    for _ in range(200):
+        left = set(descendants_of(os.getpid())) - before
+        if not left:
+            break
+        await asyncio.sleep(0.05)
+    middle = len(one.memory) // 2
+    growth = max(one.memory[middle:]) / max(one.memory[:middle]) if middle else 1.0
+    return [
+        Row(f"{contexts} contexts, episodes solved of {episodes}", one.solved, f">= {episodes}"),
+        Row("browsers killed in the meantime", one.killed, ">= 1"),
+        Row("episodes played again", one.retried, ""),
+        Row("memory of the second half over the first, peaks", growth, "<= 1.2"),
+        Row("MB per context, at the peak", max(one.memory) / contexts, ""),
+        Row("episodes per second", episodes / took, ""),
+        Row("processes left behind", len(left), "<= 0"),
+    ]
+
+
+async def main(quick: bool) -> None:
+    rows = await resets(("forum", "tracker") if quick else TOWNS, 3 if quick else 15)
+    rows += await steps(3 if quick else 15)
+    rows += await crowd(*((4, 12, 0.0) if quick else (32, 500, 20.0)))
+    finish(rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true")
+    asyncio.run(main(parser.parse_args().quick))
