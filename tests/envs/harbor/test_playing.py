@@ -297,6 +297,11 @@ async def test_the_time_of_the_agent_ends(tmp_path: Path, made: list[Harbor]) ->
     assert (step.terminated, step.reward, step.observation) == (True, 1.0, "[the agent's time is over]")
 
 
+async def test_an_agent_that_closes_its_folder_gets_a_score_and_no_failure(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task"))
+    assert (await played(env, "chmod 0 .")).reward == 0.0
+
+
 async def test_a_fork_goes_on_from_files_folder_and_variables(tmp_path: Path, made: list[Harbor]) -> None:
     env = opened(made, write(tmp_path / "task"), max_turns=9)
     await env.reset(seed=0)

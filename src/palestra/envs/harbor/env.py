@@ -6,6 +6,7 @@ the task says. If a verifier fails, the episode fails with a ``GraderError``.
 """
 
 import asyncio
+import contextlib
 import os
 import re
 import shlex
@@ -288,7 +289,8 @@ class Harbor(ShellEnv):
         self._shell = await old.reopened()
         await old.close()
         self._shell.put(kept)
-        await self._enter(self._shell, self._built, self._harbor.config.environment)
+        with contextlib.suppress(EnvError):  # the agent may have closed its folder, which is no failure of the environment
+            await self._enter(self._shell, self._built, self._harbor.config.environment)
         return self._shell
 
     async def fork(self) -> "Harbor":
