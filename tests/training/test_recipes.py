@@ -35,6 +35,7 @@ def test_a_gpu_recipe_can_be_planned_without_weights(recipe: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize("recipe", sorted((RECIPES / "cpu").glob("*.toml")), ids=lambda path: path.stem)
 def test_a_cpu_recipe_can_be_planned(recipe: Path) -> None:
     plan = estimate(load_recipe(recipe))
@@ -97,6 +98,7 @@ def test_memory_is_what_the_parameters_take() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 def test_a_model_of_32_billion_parameters_is_planned_from_its_configuration(tmp_path: Path) -> None:
     from transformers import Qwen3Config
 

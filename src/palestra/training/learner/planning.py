@@ -26,6 +26,8 @@ from palestra.training.learner.model import ActorCritic, Inputs, ModelConfig
 __all__ = ["LearnerMemory", "plan_memory"]
 
 _FLOAT = 4
+_SEGMENTS = 4
+"""The most segments of a packed row in the plan."""
 
 
 class LearnerMemory(NamedTuple):
@@ -81,6 +83,8 @@ def _passes(network: ActorCritic, packing: PackingConfig, length: int) -> int | 
 
 
 def _inputs(packing: PackingConfig, length: int) -> Inputs:
+    if packing.layout == "packed":  # the memory does not depend on the number of segments, but the time of the plan does
+        length = max(length, packing.positions // _SEGMENTS)
     segments = max(packing.positions // length, 1)
     rows = (segments, length) if packing.layout == "padded" else (1, segments * length)
     ids = torch.zeros(rows, dtype=torch.int64)
