@@ -12,7 +12,6 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NamedTuple, TypeVar
 
 from palestra.errors import MissingExtra
@@ -107,6 +106,8 @@ def reading(bridge: str) -> Iterator[None]:
 def _other(bridge: str, why: str) -> MissingExtra:
     """Return the error: what was tried, what is installed, why that does not do, and what to type."""
     tried = TRIED[bridge]
+    from importlib.metadata import PackageNotFoundError, version  # not at import: it costs a tenth of import palestra
+
     try:
         found = f"{tried.package} {version(tried.package)} is installed"
     except PackageNotFoundError:
