@@ -6,7 +6,6 @@ the task says. If a verifier fails, the episode fails with a ``GraderError``.
 """
 
 import asyncio
-import contextlib
 import os
 import re
 import shlex
@@ -289,8 +288,12 @@ class Harbor(ShellEnv):
         self._shell = await old.reopened()
         await old.close()
         self._shell.put(kept)
-        with contextlib.suppress(EnvError):  # the agent may have closed its folder, which is no failure of the environment
+        try:
             await self._enter(self._shell, self._built, self._harbor.config.environment)
+        except EnvError:
+            if not self._shell.alive:
+                raise
+            # The agent has closed its folder, which is no failure of the environment: the verifier starts elsewhere.
         return self._shell
 
     async def fork(self) -> "Harbor":
