@@ -5,6 +5,7 @@ it. So the result of an action does not depend on how busy the machine is, and a
 agent, not a delay. A point at the edge serves where the middle is covered.
 """
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -165,9 +166,19 @@ async def _press(page: "Page", keys: str) -> str:
         await page.keyboard.press(keys)
     except Error as error:
         if "Unknown key" in error.message:
+            await _let_go(page, keys)
             return f"There is no key {keys[:40]!r}."
         raise
     return ""
+
+
+async def _let_go(page: "Page", keys: str) -> None:
+    """Release what Playwright holds down after a combination with an unknown key: with Control down, a click opens a tab."""
+    from playwright.async_api import Error
+
+    for key in keys.split("+"):
+        with contextlib.suppress(Error):  # the unknown key
+            await page.keyboard.up(key)
 
 
 async def _drag(page: "Page", start: tuple[float, float], target: "ElementHandle | None", name: str) -> str:

@@ -77,6 +77,9 @@ def _is_death(message: str) -> bool:
     )
 
 
+_MODIFIERS = ("Alt", "Control", "Meta", "Shift")
+
+
 class _Process:
     """One Chromium, and the port of its jail at which the proxy answers."""
 
@@ -114,9 +117,14 @@ class Seat:
         return not self._closed and self._process.browser.is_connected()
 
     async def clean(self, page: "Page", origins: Iterable[str]) -> bool:
-        """Forget what an episode has left: other tabs, cookies, storage and cache. Return false if the page is broken."""
+        """Forget what an episode has left: other tabs, keys and the mouse, cookies, storage and cache.
+
+        Returns:
+            Whether the page can be used again.
+        """
         from playwright.async_api import Error
 
+        self._process.opened += 1  # an episode wears the browser as much in an old context as in a new one
         try:
             async with answered(CLOSE_SECONDS):
                 for other in self.context.pages:
@@ -124,6 +132,10 @@ class Seat:
                         await other.close()
                 await page.goto("about:blank")
                 await page.evaluate("name = ''")
+                for key in _MODIFIERS:
+                    await page.keyboard.up(key)
+                await page.mouse.up()
+                await page.mouse.move(0, 0)
                 await self.context.clear_cookies()
                 tools = await self.context.new_cdp_session(page)
                 for origin in origins:

@@ -144,11 +144,16 @@ async def test_an_environment_keeps_its_context_but_nothing_of_the_episode_befor
         )
         tab = await seat.context.new_page()
         await tab.goto(f"http://{HOST}/search?q=a")
+        await page.keyboard.down("Shift")
         again, _ = await env.reset(seed=2)
         assert env._seat is seat
         assert seat.context.pages == [page]
         kept = "() => [localStorage.length, sessionStorage.length, document.cookie, name]"
         assert await page.evaluate(kept) == [0, 0, "", ""]
+        await page.evaluate("() => addEventListener('click', event => { name = String(event.shiftKey || event.ctrlKey); })")
+        await env.step("press [Control+Foo]")
+        await page.mouse.click(1, 1)
+        assert await page.evaluate("name") == "false"
         fresh, _ = await other.reset(seed=2)
         assert text_of(again) == text_of(fresh)
         assert env._sites is not None

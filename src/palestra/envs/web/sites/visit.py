@@ -38,12 +38,12 @@ class Sites:
         if method == "GET" and url in self.again:
             return self.again.pop(url)
         found = _static(box.site.static, address.path) if method in ("GET", "HEAD") else None
-        if found is not None:
-            return found
-        answer = await box.ask(Asked(method, url, headers, body))
+        answer = await box.ask(Asked(method, url, headers, body)) if found is None else found
         if not box.site.scripts:
             answer = answer._replace(headers=[*answer.headers, ("Content-Security-Policy", _QUIET)])
-        if any(name.lower() == "content-type" and value.startswith("text/html") for name, value in answer.headers):
+        if found is None and any(
+            name.lower() == "content-type" and value.startswith("text/html") for name, value in answer.headers
+        ):
             self.pages.pop(url, None)
             self.pages[url] = answer
             while len(self.pages) > _KEPT:
