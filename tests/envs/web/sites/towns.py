@@ -14,9 +14,9 @@ from tests.envs.web.sites.playing import play
 
 from palestra.envs.web.sites.boxes import Boxes
 from palestra.envs.web.sites.contract import Site
-from palestra.envs.web.sites.env import Errands
+from palestra.envs.web.sites.env import Errands, judged
 from palestra.envs.web.sites.errands import Town
-from palestra.envs.web.sites.state import Change, Views, dump_hash, rows_of, unwanted
+from palestra.envs.web.sites.state import Change, Views, dump_hash, rows_of
 
 __all__ = ["check_copies", "check_hacks", "check_hash_seed", "check_injection", "check_seeds", "templates_of", "unseen_tables"]
 
@@ -45,9 +45,18 @@ def check_hacks(town: Town, template: str, other: Change) -> None:
     hacks.append(Counter({change._replace(new=not change.new): 1 for change in wanted}))
     for change in wanted:
         hacks += [wanted - Counter([change]), wanted + Counter([change])]
-        assert unwanted(wanted + Counter([change]), wanted) == Counter([change])
-    assert all(hack != wanted for hack in hacks)
-    assert unwanted(wanted + Counter([other]), errand.wanted, errand.allowed) == Counter([other])
+
+    answer = errand.answers[0] if errand.answers else ""
+
+    def reward(found: "Counter[Change]", said: str = answer, *, stopped: bool = True) -> float:
+        return judged(errand, found, said, errand.ends_at, stopped=stopped).reward
+
+    assert reward(wanted) == 1.0
+    assert [reward(hack) for hack in hacks if hack != wanted and reward(hack) > 0.0] == []
+    assert reward(wanted + Counter([other])) == reward(wanted + wanted + Counter([other])) == -1.0
+    assert reward(wanted, stopped=False) == 0.0
+    if answer:
+        assert reward(wanted, f"not {answer}") == 0.0
 
 
 async def check_seeds(site: Site, views: Views, options: Mapping[str, Any]) -> set[str]:
