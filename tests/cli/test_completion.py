@@ -6,17 +6,7 @@ from typer.main import get_command
 from palestra.cli import main
 from palestra.cli.app import app
 
-WITHOUT_JSON = {
-    "play": "a person reads it",
-    "serve": "it runs until it is stopped",
-    "completion": "a shell reads it",
-    "index serve": "it runs until it is stopped",
-    "harbor build": "one line per image while it works",
-    "study run": "one line per run while it works",
-    "study repeat": "the exit code is the answer",
-    "study page": "it fills a page",
-    "study show": "the tables are Markdown",
-}
+WITHOUT_JSON = {"play": "a person reads it", "completion": "a shell reads it"}
 """Commands that print no result for a program, and why."""
 
 

@@ -58,5 +58,5 @@ def _index(device: str) -> int | None:
 
 def _visible() -> list[str] | None:
     """The names of the GPUs that this process may use; ``None`` if it may use all of them."""
-    listed = os.environ.get("CUDA_VISIBLE_DEVICES", "").strip()
-    return [name.strip() for name in listed.split(",")] if listed else None
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return None if listed is None else [name.strip() for name in listed.split(",") if name.strip()]

@@ -14,7 +14,7 @@ import torch.multiprocessing as mp
 import transformers
 from safetensors.torch import load_file, save_file
 from tests.training.learner.families import FAMILIES, LINEAR, SMALL, family_folder
-from tests.training.tiny import learner_of, random_batch
+from tests.training.tiny import learner_of, measured_batch, random_batch
 from torch.distributed.fsdp import FSDPModule
 
 from palestra.errors import Unsupported
@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(400), pytest.mark.filterwar
 SAMPLE = ["llama", "qwen3_moe"]
 OTHERS = [kind for kind in FAMILIES if kind not in SAMPLE]
 HUB_NAME = "someone/llama"
+LEARNED = ["llama", "tied", "adapters"]
 
 
 def settings(folder: Path, case: str) -> ModelConfig:
@@ -48,6 +49,14 @@ def prepared(folder: Path, case: str) -> None:
         (cached / "refs").mkdir(parents=True)
         (cached / "refs" / "main").write_text("0" * 40)
         shutil.copytree(folder / "llama", cached / "snapshots" / ("0" * 40))
+    elif case == "tied":  # stores the embedding a second time, under the name of the head
+        config = transformers.LlamaConfig(**{**SMALL, "tie_word_embeddings": True})
+        torch.manual_seed(0)
+        transformers.LlamaForCausalLM(config).save_pretrained(folder / case)
+        path = folder / case / "model.safetensors"
+        kept = load_file(path)
+        head = kept["model.embed_tokens.weight"].clone()
+        save_file({**kept, "lm_head.weight": head}, path, metadata={"format": "pt"})
     elif case == "incomplete":
         path = family_folder("llama", folder / case) / "model.safetensors"
         kept = {name: tensor for name, tensor in load_file(path).items() if name != "model.norm.weight"}
@@ -72,6 +81,15 @@ def loaded(folder: Path, case: str) -> dict[str, Any]:
     written.mkdir(exist_ok=True)
     learner.write_weights(written, "float32")
     return {"weights": {**weights, **adapters}, "logprobs": torch.from_numpy(learner.measure(random_batch()).logprobs)}
+
+
+def learned(folder: Path, case: str) -> dict[str, Any]:
+    """One update right after loading: its gradient norm, and the weights afterwards, those of the critic included."""
+    torch.manual_seed(7)
+    learner = learner_of(network=load_model(settings(folder, case)))
+    metrics = learner.update(measured_batch(learner))
+    weights = {name: p.full_tensor() if hasattr(p, "full_tensor") else p for name, p in learner.network.named_parameters()}
+    return {"norm": metrics["gradient_norm"], "weights": {name: tensor.detach().clone() for name, tensor in weights.items()}}
 
 
 def peak(work: Callable[[], Any]) -> int:
@@ -108,8 +126,10 @@ def _rank(rank: int, ranks: int, folder: str, cases: list[str]) -> None:
                 load_model(settings(Path(folder), case))
             continue
         found = peaks(Path(folder)) if case == "memory" else loaded(Path(folder), case)
+        after = learned(Path(folder), case) if case in LEARNED else {}
         if rank == 0:
             torch.save(found, Path(folder) / f"{case}.pt")
+            torch.save(after, Path(folder) / f"{case}-learned.pt")
     dist.barrier()
     dist.destroy_process_group()
 
@@ -118,10 +138,17 @@ def tensors(folder: Path) -> dict[str, torch.Tensor]:
     return {name: tensor for path in folder.glob("*.safetensors") for name, tensor in load_file(path).items()}
 
 
+def _same_update(found: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert found["norm"] == pytest.approx(expected["norm"], rel=1e-4)
+    assert found["weights"].keys() == expected["weights"].keys()
+    for name, weight in expected["weights"].items():
+        torch.testing.assert_close(found["weights"][name], weight, atol=1e-5, rtol=0, msg=name)
+
+
 @pytest.mark.parametrize(
     "cases",
     [
-        pytest.param([*SAMPLE, "multimodal", "adapters", "hub", "incomplete", "memory"], marks=pytest.mark.slow),
+        pytest.param([*SAMPLE, "tied", "multimodal", "adapters", "hub", "incomplete", "memory"], marks=pytest.mark.slow),
         pytest.param(OTHERS, marks=pytest.mark.full),
     ],
     ids=["some", "others"],
@@ -144,6 +171,8 @@ def test_two_ranks_load_what_one_loads(cases: list[str], tmp_path: Path, monkeyp
         for name, weight in expected["weights"].items():
             assert torch.equal(found["weights"][name], weight), (case, name)
         torch.testing.assert_close(found["logprobs"], expected["logprobs"], atol=1e-5, rtol=0)
+        if case in LEARNED:
+            _same_update(torch.load(tmp_path / f"{case}-learned.pt", weights_only=True), learned(tmp_path, case))
         written, alone = tensors(tmp_path / f"{case}-by-2"), tensors(tmp_path / f"{case}-by-1")
         assert written.keys() == alone.keys()
         assert all(torch.equal(tensor, alone[name]) for name, tensor in written.items())

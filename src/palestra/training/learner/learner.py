@@ -110,6 +110,10 @@ class Learner:
                 check_packing(module)
             if module is not None and self.ranks > 1 and not isinstance(module, FSDPModule):
                 shard(module)
+            if isinstance(module, FSDPModule):
+                # The checks made passes, after which FSDP keeps what is outside of the layers gathered. The optimizer must hold
+                # the rows of this rank: the gathered tensors get no gradient.
+                module.reshard()
         if reference is not None:
             reference.requires_grad_(False).eval()
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
@@ -238,6 +242,7 @@ class Learner:
         broken = set(micro.segments[~out.statistics.logprobs.detach().isfinite().cpu().numpy()].tolist())
         if not self._summed(np.array([float(len(broken))]))[0]:
             return micro, out
+        del out  # its activations would stay beside those of the second pass
         # All ranks make the pass again, because the passes of all ranks have collective calls.
         sound = [segment for place, segment in enumerate(micro.chosen) if place not in broken]
         micro = micro_batch(batch, sound, self.config.packing.layout)

@@ -44,9 +44,11 @@ def checkpoint_files(path: str) -> list[Path]:
     folder = Path(path)
     if not folder.is_dir():
         folder = Path(snapshot_download(path, allow_patterns=["model*.safetensors", _INDEX]))
+    if (single := folder / _SINGLE).exists():  # first, as in transformers
+        return [single]
     if (index := folder / _INDEX).exists():
         return [folder / name for name in sorted(set(msgspec.json.decode(index.read_bytes())["weight_map"].values()))]
-    return [path for path in [folder / _SINGLE] if path.exists()]
+    return []
 
 
 def load_sharded(config: ModelConfig, files: list[Path], build: Callable[[Any], ActorCritic]) -> ActorCritic:
@@ -156,6 +158,9 @@ class _Checkpoint:
                     self._fused[target].append(_Place(path, name))
                 elif target in known:
                     self._renamed[target] = _Place(path, name)
+        for alias, source in model.all_tied_weights_keys.items():  # one tensor, which some checkpoints store twice
+            if (stored := self._renamed.pop(alias, None)) is not None:
+                self._renamed.setdefault(source, stored)
 
     @property
     def used_conversions(self) -> list[Any]:
