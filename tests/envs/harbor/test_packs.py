@@ -79,15 +79,31 @@ def test_nothing_in_a_pack_leads_out_of_its_folder(tmp_path: Path) -> None:
     assert list(out.iterdir()) == []
 
 
+def test_a_row_does_not_follow_the_link_of_an_earlier_row(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "out").mkdir()
+    rows = {"path": ["a", "a/b/c"], "task_binary": [_archive(("b", b"", str(tmp_path / "out"))), _archive(("evil", b"x", ""))]}
+    parquet.write_table(arrow.table(rows), tmp_path / "rows.parquet")
+    with pytest.raises(UsageError, match="a task inside another one: a/b/c"):
+        find_tasks(tmp_path / "rows.parquet")
+    assert list((tmp_path / "out").iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("columns", "says"),
     [
         ({"path": ["../up"], "task_binary": [b""]}, "a row without a task"),
         ({"path": ["/up"], "task_binary": [b""]}, "a row without a task"),
+        ({"path": ["//up"], "task_binary": [b""]}, "a row without a task"),
+        ({"path": ["a\0b"], "task_binary": [b""]}, "a row without a task"),
         ({"path": [None], "task_binary": [b""]}, "a row without a task"),
         ({"path": ["a"], "task_binary": [None]}, "a row without a task"),
         ({"path": ["a"], "task_binary": [b"x"]}, "rows.parquet: a is not a tar archive"),
         ({"path": ["a", "a"], "task_binary": [_archive(), _archive()]}, "two tasks a"),
+        ({"path": ["a", "./a"], "task_binary": [_archive(), _archive()]}, "two tasks ./a"),
+        ({"path": ["a", "a/b"], "task_binary": [_archive(), _archive()]}, "a task inside another one: a/b"),
+        ({"path": ["a/b/c", "d", "a"], "task_binary": [_archive()] * 3}, "a task inside another one: a"),
         ({"task": ["a"]}, "no column path"),
     ],
 )

@@ -63,16 +63,28 @@ def unpacked(pack: Path) -> Path:
 
 
 def _unpack_rows(pack: Path, draft: Path) -> None:
+    taken: set[PurePosixPath] = set()
+    above: set[PurePosixPath] = set()
     for row in _rows(pack):
         path, content = (row[name] for name in _COLUMNS)
-        parts = PurePosixPath(path).parts if isinstance(path, str) else ()
-        if not parts or ".." in parts or parts[0] == "/" or not isinstance(content, bytes):
+        place = _place(path)
+        if place is None or not isinstance(content, bytes):
             raise UsageError(f"{pack.name} has a row without a task: path is {path!r}")
-        folder = draft.joinpath(*parts)
-        if folder.exists():
+        if place in taken:
             raise UsageError(f"{pack.name} has two tasks {path}")
+        if place in above or not taken.isdisjoint(place.parents):  # a link in the upper task could lead anywhere
+            raise UsageError(f"{pack.name} has a task inside another one: {path}")
+        taken.add(place)
+        above.update(place.parents)
+        folder = draft / place
         folder.mkdir(parents=True)
         unpack_tar(io.BytesIO(content), f"{pack.name}: {path}", folder)
+
+
+def _place(path: object) -> PurePosixPath | None:
+    """Return the path of a row, if it is one below the folder of the pack."""
+    place = PurePosixPath(path) if isinstance(path, str) and "\0" not in path else PurePosixPath()
+    return place if place.parts and not place.is_absolute() and ".." not in place.parts else None
 
 
 def _rows(pack: Path) -> Iterator[dict[str, Any]]:
