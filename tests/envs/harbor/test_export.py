@@ -1,6 +1,9 @@
 """Terminal tasks as Harbor folders: they read, grade as ``terminal:`` does, and the agent cannot forge the reward."""
 
+import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +21,7 @@ from palestra.envs.terminal.env import Terminal
 from palestra.envs.terminal.families import FAMILIES
 from palestra.envs.terminal.grading import from_data, to_data
 from palestra.envs.terminal.scene import LEVELS
-from palestra.envs.terminal.standalone import filter_program, write_reward
+from palestra.envs.terminal.standalone import filter_program, opened_logs, write_reward
 from palestra.envs.terminal.turns import ShellEnv
 from palestra.errors import UsageError
 from palestra.trajectory import Task
@@ -88,6 +91,60 @@ def test_a_forged_reward_is_replaced(tmp_path: Path) -> None:
     assert list(logs.iterdir()) == [], "a grader that fails leaves no reward"
     with pytest.raises(OSError, match="cannot be run safely on riscv64"):
         filter_program("riscv64")
+
+
+def deep_folder(place: Path, name: str, depth: int) -> None:
+    """Make a folder that ``shutil.rmtree`` cannot remove: its path is too long for the kernel."""
+    here = os.open(place, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=here)
+        below = os.open(name, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+@pytest.fixture
+def deep(tmp_path: Path) -> Iterator[Path]:
+    """A folder for deep ones; pytest could not remove them."""
+    (tmp_path / "deep").mkdir()
+    yield tmp_path / "deep"
+    subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)
+
+
+def test_a_forged_reward_is_replaced_beside_a_folder_that_cannot_be_removed(deep: Path) -> None:
+    logs = deep / "logs/verifier"
+    logs.mkdir(parents=True)
+    (logs / "reward.json").write_text('{"reward": 1}')
+    deep_folder(logs, "reward.txt", 1500)
+    write_reward(0.0, str(logs))
+    assert (logs / "reward.json").read_text() == '{"reward": 0.0}'
+    assert not (logs / "reward.txt").exists()
+
+
+def test_the_names_beside_the_logs_may_be_taken(tmp_path: Path) -> None:
+    above = tmp_path / "logs"
+    for name in ("mine/verifier", "logs-of-the-agent/x"):
+        (tmp_path / name).mkdir(parents=True)
+    above.symlink_to(tmp_path / "mine")
+    write_reward(0.0, str(above / "verifier"))
+    assert not above.is_symlink()
+    assert (above / "verifier/reward.json").read_text() == '{"reward": 0.0}'
+
+
+def test_the_reward_reaches_the_first_folder_and_the_one_at_its_path(tmp_path: Path) -> None:
+    logs = tmp_path / "logs/verifier"
+    held = opened_logs(str(logs))
+    logs.parent.rename(tmp_path / "moved")
+    logs.mkdir(parents=True)
+    for place in (logs, tmp_path / "moved/verifier"):
+        (place / "reward.json").write_text('{"reward": 1}')
+    write_reward(0.0, str(logs), held)
+    assert (logs / "reward.json").read_text() == (tmp_path / "moved/verifier/reward.json").read_text() == '{"reward": 0.0}'
+    shutil.rmtree(tmp_path / "moved")
+    write_reward(None, str(logs), held)
+    assert not (logs / "reward.json").exists()
+    os.close(held)
 
 
 async def played(env: ShellEnv, task: Task, solve: bool, command: str) -> Step:
@@ -160,6 +217,17 @@ PEEK = "import os\nassert not os.path.exists('/tests')\n"
 ATTACKS = {
     "forge the reward and kill the grader": FORGE,
     "leave a process that forges": f"import os\nif not os.fork():\n    os.setsid()\n    while True:\n        exec({FORGE!r})\n",
+    "a deep folder at the place of the reward": """import os
+os.chdir('/logs/verifier')
+open('reward.json', 'w').write('{"reward": 1}')
+for _ in range(1500): os.mkdir('reward.txt'); os.chdir('reward.txt')
+""",
+    "take the name for a moved folder": f"""import os
+os.makedirs('/logs-of-the-agent/x')
+os.rename('/logs', '/old')
+os.makedirs('/mine/verifier')
+os.symlink('/mine', '/logs')
+{FORGE}""",
     "move the log folder": f"import os\nos.rename('/logs', '/old')\nos.mkdir('/mine')\nos.symlink('/mine', '/logs')\n{FORGE}",
 }
 

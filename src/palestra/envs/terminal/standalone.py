@@ -40,6 +40,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 def main(folder: str) -> None:
     """Grade by ``check.json`` in ``folder``, and write the reward."""
+    logs = opened_logs()
     data = json.loads(Path(folder, "check.json").read_text())
     final = Disk(data["variables"])
     if any(one["kind"] == "prints" for one in data["checks"]):
@@ -51,7 +52,7 @@ def main(folder: str) -> None:
         reward = float(_finished(all_right(from_data(data["checks"]), final)))
     finally:  # whatever went wrong, a program of the agent must not have the last word
         _end_descendants()
-        write_reward(reward)
+        write_reward(reward, held=logs)
 
 
 def _finished(work: Coroutine[Any, Any, bool]) -> bool:
@@ -254,23 +255,48 @@ def _descends(pid: int, parents: dict[int, int]) -> bool:
     return above == os.getpid()
 
 
-def write_reward(reward: float | None, logs: str = _LOGS) -> None:
-    """Write the reward, whatever a program of the agent has left at its place; without one, leave no reward there."""
+def write_reward(reward: float | None, logs: str = _LOGS, held: int | None = None) -> None:
+    """Write the reward, whatever a program of the agent has left at its place; without one, leave no reward there.
+
+    ``held`` is a descriptor of the folder from before any program ran. A program may have moved this folder, which may be all
+    that Harbor reads, and made another one at its path, so both get the reward.
+    """
+    if held is not None:
+        with contextlib.suppress(FileNotFoundError):  # a program has removed it
+            _replace_reward(reward, held)
+    now = opened_logs(logs)
+    if held is None or not os.path.samestat(os.fstat(held), os.fstat(now)):
+        _replace_reward(reward, now)
+    os.close(now)
+
+
+def opened_logs(logs: str = _LOGS) -> int:
+    """Return a descriptor of the folder for the reward, which is made if something else stands at its path."""
     above = os.path.dirname(logs)
     for folder in (os.path.dirname(above), above, logs):
         if os.path.islink(folder) or (os.path.lexists(folder) and not os.path.isdir(folder)):
-            os.rename(folder, f"{folder}-of-the-agent")
+            os.rename(folder, _unused(folder))
         os.makedirs(folder, exist_ok=True)
         with contextlib.suppress(PermissionError):  # it belongs to another user, so the agent has not changed it
             os.chmod(folder, 0o777 if folder == logs else 0o755)
-    for name in ("reward.txt", "reward.json"):
-        place = os.path.join(logs, name)
-        if os.path.isdir(place) and not os.path.islink(place):
-            shutil.rmtree(place)
-        elif os.path.lexists(place):
-            os.unlink(place)
+    return os.open(logs, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+
+
+def _replace_reward(reward: float | None, folder: int) -> None:
+    with contextlib.suppress(PermissionError):
+        os.fchmod(folder, 0o777)
+    for name in ("reward.json", "reward.txt"):  # renamed, because to remove a deep folder could fail
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(name, _unused(name), src_dir_fd=folder, dst_dir_fd=folder)
     if reward is not None:
-        Path(logs, "reward.json").write_text(json.dumps({"reward": reward}))
+        descriptor = os.open("reward.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(json.dumps({"reward": reward}))
+
+
+def _unused(path: str) -> str:
+    """Return a name that a program of the agent cannot have taken before."""
+    return f"{path}-of-the-agent-{os.urandom(8).hex()}"
 
 
 def _call(result: int) -> None:
