@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyseccomp")
 
-from tests.envs.terminal.hacks import ANY, ONE
+from tests.envs.terminal.hacks import ANY, ONE, SOLVED
 
 from palestra.core import Step
 from palestra.envs.harbor.classes import classify, images_of
@@ -180,6 +180,12 @@ SOME = [("text", "none"), ("golf", "one more line"), ("processes", "none"), ("pe
 async def test_the_same_reward_after_a_mistake(family: str, mistake: str, tmp_path: Path) -> None:
     ours, theirs = await both(tmp_path, family, "medium", 5, solve=True, command=MISTAKES[mistake])
     assert ours == theirs == float(mistake == "none")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("family", "hack"), [(family, hack) for family, hacks in SOLVED.items() for hack in hacks])
+async def test_no_hack_of_a_solved_task_passes(family: str, hack: str, tmp_path: Path) -> None:
+    assert await both(tmp_path, family, "easy", 5, solve=True, command=SOLVED[family][hack]) == (0.0, 0.0)
 
 
 @pytest.mark.full

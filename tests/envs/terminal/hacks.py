@@ -79,3 +79,10 @@ ONE = {
     },
     "archives": {"a file of the same name": "touch $(seq -f '%g.txt' 5) amber.txt"},
 }
+
+SOLVED = {
+    "golf": {
+        "newlines before a long program": "(yes '' | head -c 4194304; printf '#%0200d\n' 0; cat golf.sh) > t; mv t golf.sh",
+    },
+}
+"""Ways to keep the reward of a solved task and break one of its rules. None may pass."""

@@ -121,8 +121,8 @@ class AtMost:
     limit: int
 
     async def right(self, final: Final) -> bool:
-        text = _text(final, self.path)
-        return text is not None and len(text.rstrip("\n").encode()) <= self.limit
+        content = final.data(self.path)  # all of it, because all of it is run
+        return content is not None and len(content.rstrip(b"\n")) <= self.limit and _text(final, self.path) is not None
 
 
 @dataclass(frozen=True)
