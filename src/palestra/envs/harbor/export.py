@@ -1,9 +1,10 @@
 """Write tasks of ``terminal:`` as Harbor folders, which grade as ``terminal:`` does and need no Palestra.
 
 The tests are the checks of the task as JSON, and the files of Palestra that interpret them. The verifier is separate, and gets
-the agent's home folder alone. Two kinds of task need a shared verifier: Harbor stops the processes of the agent's environment
-before a separate verifier starts, and changes file modes when it copies files to it. The check of such a task is therefore only
-as safe as every shared verifier (``palestra harbor check --hacks``).
+the agent's home folder and, as every separate verifier, ``/logs/artifacts``, which the grader removes before it runs a program
+of the agent. Two kinds of task need a shared verifier: Harbor stops the processes of the agent's environment before a separate
+verifier starts, and changes file modes when it copies files to it. The check of such a task is therefore only as safe as every
+shared verifier (``palestra harbor check --hacks``).
 """
 
 import json

@@ -33,6 +33,8 @@ HOME = "/home/agent"
 FIRST = "/var/lib/first-processes"
 """Process numbers and start times at the agent's first turn, which the task's setup has written."""
 _LOGS = "/logs/verifier"
+_ARTIFACTS = "/logs/artifacts"
+"""Harbor copies this folder of the agent to every separate verifier."""
 _MOST_ENTRIES, _KEPT_BYTES, _MOST_BYTES = 5_000, 256 * 1024, 64 * 2**20
 _DUMPABLE, _NO_NEW_PRIVILEGES, _SECCOMP, _SUBREAPER = 4, 38, 22, 36  # options of prctl
 _LIBC = ctypes.CDLL(None, use_errno=True)
@@ -47,6 +49,7 @@ def main(folder: str) -> None:
         _call(_LIBC.prctl(_DUMPABLE, 0, 0, 0, 0))  # nobody reads the expected values from memory
         _call(_LIBC.prctl(_SUBREAPER, 1, 0, 0, 0))
         shutil.rmtree(folder)
+        _remove(_ARTIFACTS)  # a short program could run a long one from there
     reward = None
     try:
         reward = float(_finished(all_right(from_data(data["checks"]), final)))
@@ -97,6 +100,11 @@ class Disk:
             return _printed(command, self._home, {**self._variables, "HOME": self._home})
         finally:
             _end_descendants()
+
+
+def _remove(path: str) -> None:
+    """Remove a file or folder of the agent: ``rm``, unlike ``shutil.rmtree``, also removes folders in any number of levels."""
+    subprocess.run(["rm", "-rf", "--", path], check=True)
 
 
 def _walk(home: str) -> Iterator[Found]:
