@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -145,6 +146,22 @@ def test_the_reward_reaches_the_first_folder_and_the_one_at_its_path(tmp_path: P
     write_reward(None, str(logs), held)
     assert not (logs / "reward.json").exists()
     os.close(held)
+
+
+GRADE = """import asyncio, sys
+from palestra.envs.terminal.standalone import Disk, Found
+disk = Disk({"PATH": "/usr/bin:/bin"}, sys.argv[1])
+print(disk.data("kept"), asyncio.run(disk.fresh([Found("new", 0o644, b"")], "echo *")).split())
+"""
+
+
+@pytest.mark.parametrize(("name", "depth"), [("d", 1500), ("d" * 255, 20)], ids=["many levels", "long paths"])
+def test_a_deep_home_is_read_and_made_fresh(name: str, depth: int, deep: Path) -> None:
+    (deep / "kept").write_text("x")
+    deep_folder(deep, name, depth)
+    # In a process of its own: the grader kills all its descendants.
+    run = subprocess.run([sys.executable, "-c", GRADE, deep], capture_output=True, text=True)
+    assert run.stdout == "b'x' ['new']\n", run.stderr
 
 
 async def played(env: ShellEnv, task: Task, solve: bool, command: str) -> Step:

@@ -43,15 +43,15 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 def main(folder: str) -> None:
     """Grade by ``check.json`` in ``folder``, and write the reward."""
     logs = opened_logs()
-    data = json.loads(Path(folder, "check.json").read_text())
-    final = Disk(data["variables"])
-    if any(one["kind"] == "prints" for one in data["checks"]):
-        _call(_LIBC.prctl(_DUMPABLE, 0, 0, 0, 0))  # nobody reads the expected values from memory
-        _call(_LIBC.prctl(_SUBREAPER, 1, 0, 0, 0))
-        shutil.rmtree(folder)
-        _remove(_ARTIFACTS)  # a short program could run a long one from there
     reward = None
     try:
+        data = json.loads(Path(folder, "check.json").read_text())
+        final = Disk(data["variables"])
+        if any(one["kind"] == "prints" for one in data["checks"]):
+            _call(_LIBC.prctl(_DUMPABLE, 0, 0, 0, 0))  # nobody reads the expected values from memory
+            _call(_LIBC.prctl(_SUBREAPER, 1, 0, 0, 0))
+            shutil.rmtree(folder)
+            _remove(_ARTIFACTS)  # a short program could run a long one from there
         reward = float(_finished(all_right(from_data(data["checks"]), final)))
     finally:  # whatever went wrong, a program of the agent must not have the last word
         _end_descendants()
@@ -85,11 +85,11 @@ class Disk:
         return [words for words, _ in _processes()]
 
     def first_processes(self) -> list[list[str]]:
-        first = set(Path(FIRST).read_text().split("\n")) if os.path.isfile(FIRST) else set()
+        first = set(Path(FIRST).read_text(errors="replace").split("\n")) if os.path.isfile(FIRST) else set()
         return [words for words, identity in _processes() if identity in first]
 
     async def fresh(self, files: Sequence[Found], command: str) -> str:
-        shutil.rmtree(self._home, ignore_errors=True)
+        _remove(self._home)
         os.makedirs(self._home, exist_ok=True)
         for one in files:
             place = Path(self._home, one.path)
@@ -104,7 +104,7 @@ class Disk:
 
 def _remove(path: str) -> None:
     """Remove a file or folder of the agent: ``rm``, unlike ``shutil.rmtree``, also removes folders in any number of levels."""
-    subprocess.run(["rm", "-rf", "--", path], check=True)
+    subprocess.run(["rm", "-rf", "--", path], check=False)
 
 
 def _walk(home: str) -> Iterator[Found]:
@@ -115,15 +115,25 @@ def _walk(home: str) -> Iterator[Found]:
         above = pending.pop()
         with contextlib.suppress(OSError):
             os.chmod(f"{home}/{above}", 0o700)
-        for name in sorted(os.listdir(f"{home}/{above}") if os.path.isdir(f"{home}/{above}") else ()):
+        for name in _names(f"{home}/{above}"):
             count += 1
             if count > _MOST_ENTRIES:
                 return
             path = f"{above}{name}"
-            mode = os.lstat(f"{home}/{path}").st_mode
+            try:
+                mode = os.lstat(f"{home}/{path}").st_mode
+            except OSError:  # its path is too long: no check asks for it
+                continue
             if stat.S_ISDIR(mode):
                 pending.append(f"{path}/")
             yield Found(path, mode, _content(f"{home}/{path}", mode) if stat.S_ISREG(mode) else None)
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
 
 
 def _content(path: str, mode: int) -> bytes | None:
