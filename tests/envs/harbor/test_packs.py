@@ -56,6 +56,14 @@ def test_what_is_no_pack_ends_in_a_sentence(tmp_path: Path, tasks: list[Path]) -
         find_tasks(tmp_path / "nothing.tar")
 
 
+@pytest.mark.parametrize("name", ["set.tar", "set.parquet"])
+def test_two_tasks_of_one_name_are_not_packed(name: str, tmp_path: Path) -> None:
+    folders = [write(tmp_path / "a/t"), write(tmp_path / "b/t")]
+    with pytest.raises(UsageError, match="two tasks have the name t"):
+        pack_tasks(folders, tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
 def _archive(*members: tuple[str, bytes, str]) -> bytes:
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:

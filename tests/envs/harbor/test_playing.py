@@ -14,7 +14,7 @@ from tests.sandbox.test_shell import small_root
 
 import palestra
 from palestra.core import Step
-from palestra.envs.harbor.env import Harbor, harbor_cache
+from palestra.envs.harbor.env import Harbor, _chosen, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.reading import read_task
 from palestra.errors import EnvError, GraderError, MissingData, Unsupported, UsageError
@@ -319,3 +319,12 @@ async def test_running_processes_cannot_be_forked(tmp_path: Path, made: list[Har
     await env.step("```bash\nsleep 100 &\n```")
     with pytest.raises(Unsupported, match="a fork cannot copy them"):
         await env.fork()
+
+
+def test_a_task_is_chosen_by_its_whole_name(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name) for name in ("a/t1", "b/t1", "b/t2")]
+    assert _chosen(folders, "b/t1") == [folders[1]]
+    assert _chosen(folders, "t2") == _chosen(folders, "org/t2") == [folders[2]], "org is the first part of the task's name"
+    for name in ("t1", "org/t1"):
+        with pytest.raises(UsageError, match=r"2 tasks there are called .*a/t1, b/t1"):
+            _chosen(folders, name)

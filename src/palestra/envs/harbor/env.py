@@ -11,7 +11,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from palestra.core import Step
@@ -342,10 +342,19 @@ class Harbor(ShellEnv):
 
 
 def _chosen(folders: list[Path], name: str) -> list[Path]:
+    """Return the task whose path ends with ``name``; if there is none, the one with the name behind the last slash.
+
+    The part before the slash may be no folder: a task of the folder ``t`` may be called ``org/t``.
+    """
     if not name:
         return folders
-    found = [folder for folder in folders if folder.resolve().name == name.rpartition("/")[2]]
-    if not found:
-        near = ", ".join(folder.name for folder in folders[:5])
-        raise UsageError(f'no task "{name}" there: the folder has {len(folders)}, such as {near}')
-    return found
+    whole = PurePosixPath(name).parts
+    for parts in (whole, whole[-1:]):
+        found = [folder for folder in folders if folder.resolve().parts[-len(parts) :] == parts]
+        if len(found) > 1:
+            named = ", ".join("/".join(folder.resolve().parts[-len(parts) - 1 :]) for folder in found[:5])
+            raise UsageError(f'{len(found)} tasks there are called "{name}": choose one by its folder, such as {named}')
+        if found:
+            return found
+    near = ", ".join(folder.name for folder in folders[:5])
+    raise UsageError(f'no task "{name}" there: the folder has {len(folders)}, such as {near}')

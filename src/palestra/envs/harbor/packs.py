@@ -11,6 +11,7 @@ import io
 import shutil
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -112,11 +113,13 @@ def pack_tasks(folders: Sequence[Path], pack: Path) -> None:
     """Write the tasks in ``folders`` to the new file ``pack``. The same tasks give the same bytes.
 
     Raises:
-        UsageError: The file exists, or its ending is not that of a pack.
+        UsageError: The file exists, its ending is not that of a pack, or two tasks have the same name.
     """
     if pack.exists():
         raise UsageError(f"{pack} exists already: name a new file")
     names = [folder.resolve().name for folder in folders]
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        raise UsageError(f"two tasks have the name {twice[0]}: in a pack every task has its own, so rename one of the folders")
     if pack.suffix == ".parquet":
         arrow, parquet = _pyarrow()
         tasks = [gzip.compress(_tar({"": folder}), mtime=0) for folder in folders]
