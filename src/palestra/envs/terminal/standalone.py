@@ -3,7 +3,9 @@
 If a check runs what the agent wrote, that program has the same user as this grader, because a verifier may have only one. So
 the grader keeps nothing that such a program could use: it reads the agent's files and the expected values into memory and
 removes the files with the values; it cannot be read or changed by other processes; a system call filter keeps the program from
-sending signals, so it cannot end the grader; and the grader kills every process that is left before it writes the reward.
+sending signals, so it cannot end the grader by one; and the grader kills every process that is left before it writes the
+reward. One way is left: under Docker a program of root can raise the grader's ``oom_score_adj`` and use up the memory, so that
+the kernel ends the grader. The episode then has no reward, unless the program has written one itself.
 
 Standard library only: this file is copied into the tests of exported tasks.
 """
