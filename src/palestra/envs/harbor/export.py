@@ -91,9 +91,7 @@ def export_task(env: Terminal, task: Task, folder: Path, image: str = IMAGE) -> 
     shared = living or any(isinstance(check, Modes) for check in scene.checks)
     _write(place / "task.toml", _toml(name, task, shared, living))
     step = place / "steps" / _STEP if living else place
-    _write(
-        step / "instruction.md", f"{scene.goal}\n\nYou work in /{HOME}, which is your home folder; paths are relative to it.\n"
-    )
+    _write(step / "instruction.md", _INSTRUCTION.format(goal=scene.goal, home=HOME))
     _write(step / "solution/solve.sh", _solution(scene))
     _write_environment(place / "environment", scene, "" if living else scene.setup, image)
     if living:
