@@ -70,10 +70,13 @@ def unpack_image(archive: Path, root: Path) -> dict[str, Any]:
 
 
 def unpack_tar(archive: IO[bytes], name: str, root: Path) -> None:
-    """Unpack a tar archive, compressed or not, into the folder ``root``. Messages call it ``name``."""
+    """Unpack a tar archive, compressed or not, into the folder ``root``. Messages call it ``name``.
+
+    It is no layer of an image, so a file ``.wh.NAME`` is one like any other.
+    """
     try:
         with tarfile.open(fileobj=archive) as members:
-            _Unpacker(root).unpack(members)
+            _Unpacker(root, whiteouts=False).unpack(members)
     except _MALFORMED as error:
         raise UsageError(f"{name} is not a tar archive that can be unpacked: {error}") from error
 
@@ -122,9 +125,10 @@ def _settings(image: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Unpacker:
-    """Writes the members of layers below one folder."""
+    """Writes the members of layers below one folder. With ``whiteouts``, a file ``.wh.NAME`` means that NAME is removed."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, whiteouts: bool = True) -> None:
+        self._whiteouts = whiteouts
         self._root = os.open(root, _FOLDER)
         self._bytes = self._members = 0
 
@@ -146,10 +150,10 @@ class _Unpacker:
     def _take(self, layer: tarfile.TarFile, member: tarfile.TarInfo, above: str, name: str) -> None:
         parent = self._folder(above)
         try:
-            if name == _OPAQUE:
+            if self._whiteouts and name == _OPAQUE:
                 for other in os.listdir(parent):
                     _remove(other, parent)
-            elif name.startswith(_WHITEOUT):
+            elif self._whiteouts and name.startswith(_WHITEOUT):
                 _remove(name[len(_WHITEOUT) :], parent)
             elif member.isdir():
                 self._make_folder(name, parent, member.mode)

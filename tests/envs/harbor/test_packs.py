@@ -22,6 +22,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def tasks(tmp_path: Path) -> list[Path]:
     write(tmp_path / "tasks/one", {"tests/data/task.toml": "not a task of its own\n"})
     (tmp_path / "tasks/one/environment/link").symlink_to("Dockerfile")
+    (tmp_path / "tasks/one/environment/.wh.Dockerfile").write_text("in a layer of an image this would remove the Dockerfile")
     write(tmp_path / "tasks/two", STEP_FILES, STEPS)
     return find_tasks(tmp_path / "tasks")
 
