@@ -306,8 +306,10 @@ async def test_a_fork_goes_on_from_files_folder_and_variables(tmp_path: Path, ma
     env = opened(made, write(tmp_path / "task"), max_turns=9)
     await env.reset(seed=0)
     await env.step("```bash\nmkdir deep; cd deep; export WORD=hello; echo no > ../answer.txt\n```")
+    await env.sample_random_action()
     twin = await env.fork()
     made.append(twin)
+    assert [await twin.sample_random_action() for _ in range(9)] == [await env.sample_random_action() for _ in range(9)]
     assert (await twin.step("```bash\npwd; echo $WORD > ../answer.txt\n```")).observation == "/app/deep"
     assert (await twin.step(SUBMIT)).reward == 1.0
     assert (await env.step(SUBMIT)).reward == 0.0, "the files of the first are its own"

@@ -25,6 +25,7 @@ from palestra.errors import UsageError
 from palestra.interchange.atif import read_atif, write_atif
 from palestra.registry import list_envs
 from palestra.rollout import collect
+from palestra.sandbox.shell import Shell
 from palestra.seeding import derive
 from palestra.trajectory import Task, ToolCall, text_of
 from palestra.viewer.pictures import pictures_of
@@ -161,6 +162,44 @@ async def test_a_running_command_takes_input_and_can_be_interrupted() -> None:
         assert "hello Ada" in env.render()
         ended = await env.step("```bash\nexit\n```")
         assert (ended.terminated, ended.reward) == (True, 0.0)
+    finally:
+        await env.close()
+
+
+@pytest.mark.slow
+async def test_a_fork_draws_the_same_actions() -> None:
+    env = Terminal("text", "easy")
+    try:
+        await env.reset(seed=0)
+        await env.sample_random_action()
+        twin = await env.fork()
+        drawn = [await twin.sample_random_action() for _ in range(9)]
+        await twin.close()
+        assert drawn == [await env.sample_random_action() for _ in range(9)]
+    finally:
+        await env.close()
+
+
+@pytest.mark.slow
+async def test_a_fork_that_fails_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = Terminal("text", "easy")
+    twins: list[Shell] = []
+
+    async def forked(shell: Shell) -> Shell:
+        twins.append(await fork(shell))
+        return twins[-1]
+
+    def full() -> None:
+        raise OSError("no more boxes")
+
+    fork = Shell.fork
+    try:
+        await env.reset(seed=0)
+        monkeypatch.setattr(Shell, "fork", forked)
+        monkeypatch.setattr("palestra.envs.terminal.env.shared_shells", full)
+        with pytest.raises(OSError, match="no more boxes"):
+            await env.fork()
+        assert [shell.alive for shell in twins] == [False]
     finally:
         await env.close()
 

@@ -6,6 +6,7 @@ the task says. If a verifier fails, the episode fails with a ``GraderError``.
 """
 
 import asyncio
+import copy
 import os
 import re
 import shlex
@@ -307,6 +308,7 @@ class Harbor(ShellEnv):
             self._address, trust=self._trust, max_turns=self.max_turns, command_seconds=self._seconds, **self._options
         )
         twin._begin(None, self.task)
+        twin._action_rng = copy.deepcopy(self._action_rng)
         twin._harbor, twin._built, twin._graders = self._harbor, self._built, self._graders
         twin._place, twin._rewards, twin._deadline = self._place, list(self._rewards), self._deadline
         twin._turn, twin._screen, twin._plan, twin._done = self._turn, self._screen, self._plan, self._done

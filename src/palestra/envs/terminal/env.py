@@ -3,6 +3,7 @@
 The reward is 1 if the grader accepts the result, else 0.
 """
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,10 +70,15 @@ class Terminal(ShellEnv):
         assert self._shells is not None
         twin = Terminal(self._family, LEVELS[self._level], self.max_turns, self._seconds)
         twin._begin(None, self.task)
+        twin._action_rng = copy.deepcopy(self._action_rng)
         twin._scene, twin._turn, twin._done = self._scene, self._turn, self._done
         twin._screen, twin._first, twin._plan = self._screen, self._first, self._plan
-        twin._shell = await self._shell.fork()
-        twin._shells = await twin._stack.enter_async_context(shared_shells())
+        try:
+            twin._shell = await self._shell.fork()
+            twin._shells = await twin._stack.enter_async_context(shared_shells())
+        except BaseException:
+            await twin.close()
+            raise
         return twin
 
 
