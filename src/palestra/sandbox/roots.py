@@ -21,7 +21,7 @@ from typing import Any
 from palestra.errors import MissingExtra, UsageError
 from palestra.sandbox.unpacking import unpack_image
 
-__all__ = ["HOST", "Root", "RootCache"]
+__all__ = ["HOST", "Root", "RootCache", "drafted"]
 
 HOST = "host"
 
@@ -90,7 +90,7 @@ class RootCache:
             raise UsageError(f"the archive {archive} cannot be read: {error.strerror}") from None
         place = self.folder / "roots" / key
         if not place.is_dir():
-            with _draft(place) as draft:
+            with drafted(place) as draft:
                 (draft / "root").mkdir()
                 config = unpack_image(archive, draft / "root")
                 (draft / "image.json").write_text(json.dumps(config))
@@ -125,7 +125,7 @@ class RootCache:
 
 
 @contextmanager
-def _draft(place: Path) -> Iterator[Path]:
+def drafted(place: Path) -> Iterator[Path]:
     """Yield a folder that becomes ``place`` at the end of the block. If another process is first, its folder stays."""
     place.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))

@@ -11,8 +11,6 @@ import json
 import os
 import posixpath
 import shlex
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from palestra.envs.harbor.task import tree_digest
 from palestra.errors import EnvError, Unsupported
 from palestra.sandbox.contract import Limits
 from palestra.sandbox.layers import NewFile, files_of
-from palestra.sandbox.roots import Root, RootCache
+from palestra.sandbox.roots import Root, RootCache, drafted
 from palestra.sandbox.shell import Shell, Shells
 
 __all__ = ["Built", "build"]
@@ -71,9 +69,7 @@ async def build(cache: RootCache, context: Path, environment: Environment, root:
 
 
 async def _build(place: Path, context: Path, recipe: Recipe, root: Root, limits: Limits, seconds: float) -> None:
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))
-    try:
+    with drafted(place) as draft:
         async with Shells(limits, root=root.path, warm=0) as shells, await shells.open() as shell:
             try:
                 async with asyncio.timeout(seconds):
@@ -82,14 +78,6 @@ async def _build(place: Path, context: Path, recipe: Recipe, root: Root, limits:
             except TimeoutError:
                 raise EnvError(f"the build took longer than environment.build_timeout_sec ({seconds:g} s)") from None
             await shell.save(draft)
-        draft.chmod(0o755)
-        try:
-            draft.rename(place)
-        except OSError:
-            if not place.is_dir():
-                raise
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
 
 
 async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, seconds: float) -> None:

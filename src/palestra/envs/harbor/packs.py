@@ -8,9 +8,7 @@ user's folder, under the hash of its content. It may be a stranger's, so no path
 import gzip
 import hashlib
 import io
-import shutil
 import tarfile
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
@@ -19,6 +17,7 @@ from typing import Any
 from palestra.envs.harbor.task import files_below
 from palestra.errors import MissingExtra, UsageError
 from palestra.models.home import home_folder
+from palestra.sandbox.roots import drafted
 from palestra.sandbox.unpacking import unpack_tar
 
 __all__ = ["is_pack", "pack_tasks", "unpacked"]
@@ -45,21 +44,12 @@ def unpacked(pack: Path) -> Path:
         place = home_folder("harbor") / "packs" / hashlib.file_digest(file, "sha256").hexdigest()
     if place.is_dir():
         return place
-    place.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))
-    try:
+    with drafted(place) as draft:
         if pack.suffix == ".parquet":
             _unpack_rows(pack, draft)
         else:
             with pack.open("rb") as file:
                 unpack_tar(file, pack.name, draft)
-        try:
-            draft.rename(place)
-        except OSError:  # another process has been faster
-            if not place.is_dir():
-                raise
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return place
 
 
