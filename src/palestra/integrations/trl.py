@@ -128,7 +128,7 @@ def environment_factory(id: str, **kwargs: Any) -> type:
     """Return the ``environment_factory`` of a ``GRPOTrainer`` for the environment ``id``.
 
     A row of the data set may have a column ``seed``. TRL never closes an environment: it is closed when TRL drops the object.
-    If the environment fails, TRL shows the error to the model and goes on; the reward is ``None``, which TRL leaves out.
+    If the environment fails, TRL shows the error to the model and continues; the reward is ``None``, which TRL leaves out.
     """
 
     class PalestraEnvironment:
@@ -156,7 +156,7 @@ def environment_factory(id: str, **kwargs: Any) -> type:
             try:
                 step = self._env.step(action)
             except Exception:
-                self._over = self._failed = True  # TRL shows the error to the model and goes on
+                self._over = self._failed = True  # TRL shows the error to the model and continues
                 raise
             self._reward += step.reward
             self._over = step.terminated or step.truncated

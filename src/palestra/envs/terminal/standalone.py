@@ -50,7 +50,7 @@ def main(folder: str) -> None:
         data = json.loads(Path(folder, "check.json").read_text())
         final = Disk(data["variables"])
         if any(one["kind"] == "prints" for one in data["checks"]):
-            _call(_LIBC.prctl(_DUMPABLE, 0, 0, 0, 0))  # nobody reads the expected values from memory
+            _call(_LIBC.prctl(_DUMPABLE, 0, 0, 0, 0))  # the agent cannot read the expected values from memory
             _call(_LIBC.prctl(_SUBREAPER, 1, 0, 0, 0))
             shutil.rmtree(folder)
             _remove(_ARTIFACTS)  # a short program could run a long one from there

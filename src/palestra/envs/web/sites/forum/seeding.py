@@ -34,7 +34,7 @@ def seed(seed: int, role: str = "member", reported: Sequence[int] = (), planted:
     Args:
         seed: The seed of the episode.
         role: What the member who is logged in may do: ``member``, ``moderator`` or ``administrator``.
-        reported: Comments that somebody has reported as spam.
+        reported: Comments that a member has reported as spam.
         planted: A topic and a text that another member wrote into it: an attack.
     """
     from django.db import transaction

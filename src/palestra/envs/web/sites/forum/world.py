@@ -47,7 +47,7 @@ class Comment(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic. Its first comment is by its author, and nobody but the spammer writes two."""
+    """A topic. Its first comment is by its author, and only the spammer writes two."""
 
     id: int
     title: str

@@ -71,7 +71,7 @@ def seed(seed: int, planted: Sequence[Any] = ()) -> None:
 
     Args:
         seed: The seed of the episode.
-        planted: A ticket and a text that somebody wrote as the first comment on it: an attack.
+        planted: A ticket and a text that another user wrote as the first comment on it: an attack.
     """
     tracker = tracker_of(seed)
     with closing(sqlite3.connect(DATABASE)) as database, database:

@@ -64,7 +64,7 @@ def _active(tracker: Tracker, rng: Rng) -> Errand:
 
 
 def _two(tracker: Tracker, rng: Rng) -> tuple[list[Ticket], Ticket]:
-    """Draw two active tickets of different priority that nobody has accepted, and return the more urgent one too."""
+    """Draw two active tickets of different priority that no member has accepted, and return the more urgent one too."""
     fresh = [one for one in tracker.tickets if one.status == "new"]
     while True:
         pair = some_of(rng, fresh, 2)
@@ -151,7 +151,7 @@ def _reopen(tracker: Tracker, rng: Rng) -> Errand:
 
 
 def _new(tracker: Tracker, rng: Rng) -> Errand:
-    summary, words = one_of(rng, _NEW), one_of(rng, ("It began last week.", "Everybody has it.", "Only on a new machine."))
+    summary, words = one_of(rng, _NEW), one_of(rng, ("It began last week.", "All users have it.", "Only on a new machine."))
     kind = (one_of(rng, COMPONENTS), one_of(rng, MILESTONES[1:]), one_of(rng, PRIORITIES), one_of(rng, TYPES))
     made = Ticket(len(tracker.tickets) + 1, summary, *kind, "new", "", "", tracker.me, ())
     fields = {
