@@ -18,6 +18,8 @@ from time import monotonic, sleep
 
 import pytest
 
+from palestra.cli.app import _interruptible
+from palestra.cli.endings import Interrupted
 from palestra.evaluation import evaluate
 
 pytestmark = pytest.mark.slow
@@ -184,3 +186,24 @@ def ended(session: int) -> bool:
             return False
         sleep(0.02)
     return True
+
+
+class _Leaving:
+    """Its ``__del__`` gets the Ctrl-C, as that of a library may while it is imported."""
+
+    def __del__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+
+def test_a_ctrl_c_that_falls_into_a_del_is_not_lost() -> None:
+    def command() -> None:
+        one = _Leaving()
+        del one
+        sleep(20)
+
+    before = sys.unraisablehook
+    began = monotonic()
+    with pytest.raises(Interrupted, match="the way out"):
+        _interruptible(command, "the way out")()
+    assert monotonic() - began < 10
+    assert sys.unraisablehook is before

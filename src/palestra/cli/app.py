@@ -2,7 +2,9 @@
 
 import functools
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -89,17 +91,34 @@ _GROUPS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+_MOMENT = 0.05
+"""Seconds after which the ``__del__`` that dropped a Ctrl-C has certainly ended."""
+
+
 def _interruptible(command: Callable[..., None], way_out: str) -> Callable[..., None]:
     """``command``, which prints ``way_out`` after Ctrl-C: typer alone would print nothing."""
 
     @functools.wraps(command)
     def run(*args: object, **options: object) -> None:
+        before, sys.unraisablehook = sys.unraisablehook, _send_again
         try:
             command(*args, **options)
         except KeyboardInterrupt:
             raise Interrupted(way_out) from None
+        finally:
+            sys.unraisablehook = before
 
     return run
+
+
+def _send_again(failed: "sys.UnraisableHookArgs") -> None:
+    """Repeat a Ctrl-C that fell into a ``__del__``, for example of a library that is being imported: Python drops it there."""
+    if failed.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(failed)
+        return
+    later = threading.Timer(_MOMENT, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
+    later.daemon = True
+    later.start()
 
 
 def app_for(arguments: Sequence[str]) -> typer.Typer:
