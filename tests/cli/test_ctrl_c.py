@@ -207,3 +207,18 @@ def test_a_ctrl_c_that_falls_into_a_del_is_not_lost() -> None:
         _interruptible(command, "the way out")()
     assert monotonic() - began < 10
     assert sys.unraisablehook is before
+
+
+def test_another_exception_in_a_del_reaches_the_hook_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing:
+        def __del__(self) -> None:
+            raise ValueError
+
+    def command() -> None:
+        one = Failing()
+        del one
+
+    seen: list[type[BaseException]] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda failed: seen.append(failed.exc_type))
+    _interruptible(command, "the way out")()
+    assert seen == [ValueError]

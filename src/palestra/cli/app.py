@@ -100,7 +100,8 @@ def _interruptible(command: Callable[..., None], way_out: str) -> Callable[..., 
 
     @functools.wraps(command)
     def run(*args: object, **options: object) -> None:
-        before, sys.unraisablehook = sys.unraisablehook, _send_again
+        before = sys.unraisablehook
+        sys.unraisablehook = functools.partial(_send_again, before)
         try:
             command(*args, **options)
         except KeyboardInterrupt:
@@ -111,10 +112,13 @@ def _interruptible(command: Callable[..., None], way_out: str) -> Callable[..., 
     return run
 
 
-def _send_again(failed: "sys.UnraisableHookArgs") -> None:
-    """Repeat a Ctrl-C that fell into a ``__del__``, for example of a library that is being imported: Python drops it there."""
+def _send_again(others: Callable[["sys.UnraisableHookArgs"], object], failed: "sys.UnraisableHookArgs") -> None:
+    """Repeat a Ctrl-C that fell into a ``__del__``, for example of a library that is being imported: Python drops it there.
+
+    ``others`` is the hook for every other exception.
+    """
     if failed.exc_type is not KeyboardInterrupt:
-        sys.__unraisablehook__(failed)
+        others(failed)
         return
     later = threading.Timer(_MOMENT, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
     later.daemon = True

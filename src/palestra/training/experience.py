@@ -6,8 +6,8 @@ over what is left. One table of rows, aligned with the groups, follows every mem
 
 If the learner does not measure first (``Learner.measures_first``), the update does it, in the same pass that it learns from.
 Members whose log-probabilities differ too much from those of the sampler are then left out of the loss, but not out of their
-group's statistics. The same holds for members whose log-probabilities are not finite. ``Experience.after`` enters what the
-update has seen.
+group's statistics. So are segments whose log-probabilities are not finite; the other segments of their episode are learned
+from. ``Experience.after`` enters what the update has seen.
 """
 
 import itertools
