@@ -7,8 +7,8 @@ import msgspec
 import numpy as np
 import pytest
 import torch
-from tests.training.samples import VOCABULARY, random_group
-from tests.training.tiny import learner_of, tiny_network
+from tests.training.samples import VOCABULARY, random_group, random_trajectory
+from tests.training.tiny import learner_of, spoil, tiny_network
 
 from palestra.encoding import floats, ints
 from palestra.rollout import read_trajectories
@@ -21,6 +21,7 @@ from palestra.training.experience import prepare
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner, Measured
 from palestra.training.record import RunRecord
+from palestra.training.summary import summarize
 from palestra.trajectory import Completion, Segment, StopReason, Task, Tokens, Trajectory, TrajectoryGroup, Turn
 
 pytestmark = pytest.mark.torch
@@ -192,9 +193,9 @@ def test_what_an_update_sees_of_its_own_batch_is_entered_afterwards(learner: Lea
     settings = AdvantageConfig("grpo"), PartialGroups(), LIMITS
     measured = prepare(groups, learner, *settings)
     learner.measures_first = False
-    segment = groups[1].members[0].segments[0]
-    other = msgspec.structs.replace(segment, logprobs=floats(np.asarray(segment.logprobs) - 5.0))
-    wrong = change(groups, 1, 0, segments=(other, *groups[1].members[0].segments[1:]))
+    segments = groups[1].members[0].segments
+    off = tuple(msgspec.structs.replace(one, logprobs=floats(np.asarray(one.logprobs) - 5.0)) for one in segments)
+    wrong = change(groups, 1, 0, segments=off)
     for some, reason in ((groups, "used"), (wrong, "sampler_mismatch")):
         waiting = prepare(some, learner, *settings)
         assert waiting.batch.old is None
@@ -228,6 +229,42 @@ def test_a_member_that_the_update_finds_invalid_does_not_shift_the_recorded_adva
         noted = [turn.info.get("advantage") for turn in one.turns]
         expected = [None] if e == 0 else [pytest.approx(advantages[seen.batch.tokens_of(e)][0])]
         assert noted == expected * len(one.turns)
+
+
+@pytest.mark.parametrize("kind", ["recomputed_not_finite", "sampler_mismatch"])
+def test_an_episode_that_lost_one_of_its_segments_is_used_and_the_segment_is_counted(kind: str, tmp_path: Path) -> None:
+    learner = learner_of(network=tiny_network(critic=False), loss=PLAIN)
+    learner.measures_first = False
+    rng = np.random.default_rng(3)
+    members = [random_trajectory(rng, turns=2, segments=2, member=m) for m in range(3)]
+    groups = as_sampled_by(learner, [TrajectoryGroup(members[0].task, tuple(members))])
+    if kind == "sampler_mismatch":
+        first, second = groups[0].members[0].segments
+        groups = change(groups, 0, 0, segments=(first, msgspec.structs.replace(second, logprobs=second.logprobs - 9.0)))
+    else:
+        spoil(learner.network, groups[0].members[0].segments[1].ids)
+    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+    learner.accumulate(waiting.batch)
+    seen = waiting.after(learner.seen)
+    assert seen.outcomes == [["used"] * 3]
+    assert seen.invalid == {}
+    assert seen.left_out == {1: kind}
+    assert summarize(groups, seen)[f"left_out/{kind}"] == 1
+    RunRecord(tmp_path).sample(1, groups, seen)
+    partly, *others = read_trajectories(tmp_path / "trajectories.jsonl")
+    assert ["advantage" in turn.info for turn in partly.turns] == [True, False]
+    assert all("advantage" in turn.info for one in others for turn in one.turns)
+
+
+def test_an_episode_without_a_reference_does_not_spoil_its_group() -> None:
+    learner = learner_of(loss=PLAIN)
+    learner.reference = tiny_network(critic=False)
+    groups = as_sampled_by(learner, [random_group(np.random.default_rng(1), 3)])
+    spoil(learner.reference, groups[0].members[1].segments[0].ids)
+    made = prepare(groups, learner, AdvantageConfig("grpo", kl_in_reward=0.1), PartialGroups("at_least", 2), LIMITS)
+    assert made.outcomes == [["used", "recomputed_not_finite", "used"]]
+    assert made.batch.advantages is not None
+    assert np.isfinite(made.batch.advantages).all()
 
 
 def test_an_episode_that_was_computed_as_nan_is_not_taken_for_an_idle_one(groups: list[TrajectoryGroup]) -> None:

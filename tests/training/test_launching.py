@@ -20,7 +20,9 @@ from palestra.engines.remote import ServerReplica
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, UsageError
 from palestra.training import launching
+from palestra.training.assembly import first_model
 from palestra.training.config import TrainConfig
+from palestra.training.estimate import estimate
 from palestra.training.launching import Fleet, LaunchedEngine, ServerCommand, server_commands, tied
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
@@ -146,12 +148,18 @@ def test_a_server_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
         asyncio.run(run(["false"]))
 
 
-def test_servers_get_gpus_that_the_run_itself_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_get_gpus_that_the_run_itself_may_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5,GPU-c0ffee")
     assert settings(device="cuda").server_devices == ["5", "GPU-c0ffee"]
     assert settings(device="cuda", launch={"devices": ["0", "5"]}).server_devices == ["0", "5"]
-    with pytest.raises(msgspec.ValidationError, match='devices = "4" puts a server on GPU 4, which is the learner'):
-        settings(device="cuda", launch={"devices": ["4", "5"]})
+    shared = settings(device="cuda", launch={"devices": ["4", "5"]})
+    with pytest.raises(UsageError, match='devices = "4" puts a server on GPU 4, which is the learner'):
+        shared.check_devices()
+    with pytest.raises(UsageError, match='devices = "4" puts a server on GPU 4, which is the learner'):
+        first_model(shared, tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    shared.check_devices()
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5,GPU-c0ffee")
     with pytest.raises(UsageError, match=r'has 3 GPUs, but the learner on "cuda:1" and 2 servers after it need 4.*devices'):
         server_commands(settings(device="cuda:1"), "m")
 
@@ -161,8 +169,8 @@ def test_servers_and_learner_do_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch)
     assert settings(device="cuda").server_devices == ["1", "2"]
     assert settings(device="cuda:2", launch={"devices": ["0", "1"]}).server_devices == ["0", "1"]
     assert settings().server_devices == [None, None]
-    with pytest.raises(msgspec.ValidationError, match='devices = "0,1" puts a server on GPU 0, which is the learner'):
-        settings(device="cuda", launch={"devices": ["0,1", "2"]})
+    with pytest.raises(UsageError, match='devices = "0,1" puts a server on GPU 0, which is the learner'):
+        estimate(settings(device="cuda", launch={"devices": ["0,1", "2"]}))
     with pytest.raises(msgspec.ValidationError, match="the GPUs of 1 servers, but there are 2 replicas"):
         settings(launch={"devices": ["1"]})
     with pytest.raises(msgspec.ValidationError, match=r'command needs a part "\{port\}"'):

@@ -1,5 +1,7 @@
 """A network small enough to take its gradient apart, and a batch to train it on."""
 
+import itertools
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -77,6 +79,20 @@ def learner_of(
     packing = PackingConfig(positions, changes.pop("layout", "padded"))
     config = LearnerConfig(packing=packing, loss=loss or LossConfig(kl_coefficient=0.1, entropy_coefficient=0.01), **changes)
     return role(network or tiny_network(), config)
+
+
+def spoil(network: ActorCritic, segment: Any) -> None:
+    """Make the network compute NaN for the first state of ``segment``, wherever it begins."""
+    bad = torch.tensor(np.asarray(segment))
+
+    def spoiled(_: Any, inputs: tuple[Tensor], states: Tensor) -> Tensor:
+        ids = inputs[0]
+        for row, start in itertools.product(range(len(ids)), range(ids.shape[1] - len(bad) + 1)):
+            if torch.equal(ids[row, start : start + len(bad)], bad.to(ids.dtype)):
+                states = states.index_put((torch.tensor([row]), torch.tensor([start])), torch.tensor(math.nan))
+        return states
+
+    network.language_model.get_input_embeddings().register_forward_hook(spoiled)
 
 
 def gradients(learner: Learner) -> Tensor:

@@ -70,6 +70,7 @@ def build_engine(config: TrainConfig, folder: Path, *, say: Callable[[str], None
 def first_model(config: TrainConfig, folder: Path, *, say: Callable[[str], None] = lambda _: None) -> str:
     """Return the path of the model that the first step starts from: the recipe's, or the result of its warm start."""
     check_parts(config)
+    config.check_devices()
     TrainingTasks(config)  # raises if an evaluation holds out everything, before a model is loaded
     _check_device("model.device", config.model.device)
     if config.engine.name == "local":

@@ -402,8 +402,6 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("entropy and entropy_target both set the entropy coefficient: leave one of them out")
         if self.partial.refill and self.partial.keep_constant:
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
-        if self.engine.launch is not None:
-            check_devices(self.model.device, self.engine.launch.devices)
         if self.ahead is not None and self.ahead > self.staleness:
             raise UsageError(
                 f"ahead = {self.ahead} starts groups that staleness = {self.staleness} forbids to use: set ahead <= staleness"
@@ -428,6 +426,14 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def steps_ahead(self) -> int:
         """For how many further steps groups are started."""
         return -(-self.staleness // 4) if self.ahead is None else self.ahead
+
+    def check_devices(self) -> None:
+        """Raise ``UsageError`` if a server would share the GPU of the learner, as this process numbers its GPUs.
+
+        A run checks it when it starts. A saved configuration can be read anywhere, with other GPUs or none.
+        """
+        if self.engine.launch is not None:
+            check_devices(self.model.device, self.engine.launch.devices)
 
     @property
     def server_devices(self) -> list[str | None]:

@@ -78,6 +78,7 @@ class RunEstimate(msgspec.Struct, frozen=True):
 def estimate(config: TrainConfig) -> RunEstimate:
     """Estimate what ``config`` needs."""
     check_parts(config)
+    config.check_devices()
     TrainingTasks(config)  # raises if an evaluation holds out everything
     model = model_size(config.model.path)
     trained = _trained(config, model)

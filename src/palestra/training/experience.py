@@ -5,9 +5,9 @@ measures the batch, which may reveal a few more invalid members. Then the rule f
 over what is left. One table of rows, aligned with the groups, follows every member on this way.
 
 If the learner does not measure first (``Learner.measures_first``), the update does it, in the same pass that it learns from.
-Members whose log-probabilities differ too much from those of the sampler are then left out of the loss, but not out of their
-group's statistics. So are segments whose log-probabilities are not finite; the other segments of their episode are learned
-from. ``Experience.after`` enters what the update has seen.
+Segments whose log-probabilities are not finite, or differ too much from those of the sampler, are then left out of the loss,
+but not out of their group's statistics. The other segments of their episode are learned from. ``Experience.after`` enters what
+the update has seen.
 """
 
 import itertools
@@ -22,7 +22,14 @@ from palestra.training.algorithms.advantage import AdvantageConfig, Credit, adva
 from palestra.training.algorithms.groups import Array, GroupCounts, GroupMember, PartialGroups, episode_of, select
 from palestra.training.algorithms.loss import kl_estimate
 from palestra.training.algorithms.shaping import CUTS, Shaping, shaped
-from palestra.training.algorithms.validity import MISMATCH, InvalidSample, SampleLimits, inspect_measured, quarantine
+from palestra.training.algorithms.validity import (
+    MISMATCH,
+    InvalidSample,
+    SampleLimits,
+    inspect_measured,
+    inspect_segments,
+    quarantine,
+)
 from palestra.training.learner.batch import Batch, Index
 from palestra.training.learner.learner import Learner, Measured
 from palestra.trajectory import Trajectory, TrajectoryGroup
@@ -55,21 +62,25 @@ class Experience:
     """Group and place of every episode of ``batch``."""
     envs: list[str] = field(default_factory=list)
     """The environment of every episode of ``batch``."""
+    left_out: dict[int, str] = field(default_factory=dict)
+    """The segments of ``batch`` that the update left out of the loss, with what is wrong with each."""
 
     def after(self, measured: Measured | None) -> "Experience":
         """Return the experience with what an update has measured of its batch; ``None`` if it was measured before."""
         if measured is None:
             return self
-        outcomes = [list(row) for row in self.outcomes]
+        outcomes, left_out = [list(row) for row in self.outcomes], dict[int, str]()
         for e, (group, place) in enumerate(self.members):
             tokens = self.batch.tokens_of(e)
             if measured.computed is not None and not measured.computed[tokens].any():
                 continue  # the update had nothing to learn from this episode
-            reason = _inspected(self.batch, measured, tokens, MISMATCH)
-            if reason is not None:
-                outcomes[group][place] = str(reason)
+            segments = self.batch.segments[tokens]
+            wrong = inspect_segments(self.batch.sampled[tokens], measured.logprobs[tokens], segments, MISMATCH)
+            left_out |= {segment: str(kind) for segment, kind in wrong.items()}
+            if wrong and wrong.keys() == set(segments.tolist()):
+                outcomes[group][place] = str(_inspected(self.batch, measured, tokens, MISMATCH))
         found = {**_agreement(self.batch, measured), **_entropies(self.envs, self.batch, measured)}
-        return replace(self, outcomes=outcomes, invalid=_invalid(outcomes), measured=found)
+        return replace(self, outcomes=outcomes, invalid=_invalid(outcomes), measured=found, left_out=left_out)
 
 
 @dataclass(eq=False)
@@ -102,6 +113,8 @@ def prepare(
         reason = None
         if measured is not None:
             reason = _inspected(every, measured, every.tokens_of(e), limits.mismatch)
+            if advantage.kl_in_reward and not _has_reference(every, e):
+                reason = InvalidSample.RECOMPUTED_NOT_FINITE  # its reward would be NaN, and with it those of its group
         if reason is None:
             row.member = _member(trajectory, e, every, measured, advantage, shaping)
         else:
@@ -127,6 +140,11 @@ def prepare(
 def _inspected(batch: Batch, measured: Measured, tokens: Index, mismatch: float) -> InvalidSample | None:
     """What the learner's log-probabilities reveal about the episode of ``tokens``."""
     return inspect_measured(batch.sampled[tokens], measured.logprobs[tokens], batch.segments[tokens], mismatch)
+
+
+def _has_reference(batch: Batch, e: int) -> bool:
+    """Whether the reference gives every token of the episode a finite log-probability."""
+    return batch.reference is None or bool(np.isfinite(batch.reference[batch.tokens_of(e)]).all())
 
 
 def _invalid(outcomes: Sequence[Sequence[str]]) -> dict[str, int]:

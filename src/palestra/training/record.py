@@ -72,7 +72,7 @@ class _Kept(msgspec.Struct):
 
 
 def _advantages(groups: Sequence[TrajectoryGroup], experience: Experience) -> list[list[Array | None]]:
-    """The advantages of every member's tokens; ``None`` if the member was not used.
+    """The advantages of every member's tokens, NaN where the update left them out; ``None`` if the member was not used.
 
     The outcomes do not say where a member is in the batch: what the update itself finds invalid is still in it.
     """
@@ -82,7 +82,9 @@ def _advantages(groups: Sequence[TrajectoryGroup], experience: Experience) -> li
         return rows
     for e, (group, place) in enumerate(experience.members):
         if group < len(rows) and experience.outcomes[group][place] == USED:
-            rows[group][place] = batch.advantages[batch.tokens_of(e)]
+            tokens = batch.tokens_of(e)
+            unused = np.isin(batch.segments[tokens], list(experience.left_out))
+            rows[group][place] = np.where(unused, np.nan, batch.advantages[tokens])
     return rows
 
 
@@ -92,6 +94,8 @@ def _noted(member: Trajectory, step: int, advantages: Array | None) -> Trajector
         return msgspec.structs.replace(member, info=info)
     spoken = np.sort(np.concatenate([segment.turns[segment.mask] for segment in member.segments]))
     turns = spoken[: len(advantages)]  # a cut turn that is not learned from comes last
+    used = ~np.isnan(advantages)
+    turns, advantages = turns[used], advantages[used]
     means = {int(turn): float(advantages[turns == turn].mean()) for turn in np.unique(turns)}
     noted = tuple(
         msgspec.structs.replace(turn, info={**turn.info, "advantage": means[k]}) if k in means else turn

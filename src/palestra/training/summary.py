@@ -25,6 +25,7 @@ def summarize(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict
     masked = sum(outcome == MASKED for row in experience.outcomes for outcome in row)
     numbers |= {"masked": masked / max(len(members), 1), "constant_groups": constant / max(len(groups), 1)}
     numbers |= {f"invalid/{name}": count for name, count in experience.invalid.items()}
+    numbers |= {f"left_out/{name}": count for name, count in Counter(experience.left_out.values()).items()}
     numbers |= {f"stop/{reason}": count for reason, count in Counter(m.stop for m in members).items()}
     return {
         **numbers,

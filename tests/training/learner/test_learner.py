@@ -1,6 +1,5 @@
 """The learner: exact under any micro-batching, right about what it measures, and the same after a reload."""
 
-import itertools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from tests.training.samples import VOCABULARY
-from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_model, tiny_network
+from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_model, tiny_network
 
 from palestra.encoding import ints
 from palestra.errors import SchemaError, Unsupported, UsageError
@@ -347,17 +346,7 @@ def test_a_segment_that_is_computed_as_nan_is_left_out_and_counted(layout: str) 
     batch = replace(batch, sampled=sound.measure(batch).logprobs)
     advantages = np.random.default_rng(1).normal(size=len(batch.positions))
     lost = 4
-    bad = torch.tensor(np.asarray(batch.ids[lost]))
-
-    def spoil(_: Any, inputs: tuple[torch.Tensor], states: torch.Tensor) -> torch.Tensor:
-        """Make the first state of the segment NaN, wherever it begins."""
-        ids = inputs[0]
-        for row, start in itertools.product(range(len(ids)), range(ids.shape[1] - len(bad) + 1)):
-            if torch.equal(ids[row, start : start + len(bad)], bad.to(ids.dtype)):
-                states = states.index_put((torch.tensor([row]), torch.tensor([start])), torch.tensor(math.nan))
-        return states
-
-    broken.network.language_model.get_input_embeddings().register_forward_hook(spoil)
+    spoil(broken.network, batch.ids[lost])
     without = np.where(batch.segments == lost, 0.0, advantages)
     sound.accumulate(replace(batch, advantages=without))
     found = broken.accumulate(replace(batch, advantages=advantages))
@@ -370,3 +359,29 @@ def test_a_segment_that_is_computed_as_nan_is_left_out_and_counted(layout: str) 
     metrics = broken.update(replace(batch, advantages=advantages))
     assert metrics["skipped"] == 0
     assert math.isfinite(metrics["gradient_norm"])
+
+
+def test_a_segment_that_is_nan_under_the_reference_is_left_out_alone() -> None:
+    learner = learner_of(network=tiny_network(critic=False), loss=LossConfig(kl_coefficient=0.1), learning_rate=1e-2)
+    batch = measured_batch(learner)
+    assert batch.reference is not None
+    assert batch.advantages is not None
+    lost = batch.segments == 4
+    sound = replace(batch, reference=np.where(lost, np.nan, batch.reference))
+    learner.accumulate(replace(batch, advantages=np.where(lost, np.nan, batch.advantages)))
+    assert not torch.isfinite(gradients(learner)).all()  # what a NaN does that reaches the loss
+    learner.optimizer.zero_grad()
+    metrics = learner.update(sound)
+    assert metrics["skipped"] == 0
+    assert metrics["not_finite"] == pytest.approx(1 / len(batch.ids))
+    nothing = learner.update(replace(batch, reference=np.full(len(batch.positions), np.nan)))
+    assert nothing["skipped"] == nothing["not_finite"] == 1
+
+
+def test_the_share_of_broken_segments_counts_those_with_sampled_tokens() -> None:
+    learner = learner_of(network=tiny_network(critic=False), loss=LossConfig(kl_coefficient=0.1))
+    batch = measured_batch(learner, episodes=3)
+    silent = replace(batch, ids=(*batch.ids, batch.ids[0]), owners=np.append(batch.owners, batch.owners[-1]))
+    assert silent.reference is not None
+    broken = replace(silent, reference=np.where(silent.segments == 0, np.nan, silent.reference))
+    assert learner.accumulate(broken)["not_finite"] == pytest.approx(1 / len(batch.ids))

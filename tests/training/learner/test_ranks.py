@@ -1,14 +1,19 @@
 """One rank against two FSDP2 ranks over gloo: the same gradients, and checkpoints that either can take up."""
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
-from tests.training.tiny import gradients, learner_of, measured_batch, tiny_network
+from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_network
+from torch.distributed.tensor import DTensor
 
-from palestra.training.learner.learner import Learner
+from palestra.training.algorithms.loss import LossConfig
+from palestra.training.learner.batch import PackingConfig
+from palestra.training.learner.learner import Learner, LearnerConfig
 from palestra.training.learner.model import LoraSettings
 from palestra.training.learner.ranks import Leader, follow, join
 
@@ -35,8 +40,31 @@ def _run(rank: int, ranks: int, folder: str) -> None:
             weights = dict(again.weights())
             if rank == 0:
                 torch.save({"updates": again.updates, "weights": weights}, Path(folder) / f"{kind}-1-by-{ranks}.pt")
+    _lose_a_segment(Path(folder) / f"broken-{ranks}.pt")
     if ranks > 1:
         dist.destroy_process_group()
+
+
+def _lose_a_segment(path: Path) -> None:
+    """The policy computes NaN for one segment, and the reference for another."""
+    packing = PackingConfig(60)
+    config = LearnerConfig(packing=packing, loss=LossConfig(kl_coefficient=0.1))
+    learner = Learner(tiny_network(critic=False), config, reference=tiny_network(critic=False))
+    batch = random_batch()
+    batch = replace(batch, sampled=learner.measure(batch).logprobs)
+    advantages = np.random.default_rng(1).normal(size=len(batch.positions))
+    spoil(learner.network, batch.ids[4])
+    assert learner.reference is not None
+    spoil(learner.reference, batch.ids[7])
+    reference = learner.measure_reference(batch)
+    if learner.ranks > 1:
+        assert all(isinstance(parameter, DTensor) for parameter in learner.reference.parameters())
+    metrics = learner.accumulate(replace(batch, advantages=advantages, reference=reference))
+    gradient, seen = gradients(learner), learner.seen
+    assert seen is not None
+    lost = np.unique(batch.segments[np.isnan(seen.logprobs)]).tolist()
+    if learner.rank == 0:
+        torch.save({"gradient": gradient, "metrics": metrics, "lost": lost, "of": len(batch.ids)}, path)
 
 
 def _learn(learner: Learner, folder: Path) -> None:
@@ -105,6 +133,17 @@ def test_two_ranks_do_what_one_does(runs: Path, kind: str) -> None:
     assert one["norms"] == pytest.approx(two["norms"], abs=1e-5)
     for name, weight in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], weight, atol=1e-4, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+def test_two_ranks_leave_out_the_broken_segments_that_one_leaves_out(runs: Path) -> None:
+    one, two = (torch.load(runs / f"broken-{ranks}.pt", weights_only=True) for ranks in (1, 2))
+    assert one["lost"] == two["lost"] == [4, 7]
+    assert one["metrics"] == pytest.approx(two["metrics"], abs=1e-5)
+    assert two["metrics"]["not_finite"] == 2 / two["of"]
+    assert torch.isfinite(two["gradient"]).all()
+    assert float((one["gradient"] - two["gradient"]).abs().max()) <= 1e-5
+    assert float(one["gradient"].abs().max()) > 1e-3
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:peft")

@@ -29,6 +29,7 @@ __all__ = [
     "SampleLimits",
     "inspect",
     "inspect_measured",
+    "inspect_segments",
     "quarantine",
 ]
 
@@ -81,6 +82,10 @@ class InvalidSample(StrEnum):
     SAMPLER_MISMATCH = "sampler_mismatch"
 
 
+_MEASURED = (InvalidSample.RECOMPUTED_NOT_FINITE, InvalidSample.SAMPLER_MISMATCH)
+"""What only the learner's log-probabilities reveal, the worse one first."""
+
+
 class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits that a valid sample keeps."""
 
@@ -127,12 +132,19 @@ def inspect_measured(
     ``segments`` has the segment of every token. ``mismatch`` is the largest mean difference of a segment; see
     ``SampleLimits.mismatch``.
     """
-    if not np.isfinite(recomputed).all():
-        return InvalidSample.RECOMPUTED_NOT_FINITE
+    found = inspect_segments(sampled, recomputed, segments, mismatch).values()
+    return next((kind for kind in _MEASURED if kind in found), None)
+
+
+def inspect_segments(
+    sampled: Array, recomputed: Array, segments: npt.NDArray[np.int64], mismatch: float
+) -> dict[int, InvalidSample]:
+    """Return what is wrong with each segment, compared as by ``inspect_measured``. Valid segments are left out."""
     difference = np.abs(recomputed - sampled)
-    if any(difference[segments == one].mean() > mismatch for one in np.unique(segments)):
-        return InvalidSample.SAMPLER_MISMATCH
-    return None
+    means = {int(one): float(difference[segments == one].mean()) for one in np.unique(segments)}
+    broken = set(segments[~np.isfinite(recomputed)].tolist())
+    found = {one: InvalidSample.SAMPLER_MISMATCH for one, mean in means.items() if mean > mismatch}
+    return found | dict.fromkeys(broken, InvalidSample.RECOMPUTED_NOT_FINITE)
 
 
 def _membership(member: Trajectory, group: TrajectoryGroup, seen: set[bytes]) -> InvalidSample | None:

@@ -4,8 +4,9 @@ One process or many run the same code. Each rank holds the whole batch (token ar
 micro-batches. Losses carry their global weights, so gradients are SUMMED over micro-batches and ranks, and nothing is averaged.
 A micro-batch without a sampled token still makes a forward and a backward pass, because the other ranks wait for it.
 
-A segment whose log-probabilities are not finite is left out of the loss and counted: its pass is made again without it. An
-update whose gradient is not finite all the same is skipped and counted. It leaves the weights unchanged.
+A segment whose log-probabilities are not finite, under the policy or the reference, is left out of the loss and counted. If the
+update itself finds it, the pass is made again without it. An update whose gradient is not finite all the same is skipped and
+counted. It leaves the weights unchanged.
 """
 
 import math
@@ -139,7 +140,10 @@ class Learner:
     def measure_reference(self, batch: Batch) -> Array:
         """Return log-probabilities of ``batch`` under the reference: the frozen copy, or the network without its adapters."""
         if self.reference is not None:
-            return self._measure(self.reference, batch).logprobs
+            found = self._measure(self.reference, batch).logprobs
+            if isinstance(self.reference, FSDPModule):
+                self.reference.reshard()  # FSDP waits for a backward pass, which a reference does not have
+            return found
         if self.network.config.lora is None:
             raise UsageError("a KL needs a reference: train by LoRA, or give the learner a frozen copy of the network")
         with self.network.without_adapters():
@@ -209,9 +213,10 @@ class Learner:
         logprobs, entropies = np.zeros(len(weights)), np.zeros(len(weights))
         self.seen = None
         self.network.train()
-        broken = 0
+        broken, unsound = 0, _unsound(batch)
         for whole_pass in self._passes(batch):
-            micro, out = self._sound_pass(batch, whole_pass, bool(config.entropy_coefficient))
+            micro = self._without(batch, whole_pass, unsound)
+            micro, out = self._sound_pass(batch, micro, bool(config.entropy_coefficient))
             broken += len(whole_pass.chosen) - len(micro.chosen)
             for array, found in ((logprobs, out.statistics.logprobs), (entropies, out.statistics.entropy)):
                 array[whole_pass.tokens] = np.nan
@@ -228,10 +233,12 @@ class Learner:
             logprobs, entropies = (_spread(whole, batch, self._summed(array)) for array in (logprobs, entropies))
             computed = None if batch is whole else np.isin(whole.episodes, _busy(whole))
             self.seen = Measured(logprobs, entropies, None, None, computed)
-        totals["not_finite"] = torch.tensor(broken / max(len(batch.ids), 1), dtype=torch.float64, device=self.device)
+        totals["not_finite"] = torch.tensor(broken, dtype=torch.float64, device=self.device)
         names = sorted(totals)
         values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
-        return dict(zip(names, values.tolist(), strict=True))
+        found = dict(zip(names, values.tolist(), strict=True))
+        # Divided after the sum over ranks, so that it is exactly 1 if no segment is left.
+        return {**found, "not_finite": found["not_finite"] / max(len(np.unique(batch.segments)), 1)}
 
     def _sound_pass(self, batch: Batch, micro: MicroBatch, differentiable_entropy: bool) -> tuple[MicroBatch, Outputs]:
         """Make the forward pass of ``micro`` without the segments whose log-probabilities are not finite.
@@ -239,14 +246,19 @@ class Learner:
         To give these tokens the weight 0 is not enough: the gradient of a NaN is NaN, whatever it is multiplied with.
         """
         out = self.network(Inputs.of(micro, self.device), self.config.temperature, differentiable_entropy)
-        broken = set(micro.segments[~out.statistics.logprobs.detach().isfinite().cpu().numpy()].tolist())
+        places = micro.segments[~out.statistics.logprobs.detach().isfinite().cpu().numpy()]
+        broken = {micro.chosen[place] for place in places}
         if not self._summed(np.array([float(len(broken))]))[0]:
             return micro, out
         del out  # its activations would stay beside those of the second pass
         # All ranks make the pass again, because the passes of all ranks have collective calls.
-        sound = [segment for place, segment in enumerate(micro.chosen) if place not in broken]
-        micro = micro_batch(batch, sound, self.config.packing.layout)
+        micro = self._without(batch, micro, broken)
         return micro, self.network(Inputs.of(micro, self.device), self.config.temperature, differentiable_entropy)
+
+    def _without(self, batch: Batch, micro: MicroBatch, segments: set[int]) -> MicroBatch:
+        if segments.isdisjoint(micro.chosen):
+            return micro
+        return micro_batch(batch, [s for s in micro.chosen if s not in segments], self.config.packing.layout)
 
     def _value_tokens(self, batch: Batch, micro: MicroBatch) -> ValueTokens:
         total = len(batch.positions)
@@ -354,6 +366,13 @@ class Learner:
     def _wait(self) -> None:
         if self.ranks > 1:
             dist.barrier()
+
+
+def _unsound(batch: Batch) -> set[int]:
+    """The segments whose log-probabilities under the reference are not finite."""
+    if batch.reference is None:
+        return set()
+    return set(batch.segments[~np.isfinite(batch.reference)].tolist())
 
 
 def _busy(batch: Batch) -> npt.NDArray[np.int64]:
