@@ -82,13 +82,10 @@ async def resets(names: tuple[str, ...], number: int) -> list[Row]:
 async def bare_step(page: Any, ref: str) -> None:
     """Make the calls of a click and an observation, and nothing else."""
     (element,) = await page.locator(f"aria-ref={ref}").element_handles()
-    inside = await element.evaluate(acting._POINT)
-    box = await element.bounding_box()
-    await page.mouse.click(box["x"] + inside[0], box["y"] + inside[1])
-    await acting.advance(page)
-    await page.evaluate(miniwob._page_names())
+    x, y, _ = await element.evaluate(acting._POINT)
+    await page.mouse.click(x, y)
+    await page.evaluate(miniwob._look_script(), acting.MILLISECONDS_PER_ACTION)
     await page.locator("body").aria_snapshot(mode="ai")
-    await page.evaluate(miniwob._STATE)
 
 
 async def one_round(step: Callable[[], Awaitable[object]]) -> tuple[float, float]:

@@ -32,7 +32,8 @@ _POINT = """element => {
     const x = box.left + box.width * dx, y = box.top + box.height * dy;
     if (x < 0 || y < 0 || x >= innerWidth || y >= innerHeight) continue;
     const hit = element.getRootNode().elementFromPoint(x, y);
-    if (hit && (element.contains(hit) || (label && label.contains(hit)))) return [x - box.left, y - box.top];
+    if (hit && (element.contains(hit) || (label && label.contains(hit))))
+      return window === top ? [x, y, true] : [x - box.left, y - box.top, false];
   }
   return "covered";
 }"""
@@ -125,11 +126,14 @@ async def _on_element(page: "Page", found: "Mapping[str, ElementHandle | None]",
 
 async def _point(element: "ElementHandle") -> tuple[float, float] | str:
     """Return a point of the window at which the mouse reaches ``element``, or a key of ``_WHY``."""
-    inside = await element.evaluate(_POINT)
-    if isinstance(inside, str):
-        return inside
-    box = await element.bounding_box()  # in the window, also for an element of a frame
-    return "gone" if box is None else (box["x"] + inside[0], box["y"] + inside[1])
+    found = await element.evaluate(_POINT)
+    if isinstance(found, str):
+        return found
+    x, y, in_window = found
+    if in_window:
+        return x, y
+    box = await element.bounding_box()  # where the frame of the element is
+    return "gone" if box is None else (box["x"] + x, box["y"] + y)
 
 
 async def _write(page: "Page", element: "ElementHandle", kind: str, text: str, enter: bool) -> str:

@@ -17,7 +17,7 @@ from palestra.errors import InfrastructureError
 if TYPE_CHECKING:
     from aiohttp import web
 
-__all__ = ["PORT", "Front", "Pass", "Visitor", "handed_over"]
+__all__ = ["PORT", "Front", "Headers", "Pass", "Visitor", "handed_over"]
 
 PORT = 3128
 """The port of the proxy, on the loopback of the jail."""

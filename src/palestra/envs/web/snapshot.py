@@ -7,21 +7,22 @@ look like an element, an error or the end of the episode.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from palestra.errors import EnvError
 
 __all__ = ["Element", "Ids", "cleaned", "element_lines", "read_snapshot"]
 
 _KEY = re.compile(r'^(?P<role>\S+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<marks>(?: \[[^\]]*\])*)$', re.DOTALL)
-_MARK = re.compile(r"\[([^\]]*)\]")
+_QUOTED = re.compile(r"- '((?:[^']|'')*)'")
+_ESCAPED = re.compile(r"\\(?:x([0-9a-f]{2})|(.))")
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
-"""They end a line in YAML: with them, a page could write lines of its own."""
+"""They end a line for many readers: with them, a page could write lines of its own."""
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _PLAIN = frozenset({"generic", "none", "presentation"})
 _FIELDS = frozenset({"textbox", "searchbox"})
-_HIDDEN_MARKS = frozenset({"ref", "box", "cursor"})
 
 
 class Element(NamedTuple):
@@ -78,61 +79,106 @@ class Ids:
 
 
 def read_snapshot(text: str) -> list[Element]:
-    """Return the elements of a snapshot of Playwright (``mode="ai"``), parents before children."""
-    import yaml
+    """Return the elements of a snapshot of Playwright (``mode="ai"``), parents before children.
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-    tree = yaml.load(cleaned(text), loader) if text.strip() else []
-    return list(_elements(tree, 0))
+    Playwright writes one node per line and escapes line breaks, so the lines are read one by one. A YAML parser would take more
+    CPU time than all other work of a step; the tests compare both.
+    """
+    nodes = [_node(line) for line in cleaned(text).split("\n") if line]
+    elements: list[Element] = []
+    depths = [0]
+    """How deep the children of the last node of each level are, counting only elements that are shown."""
+    place = 0
+    while place < len(nodes):
+        node = nodes[place]
+        element = _element(node.key, node.value, depths[node.level])
+        place += 1
+        while place < len(nodes) and nodes[place].key.startswith("/"):
+            element = _with_property(element, nodes[place])
+            place += 1
+        if element.role in _FIELDS:
+            element, place = _with_content(element, nodes, place, node.level + 1)
+        shown = _worth_showing(element)
+        if shown:
+            elements.append(element)
+        depths[node.level + 1 :] = [element.depth + shown]
+    return elements
+
+
+class _Node(NamedTuple):
+    level: int
+    key: str
+    value: str
+
+
+def _node(line: str) -> _Node:
+    """Read one line: ``- key``, ``- key:`` or ``- key: value``, with single quotes around a key that needs them."""
+    rest = line.lstrip(" ")
+    level = (len(line) - len(rest)) // 2
+    quoted = _QUOTED.match(rest)
+    if quoted is not None:
+        key, rest = quoted[1].replace("''", "'"), rest[quoted.end() :]
+        value = rest.removeprefix(":").removeprefix(" ")
+    else:
+        key, _, value = rest.removeprefix("- ").removesuffix(":").partition(": ")
+    return _Node(level, key, _unescaped(value) if value.startswith('"') else value)
+
+
+def _unescaped(value: str) -> str:
+    inside = value[1:-1]
+    return cleaned(_ESCAPED.sub(_character, inside)) if "\\" in inside else inside
+
+
+def _character(found: "re.Match[str]") -> str:
+    return chr(int(found[1], 16)) if found[1] else _ESCAPES.get(found[2], found[2])
 
 
 def cleaned(text: str) -> str:
-    """Return ``text`` without the characters that YAML does not allow, or takes for the end of a line."""
+    """Return ``text`` without characters that end a line, steer a terminal or cannot be encoded."""
     return _UNREADABLE.sub("\ufffd", _LINE_ENDS.sub(" ", text))
 
 
-def _elements(nodes: Sequence[Any], depth: int) -> Iterator[Element]:
-    for node in nodes:
-        key, inside = next(iter(node.items())) if isinstance(node, dict) else (node, "")
-        children = inside if isinstance(inside, list) else []
-        value = "" if isinstance(inside, list) else inside
-        element = _element(key, value, children, depth)
-        inner = [child for child in children if not _is_property(child)]
-        if element.role in _FIELDS and inner and all(isinstance(child, dict) and "text" in child for child in inner):
-            element, inner = element._replace(value=" ".join(child["text"] for child in inner)), []  # not the placeholder
-        shown = _worth_showing(element)
-        if shown:
-            yield element
-        yield from _elements(inner, depth + shown)
-
-
-def _is_property(node: Any) -> bool:
-    return isinstance(node, dict) and next(iter(node)).startswith("/")
-
-
-def _element(key: str, value: str, children: Sequence[Any], depth: int) -> Element:
+def _element(key: str, value: str, depth: int) -> Element:
     found = _KEY.match(key)
     if found is None:
         raise EnvError(f"the browser's snapshot has a line that cannot be read: {key[:200]!r}")
-    marks = dict(_pair(mark) for mark in _MARK.findall(found["marks"]))
-    properties = {next(iter(child)): next(iter(child.values())) for child in children if _is_property(child)}
-    box = tuple(float(number) for number in marks["box"].split(",")) if "box" in marks else None
-    return Element(
-        depth,
-        found["role"],
-        json.loads(found["name"]) if found["name"] else "",
-        marks.get("ref", ""),
-        value or properties.get("/placeholder", ""),
-        tuple(f"{name}={given}" if given else name for name, given in marks.items() if name not in _HIDDEN_MARKS),
-        properties.get("/url", ""),
-        "cursor" in marks,
-        box if box is None or len(box) == 4 else None,
-    )
+    role, name, written = found.groups()
+    if name:
+        name = cleaned(json.loads(name)) if "\\" in name else name[1:-1]
+    ref, box, clickable, marks = "", None, False, []
+    for mark in written[2:-1].split("] [") if written else ():
+        kind, _, given = mark.partition("=")
+        if kind == "ref":
+            ref = given
+        elif kind == "cursor":
+            clickable = True
+        elif kind == "box":
+            box = _box(given)
+        else:
+            marks.append(mark)
+    return Element(depth, role, name or "", ref, value, tuple(marks), "", clickable, box)
 
 
-def _pair(mark: str) -> tuple[str, str]:
-    name, _, value = mark.partition("=")
-    return name, value
+def _box(numbers: str) -> tuple[float, float, float, float] | None:
+    left, top, wide, high = map(float, numbers.split(","))
+    return left, top, wide, high
+
+
+def _with_property(element: Element, node: _Node) -> Element:
+    if node.key == "/url":
+        return element._replace(url=node.value)
+    return element._replace(value=element.value or node.value) if node.key == "/placeholder" else element
+
+
+def _with_content(field: Element, nodes: Sequence[_Node], start: int, level: int) -> tuple[Element, int]:
+    """Return a field with its text as its value instead of the placeholder, and the place behind the text."""
+    end = start
+    while end < len(nodes) and nodes[end].level >= level:
+        end += 1
+    inner = nodes[start:end]
+    if not inner or any(node.key != "text" for node in inner):
+        return field, start
+    return field._replace(value=" ".join(node.value for node in inner)), end
 
 
 def _worth_showing(element: Element) -> bool:

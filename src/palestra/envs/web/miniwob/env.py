@@ -7,14 +7,16 @@ Any reward above 0 is a success, as in the literature. An episode that reaches i
 
 import math
 from contextlib import AsyncExitStack
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from palestra.core import AsyncEnv, Step
-from palestra.envs.web.acting import advance, perform
+from palestra.envs.web.acting import MILLISECONDS_PER_ACTION, perform
 from palestra.envs.web.actions import described, read_action
 from palestra.envs.web.browsers import Browsers, Seat, answered, shared_browsers
-from palestra.envs.web.miniwob.pages import WINDOW, answer, page_address
+from palestra.envs.web.front import Pass
+from palestra.envs.web.miniwob.pages import WINDOW, Pages, page_address
 from palestra.envs.web.miniwob.solving import SOLVERS
 from palestra.envs.web.miniwob.tasks import TASKS
 from palestra.envs.web.miniwob.view import View
@@ -42,7 +44,12 @@ _BEGIN = """seed => {
   core.EPISODE_MAX_TIME = 1e9;
   core.startEpisodeReal();
 }"""
-_STATE = "() => [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, core.getUtterance()]"
+_LOOK = """async milliseconds => {{
+  if (milliseconds) await window.__palestraAdvance(milliseconds);
+  {names}
+  return [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, core.getUtterance()];
+}}"""
+"""All that a step asks the page, in one call: each call costs about a millisecond in three processes."""
 
 
 class MiniWob(AsyncEnv):
@@ -69,6 +76,7 @@ class MiniWob(AsyncEnv):
         self._actions = (*_BY_ELEMENT, *_BY_POINT) if self._by_point else _BY_ELEMENT
         self._stack = AsyncExitStack()
         self._browsers: Browsers | None = None
+        self._pass: Pass | None = None
         self._seat: Seat | None = None
         self._page: Page | None = None
 
@@ -84,8 +92,7 @@ class MiniWob(AsyncEnv):
         async with answered():
             await self._page.goto(page_address(self._name))
             await self._page.evaluate(_BEGIN, derive_seed(self.task.seed, "miniwob", self.task.key) % 2**31)
-            await advance(self._page, 1000)
-        await self._look()
+        await self._look(1000)
         how = _HOW.format(actions=described(self._actions), turns=self.max_turns)
         return await self._shown(f"{how}\n\nTask: {self.goal}"), {"max_turns": self.max_turns, "goal": self.goal}
 
@@ -93,18 +100,17 @@ class MiniWob(AsyncEnv):
         await self._leave()
         if self._browsers is None:
             self._browsers = await self._stack.enter_async_context(shared_browsers())
-        self._seat = await self._browsers.open({"viewport": WINDOW})
+        self._pass = self._browsers.front.admit(Pages())
+        self._seat = await self._browsers.open({"viewport": WINDOW, "proxy": self._pass.proxy()})
         async with answered():
-            await self._seat.context.route("**/*", answer)
             self._page = await self._seat.context.new_page()
 
-    async def _look(self) -> None:
-        """Read the page: its elements, the task in words, and whether it has ended."""
+    async def _look(self, milliseconds: int) -> None:
+        """Let time pass, and read the page: its elements, the task in words, and whether it has ended."""
         assert self._page is not None
         async with answered():
-            await self._page.evaluate(_page_names())
+            self._done, raw, goal = await self._page.evaluate(_look_script(), milliseconds)
             text = await self._page.locator("body").aria_snapshot(mode="ai", boxes=self._by_point or None)
-            self._done, raw, goal = await self._page.evaluate(_STATE)
         self._reward = _in_range(raw)
         self.goal = cleaned(goal["utterance"] if isinstance(goal, dict) else goal)
         seen = [one for one in read_snapshot(text) if self.goal not in (one.value, one.name)]
@@ -126,8 +132,7 @@ class MiniWob(AsyncEnv):
         if not problem:
             async with answered():
                 problem = await perform(self._page, order, self._ids)
-                await advance(self._page)
-        await self._look()
+        await self._look(0 if order.problem else MILLISECONDS_PER_ACTION)
         info: dict[str, Any] = {"format_error": True} if order.problem else {}
         if self._done:
             return Step("The task has ended.", self._reward, True, False, {**info, "success": self._reward > 0})
@@ -157,6 +162,9 @@ class MiniWob(AsyncEnv):
 
     async def _leave(self) -> None:
         seat, self._seat, self._page = self._seat, None, None
+        if self._pass is not None and self._browsers is not None:
+            self._browsers.front.leave(self._pass)
+        self._pass = None
         if seat is not None:
             await seat.close()
 
@@ -174,5 +182,6 @@ def _in_range(raw: object) -> float:
     return -1.0 if math.isnan(reward) else max(-1.0, min(1.0, reward))
 
 
-def _page_names() -> str:
-    return (files("palestra.envs.web.miniwob") / "page_names.js").read_text()
+@cache
+def _look_script() -> str:
+    return _LOOK.format(names=(files("palestra.envs.web.miniwob") / "page_names.js").read_text())

@@ -1,4 +1,4 @@
-"""The pages of MiniWoB++, from the folder of the package, answered inside the browser: there is no server.
+"""The pages of MiniWoB++, from the folder of the package, answered by the proxy of the jail: there is no server.
 
 The package itself is not imported, because it loads Selenium and Gymnasium.
 """
@@ -7,17 +7,16 @@ import importlib.util
 import mimetypes
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from palestra.envs.web.front import Headers
 from palestra.errors import MissingExtra
 
-if TYPE_CHECKING:
-    from playwright.async_api import Route
-
-__all__ = ["ORIGIN", "WINDOW", "answer", "page_address"]
+__all__ = ["ORIGIN", "WINDOW", "Pages", "page_address"]
 
 ORIGIN = "http://miniwob.test"
 WINDOW = {"width": 500, "height": 320}
+_KEEP = f"max-age={100 * 365 * 24 * 3600}, immutable"
+"""A hundred years: the proxy dates its answers with the beginning of the episode, which is long ago for the browser."""
 
 
 def page_address(task: str) -> str:
@@ -25,18 +24,20 @@ def page_address(task: str) -> str:
     return f"{ORIGIN}/miniwob/{task}.html"
 
 
-async def answer(route: "Route") -> None:
-    """Answer a request with a file of the package, and refuse everything else."""
-    address = route.request.url
-    if not address.startswith(f"{ORIGIN}/"):
-        await route.abort()
-        return
-    body = _file(address[len(ORIGIN) + 1 :].split("?")[0].split("#")[0])
-    if body is None:
-        await route.fulfill(status=404, body="")
-        return
-    kind = mimetypes.guess_type(address.split("?")[0])[0] or "application/octet-stream"
-    await route.fulfill(status=200, body=body, content_type=kind)
+class Pages:
+    """Answers the requests of a context with files of the package, and refuses everything else.
+
+    The files never change, and the answers say so: the browser keeps them, and a reset loads nothing.
+    """
+
+    async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
+        """Answer a request."""
+        address = url.partition("#")[0].partition("?")[0]
+        content = _file(address[len(ORIGIN) + 1 :]) if method == "GET" and address.startswith(f"{ORIGIN}/") else None
+        if content is None:
+            return 404, [("Content-Type", "text/plain")], b""
+        kind = mimetypes.guess_type(address)[0] or "application/octet-stream"
+        return 200, [("Content-Type", kind), ("Cache-Control", _KEEP)], content
 
 
 @cache

@@ -6,13 +6,13 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from palestra.envs.web.front import Headers
 from palestra.envs.web.sites.boxes import Box
 from palestra.envs.web.sites.calling import Answer, Asked
 from palestra.errors import MissingExtra
 
 __all__ = ["Sites"]
 
-Headers = list[tuple[str, str]]
 _QUIET = "script-src 'none'; connect-src 'none'"
 """The policy of a site without scripts. A link with ``ping`` would send a request of its own."""
 _KEPT = 8
