@@ -36,12 +36,12 @@ OPENED_AT_ONCE = 3
 ANSWER_SECONDS = 60.0
 """A browser that does not answer a call for so long counts as dead."""
 CLOSE_SECONDS = 10.0
+# No --disable-features: Chromium obeys only the last such flag, and Playwright has a list of its own.
 _FLAGS = (
     "--disable-dev-shm-usage",  # /dev/shm of the jail is small
     "--font-render-hinting=none",
     "--force-color-profile=srgb",
     "--disable-lcd-text",
-    "--disable-features=Translate,MediaRouter,OptimizationHints",
 )
 _CONTEXT = {
     "viewport": {"width": 1000, "height": 700},
