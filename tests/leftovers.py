@@ -18,7 +18,7 @@ def nothing_left() -> Iterator[None]:
     gc.collect()
     assert set(threading.enumerate()) <= threads
     assert child_processes() <= children
-    assert open_files() <= files
+    assert not (left := open_files() - files), f"files left open: {sorted(left)}"
 
 
 @asynccontextmanager

@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("harbor")
 
+from harbor.agents.nop import NopAgent
 from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
 from harbor.trial.trial import Trial
 
@@ -20,10 +21,13 @@ from palestra.envs.terminal.families import FAMILIES
 from palestra.errors import EpisodeError
 from tests.envs.harbor.folders import write
 from tests.envs.harbor.trials import TRIALS
+from tests.leftovers import nothing_left_here
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
 AT_ONCE = 4
+ABANDONED = 100
+"""Fewer than the thousand of other bridges, since each of these episodes has a box of its own."""
 Found = dict[str, float] | None
 
 
@@ -151,3 +155,39 @@ async def test_a_list_of_hosts_is_refused_and_a_public_network_needs_the_option(
     hosts = write(tmp_path / "hosts", toml='[environment]\nnetwork_mode = "allowlist"\nallowed_hosts = ["a.org"]\n')
     with pytest.raises(ValueError, match="allowlist"):
         await Trial.create(config(hosts, tmp_path / "trials", "oracle"))
+
+
+class Stuck(NopAgent):
+    """An agent whose command never ends, with a process in the background."""
+
+    begun = 0
+
+    async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        await environment.exec("sleep 3600 > /dev/null 2>&1 &")
+        Stuck.begun += 1
+        await environment.exec("sleep 3600")
+
+
+async def test_trials_that_harbor_abandons_leave_no_box(tmp_path: Path) -> None:
+    folder, agent = write(tmp_path / "task"), AgentConfig(import_path="tests.integrations.test_harbor:Stuck")
+
+    async def trial(number: int) -> None:
+        named = {"agent": agent, "trial_name": f"trial-{number}"}
+        await (await Trial.create(config(folder, tmp_path / "trials", "nop").model_copy(update=named))).run()
+
+    async def abandon(first: int) -> None:
+        """Cancel a few trials as soon as the last of them has begun; some still start their command, others wait for it."""
+        running = [asyncio.ensure_future(trial(first + number)) for number in range(AT_ONCE)]
+        async with asyncio.timeout(300):  # against hangs
+            while Stuck.begun < first + AT_ONCE and not any(one.done() for one in running):
+                await asyncio.sleep(0.01)
+        for one in running:
+            one.cancel()
+        ended = await asyncio.gather(*running, return_exceptions=True)
+        assert [type(one) for one in ended] == [asyncio.CancelledError] * AT_ONCE
+
+    await abandon(0)  # what Harbor itself opens once stays open
+    async with nothing_left_here():
+        for first in range(AT_ONCE, ABANDONED, AT_ONCE):
+            await abandon(first)
+    assert Stuck.begun == ABANDONED

@@ -48,7 +48,7 @@ class _Box:
 
     async def stop(self, delete: bool) -> None:
         if self._session is not None:
-            await self._session.shells.close()
+            await self._session.close()
 
     async def exec(self: Any, command: str, cwd: Any = None, env: Any = None, timeout_sec: Any = None, user: Any = None) -> Any:
         if self._resolve_user(user) not in _ROOT:

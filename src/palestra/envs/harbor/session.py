@@ -7,6 +7,7 @@ import asyncio
 import os
 import secrets
 import shlex
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,10 @@ _DAY = 86_400.0
 class Session:
     """One open box, and the commands and files of a trial in it."""
 
-    def __init__(self, shells: Shells, shell: Shell, built: Built) -> None:
-        self.shells, self._shell, self._built = shells, shell, built
+    def __init__(self, shell: Shell, built: Built) -> None:
+        self._shell, self._built = shell, built
         self._one_command = asyncio.Lock()
+        self._opened = AsyncExitStack()
 
     @classmethod
     async def start(cls, context: Path, environment: Environment, base: str) -> "Session":
@@ -43,17 +45,20 @@ class Session:
             raise Unsupported("a box cannot play this task: " + "; ".join(reason.sentence for reason in reasons))
         limits = limits_of(environment)
         built = await build(cache, context, environment, root, limits)
-        shells = Shells(limits, root=built.root, session_seconds=_DAY, warm=0)
         layer = os.open(built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            session = cls(shells, await shells.open_from(layer), built)
-            await session.run(f"mkdir -p {shlex.quote(built.workdir)}", "/", {}, 60.0)
-            return session
-        except BaseException:
-            await shells.close()
-            raise
+            async with AsyncExitStack() as opened:
+                shells = await opened.enter_async_context(Shells(limits, root=built.root, session_seconds=_DAY, warm=0))
+                session = cls(await opened.enter_async_context(await shells.open_from(layer)), built)
+                await session.run(f"mkdir -p {shlex.quote(built.workdir)}", "/", {}, 60.0)
+                session._opened = opened.pop_all()
+                return session
         finally:
             os.close(layer)
+
+    async def close(self) -> None:
+        """Kill everything in the box, and free its files and descriptors."""
+        await self._opened.aclose()
 
     async def run(self, command: str, cwd: str | None, env: dict[str, str], seconds: float | None) -> dict[str, Any]:
         """Run ``command`` with bash, in the working folder and with the variables of the image unless others are given."""
