@@ -12,7 +12,7 @@ ADAPTERS = sorted(path for path in (ROOT / "src/palestra/integrations").glob("*.
 LONGEST = 150
 HEAVY = (
     "torch transformers ray trl verl openrlhf skyrl skyrl_gym verifiers tinker tinker_cookbook areal art gem harbor"
-    " nemo_gym gymnasium agentlightning openai"
+    " nemo_gym gymnasium agentlightning openai textarena inspect_ai openenv httpx"
 )
 
 

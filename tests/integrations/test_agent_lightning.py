@@ -18,7 +18,7 @@ from palestra.errors import InfrastructureError, UsageError
 from palestra.integrations.agent_lightning import lit_agent, task_rows
 from tests.answering import answering
 from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
-from tests.integrations.bridging import MAX_TOKENS, NARROW, Speller, assert_rough, expected, rough_tasks, run
+from tests.integrations.bridging import GAME, MAX_TOKENS, NARROW, Speller, assert_rough, expected, rough_tasks, run
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -111,6 +111,28 @@ def test_a_failed_episode_is_raised(tokenizer: Any) -> None:
 
     with pytest.raises(InfrastructureError, match=r"Agent Lightning cannot record.*broken on purpose"):
         run(play())
+
+
+def test_sampling_parameters_reach_the_server_beside_those_of_the_adapter() -> None:
+    """``extra_body`` and ``logprobs`` are names that the adapter sets too."""
+    bodies: list[dict[str, Any]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        bodies.append(await request.json())
+        choice = {"index": 0, "message": {"role": "assistant", "content": "?"}, "finish_reason": "length"}
+        return web.json_response({"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
+
+    async def play(**parameters: Any) -> None:
+        async with answering(answer) as url:
+            llm = agl.LLM(endpoint=f"{url}/v1", model="m", sampling_parameters=parameters)
+            await lit_agent(max_tokens=8)(task_rows([Task(GAME, 1)])[0], llm)
+
+    run(play(temperature=0.5, logprobs=False, max_tokens=99, extra_body={"top_k": 5}))
+    run(play())
+    first, second = ({key: value for key, value in body.items() if key != "messages"} for body in bodies)
+    asked = {"model": "m", "max_tokens": 8, "return_token_ids": True}
+    assert first == asked | {"logprobs": False, "temperature": 0.5, "top_k": 5}
+    assert second == asked | {"logprobs": True}
 
 
 def test_retries_are_left_to_agent_lightning() -> None:

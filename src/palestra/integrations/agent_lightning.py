@@ -32,7 +32,8 @@ def lit_agent(*, max_tokens: int = 512, **options: Any) -> Any:
     """Return a ``LitAgent`` that plays one episode per rollout.
 
     Args:
-        max_tokens: The token limit of one turn.
+        max_tokens: The token limit of one turn. It replaces that of the ``LLM``; its other ``sampling_parameters`` are sent as
+            they are.
         options: Further keywords of ``palestra.play``: ``deadline``, ``max_turns``, ``tools``, …
 
     Raises:
@@ -51,10 +52,17 @@ def lit_agent(*, max_tokens: int = 512, **options: Any) -> Any:
         http = openai.DefaultAsyncHttpxClient(verify=_certificates(), timeout=None)
         key = llm.api_key or "none"
         async with openai.AsyncOpenAI(base_url=llm.endpoint, api_key=key, timeout=None, http_client=http) as client:
-            asking = _Asking(client, openai.APIError, {"model": llm.model, **llm.sampling_parameters, "max_tokens": max_tokens})
+            asking = _Asking(client, openai.APIError, _wanted(llm, max_tokens))
             return scored(await play(task_of(task), asking, **options, retries=0), "Agent Lightning")
 
     return agl.rollout(palestra_agent)
+
+
+def _wanted(llm: Any, max_tokens: int) -> dict[str, Any]:
+    """Return the keywords of every call: the sampling parameters of ``llm``, beside those that fill the triplets."""
+    asked = dict(llm.sampling_parameters)
+    extra = {"return_token_ids": True, **(asked.pop("extra_body", None) or {})}
+    return {"model": llm.model, "logprobs": True, **asked, "extra_body": extra, "max_tokens": max_tokens}
 
 
 @cache
@@ -76,9 +84,7 @@ class _Asking:
     async def act(self, conversation: Conversation) -> Completion:
         messages = wire_messages(conversation.messages, native=False)
         try:
-            answer = await self._client.chat.completions.create(
-                messages=messages, logprobs=True, extra_body={"return_token_ids": True}, **self._wanted
-            )
+            answer = await self._client.chat.completions.create(messages=messages, **self._wanted)
         except self._failures as error:
             if is_overflow(str(error).encode()):
                 return Completion("", Finish.OVERFLOW)
