@@ -26,13 +26,14 @@ torch, and run on every push. The others, *heavy*, run every night.
 
 Under "equal", *tokens* means: token ids, masks and log-probs in the framework equal those of `Trajectory.segments`, token by
 token, over 200 random episodes of several turns with cuts and, where the framework can record them, failures. *Text* means:
-observations, actions, rewards and ends are equal. "Seconds" are the time of the installation from a warm package cache and
-that of the tests; "?" means that it was not recorded. The machine had two cores and did other work at the same time, so the
-CPU time, which newer results add in parentheses, says more.
+observations, actions, rewards and ends are equal. "Abandoned" says how many episodes a test lets the framework begin and never
+end; afterwards no environment, file, box, process or thread is left. "Seconds" are the time of the installation from a warm
+package cache and that of the tests; "?" means that it was not recorded. The machine had two cores and did other work at
+the same time, so the CPU time, which newer results add in parentheses, says more.
 "Commit" is the commit of Palestra that was run; results without one are older than the column.
 
-| framework | version | what was run | equal | group | tests | seconds | Python | date | commit |
-|---|---|---|---|---|---|---|---|---|---|
+| framework | version | what was run | equal | abandoned | group | tests | seconds | Python | date | commit |
+|---|---|---|---|---|---|---|---|---|---|---|
 """
 PLAYED = """
 ## Examples
@@ -76,7 +77,7 @@ def where(last: dict[str, Any]) -> list[object]:
 
 def bridge(file: Path) -> str:
     says, last = header(file), kept(CONSTRAINTS / "results" / f"{file.stem}.json")
-    what = [says.get(key, "") for key in ("runs", "equal", "group")]
+    what = [says.get(key, "") for key in ("runs", "equal", "leaks", "group")]
     if not last:
         return row(says["framework"], "", *what, "not run yet", "", *where(last))
     took = f"{last.get('installed', '?')} + {last['seconds']}" + (f" (CPU {last['cpu']})" if "cpu" in last else "")

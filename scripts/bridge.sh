@@ -18,6 +18,7 @@
 #   # tests: tests/integrations/test_verl.py      by default this file of the bridge's name
 #   # runs: …                    the page: what of the framework the tests run
 #   # equal: tokens              the page: what is compared (tokens or text)
+#   # leaks: 1,000 cancelled     the page: which episodes the test for leaks lets the framework abandon
 #   # read: …                    instead of all but the framework: the adapter was written from the source, and nothing is run
 # Packages that the file does not name have the versions of constraints/locked/NAME.txt: those of constraints.txt where the framework
 # allows them. A skipped test is a failure.

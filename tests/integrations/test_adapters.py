@@ -42,5 +42,5 @@ def test_the_page_of_bridges_is_generated() -> None:
 @pytest.mark.parametrize("file", sorted((ROOT / "constraints").glob("*.txt")), ids=lambda path: path.stem)
 def test_a_bridge_says_what_its_tests_run(file: Path) -> None:
     text = file.read_text()
-    wanted = ["framework"] if "# read: " in text else ["framework", "group", "runs", "equal"]
+    wanted = ["framework"] if "# read: " in text else ["framework", "group", "runs", "equal", "leaks"]
     assert [key for key in wanted if f"# {key}: " not in text] == []
