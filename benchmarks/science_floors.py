@@ -28,7 +28,7 @@ def floor_rows(names: list[str], games: int) -> list[Row]:
         above += score > FLOORS.get(name, 0.0) + 1e-9
         if score > 0:
             print(f"science: {name}: {action!r} scores {score:.3f} on {games} games, the floor is {FLOORS.get(name, 0.0):g}")
-    return [Row(f"tasks of {len(names)} where a constant action scores above the declared floor", above, "")]
+    return [Row(f"tasks of {len(names)} where a constant action scores above the declared floor", above, "<= 0")]
 
 
 def best_constant(name: str, games: int) -> tuple[str, float]:

@@ -1,8 +1,8 @@
 """What the worlds take on the disk: ``pip install "palestra[worlds]"`` in a clean virtual environment.
 
-The wheel is built from this checkout and installed with the extra, with the versions that the package index offers today. All
-of ``site-packages`` counts, pip included. The rows without a limit show who takes most. ``--quick`` uses no network: it adds up
-the files of the packages that the extra requires, as they are installed here.
+pip builds the wheel from this checkout and installs it with the extra, with the versions that the package index offers today.
+All of ``site-packages`` counts, pip included. The rows without a limit show who takes most. ``--quick`` uses no network: it
+adds up the files of the packages that the extra requires, as they are installed here.
 """
 
 import importlib.metadata
@@ -33,10 +33,8 @@ def rows(quick: bool) -> list[Row]:
 def _clean_install() -> dict[str, float]:
     """MB on the disk per folder or file of ``site-packages``."""
     with tempfile.TemporaryDirectory() as scratch:
-        _run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", scratch, str(ROOT))
-        (wheel,) = Path(scratch).glob("*.whl")
         _run(sys.executable, "-m", "venv", f"{scratch}/venv")
-        _run(f"{scratch}/venv/bin/pip", "install", "--disable-pip-version-check", f"{wheel}[worlds]")
+        _run(f"{scratch}/venv/bin/pip", "install", "--disable-pip-version-check", f"{ROOT}[worlds]")
         (packages,) = Path(scratch).glob("venv/lib/python*/site-packages")
         return {path.name: _megabytes(path) for path in packages.iterdir()}
 

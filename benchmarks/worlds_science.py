@@ -1,8 +1,9 @@
 """ScienceWorld at full size: gold paths, 64 episodes at once, a killed Java process, determinism, hostile actions, cost.
 
 CPU time is that of Python and Java together, on both sides of a ratio. The bare library is ``ScienceWorldEnv``. The whole takes
-about 40 minutes of CPU time, half of it for the gold paths of genetics; with ``--quick``, up to 50 s, because each of its
-parts starts Java processes.
+about 40 minutes of CPU time, half of it for the gold paths of genetics. ``--quick`` plays ten gold paths, two episodes at once
+and 80 actions, about 15 s of CPU time. It leaves out what needs more Java processes, or one that is warm: determinism, floors
+and cost.
 """
 
 import asyncio
@@ -50,20 +51,24 @@ COMPARED = (
 
 def rows(quick: bool) -> list[Row]:
     """The rows of this world. Each is also printed when it is known, because the whole takes long."""
-    actions = 40 if quick else 10_000
-    parts: list[Callable[[], list[Row]]] = [
-        lambda: cost_rows(1 if quick else 5),
-        lambda: gold_rows(["lifespan-longest-lived"] if quick else list(TASKS)),
-        lambda: crowd_rows(4 if quick else MOST * SEATS),
-        lambda: [Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(quick), "<= 1")],
-        # A slow test has a small one of these; here they would take a tenth of the time of --quick.
-        lambda: [] if quick else [Row("episodes that differ when they take turns in a Java process", disturbed(16), "<= 0")],
-        lambda: floor_rows(["find-non-living-thing"] if quick else list(TASKS), 1 if quick else 10),
-        lambda: random_rows(actions),
-        lambda: hostile_rows(actions),
+    small: list[Callable[[], list[Row]]] = [
+        lambda: gold_rows(["lifespan-longest-lived"]),
+        lambda: crowd_rows(2),
+        lambda: random_rows(40),
+        lambda: hostile_rows(40),
+    ]
+    whole: list[Callable[[], list[Row]]] = [
+        cost_rows,
+        lambda: gold_rows(list(TASKS)),
+        lambda: crowd_rows(MOST * SEATS),
+        lambda: [Row("different sha256 of the same episodes, each worker with a Java process", same_everywhere(), "<= 1")],
+        lambda: [Row("episodes that differ when they take turns in a Java process", disturbed(16), "<= 0")],
+        lambda: floor_rows(list(TASKS), 10),
+        lambda: random_rows(10_000),
+        lambda: hostile_rows(10_000),
     ]
     found = []
-    for part in parts:
+    for part in small if quick else whole:
         for row in part():
             print(f"science: {row.what}: {row.value:.4g}", flush=True)
             found.append(row)
@@ -175,10 +180,8 @@ def resident(pid: int) -> float:
 # --------------------------------------------------------------------------------------------------------- robustness
 
 
-def same_everywhere(quick: bool) -> int:
+def same_everywhere() -> int:
     """How many different hashes 1, 2 and 8 workers with two hash seeds give."""
-    if quick:
-        return different_hashes(IDS[:1], seeds=1, wandering=58, cases=[(1, "0"), (2, "1")])
     return different_hashes(IDS, seeds=4, wandering=20)
 
 
@@ -277,7 +280,7 @@ def bare_library(*options: str) -> tuple[Any, int]:
         library.launch_gateway = launch
 
 
-def cost_rows(rounds: int) -> list[Row]:
+def cost_rows() -> list[Row]:
     """CPU time of the same actions here and in the bare library, over the steps only.
 
     The limit is about what Palestra adds to the library: its own connection, the lock, the parsing and the text. Two rows
@@ -288,7 +291,7 @@ def cost_rows(rounds: int) -> list[Row]:
     vary from run to run. It shows what determinism costs.
     """
     print(*COMPARED, sep="\n")
-    names = ("find-animal", "chemistry-mix", "test-conductivity")[: 1 if rounds == 1 else 3]
+    names = ("find-animal", "chemistry-mix", "test-conductivity")
     games = [next(game for game in shipped_paths() if game.task == name) for name in names]
     (bare, bare_pid), (like_ours, like_ours_pid) = bare_library(), bare_library(*JAVA_OPTIONS)
     shared_pool().end()
@@ -327,11 +330,9 @@ def cost_rows(rounds: int) -> list[Row]:
             return timed(lambda game: library.load(*game, ""), act, pid)
 
         varying, same = partial(calls, bare, bare_pid), partial(calls, like_ours, like_ours_pid)
-        for _ in range(1 if rounds == 1 else 10):  # the first rounds are those of Java's compiler
+        for _ in range(10):  # the first rounds are those of Java's compiler
             ours(), varying(), same()
-        over_same = interleaved(same, ours, rounds)
-        over_varying = interleaved(varying, ours, rounds)
-        over_whole = interleaved(whole, ours, rounds)
+        over_same, over_varying, over_whole = (interleaved(theirs, ours, 5) for theirs in (same, varying, whole))
         assert shared_pool().jvms == (jvm,), "another Java process has played a part, and its CPU time was not counted"
     bare.close()
     like_ours.close()

@@ -85,7 +85,7 @@ def _commonest(world: World, numbers: Sequence[int], quick: bool) -> float:
     """The share of the commonest answer in the question type where it is greatest."""
     types: dict[tuple[int, str], Counter[str]] = {}
     for hops in numbers:
-        for seed in range(2000 if quick else 10_000):
+        for seed in range(1000 if quick else 10_000):
             question = world.graph.ask(derive(seed, "answers", hops), hops)
             types.setdefault((hops, question.type), Counter())[question.answers[0]] += 1
     return max(max(counts.values()) / counts.total() for counts in types.values() if counts.total() >= 50)
