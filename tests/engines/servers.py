@@ -20,6 +20,7 @@ class Server:
 
     def __init__(self) -> None:
         self.weights = "base"
+        self.adapters: dict[str, str] = {}
         self.paused = False
         self.aborts = asyncio.Event()
         self.resumed = asyncio.Event()
@@ -35,7 +36,7 @@ class Server:
         self.own_limit = LENGTH
         self.own_stop = -1
 
-    async def write(self, prompt: list[int], limit: int, stops: list[int]) -> tuple[list[int], str]:
+    async def write(self, prompt: list[int], limit: int, stops: list[int], adapter: str = "") -> tuple[list[int], str]:
         """Sample token by token; an abort returns what there is."""
         self.calls += 1
         if len(prompt) + limit > LENGTH:
@@ -45,7 +46,7 @@ class Server:
         while len(ids) < min(limit, self.own_limit):
             if self.aborts.is_set():
                 return ids, "abort"
-            ids.append(next_token(prompt + ids, self.weights))
+            ids.append(next_token(prompt + ids, self.adapters[adapter] if adapter else self.weights))
             self.written += 1
             if ids[-1] in stops:
                 return ids, "stop"
@@ -71,7 +72,10 @@ class Server:
         body = await request.json()
         self.bodies.append(body)
         await self.fault(request)
-        ids, finish = await self.write(body["prompt"], body["max_tokens"], body["stop_token_ids"])
+        adapter = "" if body["model"] == "stub" else body["model"]
+        if adapter and adapter not in self.adapters:
+            raise web.HTTPNotFound(text=f"the model {adapter} does not exist")
+        ids, finish = await self.write(body["prompt"], body["max_tokens"], body["stop_token_ids"], adapter)
         chance = 0.0 if body["top_k"] == 1 and self.processed else -0.5
         logprobs = [chance] * (len(ids) - (self.tamper == "logprobs"))
         choice = {
@@ -103,7 +107,31 @@ class Server:
         self.log.append(f"load {self.weights}")
         return web.json_response({})
 
+    async def load_adapter(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        await self.fault(request)
+        if body["lora_name"] in self.adapters:
+            raise web.HTTPBadRequest(text=f"The lora adapter '{body['lora_name']}' has already been loaded.")
+        self.adapters[body["lora_name"]] = body["lora_path"]
+        self.log.append(f"load {body['lora_path']}")
+        return web.Response(text=f"Success: LoRA adapter '{body['lora_name']}' added successfully.")
+
+    async def unload_adapter(self, request: web.Request) -> web.Response:
+        name = (await request.json())["lora_name"]
+        if self.adapters.pop(name, None) is None:
+            raise web.HTTPNotFound(text=f"The lora adapter '{name}' cannot be found.")
+        self.log.append(f"unload {name}")
+        return web.Response(text=f"Success: LoRA adapter '{name}' removed successfully.")
+
     # SGLang
+
+    async def sglang_load_adapter(self, request: web.Request) -> web.Response:
+        await self.load_adapter(request)
+        return web.json_response({"success": True})
+
+    async def sglang_unload_adapter(self, request: web.Request) -> web.Response:
+        await self.unload_adapter(request)
+        return web.json_response({"success": True})
 
     async def generate(self, request: web.Request) -> web.Response:
         body = await request.json()
@@ -111,7 +139,7 @@ class Server:
         await self.fault(request)
         parameters = body["sampling_params"]
         stops = [*parameters["stop_token_ids"], self.own_stop]
-        ids, finish = await self.write(body["input_ids"], parameters["max_new_tokens"], stops)
+        ids, finish = await self.write(body["input_ids"], parameters["max_new_tokens"], stops, body.get("lora_path", ""))
         counted = len(body["input_ids"]) - (self.tamper == "prompt")
         meta = {
             "prompt_tokens": counted,
@@ -141,6 +169,10 @@ class Server:
                 web.post("/pause", self.pause),
                 web.post("/resume", self.resume),
                 web.post("/collective_rpc", self.rpc),
+                web.post("/v1/load_lora_adapter", self.load_adapter),
+                web.post("/v1/unload_lora_adapter", self.unload_adapter),
+                web.post("/load_lora_adapter", self.sglang_load_adapter),
+                web.post("/unload_lora_adapter", self.sglang_unload_adapter),
                 web.post("/generate", self.generate),
                 web.post("/pause_generation", self.pause),
                 web.post("/continue_generation", self.resume),

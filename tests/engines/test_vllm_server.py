@@ -9,20 +9,26 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 import transformers
 from tests.engines.vllm_process import vllm_server
 
 from palestra.core import Sampling
 from palestra.encoding import ints
-from palestra.engines.remote import ServerReplica
+from palestra.engines.remote import LoraAdapter, ServerReplica
 from palestra.engines.vllm import VLLMEngine
 from palestra.models import fetch_smollm2
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
 from palestra.rendering import renderer_for
 from palestra.rollout import rollout
-from palestra.trajectory import StopReason, Trajectory
+from palestra.training.learner.batch import Batch, PackingConfig
+from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import LoraSettings, ModelConfig
+from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(3600)]
 
@@ -116,3 +122,29 @@ async def test_logprobs_are_of_the_tempered_distribution(engine: Watched) -> Non
     cold = await engine.generate(ints(range(20, 60)), Sampling(1, temperature=0.25, top_k=1))
     assert hot.tokens.ids.tolist() == cold.tokens.ids.tolist()
     assert float(cold.tokens.logprobs[0]) == pytest.approx(0.0, abs=1e-5), "the server runs with processed_logprobs"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+async def test_an_adapter_samples_what_the_learner_computes(model: Path, tmp_path: Path) -> None:
+    network = load_model(ModelConfig(str(model), lora=LoraSettings(rank=8)))
+    learner = Learner(network, LearnerConfig(packing=PackingConfig(1024)))
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            if "lora_B" in name:
+                parameter.normal_(std=0.02)
+    learner.write_adapters(tmp_path, "float32")
+    lent = {"ARGUMENTS": "--enable-lora --max-lora-rank 8", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", "DTYPE": "float32"}
+    prompt = ints([1, 4093, 198, 1780, 314, 260])
+    with vllm_server(model, **lent) as url:
+        engine = await VLLMEngine([url]).connect()
+        before = await engine.generate(prompt, Sampling(24))
+        await engine.update_weights(LoraAdapter(str(tmp_path), "version-1"), 1)
+        after = await engine.generate(prompt, Sampling(24))
+        await engine.close()
+    for made, bar in ((after, 1e-3), (before, None)):
+        ids = [*prompt.tolist(), *made.tokens.ids.tolist()]
+        segment = Segment(ints(ids), (Span(len(prompt), len(ids), 0, 0),), made.tokens.logprobs)
+        turn = Turn("", Completion("x"), 0.0)
+        batch = Batch.of([Trajectory(Task("game:x", 0), StopReason.TERMINATED, turns=(turn,), segments=(segment,))])
+        worst = float(np.abs(learner.measure(batch).logprobs - batch.sampled).max())
+        assert worst <= bar if bar is not None else worst > 0.05, worst

@@ -6,11 +6,19 @@ import msgspec
 import pytest
 import torch
 import transformers
-from tests.engines.servers import Server, serving
+from tests.engines.servers import Server, next_token, serving
 
+from palestra.core import Sampling
 from palestra.durable.ledger import Ledger
+from palestra.encoding import ints
+from palestra.engines.remote import LoraAdapter, RemoteEngine, ServerReplica
+from palestra.engines.sglang import SGLangEngine
+from palestra.engines.vllm import VLLMEngine
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
+from palestra.training.engines import EngineSetup
+from palestra.training.launching import server_commands
+from palestra.training.publishing import PolicyWeights
 
 pytestmark = pytest.mark.torch
 
@@ -41,3 +49,103 @@ async def test_a_run_is_played_by_servers(tmp_path: Path, kind: str, tiny_model:
         assert torch.equal(reloaded.state_dict()[name], weight), name
     with Ledger(tmp_path / "run" / "ledger") as ledger:
         assert ledger.audit().balanced
+
+
+def settings(tiny_model: Path, url: str, kind: str, transfer: str) -> TrainConfig:
+    data = {
+        "model": {"path": str(tiny_model), "lora": {"rank": 4}},
+        "envs": {"game:GuessTheNumber-v0-easy": 1.0},
+        "steps": 2,
+        "play": {"tasks": 2, "group_size": 2, "max_tokens": 6},
+        "engine": {"kind": kind, "urls": [url], "transfer": transfer},
+        "learner": {"learning_rate": 1e-2, "loss": {"importance": "none"}},
+    }
+    return msgspec.convert(data, TrainConfig)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+async def test_servers_get_adapters_alone(tmp_path: Path, kind: str, tiny_model: Path) -> None:
+    from peft import PeftModel
+
+    server = Server()
+    async with serving(server.app()) as url:
+        trainer = assemble(settings(tiny_model, url, kind, "lora"), tmp_path / "run")
+        for name, parameter in trainer.learner.network.named_parameters():
+            if "lora_B" in name:  # zero at first, and what this server writes teaches nothing
+                torch.nn.init.normal_(parameter, std=0.1)
+        await trainer.train()
+        await trainer.engine.close()
+    names = [f"version-{version:08d}" for version in range(3)]
+    steps = [[f"load {names[0]}"], [f"load {names[1]}", f"unload {names[0]}"], [f"load {names[2]}", f"unload {names[1]}"]]
+    said = [entry.replace(f"{tmp_path}/run/weights/", "") for entry in server.log if "load" in entry]
+    assert said == [entry for step in steps for entry in step]
+    asked = {body["model"] if kind == "vllm" else body["lora_path"] for body in server.bodies}
+    assert asked == set(names[:2])  # nothing is played after the last step
+    folder = tmp_path / "run" / "weights" / names[-1]
+    assert sorted(path.name for path in folder.glob("*.*")) == ["adapter_config.json", "adapter_model.safetensors"]
+    # On the model that the servers have, the adapters give the learner's model.
+    base = transformers.AutoModelForCausalLM.from_pretrained(tiny_model)
+    merged = PeftModel.from_pretrained(base, folder).merge_and_unload().state_dict()
+    before = transformers.AutoModelForCausalLM.from_pretrained(tiny_model).state_dict()
+    changed = 0
+    for name, weight in trainer.learner.weights():
+        torch.testing.assert_close(merged[name], weight, atol=1e-6, rtol=1e-5)
+        changed += not torch.equal(before[name], weight)
+    assert changed > 5
+
+
+@pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
+async def test_a_restarted_server_gets_the_adapter_again(kind: type[RemoteEngine]) -> None:
+    server = Server()
+    async with serving(server.app()) as url:
+        engine = await kind([url]).connect()
+        await engine.update_weights(LoraAdapter("/somewhere", "a"), 1)
+        await engine.update_weights(LoraAdapter("/somewhere/else", "a"), 2)  # of a run that was repeated
+        assert server.adapters == {"a": "/somewhere/else"}
+        server.adapters.clear()
+        engine.suspect(url)
+        made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=2))
+        await engine.close()
+    assert server.adapters == {"a": "/somewhere/else"}
+    assert made.tokens.ids[0] == next_token([1, 2, 3], "/somewhere/else")
+
+
+class Noted:
+    """A transfer of one's own."""
+
+    def __init__(self, setup: EngineSetup, *, note: str) -> None:
+        self.note = note
+
+    def write(self, weights: PolicyWeights, version: int) -> "Noted":
+        self.version = version
+        return self
+
+    async def load_into(self, engine: RemoteEngine, replica: ServerReplica) -> None:
+        await engine._load(replica, f"{self.note} {self.version}")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+async def test_a_transfer_may_be_a_strangers(tmp_path: Path, tiny_model: Path) -> None:
+    server = Server()
+    async with serving(server.app()) as url:
+        config = settings(tiny_model, url, "vllm", "folder")
+        own = msgspec.structs.replace(config.engine, transfer={"use": f"{__name__}:Noted", "note": "by hand"})
+        trainer = assemble(msgspec.structs.replace(config, engine=own), tmp_path / "run")
+        await trainer.train()
+        await trainer.engine.close()
+    assert [entry for entry in server.log if "load" in entry] == [f"load by hand {version}" for version in range(3)]
+
+
+def test_a_transfer_that_cannot_work_is_refused(tiny_model: Path) -> None:
+    def convert(**changes: object) -> TrainConfig:
+        data = {"model": {"path": "m"}, "envs": {"game:x": 1.0}, "steps": 1, **changes}
+        return msgspec.convert(data, TrainConfig)
+
+    with pytest.raises(msgspec.ValidationError, match=r"sends adapters: train some, with the table \[model\.lora\]"):
+        convert(engine={"kind": "vllm", "urls": ["http://x"], "transfer": "lora"})
+    with pytest.raises(msgspec.ValidationError, match=r"engine\.transfer is for servers"):
+        convert(engine={"transfer": "lora"})
+    launched = convert(model={"path": "m", "lora": {"rank": 9}}, engine={"kind": "vllm", "launch": {}, "transfer": "lora"})
+    (command,) = server_commands(launched, "m")
+    assert " ".join(command.arguments).endswith("--enable-lora --max-lora-rank 16 --max-loras 2")

@@ -30,7 +30,7 @@ from palestra.encoding import Ints, floats, ints
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.trajectory import Finish, Tokens
 
-__all__ = ["Part", "RemoteEngine", "ServerReplica"]
+__all__ = ["LoraAdapter", "Part", "RemoteEngine", "ServerReplica"]
 
 ATTEMPTS = 6
 """Most calls for one part of a completion; then the engine raises ``InfrastructureError``."""
@@ -52,6 +52,15 @@ class Part(NamedTuple):
     """``None`` if the server was asked to stop before the end."""
 
 
+class LoraAdapter(NamedTuple):
+    """An adapter that servers load beside the weights that they have."""
+
+    folder: str
+    """``adapter_config.json`` and ``adapter_model.safetensors``, as PEFT writes them."""
+    name: str
+    """Another one for every version: servers cache prefixes by the name of the adapter."""
+
+
 class ServerReplica:
     """One server with a copy of the model."""
 
@@ -60,6 +69,8 @@ class ServerReplica:
         self.under_way = 0
         self.healthy = True
         self.version = 0
+        self.adapter = ""
+        """The name of the adapter that samples; empty if the model itself does."""
         self.restarts = 0
         """How often the server was started again, as far as ``RemoteEngine.suspect`` was called."""
 
@@ -135,8 +146,16 @@ class RemoteEngine(ABC):
         """Let the server sample again."""
 
     @abstractmethod
-    async def _load(self, replica: ServerReplica, source: Any) -> None:
-        """Make the server load new weights."""
+    async def _load(self, replica: ServerReplica, folder: str) -> None:
+        """Make the server load the weights in ``folder``."""
+
+    @abstractmethod
+    async def _load_adapter(self, replica: ServerReplica, adapter: LoraAdapter) -> None:
+        """Make the server load ``adapter`` under its name, also if it has one of that name."""
+
+    @abstractmethod
+    async def _unload_adapter(self, replica: ServerReplica, name: str) -> None:
+        """Make the server forget an adapter. It raises ``PolicyError`` if the server does not have it."""
 
     # --------------------------------------------------------------------------------------------------------- the protocol
 
@@ -168,13 +187,17 @@ class RemoteEngine(ABC):
         return left > 0 and context < self.context_length - 1
 
     async def update_weights(self, source: Any, version: int) -> None:
-        """Load ``source`` (a folder that every server can read) on all replicas, and record ``version`` for later tokens."""
+        """Load ``source`` on all replicas, and record ``version`` for later tokens.
+
+        ``source`` is a model folder that every server can read, a ``LoraAdapter``, or an object of your own with
+        ``async def load_into(engine, replica)``, which is called once per replica, and again for a replica that was restarted.
+        """
         paused = not self._running.is_set()
         if not paused:
             await self.pause()
 
         async def load(replica: ServerReplica) -> None:
-            await self._load(replica, source)
+            await self._install(replica, source)
             replica.version = version
 
         try:
@@ -187,6 +210,19 @@ class RemoteEngine(ABC):
         self._source, self.version = source, version
         if not paused:
             await self.resume()
+
+    async def _install(self, replica: ServerReplica, source: Any) -> None:
+        if isinstance(source, LoraAdapter):
+            before = replica.adapter
+            await self._load_adapter(replica, source)
+            replica.adapter = source.name
+            if before and before != source.name:
+                with suppress(PolicyError):  # a server that was restarted does not have it
+                    await self._unload_adapter(replica, before)
+        elif hasattr(source, "load_into"):
+            await source.load_into(self, replica)
+        else:
+            await self._load(replica, str(source))
 
     async def pause(self) -> None:
         self._running.clear()
@@ -278,7 +314,7 @@ class RemoteEngine(ABC):
             try:
                 await self._get(replica, "/health", decode=False)
                 if source is not None:
-                    await self._load(replica, source)
+                    await self._install(replica, source)
             except (*_TROUBLE, PolicyError):
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
@@ -301,12 +337,12 @@ class RemoteEngine(ABC):
 
     # ----------------------------------------------------------------------------------------------------------------- HTTP
 
-    async def _post(self, replica: ServerReplica, path: str, body: Any = None) -> Any:
+    async def _post(self, replica: ServerReplica, path: str, body: Any = None, *, decode: bool = True) -> Any:
         data = b"" if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": "application/json"}
         session = await self._connections.session()
         async with session.post(replica.url + path, data=data, headers=headers) as answer:
-            return await self._answer(answer)
+            return await self._answer(answer, decode=decode)
 
     async def _get(self, replica: ServerReplica, path: str, *, decode: bool = True) -> Any:
         session = await self._connections.session()

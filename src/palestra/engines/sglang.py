@@ -6,10 +6,11 @@ SGLang's ``ignore_eos`` would ignore ``stop_token_ids`` too, so it stays off. If
 model that the request did not name, the engine continues the reply in another call.
 """
 
+from contextlib import suppress
 from typing import Any
 
 from palestra.core import Sampling
-from palestra.engines.remote import Part, RemoteEngine, ServerReplica
+from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica
 from palestra.errors import PolicyError
 from palestra.trajectory import Finish
 
@@ -22,7 +23,8 @@ class SGLangEngine(RemoteEngine):
     """Sample through SGLang servers."""
 
     async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
-        answer = await self._post(replica, "/generate", generate_request(prompt, sampling))
+        request = generate_request(prompt, sampling) | ({"lora_path": replica.adapter} if replica.adapter else {})
+        answer = await self._post(replica, "/generate", request)
         try:
             meta = answer["meta_info"]
             counted, finish = meta["prompt_tokens"], _finish(meta["finish_reason"], sampling)
@@ -39,10 +41,21 @@ class SGLangEngine(RemoteEngine):
     async def _resume(self, replica: ServerReplica) -> None:
         await self._post(replica, "/continue_generation", {})
 
-    async def _load(self, replica: ServerReplica, source: Any) -> None:
-        answer = await self._post(replica, "/update_weights_from_disk", {"model_path": str(source), "flush_cache": True})
+    async def _load(self, replica: ServerReplica, folder: str) -> None:
+        await self._succeed(replica, "/update_weights_from_disk", {"model_path": folder, "flush_cache": True})
+
+    async def _load_adapter(self, replica: ServerReplica, adapter: LoraAdapter) -> None:
+        with suppress(PolicyError):  # SGLang refuses a second adapter of the same name
+            await self._unload_adapter(replica, adapter.name)
+        await self._succeed(replica, "/load_lora_adapter", {"lora_name": adapter.name, "lora_path": adapter.folder})
+
+    async def _unload_adapter(self, replica: ServerReplica, name: str) -> None:
+        await self._succeed(replica, "/unload_lora_adapter", {"lora_name": name})
+
+    async def _succeed(self, replica: ServerReplica, path: str, body: dict[str, Any]) -> None:
+        answer = await self._post(replica, path, body)
         if not (isinstance(answer, dict) and answer.get("success")):
-            raise PolicyError(f"{replica.url} did not load {source}: {answer!r}")
+            raise PolicyError(f"{replica.url}{path} did not load {body}: {answer!r}")
 
 
 def _finish(reason: dict[str, Any], sampling: Sampling) -> Finish | None:

@@ -1,6 +1,7 @@
 """vLLM over HTTP: token ids in, token ids and log-probs out, through ``/v1/completions``.
 
-Start the server with ``VLLM_SERVER_DEV_MODE=1`` to update weights, and with ``--logprobs-mode processed_logprobs`` to sample at
+Start the server with ``VLLM_SERVER_DEV_MODE=1`` to update weights, with ``VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`` and
+``--enable-lora`` to load adapters, and with ``--logprobs-mode processed_logprobs`` to sample at
 a temperature other than 1: only then do its log-probs belong to the distribution that it samples from. Before the engine
 samples at another temperature, it checks the server's mode, and refuses if it is the wrong one.
 
@@ -11,10 +12,11 @@ leaves ``stop_token_ids`` as the only ids that do.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 from palestra.core import Sampling
-from palestra.engines.remote import Part, RemoteEngine, ServerReplica, same_ids
+from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica, same_ids
 from palestra.errors import PolicyError, UsageError
 from palestra.trajectory import Finish
 
@@ -54,7 +56,8 @@ class VLLMEngine(RemoteEngine):
         return Part(ids, logprobs, finish)
 
     async def _complete(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Any:
-        return await self._post(replica, "/v1/completions", completion_request(self.model, prompt, sampling))
+        request = completion_request(replica.adapter or self.model, prompt, sampling)
+        return await self._post(replica, "/v1/completions", request)
 
     async def _processes(self, replica: ServerReplica) -> bool:
         """Whether the server's log-probs are those of the distribution after temperature, top_k and top_p."""
@@ -73,9 +76,18 @@ class VLLMEngine(RemoteEngine):
     async def _resume(self, replica: ServerReplica) -> None:
         await self._post(replica, "/resume")
 
-    async def _load(self, replica: ServerReplica, source: Any) -> None:
-        body = {"method": "reload_weights", "kwargs": {"weights_path": str(source)}}
+    async def _load(self, replica: ServerReplica, folder: str) -> None:
+        body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
         await self._post(replica, "/collective_rpc", body)
+
+    async def _load_adapter(self, replica: ServerReplica, adapter: LoraAdapter) -> None:
+        with suppress(PolicyError):  # vLLM refuses a second adapter of the same name
+            await self._unload_adapter(replica, adapter.name)
+        body = {"lora_name": adapter.name, "lora_path": adapter.folder}
+        await self._post(replica, "/v1/load_lora_adapter", body, decode=False)
+
+    async def _unload_adapter(self, replica: ServerReplica, name: str) -> None:
+        await self._post(replica, "/v1/unload_lora_adapter", {"lora_name": name}, decode=False)
 
 
 def completion_request(model: str, prompt: list[int], sampling: Sampling) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from palestra.training.algorithms.horizon import HorizonConfig
 from palestra.training.algorithms.shaping import Cut, Overlong, Shaping, overlong_penalty
 from palestra.training.learner.learner import LearnerConfig
 from palestra.training.learner.model import ModelConfig
-from palestra.training.placement import check_devices, server_devices
+from palestra.training.placement import Launch, check_devices, server_devices
 from palestra.wrappers import lending
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "POLICY",
     "SERVERS",
     "TOOL",
+    "TRANSFER",
     "WRAPPER",
     "WRITER",
     "AgentSettings",
@@ -42,7 +43,6 @@ __all__ = [
     "EngineSettings",
     "EntropyTarget",
     "EvaluationSettings",
-    "Launch",
     "PlaySettings",
     "PromptSettings",
     "TrainConfig",
@@ -59,6 +59,12 @@ ENGINE = Role(
     "engine.kind",
     ("setup",),
     {name: f"palestra.training.engines:{name}_engine" for name in ("local", "vllm", "sglang")},
+    factory=True,
+)
+TRANSFER = Role(
+    "engine.transfer",
+    ("setup",),
+    {name: f"palestra.training.engines:{name}_transfer" for name in ("folder", "lora")},
     factory=True,
 )
 HISTORY = replace(strategy.HISTORY, key="prompt.history")
@@ -200,42 +206,6 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 role.check(value)
 
 
-class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Servers that the run starts, restarts and stops."""
-
-    replicas: _Positive = 1
-    """Number of servers."""
-    command: tuple[str, ...] = ()
-    """The program and its arguments, in which ``{model}`` and ``{port}`` are replaced. By default ``vllm serve {model}
-    --logprobs-mode processed_logprobs --generation-config vllm --port {port}`` or SGLang's ``launch_server``. To use another
-    virtual environment, name its program: ``["/venvs/vllm/bin/vllm", "serve", "{model}", "--port", "{port}"]``."""
-    arguments: tuple[str, ...] = ()
-    """Further arguments, after those of ``command``. A ``command`` for vLLM needs ``["--logprobs-mode",
-    "processed_logprobs"]`` if ``learner.temperature`` is not 1."""
-    devices: tuple[str, ...] = ()
-    """``CUDA_VISIBLE_DEVICES`` of each server, such as ``["1", "2,3"]``. By default each server gets one GPU after that of the
-    learner, out of those that the run itself may use; if the learner is on a CPU, the variable stays as it is."""
-    patience: Annotated[float, msgspec.Meta(gt=0.0)] = 1800.0
-    """Seconds that the servers have to load the model and answer."""
-
-    def __post_init__(self) -> None:
-        if self.devices and len(self.devices) != self.replicas:
-            raise ValueError(f"devices names the GPUs of {len(self.devices)} servers, but there are {self.replicas} replicas")
-        if self.command and "{port}" not in self.command:
-            raise ValueError('command needs a part "{port}", which is replaced by the port of the server')
-
-    def command_for(self, kind: str) -> tuple[str, ...]:
-        """The command, or the default one of ``vllm`` and ``sglang``."""
-        if self.command:
-            return self.command
-        if kind == "vllm":
-            # The logged probabilities must be those of the temperature, and the model's own sampling defaults must not apply.
-            options = ("--logprobs-mode", "processed_logprobs", "--generation-config", "vllm")
-            return ("vllm", "serve", "{model}", *options, "--host", "127.0.0.1", "--port", "{port}")
-        program = ("python", "-m", "sglang.launch_server", "--model-path", "{model}")
-        return (*program, "--host", "127.0.0.1", "--port", "{port}")
-
-
 class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The engine that samples tokens."""
 
@@ -246,6 +216,9 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Addresses of the servers. The servers must be able to read the run folder: new weights reach them through it."""
     launch: Launch | None = None
     """Servers that the run starts itself, instead of ``urls``."""
+    transfer: Hook = "folder"
+    """How new weights reach servers. ``folder``: they load a model folder with all weights. ``lora``: they load the adapters
+    alone, which needs ``model.lora`` and servers that were started with ``--enable-lora``. Or your own as ``module:name``."""
     batch: _Positive = 64
     """Local: requests that are computed together."""
     rows: _Positive = 128
@@ -257,6 +230,9 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         ENGINE.check(self.kind)
+        TRANSFER.check(self.transfer)
+        if self.name not in SERVERS and self.transfer != "folder":
+            raise UsageError('engine.transfer is for servers: set engine.kind = "vllm" or "sglang" as well')
         if self.name in SERVERS and not self.urls and self.launch is None:
             raise UsageError(
                 f'engine.kind = "{self.name}" needs servers: name their addresses, engine.urls = ["http://…"], or add the '
@@ -402,6 +378,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("entropy and entropy_target both set the entropy coefficient: leave one of them out")
         if self.partial.refill and self.partial.keep_constant:
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
+        if self.engine.transfer == "lora" and self.model.lora is None:
+            raise UsageError('engine.transfer = "lora" sends adapters: train some, with the table [model.lora]')
         if self.ahead is not None and self.ahead > self.staleness:
             raise UsageError(
                 f"ahead = {self.ahead} starts groups that staleness = {self.staleness} forbids to use: set ahead <= staleness"

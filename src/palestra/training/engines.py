@@ -16,12 +16,12 @@ from palestra.core import Engine
 from palestra.engines.hf import HFEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
-from palestra.training.config import TrainConfig
+from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.launching import SERVERS, Fleet, LaunchedEngine, server_commands
-from palestra.training.publishing import WEIGHTS, PublishedWeights
+from palestra.training.publishing import WEIGHTS, PublishedAdapters, PublishedWeights, Transfer
 from palestra.training.served import ServedEngine
 
-__all__ = ["EngineSetup", "local_engine", "sglang_engine", "vllm_engine"]
+__all__ = ["EngineSetup", "folder_transfer", "local_engine", "lora_transfer", "sglang_engine", "vllm_engine"]
 
 
 class EngineSetup(NamedTuple):
@@ -56,12 +56,22 @@ def sglang_engine(setup: EngineSetup) -> Engine:
     return _served(setup, SGLangEngine)
 
 
+def folder_transfer(setup: EngineSetup) -> Transfer:
+    """Model folders with all weights, in the run folder."""
+    return PublishedWeights(str(setup.folder / WEIGHTS), setup.model, setup.config.engine.dtype)
+
+
+def lora_transfer(setup: EngineSetup) -> Transfer:
+    """Adapters alone, in the run folder: the servers keep the weights that they were started with."""
+    return PublishedAdapters(str(setup.folder / WEIGHTS), setup.config.engine.dtype)
+
+
 def _served(setup: EngineSetup, kind: type[VLLMEngine] | type[SGLangEngine]) -> Engine:
     launch = setup.config.engine.launch
     commands = [] if launch is None else server_commands(setup.config, setup.model)
     urls = [command.url for command in commands] or list(setup.config.engine.urls)
     servers = kind(urls, timeout=setup.config.play.deadline)
-    engine = ServedEngine(servers, PublishedWeights(str(setup.folder / WEIGHTS), setup.model, setup.config.engine.dtype))
+    engine = ServedEngine(servers, TRANSFER.load(setup.config.engine.transfer)(setup))
     if launch is None:
         return engine
     folder = setup.folder / SERVERS

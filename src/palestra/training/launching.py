@@ -66,11 +66,12 @@ def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
     """Return the commands of the replicas, each with a free port."""
     launch = config.engine.launch
     assert launch is not None
+    rank = config.model.lora.rank if config.model.lora is not None and config.engine.transfer == "lora" else 0
     commands = []
     for devices in config.server_devices:
         port = free_port("127.0.0.1")
         values = {"{model}": model, "{port}": str(port)}
-        arguments = [values.get(part, part) for part in (*launch.command_for(config.engine.name), *launch.arguments)]
+        arguments = [values.get(part, part) for part in (*launch.command_for(config.engine.name, rank), *launch.arguments)]
         commands.append(ServerCommand(tuple(arguments), f"http://127.0.0.1:{port}", devices))
     return commands
 
@@ -183,7 +184,7 @@ class Fleet:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", **own},
+                env={**os.environ, "VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1", **own},
                 start_new_session=True,  # Ctrl-C ends the run after its step, and the step needs the servers
             )
 

@@ -22,6 +22,7 @@ from palestra.training.config import (
     HISTORY,
     POLICY,
     TOOL,
+    TRANSFER,
     WRAPPER,
     WRITER,
     TrainConfig,
@@ -93,6 +94,7 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield LOSS, config.learner.loss.kind
     yield SCHEDULE, config.learner.schedule
     yield ENGINE, config.engine.kind
+    yield TRANSFER, config.engine.transfer
     yield HISTORY, config.prompt.history
     yield POLICY, config.player
     if config.horizon is not None:

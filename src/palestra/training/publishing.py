@@ -3,24 +3,29 @@
 ::
 
     run/weights/version-00000012/   config.json  model-00000-00000.safetensors  model.safetensors.index.json  tokenizer…
+                                    adapter_config.json  adapter_model.safetensors    (instead, if only adapters are sent)
 
 The files have the names and shapes of the model's checkpoint, so every server that loads the model loads them. All ranks of the
 learner write their part. A version is renamed into place when it is complete, so a reader never sees half of one. The version
 before it stays, because a server that recovers late may still be loading it. After a crash the learner writes its current
 version again.
+
+A ``Transfer`` decides what is published and how servers load it. The recipe names it in ``engine.transfer``.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from palestra.engines.remote import LoraAdapter
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from palestra.training.learner.learner import Learner
 
-__all__ = ["WEIGHTS", "PolicyWeights", "PublishedWeights"]
+__all__ = ["WEIGHTS", "PolicyWeights", "PublishedAdapters", "PublishedWeights", "Transfer"]
 
 WEIGHTS = "weights"
 """The name of the folder in the run folder."""
@@ -41,6 +46,17 @@ class PolicyWeights:
         """Write safetensors with the names of the model's checkpoint into ``folder``, which must exist."""
         self._learner.write_weights(folder, dtype)
 
+    def write_adapters(self, folder: Path, dtype: str = "bfloat16") -> None:
+        """Write the LoRA adapters alone into ``folder``, which must exist, as PEFT saves them."""
+        self._learner.write_adapters(folder, dtype)
+
+
+class Transfer(Protocol):
+    """How new weights get from the learner to the servers."""
+
+    def write(self, weights: PolicyWeights, version: int) -> Any:
+        """Publish ``weights`` as ``version``, and return what ``RemoteEngine.update_weights`` takes. Runs on a thread."""
+
 
 class PublishedWeights(NamedTuple):
     """The folder of versions. It can be sent to other processes."""
@@ -56,26 +72,47 @@ class PublishedWeights(NamedTuple):
         import torch
         import transformers
 
-        folder = Path(self.folder)
-        final = folder / f"version-{version:08d}"
-        part = folder / f".{final.name}"
-        shutil.rmtree(part, ignore_errors=True)
-        config = transformers.AutoConfig.from_pretrained(self.model)
-        config.dtype = getattr(torch, self.dtype)
-        config.save_pretrained(part)
-        transformers.AutoTokenizer.from_pretrained(self.model).save_pretrained(part)
-        weights.write(part, self.dtype)
-        for late in [path for path in self._versions() if path.name >= final.name]:  # of a process that got further and died
-            shutil.rmtree(late)
-        part.rename(final)
-        for old in self._versions()[:-_KEPT]:
-            shutil.rmtree(old)
-        return final.resolve()
+        def fill(part: Path) -> None:
+            config = transformers.AutoConfig.from_pretrained(self.model)
+            config.dtype = getattr(torch, self.dtype)
+            config.save_pretrained(part)
+            transformers.AutoTokenizer.from_pretrained(self.model).save_pretrained(part)
+            weights.write(part, self.dtype)
+
+        return _published(Path(self.folder), version, fill)
 
     def newest(self) -> tuple[Path, int] | None:
         """Return the newest version's folder and its number; ``None`` if nothing is published yet."""
-        versions = self._versions()
+        versions = _versions(Path(self.folder))
         return (versions[-1], int(versions[-1].name.rpartition("-")[2])) if versions else None
 
-    def _versions(self) -> list[Path]:
-        return sorted(Path(self.folder).glob("version-*"))
+
+class PublishedAdapters(NamedTuple):
+    """A folder of versions that hold LoRA adapters alone. Servers load them beside the weights that they were started with."""
+
+    folder: str
+    dtype: str = "float32"
+
+    def write(self, weights: PolicyWeights, version: int) -> LoraAdapter:
+        """Publish the adapters of ``weights`` as ``version``."""
+        final = _published(Path(self.folder), version, lambda part: weights.write_adapters(part, self.dtype))
+        return LoraAdapter(str(final), final.name)
+
+
+def _published(folder: Path, version: int, fill: Callable[[Path], None]) -> Path:
+    """Let ``fill`` write a version, and rename it into place. Later versions and all but the last two go."""
+    final = folder / f"version-{version:08d}"
+    part = folder / f".{final.name}"
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    fill(part)
+    for late in [path for path in _versions(folder) if path.name >= final.name]:  # of a process that got further and died
+        shutil.rmtree(late)
+    part.rename(final)
+    for old in _versions(folder)[:-_KEPT]:
+        shutil.rmtree(old)
+    return final.resolve()
+
+
+def _versions(folder: Path) -> list[Path]:
+    return sorted(folder.glob("version-*"))

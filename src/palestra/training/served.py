@@ -1,11 +1,11 @@
-"""Servers as the engine of a run: they load every new version of the weights from the run folder (``publishing``)."""
+"""Servers as the engine of a run: a ``Transfer`` brings them every new version of the weights (``publishing``)."""
 
 import asyncio
 
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints
 from palestra.engines.remote import RemoteEngine
-from palestra.training.publishing import PolicyWeights, PublishedWeights
+from palestra.training.publishing import PolicyWeights, Transfer
 
 __all__ = ["ServedEngine"]
 
@@ -13,9 +13,9 @@ __all__ = ["ServedEngine"]
 class ServedEngine:
     """An engine for ``Trainer``: publishes the learner's weights, and makes the servers load them."""
 
-    def __init__(self, servers: RemoteEngine, weights: PublishedWeights) -> None:
+    def __init__(self, servers: RemoteEngine, transfer: Transfer) -> None:
         self._servers = servers
-        self._weights = weights
+        self._transfer = transfer
         self.context_length = 0
         """0 until the servers have been asked. The first ``update_weights`` asks them."""
 
@@ -31,7 +31,7 @@ class ServedEngine:
         if not self.context_length:
             await self._servers.connect()
             self.context_length = self._servers.context_length
-        written = await asyncio.to_thread(self._weights.write, source, version)
+        written = await asyncio.to_thread(self._transfer.write, source, version)
         await self._servers.update_weights(written, version)
 
     async def pause(self) -> None:

@@ -34,7 +34,7 @@ from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, mi
 from palestra.training.learner.checks import check_packing
 from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
 from palestra.training.learner.state import GENERATOR, StateReader, write_state
-from palestra.training.learner.weights import index_weights, memory_weights, write_weights
+from palestra.training.learner.weights import index_weights, memory_weights, write_adapters, write_weights
 
 __all__ = ["SCHEDULE", "Learner", "LearnerConfig", "Measured"]
 
@@ -316,6 +316,11 @@ class Learner:
         self._wait()
         if self.rank == 0:
             index_weights(folder)
+
+    def write_adapters(self, folder: Path, dtype: str) -> None:
+        """Write the adapters alone into ``folder``, as PEFT saves them. All ranks must call it."""
+        write_adapters(self.network, folder, getattr(torch, dtype), self.rank)
+        self._wait()
 
     def save(self, folder: Path) -> dict[str, FileEntry]:
         """Write weights, optimizer, update count and random generator into ``folder``. All ranks must call it.

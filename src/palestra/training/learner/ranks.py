@@ -62,6 +62,10 @@ class Leader(Learner):
         self._orders.give("write_weights", folder, dtype)
         super().write_weights(folder, dtype)
 
+    def write_adapters(self, folder: Path, dtype: str) -> None:
+        self._orders.give("write_adapters", folder, dtype)
+        super().write_adapters(folder, dtype)
+
     def save(self, folder: Path) -> dict[str, FileEntry]:
         self._orders.give("save", folder)
         return super().save(folder)

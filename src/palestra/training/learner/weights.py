@@ -22,9 +22,10 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 from transformers.core_model_loading import revert_weight_conversion
 
+from palestra.errors import Unsupported
 from palestra.training.learner.model import ActorCritic
 
-__all__ = ["checkpoint_weights", "index_weights", "memory_weights", "write_weights"]
+__all__ = ["checkpoint_weights", "index_weights", "memory_weights", "write_adapters", "write_weights"]
 
 _FILE_BYTES = 2_000_000_000
 """The size from which on a file is closed and the next one begun."""
@@ -83,6 +84,20 @@ def index_weights(folder: Path) -> None:
     total = sum(path.stat().st_size for path in folder.glob("model-*.safetensors"))
     index = {"metadata": {"total_size": total}, "weight_map": places}
     (folder / "model.safetensors.index.json").write_bytes(msgspec.json.format(msgspec.json.encode(index)))
+
+
+def write_adapters(network: ActorCritic, folder: Path, dtype: torch.dtype, rank: int = 0) -> None:
+    """Write the adapters into ``folder`` as PEFT saves them. Every rank must take part, and rank 0 writes."""
+    if any(getattr(adapter, "num_experts", 1) > 1 for _, adapter in _adapters(network.language_model)):
+        raise Unsupported('servers load no adapters of experts: use engine.transfer = "folder"')
+    whole = {
+        name.replace(".default.", "."): _whole(parameter, dtype).contiguous()
+        for name, parameter in network.model.named_parameters()
+        if ".lora_" in name
+    }
+    if rank == 0:
+        network.model.peft_config["default"].save_pretrained(folder)
+        save_file(whole, folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
 def _owner(name: str) -> str:
