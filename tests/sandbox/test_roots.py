@@ -1,6 +1,7 @@
 """Root file systems: archives of three kinds, the cache by content, and archives that try to write elsewhere."""
 
 import contextlib
+import fcntl
 import gzip
 import hashlib
 import io
@@ -17,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from palestra.errors import MissingExtra, UsageError
-from palestra.sandbox.roots import Root, RootCache
+from palestra.sandbox.roots import Root, RootCache, drafted
 from palestra.sandbox.unpacking import unpack_image
 
 Member = tuple[str, str | bytes | None]
@@ -219,3 +220,21 @@ def test_missing_things_are_sentences(tmp_path: Path, monkeypatch: pytest.Monkey
     (tmp_path / "cache/images.json").write_text("{")
     with pytest.raises(UsageError, match=r"images\.json cannot be read"):
         cache.images()
+
+
+def test_drafts_of_killed_processes_are_removed_and_others_stay(tmp_path: Path) -> None:
+    names = (".draft-old", ".draft-locked", ".draft-young")
+    for name in names:
+        (tmp_path / name / "below").mkdir(parents=True)
+    for name in names[:2]:
+        os.utime(tmp_path / name, (0, 0))
+    held = os.open(tmp_path / ".draft-locked", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with drafted(tmp_path / "made") as draft:
+            os.utime(draft, (0, 0))  # as a copy of an old folder has
+            with drafted(tmp_path / "other"):
+                assert draft.is_dir(), "its own process works on it"
+    finally:
+        os.close(held)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".draft-locked", ".draft-young", "made", "other"]

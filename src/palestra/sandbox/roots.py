@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from palestra.sandbox.unpacking import unpack_image
 __all__ = ["HOST", "Root", "RootCache", "drafted"]
 
 HOST = "host"
+_DRAFT, _YOUNG_SECONDS = ".draft-", 3600.0
 
 
 @dataclass(frozen=True)
@@ -126,10 +128,16 @@ class RootCache:
 
 @contextmanager
 def drafted(place: Path) -> Iterator[Path]:
-    """Yield a folder that becomes ``place`` at the end of the block. If another process is first, its folder stays."""
+    """Yield a folder that becomes ``place`` at the end of the block. If another process is first, its folder stays.
+
+    The folder is locked meanwhile, so that a later call can tell the drafts of processes that were killed, and remove them.
+    """
     place.parent.mkdir(parents=True, exist_ok=True)
-    draft = Path(tempfile.mkdtemp(prefix=".draft-", dir=place.parent))
+    _remove_abandoned(place.parent)
+    draft = Path(tempfile.mkdtemp(prefix=_DRAFT, dir=place.parent))
+    lock = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield draft
         draft.chmod(0o755)
         try:
@@ -139,3 +147,22 @@ def drafted(place: Path) -> Iterator[Path]:
                 raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the drafts in ``folder`` that no process has locked. One that was just made may not be locked yet, and stays."""
+    for draft in folder.glob(f"{_DRAFT}*"):
+        try:
+            if time.time() - draft.stat().st_mtime < _YOUNG_SECONDS:
+                continue
+            fd = os.open(draft, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError:  # removed meanwhile
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(draft, ignore_errors=True)
+        except OSError:  # another process works on it
+            pass
+        finally:
+            os.close(fd)

@@ -14,19 +14,18 @@ import os
 import shutil
 import tarfile
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from palestra.errors import InfrastructureError, UsageError
 
-__all__ = ["unpack_image", "unpack_tar"]
+__all__ = ["Room", "unpack_image", "unpack_tar"]
 
 _SYS_OPENAT2 = 437
 _IN_ROOT = 0x10 | 0x02  # RESOLVE_IN_ROOT, NO_MAGICLINKS
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
-_MOST_BYTES = 32 * 2**30
-_MOST_MEMBERS = 2_000_000
 _MOST_INDEXES = 8
 """Indexes that name indexes: an index could name itself."""
 _TRIES = 100
@@ -45,6 +44,21 @@ _MALFORMED = (
     OverflowError,  # a time that no file can have
     RecursionError,  # folders or JSON in too many levels
 )
+
+
+@dataclass
+class Room:
+    """What may still be unpacked. Archives that belong together, such as the layers of an image, share one."""
+
+    bytes: int = 32 * 2**30
+    members: int = 2_000_000
+
+    def take(self, size: int) -> None:
+        """Count one member of ``size`` bytes; raise ``ValueError`` if there is no room for it."""
+        self.bytes -= size
+        self.members -= 1
+        if self.bytes < 0 or self.members < 0:
+            raise ValueError("it is too large: it has more than 32 GiB or 2,000,000 files")
 
 
 class _OpenHow(ctypes.Structure):
@@ -69,14 +83,14 @@ def unpack_image(archive: Path, root: Path) -> dict[str, Any]:
         raise UsageError(f"{archive.name} is not an image that can be unpacked: {error}") from error
 
 
-def unpack_tar(archive: IO[bytes], name: str, root: Path) -> None:
+def unpack_tar(archive: IO[bytes], name: str, root: Path, room: Room | None = None) -> None:
     """Unpack a tar archive, compressed or not, into the folder ``root``. Messages call it ``name``.
 
-    It is no layer of an image, so a file ``.wh.NAME`` is one like any other.
+    What it takes is subtracted from ``room``. It is no layer of an image, so a file ``.wh.NAME`` is one like any other.
     """
     try:
         with tarfile.open(fileobj=archive) as members:
-            _Unpacker(root, whiteouts=False).unpack(members)
+            _Unpacker(root, room, whiteouts=False).unpack(members)
     except _MALFORMED as error:
         raise UsageError(f"{name} is not a tar archive that can be unpacked: {error}") from error
 
@@ -127,20 +141,17 @@ def _settings(image: dict[str, Any]) -> dict[str, Any]:
 class _Unpacker:
     """Writes the members of layers below one folder. With ``whiteouts``, a file ``.wh.NAME`` means that NAME is removed."""
 
-    def __init__(self, root: Path, *, whiteouts: bool = True) -> None:
+    def __init__(self, root: Path, room: Room | None = None, *, whiteouts: bool = True) -> None:
         self._whiteouts = whiteouts
         self._root = os.open(root, _FOLDER)
-        self._bytes = self._members = 0
+        self._room = room or Room()
 
     def __del__(self) -> None:
         os.close(self._root)
 
     def unpack(self, layer: tarfile.TarFile) -> None:
         for member in layer:
-            self._members += 1
-            self._bytes += member.size
-            if self._bytes > _MOST_BYTES or self._members > _MOST_MEMBERS:
-                raise ValueError("the image is too large")
+            self._room.take(member.size)
             parts = [part for part in member.name.split("/") if part not in ("", ".")]
             if ".." in parts:
                 raise ValueError(f"{member.name!r} leads out of the image")

@@ -11,6 +11,7 @@ from palestra.envs.harbor.packs import pack_tasks
 from palestra.envs.harbor.reading import find_tasks
 from palestra.envs.harbor.task import tree_digest
 from palestra.errors import UsageError
+from palestra.sandbox.unpacking import Room
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +124,29 @@ def test_malformed_rows(columns: dict[str, list[object]], says: str, tmp_path: P
     with pytest.raises(UsageError, match=says):
         find_tasks(tmp_path / "rows.parquet")
     assert not any((tmp_path / "home/harbor/packs").iterdir()), "a pack that cannot be read leaves nothing"
+
+
+def test_the_rows_of_a_pack_share_its_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [_archive(("task.toml", b"x" * 100, "")) for _ in range(3)]
+    parquet.write_table(arrow.table({"path": ["a", "b", "c"], "task_binary": rows}), tmp_path / "set.parquet")
+    monkeypatch.setattr("palestra.envs.harbor.packs.Room", lambda: Room(bytes=250))
+    with pytest.raises(UsageError, match=r"set.parquet: c .*too large"):
+        find_tasks(tmp_path / "set.parquet")
+    assert not list((tmp_path / "home").rglob("task.toml")), "nothing is left of a pack that was refused"
+
+
+def test_a_pack_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, tasks: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(*_: object, **__: object) -> bytes:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("palestra.envs.harbor.packs.gzip.compress", half)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(OSError, match="no space"):
+        pack_tasks(tasks, tmp_path / "set.tgz")
+    monkeypatch.setattr("pathlib.Path.rename", half)
+    with pytest.raises(OSError, match="no space"):
+        pack_tasks(tasks, tmp_path / "set.tar")
+    assert sorted(tmp_path.iterdir()) == before

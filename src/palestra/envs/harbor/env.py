@@ -12,6 +12,7 @@ import re
 import shlex
 import time
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -104,7 +105,6 @@ class Harbor(ShellEnv):
         **options: str,
     ) -> None:
         super().__init__(max_turns, command_seconds)
-        self._address, self._options = address, options
         place, _, self._name = address.partition("#")
         path, written = parse_options(place)
         settings = {"base": "", "verifier": "", "reward": "", **written, **options}
@@ -116,6 +116,8 @@ class Harbor(ShellEnv):
         self._trust = trust
         self._folders = _chosen(find_tasks(path), self._name)
         self._read: dict[Path, HarborTask] = {}
+        self._ready: dict[Path, tuple[Built, list[_Grader]]] = {}
+        """What was built for the tasks that were played: to find it again, every file of a task is read and hashed."""
         self._pools: dict[tuple[Limits, str], Shells] = {}
         self._cache = harbor_cache()
 
@@ -129,14 +131,22 @@ class Harbor(ShellEnv):
         folder = self._folders[int(self.rng.integers(len(self._folders)))] if many else self._folders[0]
         self._harbor = self._read.get(folder) or read_task(folder)
         self._read[folder] = self._harbor
-        self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
-        self._graders = [await self._grader_of(step) for step in self._harbor.steps]
+        await self._make_ready(folder)
         self._shell = await self._open(self._built, self._harbor.config.environment)
         self._place = 0
         self._rewards: list[dict[str, float]] = []
         instruction = await self._begin_step()
         how = HOW.format(home=self._built.workdir, turns=self.max_turns)
         return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
+
+    async def _make_ready(self, folder: Path) -> None:
+        """Build the environments of the task, unless this has happened before and the layers are still there."""
+        built, graders = self._ready.get(folder, (None, []))
+        if built is None or not all(one.layer.is_dir() for one in (built, *(grader.built for grader in graders))):
+            built = self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
+            graders = [await self._grader_of(step) for step in self._harbor.steps]
+            self._ready[folder] = built, graders
+        self._built, self._graders = built, graders
 
     async def _build(self, context: Path, environment: Environment) -> Built:
         known = self._cache.images()
@@ -249,17 +259,14 @@ class Harbor(ShellEnv):
     async def _verify(self, step: HarborStep) -> dict[str, float]:
         built, settings, variables = self._graders[self._place]
         seconds, workdir = step.verifier.timeout_sec, self._built.workdir
-        shell = await self._fresh()
         if step.separate:
-            for hook in step.verifier.collect:  # as in Harbor, one that fails does not stop the verifier
-                await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
-                shell = await self._fresh()
+            shell = await self._collected(step)
             files = artifacts_of(shell, step.artifacts, workdir)
             tests = () if step.bundled_tests else step.tests
         elif self._mode == "clean":
-            files, tests = work_folder_of(shell, workdir), step.tests
+            files, tests = work_folder_of(await self._left(), workdir), step.tests
         else:
-            return await run_verifier(shell, step.tests, workdir, variables, seconds)
+            return await run_verifier(await self._fresh(), step.tests, workdir, variables, seconds)
         async with await self._open(built, settings) as box:
             if not step.separate:
                 box.move_away(workdir.strip("/"))
@@ -268,6 +275,24 @@ class Harbor(ShellEnv):
             except InfrastructureError as error:
                 raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from None
             return await run_verifier(box, tests, built.workdir, variables, seconds)
+
+    async def _collected(self, step: HarborStep) -> Shell:
+        """Run the commands that prepare the artifacts, and return the shell whose files a separate verifier gets."""
+        for hook in step.verifier.collect:  # as in Harbor, one that fails does not stop the verifier
+            shell = await self._fresh()
+            await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
+        return await self._left()
+
+    async def _left(self) -> Shell:
+        """Return the shell with the agent's files. After the last step it is stopped: nothing changes them while they are read.
+
+        Before another step, processes of the agent stay, because the agent may need them there.
+        """
+        if self._place + 1 < len(self._harbor.steps):
+            return await self._fresh()
+        assert self._shell is not None
+        await self._shell.stop()
+        return self._shell
 
     async def _fresh(self) -> Shell:
         """Return a new shell over the agent's files: aliases, functions and traps of the agent's own could start anything.
@@ -304,14 +329,11 @@ class Harbor(ShellEnv):
             Unsupported: Processes of the agent run; they cannot be copied.
         """
         assert self._shell is not None
-        twin = Harbor(
-            self._address, trust=self._trust, max_turns=self.max_turns, command_seconds=self._seconds, **self._options
-        )
+        twin = copy.copy(self)  # not a new one, which would find and hash the tasks again
+        twin._stack, twin._pools, twin._shell = AsyncExitStack(), {}, None
+        twin._rewards = list(self._rewards)
         twin._begin(None, self.task)
         twin._action_rng = copy.deepcopy(self._action_rng)
-        twin._harbor, twin._built, twin._graders = self._harbor, self._built, self._graders
-        twin._place, twin._rewards, twin._deadline = self._place, list(self._rewards), self._deadline
-        twin._turn, twin._screen, twin._plan, twin._done = self._turn, self._screen, self._plan, self._done
         try:
             for key in self._pools:
                 twin._pools[key] = await twin._stack.enter_async_context(shared_shells(*key))

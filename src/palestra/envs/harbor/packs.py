@@ -8,6 +8,7 @@ user's folder, under the hash of its content. It may be a stranger's, so no path
 import gzip
 import hashlib
 import io
+import secrets
 import tarfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -18,7 +19,7 @@ from palestra.envs.harbor.task import files_below
 from palestra.errors import MissingExtra, UsageError
 from palestra.models.home import home_folder
 from palestra.sandbox.roots import drafted
-from palestra.sandbox.unpacking import unpack_tar
+from palestra.sandbox.unpacking import Room, unpack_tar
 
 __all__ = ["is_pack", "pack_tasks", "unpacked"]
 
@@ -54,6 +55,7 @@ def unpacked(pack: Path) -> Path:
 
 
 def _unpack_rows(pack: Path, draft: Path) -> None:
+    room = Room()  # of the whole pack: a pack has any number of rows
     taken: set[PurePosixPath] = set()
     above: set[PurePosixPath] = set()
     for row in _rows(pack):
@@ -69,7 +71,7 @@ def _unpack_rows(pack: Path, draft: Path) -> None:
         above.update(place.parents)
         folder = draft / place
         folder.mkdir(parents=True)
-        unpack_tar(io.BytesIO(content), f"{pack.name}: {path}", folder)
+        unpack_tar(io.BytesIO(content), f"{pack.name}: {path}", folder, room)
 
 
 def _place(path: object) -> PurePosixPath | None:
@@ -110,15 +112,24 @@ def pack_tasks(folders: Sequence[Path], pack: Path) -> None:
     names = [folder.resolve().name for folder in folders]
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise UsageError(f"two tasks have the name {twice[0]}: in a pack every task has its own, so rename one of the folders")
-    if pack.suffix == ".parquet":
-        arrow, parquet = _pyarrow()
-        tasks = [gzip.compress(_tar({"": folder}), mtime=0) for folder in folders]
-        parquet.write_table(arrow.table(dict(zip(_COLUMNS, (names, tasks), strict=True))), pack, compression="none")
-    elif pack.name.endswith((".tar", ".tar.gz", ".tgz")):
-        content = _tar(dict(zip(names, folders, strict=True)))
-        pack.write_bytes(content if pack.suffix == ".tar" else gzip.compress(content, mtime=0))
-    else:
+    if not pack.name.endswith((".tar", ".tar.gz", ".tgz", ".parquet")):
         raise UsageError(f'"{pack.name}" is not the name of a pack: it ends with .tar, .tar.gz or .parquet')
+    draft = pack.with_name(f".{pack.name}-{secrets.token_hex(4)}")
+    try:
+        _write(dict(zip(names, folders, strict=True)), draft, pack.suffix)
+        draft.rename(pack)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _write(folders: dict[str, Path], draft: Path, suffix: str) -> None:
+    if suffix == ".parquet":
+        arrow, parquet = _pyarrow()
+        tasks = [gzip.compress(_tar({"": folder}), mtime=0) for folder in folders.values()]
+        parquet.write_table(arrow.table(dict(zip(_COLUMNS, (list(folders), tasks), strict=True))), draft, compression="none")
+    else:
+        content = _tar(folders)
+        draft.write_bytes(content if suffix == ".tar" else gzip.compress(content, mtime=0))
 
 
 def _tar(folders: dict[str, Path]) -> bytes:
