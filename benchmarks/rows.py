@@ -2,11 +2,12 @@
 
 import json
 import os
+import resource
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Row", "finish", "interleaved", "stay_on_one_core"]
+__all__ = ["Row", "cpu_minutes", "finish", "interleaved", "stay_on_one_core"]
 
 
 class Row(NamedTuple):
@@ -42,6 +43,12 @@ def interleaved(first: Callable[[], float], second: Callable[[], float], rounds:
     pairs = [(first(), second()) for _ in range(rounds)]
     ratios = sorted(b / a for a, b in pairs)
     return min(a for a, _ in pairs), min(b for _, b in pairs), ratios[len(ratios) // 2]
+
+
+def cpu_minutes() -> float:
+    """CPU time of this process and of its children that have ended."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in used) / 60
 
 
 def stay_on_one_core() -> None:

@@ -14,7 +14,6 @@ import asyncio
 import concurrent.futures.thread  # noqa: F401  (unprivileged, it may be unreadable later)
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from rows import Row, finish
+from rows import Row, cpu_minutes, finish
 
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))
@@ -233,11 +232,6 @@ def exported(folder: Path, count: int) -> tuple[list[Path], set[int]]:
     return places, {number for number in range(count) if number % 4 == 3}
 
 
-def _cpu_minutes() -> float:
-    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(one.ru_utime + one.ru_stime for one in used) / 60
-
-
 def harbor_rows(count: int, hacks: bool) -> list[Row]:
     """Check exported terminal tasks over the host's programs. The target is for 500 tasks, and its share for fewer."""
     from palestra.envs.harbor.check import CheckSettings, check_tasks
@@ -245,9 +239,9 @@ def harbor_rows(count: int, hacks: bool) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["PALESTRA_HOME"] = f"{folder}/home"
         places, faulty = exported(Path(folder, "tasks"), count)
-        began, used = time.monotonic(), _cpu_minutes()
+        began, used = time.monotonic(), cpu_minutes()
         reports = asyncio.run(check_tasks(places, CheckSettings(base="host", hacks=hacks)))
-        minutes, used = (time.monotonic() - began) / 60, _cpu_minutes() - used
+        minutes, used = (time.monotonic() - began) / 60, cpu_minutes() - used
     failed = {number for number, report in enumerate(reports) if not report.ok}
     for number in sorted(faulty ^ failed):
         found = [(one.check, one.detail) for one in reports[number].findings if one.status == "fail"]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from palestra.errors import InfrastructureError
 from palestra.sandbox.contract import check_relative
 from palestra.sandbox.files import fetch_file
+from palestra.sandbox.shell_users import shift_owners
 
 __all__ = ["Entry", "NewFile", "copy_of", "files_of", "move_away", "names_in", "read_tree", "save_layer", "write_files"]
 
@@ -226,10 +227,16 @@ def move_away(layer: int, path: str) -> None:
         os.close(parent)
 
 
-def save_layer(layer: int, folder: Path) -> None:
-    """Copy the layer of a box in which no process runs into the new folder ``folder``. As root, the files become root's."""
-    words = ["/bin/cp", "-a", f"/proc/self/fd/{layer}/.", str(folder)]
-    for command in [words] + ([["/bin/chown", "-hR", "0:0", str(folder)]] if os.geteuid() == 0 else []):
-        done = subprocess.run(command, capture_output=True, check=False, pass_fds=[layer])
-        if done.returncode:
-            raise InfrastructureError(f"saving a layer failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
+def save_layer(layer: int, folder: Path, users: bool = False) -> None:
+    """Copy the layer of a box in which no process runs into the new folder ``folder``.
+
+    As root, the files of the box's root become root's, and those of its other users belong to the uids of the box. If an
+    ordinary user has started a box with ``users``, the files keep the owners of that user's range.
+    """
+    inside = ["unshare", "--user", "--map-root-user", "--map-auto"] if users and os.geteuid() else []
+    words = [*inside, "/bin/cp", "-a", f"/proc/self/fd/{layer}/.", str(folder)]
+    done = subprocess.run(words, capture_output=True, check=False, pass_fds=[layer])
+    if done.returncode:
+        raise InfrastructureError(f"saving a layer failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
+    if os.geteuid() == 0:
+        shift_owners(str(folder), 0)

@@ -59,7 +59,7 @@ _NAMESPACE_FLAGS = (
     0x40000000,  # CLONE_NEWNET
 )
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_AF_UNIX = 1
+_AF_UNIX, _AF_NETLINK = 1, 16
 _MAP_SHARED, _MAP_TYPE, _MAP_ANONYMOUS, _MAP_HUGETLB = 0x01, 0x0F, 0x20, 0x40000
 _F_SETPIPE_SZ = 1031
 _SOL_SOCKET, _SO_SNDBUF, _SO_SNDBUFFORCE = 1, 7, 32
@@ -85,7 +85,12 @@ def filter_program() -> bytes:
     # The kernel reads only the low 32 bits, so a request with high bits set must match too.
     for request in (_TIOCSTI, _TIOCLINUX):
         made.add_rule(refuse, "ioctl", pyseccomp.Arg(1, pyseccomp.MASKED_EQ, _LOW_WORD, request))
-    made.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.NE, _AF_UNIX))
+    for family in range(_AF_NETLINK):
+        if family != _AF_UNIX:
+            made.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
+    made.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.GT, _AF_NETLINK))
+    # useradd gives up if the audit socket may not be opened, and goes on if the kernel has none.
+    made.add_rule(pyseccomp.ERRNO(errno.EAFNOSUPPORT), "socket", pyseccomp.Arg(0, pyseccomp.EQ, _AF_NETLINK))
     _bound_memory(made, refuse)
     with tempfile.TemporaryFile() as file:
         made.export_bpf(file)

@@ -27,7 +27,7 @@ from palestra.sandbox.procfs import read
 from palestra.sandbox.profile import require_boxes
 from palestra.sandbox.screen import clean
 from palestra.sandbox.shell_box import ShellBox, ShellPool
-from palestra.sandbox.shell_profile import HOME, SHELL_LIMITS, ShellProfile
+from palestra.sandbox.shell_profile import HOME, NEXT, SHELL_LIMITS, ShellProfile
 from palestra.sharing import SharedPerLoop
 
 __all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "ShellProcess", "Shells", "shared_shells"]
@@ -86,6 +86,8 @@ class Shell:
         self.running = False
         """Whether a command still runs."""
         self.alive = True
+        self.became = False
+        """Whether the shell has become another user than the first."""
         box.data.clear()
 
     async def __aenter__(self) -> "Shell":
@@ -131,6 +133,23 @@ class Shell:
             self._box.kill()
         return await self._wait(2 * _GRACE_SECONDS if self.running else 0.0, began)
 
+    async def become(self, words: str, home: str) -> None:
+        """Go on as another user of the box, with the exported variables, in the folder ``home``.
+
+        Args:
+            words: What runs a command as that user, such as ``setpriv --reuid=1000 --regid=1000 --clear-groups``.
+            home: The user's home folder.
+        """
+        self._require_alive()
+        profile, box = self._shells.profile, self._box
+        self.put([NewFile(NEXT, profile.startup(box.following).encode())])
+        self.running = self.became = True
+        box.replace(profile.replacement(words, home))
+        outcome = await self._wait(self.limits.wall_seconds, time.monotonic())
+        if outcome.running or outcome.ended:
+            await self.close()
+            raise InfrastructureError(f"the shell of another user did not start: {outcome.text.strip()[-300:]}")
+
     async def fork(self) -> "Shell":
         """Return another session with a copy of the files, the working folder and the exported variables.
 
@@ -138,6 +157,8 @@ class Shell:
             Unsupported: Processes run in the session; they cannot be copied.
         """
         self._require_alive()
+        if self.became:
+            raise Unsupported("a shell that has become another user cannot be forked")
         if self.running or self._box.processes():
             raise Unsupported("processes run in this shell, and a fork cannot copy them")
         await self._quietly(_STATE)
@@ -187,7 +208,7 @@ class Shell:
     async def save(self, folder: Path) -> None:
         """Kill every process, and copy the layer into the new folder ``folder``. ``Shells.open_from`` opens it."""
         await self.stop()
-        await asyncio.to_thread(save_layer, self._box.layer, folder)
+        await asyncio.to_thread(save_layer, self._box.layer, folder, self._shells.profile.users)
 
     async def reopened(self) -> "Shell":
         """Kill every process, and return a fresh session over a copy of the files."""
@@ -275,16 +296,27 @@ class Shells:
     Args:
         limits: What each session may use.
         root: A folder with a whole system. By default the host's ``/usr``, read-only, in a small system of its own.
+        users: Let the shell be root among many users, so that ``useradd``, ``chown`` and ``su`` work. ``users_missing()`` of
+            ``palestra.sandbox.users`` says whether this machine allows it.
         session_seconds: A session is killed after this time.
         warm: Number of sessions that are started in advance. Each is used once.
     """
 
-    def __init__(self, limits: Limits | None = None, *, root: str = "", session_seconds: float = 3600.0, warm: int = 1) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        *,
+        root: str = "",
+        users: bool = False,
+        session_seconds: float = 3600.0,
+        warm: int = 1,
+    ) -> None:
         self.limits = limits or SHELL_LIMITS
         require_boxes(self.limits)
         # Not TMPDIR: the uid of a box must be able to reach it.
         self._point = tempfile.mkdtemp(prefix="palestra-shells-", dir="/tmp" if os.geteuid() == 0 else None)
-        self._pool = ShellPool(ShellProfile(limits=self.limits, root=root, point=self._point), session_seconds, warm)
+        self.profile = ShellProfile(limits=self.limits, root=root, users=users, point=self._point)
+        self._pool = ShellPool(self.profile, session_seconds, warm)
 
     async def __aenter__(self) -> "Shells":
         return self
@@ -323,11 +355,11 @@ class Shells:
             shutil.rmtree(self._point, ignore_errors=True)
 
 
-_shells: SharedPerLoop[tuple[Limits, str], Shells] = SharedPerLoop(
-    lambda key: Shells(key[0], root=key[1]), lambda shells: shells.close()
+_shells: SharedPerLoop[tuple[Limits, str, bool], Shells] = SharedPerLoop(
+    lambda key: Shells(key[0], root=key[1], users=key[2]), lambda shells: shells.close()
 )
 
 
-def shared_shells(limits: Limits | None = None, root: str = "") -> AbstractAsyncContextManager[Shells]:
+def shared_shells(limits: Limits | None = None, root: str = "", users: bool = False) -> AbstractAsyncContextManager[Shells]:
     """Share shells among all users on the running loop; the last one to leave closes them."""
-    return _shells.use((limits or SHELL_LIMITS, root))
+    return _shells.use((limits or SHELL_LIMITS, root, users))

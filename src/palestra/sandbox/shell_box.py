@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 import termios
+from collections.abc import Callable
 
 from palestra.errors import InfrastructureError
 from palestra.sandbox.box import Exit, machine_failures
@@ -115,6 +116,18 @@ class ShellBox:
 
     def begin(self, command: bytes) -> None:
         """Let the shell run ``command``. Its output and exit code arrive later."""
+        self._begin(command + b"\0", self._pool.profile.trigger)
+
+    def replace(self, line: bytes) -> None:
+        """Let the shell run a line that replaces it. Its successor's first prompt has the number ``following``."""
+        self._begin(b"", lambda number: line)
+
+    @property
+    def following(self) -> int:
+        """The number of the next command."""
+        return self._command + 1
+
+    def _begin(self, command: bytes, trigger: Callable[[int], bytes]) -> None:
         self.prompt = asyncio.get_running_loop().create_future()
         self._command += 1
         self._scanned = self.total = self.dropped = 0
@@ -123,8 +136,8 @@ class ShellBox:
             # A program may have left the terminal in another mode, or input unread.
             termios.tcflush(self.master, termios.TCOFLUSH)
             termios.tcsetattr(self.master, termios.TCSANOW, self._modes)
-            os.write(self.commands, command + b"\0")
-            os.write(self.master, self._pool.profile.trigger(self._command))
+            os.write(self.commands, command)
+            os.write(self.master, trigger(self._command))
 
     def cut(self) -> bytes:
         """Return the output that no caller has taken, without the beginning of a mark."""

@@ -27,8 +27,9 @@ from typing import Any, NamedTuple
 from palestra.sandbox.cgroups import join
 from palestra.sandbox.launcher import LaunchedBox, Launcher, serve
 from palestra.sandbox.procfs import children_of, signal_quietly
+from palestra.sandbox.shell_users import COUNT, enter_range, first_of_range, limit_range, shift_owners
 
-MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_launcher")
+MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_users", "shell_launcher")
 """The modules that are sent to the launcher's process, in the order of their imports."""
 COMMANDS, STARTUP, FILTER = 200, 201, 3
 """Descriptors inside the box: the commands, the shell's startup file and the system call filter."""
@@ -160,7 +161,12 @@ class ShellLauncher(Launcher):
         with open("/proc/self/oom_score_adj", "w") as file:  # if memory runs out, the kernel kills a box first
             file.write("1000")
         own = self.config["uid"] and self.config["uid"] + os.getpid() % 1024
-        return _prepare_files(self.config, own, source)
+        if own and self.config["users"]:
+            own = first_of_range(os.getpid())
+        kind = _prepare_files(self.config, own, source)
+        if self.config["users"]:
+            limit_range(self.config["users"]["processes"])
+        return kind
 
     def _finish(self, fds: list[int], kind: bytes) -> None:
         """Take the terminal and become bubblewrap."""
@@ -218,10 +224,9 @@ def _is_busy(box: LaunchedBox) -> bool:
 def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
     """Mount the layer at the configured point, in namespaces of this process. Return the kind of layer."""
     point, root = config["point"], config["root"]
-    user, group = own or os.geteuid(), own or os.getegid()
-    _call(_LIBC.unshare(_CLONE_NEWNS if own else _CLONE_NEWNS | _CLONE_NEWUSER), "unshare")
     if not own:
-        _map_ids(user, group)
+        _enter_namespace(config)
+    _call(_LIBC.unshare(_CLONE_NEWNS), "unshare")
     _mount("none", "/", "", _MS_REC | _MS_PRIVATE, "")
     limits = f"size={config['disk']},nr_inodes={config['inodes']},mode=755"
     identity = f",uid={own},gid={own}" if own else ""
@@ -231,10 +236,12 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
         os.chown(f"{point}/{name}", own, own)
     if source >= 0:
         _copy(f"/proc/self/fd/{source}", point, own, keep=source)
-    kind = _layer_over(root, point, own) if root else b"b"
+    kind = _layer_over(root, point, own, COUNT if config["users"] else 1) if root else b"b"
     if source < 0 and kind == b"c":
         _copy(root, point, own)
-    if own:
+    if own and config["users"]:
+        enter_range(config, own)
+    elif own:
         os.setgroups([])
         os.setresgid(own, own, own)
         os.setresuid(own, own, own)
@@ -245,14 +252,24 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
 
 def _copy(source: str, point: str, own: int, keep: int = -1) -> None:
     _run("/bin/cp", "-a", f"{source}/.", f"{point}/upper/", keep=keep)
-    if own:
-        _run("/bin/chown", "-hR", f"{own}:{own}", f"{point}/upper")
+    if own:  # the first user of the source becomes the first of this box
+        shift_owners(f"{point}/upper", own)
 
 
-def _layer_over(root: str, point: str, own: int) -> bytes:
+def _enter_namespace(config: dict[str, Any]) -> None:
+    """Become root of a user namespace: of one user, or of a range."""
+    if config["users"]:
+        enter_range(config, 0)
+        return
+    user, group = os.geteuid(), os.getegid()
+    _call(_LIBC.unshare(_CLONE_NEWUSER), "unshare")
+    _map_ids(user, group)
+
+
+def _layer_over(root: str, point: str, own: int, count: int) -> bytes:
     """Mount an overlay over ``root``; return ``o``, or ``c`` if the kernel refuses it and ``root`` must be copied."""
     try:
-        lower = _id_mapped(root, point, own) if own else root
+        lower = _id_mapped(root, point, own, count) if own else root
         kind = "index=off,metacopy=off" if own else "userxattr"
         options = f"lowerdir={lower},upperdir={point}/upper,workdir={point}/work,{kind}"
         _mount("overlay", f"{point}/merged", "overlay", _MS_NOSUID | _MS_NODEV, options)
@@ -261,8 +278,8 @@ def _layer_over(root: str, point: str, own: int) -> bytes:
     return b"o"
 
 
-def _id_mapped(root: str, point: str, own: int) -> str:
-    """Mount ``root`` so that what belongs to uid 0 appears as that of ``own``; return where."""
+def _id_mapped(root: str, point: str, own: int, count: int) -> str:
+    """Mount ``root`` so that what belongs to the first ``count`` uids appears as that of ``own`` and the next; return where."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -274,7 +291,7 @@ def _id_mapped(root: str, point: str, own: int) -> str:
         os.read(read, 1)
         for name in ("uid_map", "gid_map"):
             with open(f"/proc/{child}/{name}", "w") as file:
-                file.write(f"0 {own} 1\n")
+                file.write(f"0 {own} {count}\n")
         namespace = os.open(f"/proc/{child}/ns/user", os.O_RDONLY)
     finally:
         os.kill(child, signal.SIGKILL)

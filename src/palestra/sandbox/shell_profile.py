@@ -8,6 +8,7 @@ Code in the box can print it too, and then misleads only its own agent: graders 
 
 import os
 import secrets
+import shlex
 import shutil
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,8 +20,9 @@ from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.profile import first_uid, links_into_usr
 from palestra.sandbox.seccomp import filter_program
 from palestra.sandbox.shell_launcher import COMMANDS, FILTER, STARTUP
+from palestra.sandbox.users import users_config
 
-__all__ = ["ENVIRONMENT", "HOME", "SHELL_LIMITS", "ShellProfile"]
+__all__ = ["ENVIRONMENT", "HOME", "NEXT", "SHELL_LIMITS", "ShellProfile"]
 
 SHELL_LIMITS = Limits(
     wall_seconds=30.0,
@@ -35,6 +37,8 @@ SHELL_LIMITS = Limits(
 )
 """The default limits of a shell: more files, processes and time than a job has."""
 
+NEXT = ".palestra-next"
+"""The startup file of the shell of another user, below the root."""
 HOME = "home/agent"
 """The home and first working folder of the agent, below the root."""
 
@@ -51,6 +55,8 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
 }
 """The variables of a shell, beside its ``HOME``."""
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID")
+"""What root of a box with users may do to the users and files of that box: the part of Docker's list that needs no network."""
 _FOLDERS = (
     *(("etc", 0o755), ("home", 0o755), (HOME, 0o755), ("mnt", 0o755), ("opt", 0o755), ("root", 0o755), ("run", 0o755)),
     *(("srv", 0o755), ("tmp", 0o1777), ("var", 0o755), ("var/lib", 0o755), ("var/log", 0o755), ("var/tmp", 0o1777)),
@@ -67,7 +73,7 @@ unset HISTFILE
 set +o history +H
 ulimit -S -H -u {processes} -n {files} 2>/dev/null
 PS1= PS2=
-__number=0
+__number={number}
 __mark='printf "\e]7717;{word};%s;%d\a" "$__number" "$?"'
 PROMPT_COMMAND=$__mark
 __restore() {{ return "$1"; }}
@@ -88,6 +94,8 @@ class ShellProfile:
     limits: Limits = SHELL_LIMITS
     root: str = ""
     """The root folder; empty for the host's ``/usr`` in a small system."""
+    users: bool = False
+    """Whether the box has root and other users, instead of one user. ``users_missing`` says whether this machine allows it."""
     point: str = ""
     """An empty folder of ours, on which each box mounts its layer in a namespace of its own."""
     word: str = field(default_factory=lambda: secrets.token_hex(8))
@@ -107,6 +115,19 @@ class ShellProfile:
     def trigger(number: int) -> bytes:
         """Return the line on the terminal that makes the shell run the next command, which has this number."""
         return _TRIGGER.format(commands=COMMANDS, number=number).encode()
+
+    def startup(self, number: int = 0) -> str:
+        """Return the startup file of a shell whose first prompt ends the command with this number."""
+        limits = self.limits
+        return _STARTUP.format(
+            processes=limits.processes, files=limits.open_files, word=self.word, startup=STARTUP, number=number
+        )
+
+    @staticmethod
+    def replacement(become: str, home: str) -> bytes:
+        """Return the line on the terminal that replaces the shell by one of another user, whose startup file is ``NEXT``."""
+        bash = f"/bin/bash --noprofile --noediting --rcfile /proc/self/fd/{STARTUP} -i"
+        return f"exec {STARTUP}</{NEXT}; rm -f /{NEXT}; exec {become} env HOME={shlex.quote(home)} {bash}\n".encode()
 
     def bootstrap(self) -> bytes:
         """Return nothing: a shell needs no code of ours."""
@@ -135,12 +156,13 @@ class ShellProfile:
             "inodes": limits.files,
             "disk": limits.disk_bytes,
             "boxed": True,
+            "users": users_config(limits.processes) if self.users else None,
             "root": self.root,
             "point": self.point,
             "folders": _FOLDERS,
             "files": _FILES,
             "links": [(link[1], link[2]) for link in _in_threes(links_into_usr()) if link[0] == "--symlink"],
-            "startup": _STARTUP.format(processes=limits.processes, files=limits.open_files, word=self.word, startup=STARTUP),
+            "startup": self.startup(),
         }
 
     def _small_system(self) -> list[str]:
@@ -157,10 +179,13 @@ class ShellProfile:
             raise MissingExtra("the box needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
         number = "1000" if system else "0"
         environment = {**ENVIRONMENT, "HOME": f"/{HOME}" if system else "/root"}
+        one = ("--unshare-user", "--disable-userns", "--uid", number, "--gid", number)
+        many = (word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}"))
         return [
             program,
-            *("--seccomp", str(FILTER), "--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent"),
-            *("--cap-drop", "ALL", "--uid", number, "--gid", number, "--hostname", "box", "--clearenv"),
+            *("--seccomp", str(FILTER), "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
+            *("--unshare-cgroup-try", "--die-with-parent", "--hostname", "box", "--clearenv"),
+            *("--cap-drop", "ALL", *(many if self.users else one)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
             *("--bind", f"{self.point}/{folder}", "/", *system),
             # A bind mount without "dev" cannot be opened. A shared mapping of /dev/zero would be memory that no limit counts.

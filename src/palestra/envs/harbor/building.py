@@ -14,10 +14,11 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from palestra.envs.harbor.classes import recipe_of
+from palestra.envs.harbor.classes import is_root, recipe_of
 from palestra.envs.harbor.dockerfile import Copy, Folder, Recipe, Run
 from palestra.envs.harbor.schema import Environment
 from palestra.envs.harbor.task import tree_digest
+from palestra.envs.harbor.users import account_of
 from palestra.errors import EnvError, Unsupported
 from palestra.sandbox.contract import Limits
 from palestra.sandbox.layers import NewFile, files_of
@@ -26,7 +27,7 @@ from palestra.sandbox.shell import Shell, Shells
 
 __all__ = ["Built", "build"]
 
-_FORMAT = "2"
+_FORMAT = "3"
 """Part of every hash: raise it if the same Dockerfile builds something else than before."""
 
 
@@ -40,16 +41,22 @@ class Built:
     variables: dict[str, str]
     workdir: str
     """An absolute path without a slash at its end."""
+    users: bool = False
+    """Whether its boxes have several users."""
+    user: str = ""
+    """The last ``USER`` of the Dockerfile."""
 
 
-def _place(cache: RootCache, context: Path, environment: Environment, root: Root, finished: bool) -> Path:
+def _place(cache: RootCache, context: Path, environment: Environment, root: Root, kind: tuple[bool, bool]) -> Path:
     content = tree_digest(context) if context.is_dir() and not environment.docker_image else ""
-    words = [_FORMAT, root.key, environment.docker_image or "", content, str(finished), str(os.geteuid() == 0)]
+    words = [_FORMAT, root.key, environment.docker_image or "", content, str(kind), str(os.geteuid() == 0)]
     return cache.folder / "layers" / hashlib.sha256(json.dumps(words).encode()).hexdigest()
 
 
-async def build(cache: RootCache, context: Path, environment: Environment, root: Root, limits: Limits) -> Built:
-    """Return the built environment, from the cache if it is there.
+async def build(
+    cache: RootCache, context: Path, environment: Environment, root: Root, limits: Limits, *, users: bool = False
+) -> Built:
+    """Return the built environment, from the cache if it is there. With ``users``, its files have several owners.
 
     Raises:
         Unsupported: The Dockerfile needs something that a box cannot do.
@@ -61,23 +68,24 @@ async def build(cache: RootCache, context: Path, environment: Environment, root:
         recipe = Recipe(image=recipe.image, workdir=root.workdir or "/")
     if recipe.refused:
         raise Unsupported("; ".join(recipe.refused))
-    place = _place(cache, context, environment, root, finished)
+    place = _place(cache, context, environment, root, (finished, users))
     if not place.is_dir():
-        await _build(place, context, recipe, root, limits, environment.build_timeout_sec)
+        with drafted(place) as draft:
+            async with Shells(limits, root=root.path, users=users, warm=0) as shells, await shells.open() as shell:
+                await _build(shell, context, recipe, environment.build_timeout_sec)
+                await shell.save(draft)
     workdir = posixpath.normpath(posixpath.join("/", environment.workdir or recipe.workdir))
-    return Built(root.path, place, {**root.variables, **recipe.variables}, f"/{workdir.strip('/')}")
+    variables = {**root.variables, **recipe.variables}
+    return Built(root.path, place, variables, f"/{workdir.strip('/')}", users, recipe.user if users else "")
 
 
-async def _build(place: Path, context: Path, recipe: Recipe, root: Root, limits: Limits, seconds: float) -> None:
-    with drafted(place) as draft:
-        async with Shells(limits, root=root.path, warm=0) as shells, await shells.open() as shell:
-            try:
-                async with asyncio.timeout(seconds):
-                    for step in recipe.steps:
-                        await _take(shell, context, step, seconds)
-            except TimeoutError:
-                raise EnvError(f"the build took longer than environment.build_timeout_sec ({seconds:g} s)") from None
-            await shell.save(draft)
+async def _build(shell: Shell, context: Path, recipe: Recipe, seconds: float) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            for step in recipe.steps:
+                await _take(shell, context, step, seconds)
+    except TimeoutError:
+        raise EnvError(f"the build took longer than environment.build_timeout_sec ({seconds:g} s)") from None
 
 
 async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, seconds: float) -> None:
@@ -87,7 +95,8 @@ async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, seconds:
         await _copy(shell, context, step, seconds)
     else:
         exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in step.variables)
-        command = f"cd {shlex.quote(step.workdir)} && env {exports} /bin/sh -c {shlex.quote(step.command)} </dev/null"
+        became = "" if is_root(step.user) else (await account_of(shell, step.user)).words
+        command = f"cd {shlex.quote(step.workdir)} && {became} env {exports} /bin/sh -c {shlex.quote(step.command)} </dev/null"
         await _run(shell, command, step.line, seconds)
 
 

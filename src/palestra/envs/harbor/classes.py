@@ -2,7 +2,7 @@
 
 1 ``box``       plays here: the image has a root file system, and every step of the Dockerfile works offline.
 2 ``prepared``  needs a root file system that is built once with a network, by docker or podman; then it plays in the box.
-3 ``docker``    needs what a box does not have: several services, an egress list, health checks, GPUs, other users.
+3 ``docker``    needs what a box does not have: several services, an egress list, health checks, GPUs; on some machines, users.
 
 The highest class of any reason counts. A class is a statement about the folder; nothing is executed to find it.
 """
@@ -19,6 +19,7 @@ from palestra.envs.harbor.dockerfile import Recipe, Run, fetches, read_dockerfil
 from palestra.envs.harbor.schema import Environment
 from palestra.envs.harbor.task import HarborStep, HarborTask, identity_of
 from palestra.sandbox.roots import HOST, Root
+from palestra.sandbox.users import users_missing
 
 __all__ = [
     "HOST",
@@ -28,6 +29,7 @@ __all__ = [
     "classify",
     "environment_reasons",
     "images_of",
+    "is_root",
     "recipe_of",
     "relative_entry",
 ]
@@ -106,6 +108,11 @@ def recipe_of(context: Path, environment: Environment, root: Root = _UNKNOWN) ->
         return Recipe(refused=[f"the Dockerfile cannot be read: {error}"])
 
 
+def is_root(user: str | int | None) -> bool:
+    """Return whether a task that names ``user`` means root, or names none."""
+    return user is None or str(user) in _ROOT
+
+
 def relative_entry(variables: Mapping[str, str]) -> str:
     """Return a sentence about an entry of ``PATH`` that means a folder of the agent, or an empty text."""
     bad = [entry for entry in variables.get("PATH", "/").split(":") if not entry.startswith("/")]
@@ -136,8 +143,8 @@ def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterato
         yield Reason(2, sentence)
     if recipe.image and recipe.image not in images:
         yield Reason(2, f"no root file system for the image {recipe.image}")
-    if recipe.user not in _ROOT:
-        yield Reason(3, f"Dockerfile: USER {recipe.user}: a box has one user")
+    if not is_root(recipe.user) and (missing := users_missing()):
+        yield Reason(3, f"Dockerfile: USER {recipe.user}: {missing}")
     if (context / ".dockerignore").exists():
         yield Reason(2, ".dockerignore is not read by the box")
     if sentence := relative_entry(recipe.variables):
@@ -157,8 +164,8 @@ def _of_run(step: Run) -> Iterator[Reason]:
 def _of_step(step: HarborStep) -> Iterator[Reason]:
     place = f"steps.{step.name}." if step.name else ""
     for name, table in (("agent", step.agent), ("verifier", step.verifier)):
-        if table.user is not None and str(table.user) not in _ROOT:
-            yield Reason(3, f"{place}{name}.user is {table.user}: a box has one user")
+        if not is_root(table.user) and (missing := users_missing()):
+            yield Reason(3, f"{place}{name}.user is {table.user}: {missing}")
         if table.network_mode == "allowlist":
             yield Reason(3, f"{place}{name}.network_mode: a box has no list of allowed hosts")
     if step.healthcheck is not None:
@@ -184,6 +191,8 @@ def _notes(task: HarborTask) -> Iterator[str]:
             yield f"solution/solve.sh runs {tool}, which needs a network"
     if task.config.environment.cpus:
         yield "environment.cpus is not enforced"
+    if any(not is_root(step.agent.user) for step in task.steps):
+        yield "agent.user: processes of the agent end before the verifier runs"
     if task.megabytes > 64:
         yield f"the folder has {task.megabytes:.0f} MiB"
     if any(os.access(path / "test.sh", os.F_OK) and not step.separate for step in task.steps for path in step.tests):

@@ -39,6 +39,8 @@ class Run(NamedTuple):
     command: str
     variables: tuple[tuple[str, str], ...]
     workdir: str
+    user: str = ""
+    """The last ``USER`` before it."""
 
 
 class Copy(NamedTuple):
@@ -184,7 +186,7 @@ def _take(recipe: Recipe, one: _Instruction, arguments: dict[str, str]) -> None:
     elif one.name == "USER":
         recipe.user = _replaced(one.value, known)
     elif one.name == "RUN":
-        recipe.steps.append(Run(one.line, _command(one), tuple(known.items()), recipe.workdir))
+        recipe.steps.append(Run(one.line, _command(one), tuple(known.items()), recipe.workdir, recipe.user))
     elif one.name in ("COPY", "ADD"):
         recipe.steps.append(_copied(one, known, recipe.workdir))
     elif one.name not in _IGNORED:

@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 from palestra.core import Step
 from palestra.envs.harbor.building import Built, build
-from palestra.envs.harbor.classes import HOST, classify, images_of, recipe_of, relative_entry
+from palestra.envs.harbor.classes import HOST, classify, images_of, is_root, recipe_of, relative_entry
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.rewards import combined, passes, scalar
 from palestra.envs.harbor.schema import Environment
 from palestra.envs.harbor.task import HarborStep, HarborTask, identity_of
+from palestra.envs.harbor.users import account_of, needs_users
 from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, startup_files_of, work_folder_of
 from palestra.envs.terminal.turns import HOW, ShellEnv
 from palestra.errors import EnvError, GraderError, InfrastructureError, MissingData, Unsupported, UsageError
@@ -31,6 +32,7 @@ from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.layers import files_of
 from palestra.sandbox.roots import Root, RootCache
 from palestra.sandbox.shell import Shell, Shells, shared_shells
+from palestra.sandbox.users import users_missing
 from palestra.specs import parse_options
 from palestra.trajectory import Task
 
@@ -116,9 +118,10 @@ class Harbor(ShellEnv):
         self._trust = trust
         self._folders = _chosen(find_tasks(path), self._name)
         self._read: dict[Path, HarborTask] = {}
-        self._ready: dict[Path, tuple[Built, list[_Grader]]] = {}
-        """What was built for the tasks that were played: to find it again, every file of a task is read and hashed."""
-        self._pools: dict[tuple[Limits, str], Shells] = {}
+        self._ready: dict[Path, tuple[dict[str, str], Built, list[_Grader]]] = {}
+        """The images of the cache, and what was built over them for the tasks that were played: to find it again, every file of
+        a task would be read and hashed."""
+        self._pools: dict[tuple[Limits, str, bool], Shells] = {}
         self._cache = harbor_cache()
 
     # --------------------------------------------------------------------------------------------------------------- beginning
@@ -140,13 +143,14 @@ class Harbor(ShellEnv):
         return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
 
     async def _make_ready(self, folder: Path) -> None:
-        """Build the environments of the task, unless this has happened before and the layers are still there."""
-        built, graders = self._ready.get(folder, (None, []))
-        if built is None or not all(one.layer.is_dir() for one in (built, *(grader.built for grader in graders))):
-            built = self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
-            graders = [await self._grader_of(step) for step in self._harbor.steps]
-            self._ready[folder] = built, graders
-        self._built, self._graders = built, graders
+        """Build the environments of the task, unless this has happened before and the cache is as it was."""
+        images, found = self._cache.images(), self._ready.get(folder)
+        if found is not None and found[0] == images and all(one.layer.is_dir() for one in _all_built(*found[1:])):
+            _, self._built, self._graders = found
+            return
+        self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
+        self._graders = [await self._grader_of(step) for step in self._harbor.steps]
+        self._ready[folder] = images, self._built, self._graders
 
     async def _build(self, context: Path, environment: Environment) -> Built:
         known = self._cache.images()
@@ -158,7 +162,8 @@ class Harbor(ShellEnv):
         root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
         if placement.kind == 2 or root is None:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
-        return await build(self._cache, context, environment, root, limits_of(environment))
+        users = needs_users(self._harbor) and not users_missing()
+        return await build(self._cache, context, environment, root, limits_of(environment), users=users)
 
     async def _grader_of(self, step: HarborStep) -> _Grader:
         """Return where the verifier of ``step`` runs. What is wrong with it shows here, before the agent works."""
@@ -181,7 +186,7 @@ class Harbor(ShellEnv):
 
     async def _open(self, built: Built, environment: Environment) -> Shell:
         """Open a box of a built environment, in its working folder and with its variables."""
-        key = (limits_of(environment), built.root)
+        key = (limits_of(environment), built.root, built.users)
         if key not in self._pools:
             self._pools[key] = await self._stack.enter_async_context(shared_shells(*key))
         layer = os.open(built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -201,7 +206,8 @@ class Harbor(ShellEnv):
         exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())
         folders = " ".join(f"/{folder}" for folder in LOGS)
         where = shlex.quote(built.workdir)
-        outcome = await shell.run(f"mkdir -p {folders} {where}; {exports}cd {where}")
+        writable = f"chmod 777 {folders}; " if built.users else ""
+        outcome = await shell.run(f"mkdir -p {folders} {where}; {writable}{exports}cd {where}")
         if outcome.exit_code != 0:
             raise EnvError(f"the box could not be prepared: {outcome.text.strip()[-300:]}")
 
@@ -231,6 +237,11 @@ class Harbor(ShellEnv):
                 outcome = await self._shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
                 if outcome.exit_code != 0:
                     raise EnvError(f"setup.sh of step {step.name} failed: {outcome.text.strip()[-300:]}")
+        user = step.agent.user if step.agent.user is not None else self._built.user
+        if not is_root(user):
+            account = await account_of(self._shell, user)
+            await self._shell.become(account.words, account.home)
+            await self._shell.run(f"cd {shlex.quote(self._built.workdir)}")
         return step.instruction
 
     # ------------------------------------------------------------------------------------------------------------------ ending
@@ -266,7 +277,8 @@ class Harbor(ShellEnv):
         elif self._mode == "clean":
             files, tests = work_folder_of(await self._left(), workdir), step.tests
         else:
-            return await run_verifier(await self._fresh(), step.tests, workdir, variables, seconds)
+            shell = await self._fresh()
+            return await run_verifier(shell, step.tests, workdir, variables, seconds, await _words_for(shell, step, built))
         async with await self._open(built, settings) as box:
             if not step.separate:
                 box.move_away(workdir.strip("/"))
@@ -274,7 +286,7 @@ class Harbor(ShellEnv):
                 box.put(files)
             except InfrastructureError as error:
                 raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from None
-            return await run_verifier(box, tests, built.workdir, variables, seconds)
+            return await run_verifier(box, tests, built.workdir, variables, seconds, await _words_for(box, step, built))
 
     async def _collected(self, step: HarborStep) -> Shell:
         """Run the commands that prepare the artifacts, and return the shell whose files a separate verifier gets."""
@@ -298,13 +310,15 @@ class Harbor(ShellEnv):
         """Return a new shell over the agent's files: aliases, functions and traps of the agent's own could start anything.
 
         If processes of the agent still run, such as a server that it was asked to start, it is the agent's own shell at its
-        prompt, because a new one would end them.
+        prompt, because a new one would end them. Processes of another user than root end, because the verifier needs root's.
         """
         old = self._shell
         assert old is not None
         if old.alive and old.running:
             await old.interrupt()
-        for _ in range(_LOOKS if old.alive else 0):  # a process that was just started has no name yet, and is not listed
+        for _ in range(
+            _LOOKS if old.alive and not old.became else 0
+        ):  # a process that was just started has no name yet, and is not listed
             if beside := old.processes():
                 self._beside += [" ".join(process.words)[:_SHOWN] for process in beside]
                 return old
@@ -363,6 +377,16 @@ class Harbor(ShellEnv):
     async def close(self) -> None:
         self._pools.clear()
         await super().close()
+
+
+def _all_built(built: Built, graders: list[_Grader]) -> list[Built]:
+    return [built, *(grader.built for grader in graders)]
+
+
+async def _words_for(shell: Shell, step: HarborStep, built: Built) -> str:
+    """Return the words that run a command as the user of the verifier."""
+    user = step.verifier.user if step.verifier.user is not None else built.user
+    return "" if is_root(user) else (await account_of(shell, user)).words
 
 
 def _chosen(folders: list[Path], name: str) -> list[Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.envs.harbor.building import Built, build
-from palestra.envs.harbor.classes import environment_reasons, recipe_of
+from palestra.envs.harbor.classes import Reason, environment_reasons, is_root, recipe_of
 from palestra.envs.harbor.dockerfile import DEFAULT_PATH
 from palestra.envs.harbor.env import harbor_cache, limits_of
 from palestra.envs.harbor.schema import Environment
@@ -41,7 +41,10 @@ class Session:
         cache, image = harbor_cache(), recipe_of(context, environment).image
         known = cache.images() if base != HOST else {*cache.images(), image}
         root = Root(HOST, "") if base == HOST else cache.find(identity_of(context, environment)) or cache.find(image)
-        if (reasons := environment_reasons(context, environment, known)) or root is None:
+        reasons = environment_reasons(context, environment, known)
+        if not is_root(user := recipe_of(context, environment).user):
+            reasons.append(Reason(3, f"Dockerfile: USER {user}: a trial's box has one user"))
+        if reasons or root is None:
             raise Unsupported("a box cannot play this task: " + "; ".join(reason.sentence for reason in reasons))
         limits = limits_of(environment)
         built = await build(cache, context, environment, root, limits)

@@ -39,14 +39,14 @@ _ENVIRONMENT = {
 
 
 async def run_verifier(
-    shell: Shell, tests: Iterable[Path], workdir: str, variables: Mapping[str, str], seconds: float
+    shell: Shell, tests: Iterable[Path], workdir: str, variables: Mapping[str, str], seconds: float, become: str = ""
 ) -> dict[str, float]:
-    """Copy ``tests`` to ``/tests``, run ``/tests/test.sh`` and return the rewards."""
+    """Copy ``tests`` to ``/tests``, run ``/tests/test.sh`` and return the rewards. The words ``become`` change the user."""
     try:
         _prepare(shell, [file for folder in tests for file in files_of(folder, "tests")])
     except (OSError, InfrastructureError) as error:
         raise GraderError(f"the verifier could not be copied into the box: {error}") from None
-    outcome = await shell.run(_command(workdir, variables), wall_seconds=seconds)
+    outcome = await shell.run(_command(workdir, variables, become), wall_seconds=seconds)
     if outcome.running:
         await shell.interrupt()
         raise GraderError(f"the verifier did not end within {seconds:g} s (verifier.timeout_sec)")
@@ -58,7 +58,7 @@ async def run_verifier(
         raise GraderError(f"{error}. {_last_words(shell)}") from None
 
 
-def _command(workdir: str, variables: Mapping[str, str]) -> str:
+def _command(workdir: str, variables: Mapping[str, str], become: str) -> str:
     """Return a command that starts the tests with ``variables`` alone.
 
     In POSIX mode ``trap`` and ``exec`` are the shell's own, even if the agent has defined functions of these names. ``exec -c``
@@ -67,7 +67,7 @@ def _command(workdir: str, variables: Mapping[str, str]) -> str:
     given = {**_ENVIRONMENT, **variables}
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in given.items())
     script = f"{exports}cd {shlex.quote(workdir)} 2>/dev/null || cd /\nexec /tests/test.sh"
-    words = f"( \\exec -c /bin/sh -c {shlex.quote(script)} ) > /{_STDOUT} 2>&1 < /dev/null"
+    words = f"( \\exec -c {become} /bin/sh -c {shlex.quote(script)} ) > /{_STDOUT} 2>&1 < /dev/null"
     return f"POSIXLY_CORRECT=1\n\\trap - DEBUG ERR EXIT\n{words}\n\\unset POSIXLY_CORRECT"
 
 

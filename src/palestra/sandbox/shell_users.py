@@ -1,0 +1,118 @@
+"""User namespaces with a range of users, for boxes in which ``useradd``, ``chown`` and ``su`` work.
+
+The box's root and its users are ordinary users of the host: as root, a range of ids that belongs to no account; else this user
+itself and the ids that ``/etc/subuid`` gives to it, which only ``newuidmap`` may map. A second namespace inside the first has
+the same users. It carries the limit of processes: the kernel counts all users of a namespace together against the limit that
+its creator had (Linux 5.14). No further namespace can be made in it.
+
+Part of the launcher: standard library only.
+"""
+
+import ctypes
+import os
+import resource
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["COUNT", "enter_range", "first_of_range", "limit_range", "shift_owners"]
+
+COUNT = 65536
+"""Users of a box."""
+_FIRST, _RANGES = 1_900_544_000, 36_000
+_CLONE_NEWUSER, _DUMPABLE = 0x10000000, 4
+_BESIDE = 4
+"""Processes beside those of the agent: bubblewrap's two, and those that end while the box starts."""
+_SAME = f"0 0 1\n1 1 {COUNT - 1}\n"
+"""A line has to lie within one line of the namespace outside, and that of an ordinary user has two."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def first_of_range(pid: int) -> int:
+    """Return the uid that is root in the box of the process ``pid``. Boxes that run at the same time have different ones."""
+    return _FIRST + pid % _RANGES * COUNT
+
+
+def enter_range(config: dict[str, Any], own: int) -> None:
+    """Become root of a namespace with ``COUNT`` users: those from the uid ``own`` on, or this user and its own range."""
+    if own:
+        _unshare(lambda pid: _write_maps(pid, f"0 {own} {COUNT}"), lambda: _drop_to(own))
+    else:
+        _unshare(lambda pid: _call_helpers(config["users"], pid))
+    _drop_to(0)
+
+
+def limit_range(processes: int) -> None:
+    """Enter a second namespace with the same users, whose processes are limited together, and which cannot have others."""
+    most = processes + _BESIDE
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
+    _unshare(lambda pid: _write_maps(pid, _SAME))
+    _drop_to(0)
+    with open("/proc/sys/user/max_user_namespaces", "w") as file:
+        file.write("0")
+
+
+def _drop_to(user: int) -> None:
+    os.setgroups([])
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
+
+
+def _unshare(write: Callable[[int], None], before: Callable[[], None] = lambda: None) -> None:
+    """Enter a new user namespace. A process that stays outside writes its users: only such a one may."""
+    ready, done = os.pipe(), os.pipe()
+    pid = os.getpid()
+    helper = os.fork()
+    if not helper:
+        try:
+            os.close(ready[1])
+            if os.read(ready[0], 1):
+                write(pid)
+                os.write(done[1], b"1")
+        except OSError as error:
+            os.write(done[1], str(error).encode()[:500])
+        finally:
+            os._exit(0)
+    try:
+        before()
+        if _LIBC.unshare(_CLONE_NEWUSER):
+            raise OSError(ctypes.get_errno(), f"unshare: {os.strerror(ctypes.get_errno())}")
+        _LIBC.prctl(_DUMPABLE, 1, 0, 0, 0)  # else its files below /proc belong to the host's root
+        os.write(ready[1], b"1")
+        os.close(done[1])
+        answer = os.read(done[0], 500)
+    finally:
+        os.close(ready[1])
+        os.waitpid(helper, 0)
+        for fd in (ready[0], done[0]):
+            os.close(fd)
+    if answer != b"1":
+        raise OSError(f"no range of users: {answer.decode(errors='replace') or 'the helper has ended'}")
+
+
+def _write_maps(pid: int, text: str) -> None:
+    for name in ("uid_map", "gid_map"):
+        with open(f"/proc/{pid}/{name}", "w") as file:
+            file.write(text)
+
+
+def _call_helpers(users: dict[str, Any], pid: int) -> None:
+    for program, numbers in users["helpers"]:
+        done = subprocess.run([program, str(pid), *map(str, numbers)], capture_output=True, check=False, env={})
+        if done.returncode:
+            raise OSError(done.stderr.decode(errors="replace").strip()[-300:])
+
+
+def shift_owners(folder: str, to: int) -> None:
+    """Give everything in ``folder`` to the users from ``to`` on, as it belongs to those from the owner of ``folder`` on.
+
+    Links are unfollowed. What belongs to nobody of the box, such as the mark of an overlay for a removed file, goes to ``to``.
+    """
+    first = os.stat(folder).st_uid
+    for above, _, _, fd in os.fwalk(folder, topdown=False):
+        for name in (*os.listdir(fd), *([] if above != folder else ["."])):
+            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+            user, group = (to + (one - first if 0 <= one - first < COUNT else 0) for one in (status.st_uid, status.st_gid))
+            os.chown(name, user, group, dir_fd=fd, follow_symlinks=False)

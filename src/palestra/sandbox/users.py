@@ -1,0 +1,70 @@
+"""Whether this machine allows boxes with several users, and which ids those get."""
+
+import os
+import pwd
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+from palestra.errors import Unsupported
+from palestra.sandbox.shell_users import COUNT
+
+__all__ = ["users_config", "users_missing"]
+
+_KERNEL = (5, 14)
+"""The first version that limits the processes of a user namespace."""
+_FILES = (("newuidmap", "/etc/subuid"), ("newgidmap", "/etc/subgid"))
+
+
+def users_missing() -> str:
+    """Return why boxes here have one user only, and what to do about it; an empty text if they can have several."""
+    version = tuple(map(int, re.findall(r"\d+", os.uname().release)[:2]))
+    if version < _KERNEL:
+        return f"a box has one user, because this kernel ({os.uname().release}) is older than {'.'.join(map(str, _KERNEL))}"
+    if os.geteuid() == 0:
+        return ""
+    for program, file in _FILES:
+        if shutil.which(program) is None:
+            return f"a box has one user, because {program} is not installed: apt-get install uidmap"
+        if not _range_of(Path(file)):
+            return (
+                f"a box has one user, because {file} gives {_name()} no {COUNT - 1} ids: usermod --add-subuids, --add-subgids"
+            )
+    return ""
+
+
+def users_config(processes: int) -> dict[str, Any]:
+    """Return what the launcher needs for boxes with users.
+
+    Args:
+        processes: The most processes of a box.
+
+    Raises:
+        Unsupported: This machine does not allow them.
+    """
+    if missing := users_missing():
+        raise Unsupported(missing)
+    helpers: list[tuple[str | None, list[int]]] = []
+    for (program, file), own in zip(_FILES, (os.geteuid(), os.getegid()), strict=True):
+        if os.geteuid():
+            helpers.append((shutil.which(program), [0, own, 1, 1, _range_of(Path(file)), COUNT - 1]))
+    return {"processes": processes, "helpers": helpers}
+
+
+def _range_of(file: Path) -> int:
+    """Return the first id of a range of this user that is large enough, or 0."""
+    names = (_name(), str(os.geteuid()))
+    try:
+        lines = [line.split(":") for line in file.read_text().splitlines()]
+    except OSError:
+        return 0
+    found = (line for line in lines if len(line) == 3 and line[0] in names and line[1].isdigit() and line[2].isdigit())
+    return next((int(first) for _, first, count in found if int(count) >= COUNT - 1), 0)
+
+
+def _name() -> str:
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return str(os.geteuid())

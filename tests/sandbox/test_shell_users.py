@@ -1,0 +1,116 @@
+"""Boxes with several users: as root, and as an ordinary user with a range in /etc/subuid."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyseccomp")
+
+from palestra.errors import Unsupported
+from palestra.sandbox.layers import NewFile
+from palestra.sandbox.shell import Shells
+from palestra.sandbox.users import users_config, users_missing
+
+ROOT = Path(__file__).parents[2]
+NEEDS_USERS = pytest.mark.skipif(bool(users_missing()), reason=users_missing() or "-")
+_MANY = """for u in 2001 2002 2003; do
+setpriv --reuid $u --regid $u --clear-groups sh -c 'for i in $(seq 40); do sleep 9 & done; wait' 2>/dev/null &
+done; sleep 0.5; ls -d /proc/[0-9]* | wc -l"""
+
+
+async def play() -> None:
+    """Do in a box what needs users."""
+    async with Shells(users=True, warm=0) as shells, await shells.open([NewFile("tmp/f", b"secret\n", 0o600)]) as shell:
+        made = await shell.run("useradd -m -U -u 1500 bob && chown bob: /tmp/f && stat -c %u:%g:%a /tmp/f /home/bob; id -u")
+        assert made.text.split()[-3:] == ["1500:1500:600", "1500:1500:755", "0"], made.text
+        become = "setpriv --reuid bob --regid bob --init-groups"
+        tried = await shell.run(f"{become} sh -c 'cat /tmp/f; touch /etc/x; unshare -U true; kill -0 1'; ls /etc/x")
+        assert tried.text.startswith("secret\n")
+        assert tried.text.count("ermi") == 3, tried.text  # "Permission denied", "Operation not permitted" twice
+        assert "No such file" in tried.text
+        async with await shell.fork() as twin:
+            assert (await twin.run("stat -c %u:%g:%a /tmp/f; id -u")).text == "1500:1500:600\n0\n"
+        await shell.become(become, "/home/bob")
+        assert (await shell.run("id -un; pwd; cat /tmp/f; (exit 3)")).text == "bob\n/home/bob\nsecret\n"
+        assert (await shell.run("echo $?; cat /.palestra-next; touch /root/x")).exit_code == 1
+        with pytest.raises(Unsupported, match="cannot be forked"):
+            await shell.fork()
+        assert (await shell.run("exit 5")).ended, "it does not fall back to root"
+    async with Shells(users=True, warm=0) as shells, await shells.open() as shell:
+        processes = int((await shell.run(_MANY)).text.splitlines()[-1])
+        assert 40 < processes < shells.limits.processes + 8, "the limit is that of all users together"
+
+
+async def save(folder: Path) -> None:
+    """Save a layer, and open it again."""
+    async with Shells(users=True, warm=0) as shells, await shells.open() as shell:
+        await shell.run("mkdir -m 700 /srv/d; echo 1 > /srv/d/f; chown -R 1500:1600 /srv/d")
+        await shell.save(folder)
+        layer = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        async with await shells.open_from(layer) as again:
+            os.close(layer)
+            assert (await again.run("stat -c %u:%g:%a /srv/d /srv/d/f /srv")).text == "1500:1600:700\n1500:1600:644\n0:0:755\n"
+
+
+@NEEDS_USERS
+@pytest.mark.slow
+async def test_users_are_real_and_confined(tmp_path: Path) -> None:
+    await play()
+    (tmp_path / "layer").mkdir()
+    await save(tmp_path / "layer")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("newuidmap") is None, reason="needs root to play an ordinary user, and uidmap"
+)
+def test_an_ordinary_user_with_a_range_has_them_too(tmp_path: Path) -> None:
+    ranges, folder = tmp_path / "subid", Path("/tmp", f"layer-{os.getpid()}")
+    ranges.write_text("nobody:500000:65536\n")
+    ranges.chmod(0o644)
+    script = "mount --bind $0 /etc/subuid && mount --bind $0 /etc/subgid && exec $1 -m tests.sandbox.test_shell_users $2"
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": os.environ["PATH"]}
+    words = ["unshare", "-m", "bash", "-c", script, str(ranges), sys.executable, str(folder)]
+    try:
+        subprocess.run(words, check=True, env=environment, cwd=ROOT)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_what_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 12345)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert "apt-get install uidmap" in users_missing()
+    monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
+    (tmp_path / "sub").write_text("12345:100000:10\nother:1:65536\n12345:200000:65536\nnonsense\n")
+    monkeypatch.setattr("palestra.sandbox.users._FILES", (("newuidmap", "/none"), ("newgidmap", "/none")))
+    with pytest.raises(Unsupported, match=r"/none gives 12345 no 65535 ids"):
+        users_config(8)
+    monkeypatch.setattr("palestra.sandbox.users._FILES", (("newuidmap", str(tmp_path / "sub")),) * 2)
+    assert users_config(8)["helpers"][0] == ("/usr/bin/newuidmap", [0, 12345, 1, 1, 200000, 65535])
+    monkeypatch.setattr("os.uname", lambda: os.uname_result(("Linux", "h", "5.10.0-8", "v", "m")))
+    assert "older than 5.14" in users_missing()
+
+
+def main() -> None:
+    """Play as nobody, as a program that this user starts."""
+    from tests.sandbox.shell_abuse import become, preload
+
+    folder = Path(sys.argv[1])
+    folder.mkdir()
+    os.chown(folder, 65534, 65534)
+    preload()
+    become(65534)
+    os.chdir("/")
+    assert users_missing() == ""
+    asyncio.run(play())
+    asyncio.run(save(folder))
+
+
+if __name__ == "__main__":
+    main()
