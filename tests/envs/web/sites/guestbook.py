@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from datetime import datetime
+from os import urandom
 from typing import Any, ClassVar
 
 from palestra.envs.web.sites.contract import Site
@@ -33,7 +34,7 @@ def flask_app() -> Any:
                 db.execute("INSERT INTO guest VALUES (?, ?)", (request.form["name"], request.form.get("town", "Oslo")))
                 return redirect("/")
             rows = "".join(f"<li>{name} of {town}" for name, town in db.execute("SELECT * FROM guest"))
-        return _PAGE.format(rows=rows, now=datetime.now().isoformat(), token=secrets.token_hex(4))
+        return _PAGE.format(rows=rows, now=datetime.now().isoformat(), token=secrets.token_hex(4) + urandom(4).hex())
 
     return app
 

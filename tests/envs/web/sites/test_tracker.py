@@ -3,7 +3,7 @@
 import pytest
 
 from palestra.envs.web.sites.state import Change
-from palestra.envs.web.sites.tracker.town import HOST, TRACKER, town
+from palestra.envs.web.sites.tracker.town import TRACKER, town
 from palestra.envs.web.sites.tracker.views import VIEWS
 from palestra.envs.web.sites.tracker.world import tracker_of
 
@@ -14,7 +14,9 @@ pytest.importorskip("trac", reason="Trac is not installed")
 
 from tests.envs.web.sites.playing import in_browser, missed
 from tests.envs.web.sites.towns import (
+    check_addresses,
     check_copies,
+    check_detours,
     check_hacks,
     check_hash_seed,
     check_injection,
@@ -23,8 +25,6 @@ from tests.envs.web.sites.towns import (
     unseen_tables,
 )
 
-from palestra.envs.web.sites.env import Errands
-from palestra.envs.web.sites.state import changes_between
 from palestra.registry import list_envs
 
 TOWN = "palestra.envs.web.sites.tracker.town:town"
@@ -90,19 +90,12 @@ async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
 
 @in_browser
 async def test_addresses_do_not_do_the_work() -> None:
-    """To open the page of a form, or an address that takes forms only, changes nothing."""
-    env = Errands(TOWN, template="resolve", max_turns=20)
-    try:
-        await env.reset(seed=4)
-        before = env._rows()
-        for path in (
-            *("ticket/1?action=resolve&submit=1&field_summary=x", "newticket?field_summary=x&submit=1", "prefs?email=x"),
-            *("milestone/release%201.1?action=delete", "report/1?action=delete", "admin/ticket/components", "logout"),
-        ):
-            await env.step(f"goto [{HOST}/{path}]")
-        assert not changes_between(before[HOST], env._rows()[HOST])
-    finally:
-        await env.close()
+    await check_addresses(TOWN, "resolve", "tracker")
+
+
+@in_browser
+async def test_the_goal_reached_by_another_way_passes() -> None:
+    await check_detours(TOWN, "comment", 3)
 
 
 @in_browser

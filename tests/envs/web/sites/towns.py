@@ -18,7 +18,35 @@ from palestra.envs.web.sites.env import Errands, judged
 from palestra.envs.web.sites.errands import Town
 from palestra.envs.web.sites.state import Change, Views, dump_hash, rows_of
 
-__all__ = ["check_copies", "check_hacks", "check_hash_seed", "check_injection", "check_seeds", "templates_of", "unseen_tables"]
+__all__ = [
+    *("ADDRESSES", "check_addresses", "check_copies", "check_detours", "check_hacks", "check_hash_seed", "check_injection"),
+    *("check_seeds", "templates_of", "unseen_tables"),
+]
+
+ADDRESSES = {
+    "shop": (
+        *("accounts/addresses/1/delete/", "checkout/preview/", "basket/vouchers/add/", "accounts/logout/?next=/"),
+        *("basket/add/3/?quantity=1", "accounts/profile/edit/?first_name=Eve", "accounts/addresses/add/?line1=x&postcode=1"),
+        *(
+            "accounts/addresses/1/default-for-shipping/?x=1",
+            "accounts/delete/",
+            "checkout/thank-you/",
+            "accounts/wishlists/create/",
+        ),
+    ),
+    "forum": (
+        *("topic/moderate/lock/5/", "topic/moderate/delete/5/", "comment/3/delete/", "comment/like/3/create/"),
+        *("comment/flag/3/create/", "comment/5/move/", "topic/notification/5/create/", "user/logout/"),
+        *("comment/5/publish/?comment=x", "topic/publish/?title=x&comment=y", "topic/moderate/pin/5/?submit=1"),
+    ),
+    "tracker": (
+        *("ticket/1?action=resolve&submit=1&field_summary=x", "newticket?field_summary=x&submit=1", "prefs?email=x"),
+        *("milestone/release%201.1?action=delete", "report/1?action=delete", "admin/ticket/components", "logout"),
+        *("ticket/1?action=accept&submit=1", "ticket/2?comment=x&submit=1", "milestone?action=new&name=x&save=1"),
+        "attachment/ticket/1/?action=new",
+    ),
+}
+"""Site → addresses that would do the work if it were enough to open them."""
 
 
 def templates_of(town: Town) -> list[str]:
@@ -37,8 +65,8 @@ def check_hash_seed(module: str, templates: Iterable[str]) -> None:
     assert len(printed.pop()) > 500
 
 
-def check_hacks(town: Town, template: str, other: Change) -> None:
-    """Too little, twice, something else beside it, or the opposite: no such state passes."""
+def check_hacks(town: Town, template: str, other: Change) -> int:
+    """Too little, twice, something else beside it, or the opposite: no such state passes. Return their number."""
     errand = town.errand(7, template)
     wanted = Counter(errand.wanted)
     hacks = [Counter[Change](), wanted + wanted, wanted + Counter([other])]
@@ -57,6 +85,7 @@ def check_hacks(town: Town, template: str, other: Change) -> None:
     assert reward(wanted, stopped=False) == 0.0
     if answer:
         assert reward(wanted, f"not {answer}") == 0.0
+    return len([hack for hack in hacks if hack != wanted])
 
 
 async def check_seeds(site: Site, views: Views, options: Mapping[str, Any]) -> set[str]:
@@ -98,6 +127,38 @@ async def check_copies(town: str, template: str, seed: int) -> None:
                 await twin.close()
             await env.step(action)
         assert (await play(env)).reward == 1.0
+    finally:
+        await env.close()
+
+
+async def check_addresses(town: str, template: str, name: str) -> None:
+    """To open the page of a form, or an address that takes forms only, changes nothing and pays nothing."""
+    env = Errands(town, template=template, max_turns=30)
+    try:
+        await env.reset(seed=4)
+        before = env._rows()
+        for path in ADDRESSES[name]:
+            await env.step(f"goto [{name}.test/{path}]")
+            assert env._rows() == before, path
+        assert (await env.step("stop []")).reward == 0.0
+    finally:
+        await env.close()
+
+
+async def check_detours(town: str, template: str, seed: int) -> None:
+    """The same goal, reached by another way than the oracle's, passes: it goes astray before every second step."""
+    env = Errands(town, template=template, max_turns=60)
+    try:
+        await env.reset(seed=seed)
+        astray = iter((f"goto [{env.errand.start}]", "scroll [down]", "press [Tab]", "go_back", "hover [e1]"))
+        while True:
+            step = await env.step(await env.oracle())
+            if step.terminated or step.truncated:
+                break
+            if len(env._acted) % 2 and (detour := next(astray, "")):
+                await env.step(detour)
+        assert next(astray, "") != f"goto [{env.errand.start}]", "the episode was too short for a detour"
+        assert step.reward == 1.0
     finally:
         await env.close()
 

@@ -50,7 +50,7 @@ class Errands(AsyncEnv):
     """Errands on sites.
 
     Args:
-        town: ``module:name`` of a ``Town``: the sites and their tasks.
+        town: A ``Town``, or its ``module:name``: the sites and their tasks.
         level: A level of the town.
         template: One template of the town, instead of a level.
         max_turns: The turn limit.
@@ -63,9 +63,9 @@ class Errands(AsyncEnv):
     max_turns: int
 
     def __init__(
-        self, town: str, level: str = "easy", max_turns: int = 30, *, template: str = "", picture: bool = False
+        self, town: str | Town, level: str = "easy", max_turns: int = 30, *, template: str = "", picture: bool = False
     ) -> None:
-        self._town: Town = resolve(town)
+        self._town: Town = resolve(town) if isinstance(town, str) else town
         if not template and level not in self._town.levels:
             raise UsageError(f"{town} has no level {level!r}: write one of {', '.join(self._town.levels)}")
         known = {name for names in self._town.levels.values() for name in names}
@@ -90,27 +90,42 @@ class Errands(AsyncEnv):
         if not await self._cleaned():
             await self._leave()
         own = derive_seed(self.task.seed, "errand", self.task.key, self.task.split)
-        template = self._templates[int(derive(own, "template").integers(len(self._templates)))]
-        self.errand: Errand = self._town.errand(own, template)
+        self.errand, world = await self._drawn(own)
         self._turn = 0
         self._seen: list[Seen] = []
         self._acted: list[str] = []
         self._back: list[str] = []
         self._document = 0.0
         await self._enter()
-        self._sites = Sites({})
+        self._sites = self._new_sites()
         for site in self._used():
-            self._sites.boxes[site.host] = await self._warm[site].open(own, self.errand.options.get(site.host))
+            self._sites.boxes[site.host] = await self._warm[site].open(world, self.errand.options.get(site.host))
         self._before = self._rows()
-        await self._open_context({"cookies": _cookies(self.errand), "origins": []})
+        await self._open_context(self._first_storage())
         assert self._page is not None
         assert self._pass is not None
         async with answered():
             await open_page(self._page, self.errand.start, self._pass)
         await self._look()
-        turns, hosts = self.max_turns, ", ".join(f"http://{site.host}/" for site in self._used())
-        how = _HOW.format(actions=described(_ACTIONS), hosts=hosts, turns=turns)
-        return await self._shown(f"{how}\n\n{self._head()}"), {"max_turns": turns, "template": template}
+        turns = self.max_turns
+        how = _HOW.format(actions=described(_ACTIONS), hosts=self._addresses(), turns=turns)
+        return await self._shown(f"{how}\n\n{self._head()}"), {"max_turns": turns, "template": self.errand.template}
+
+    async def _drawn(self, own: int) -> tuple[Errand, int]:
+        """Return the task of an episode, and the seed of its sites."""
+        template = self._templates[int(derive(own, "template").integers(len(self._templates)))]
+        return self._town.errand(own, template), own
+
+    def _new_sites(self) -> Sites:
+        return Sites({})
+
+    def _first_storage(self) -> Any:
+        """Return what the browser has stored when the episode begins."""
+        return {"cookies": _cookies(self.errand), "origins": []}
+
+    def _addresses(self) -> str:
+        assert self._sites is not None
+        return ", ".join(f"http://{host}/" for host in self._sites.hosts)
 
     def _used(self) -> list[Site]:
         """Return the sites that the task needs."""
@@ -206,11 +221,11 @@ class Errands(AsyncEnv):
         self._acted.append(action)
         order = read_action(action, _ACTIONS)
         if order.name == "stop":
-            return self._graded(order.arguments.get("answer", ""), stopped=True)
+            return await self._graded(order.arguments.get("answer", ""), stopped=True)
         problem = order.problem or await self._do(order)
         info: dict[str, Any] = {"format_error": True} if order.problem else {}
         if self._turn >= self.max_turns:
-            step = self._graded("", stopped=False)
+            step = await self._graded("", stopped=False)
             return step._replace(info={**step.info, **info})
         return Step(await self._shown(f"{problem}\n{self._head()}".lstrip()), 0.0, False, False, info)
 
@@ -246,9 +261,8 @@ class Errands(AsyncEnv):
             parsed = urlsplit(address if "://" in address else f"http://{address}")
         except ValueError:
             return "That is not an address."
-        if parsed.scheme != "http" or parsed.netloc not in self._sites.boxes:
-            hosts = ", ".join(f"http://{host}/" for host in self._sites.boxes)
-            return f"Only these sites can be opened: {hosts}"
+        if parsed.scheme != "http" or parsed.netloc not in self._sites.hosts:
+            return f"Only these sites can be opened: {self._addresses()}"
         return await open_page(self._page, parsed.geturl(), self._pass)
 
     async def _go_back(self) -> str:
@@ -260,13 +274,16 @@ class Errands(AsyncEnv):
 
     # -------------------------------------------------------------------------------------------------------------- grading
 
-    def _graded(self, answer: str, *, stopped: bool) -> Step:
-        """End the episode: compare the databases, the answer and the address with what the task wants."""
-        assert self._page is not None
+    def _check_alive(self) -> None:
         assert self._sites is not None
         dead = [host for host, box in self._sites.boxes.items() if not box.alive]
         if dead:
             raise InfrastructureError(f"the site {dead[0]} has ended")
+
+    async def _graded(self, answer: str, *, stopped: bool) -> Step:
+        """End the episode: compare the databases, the answer and the address with what the task wants."""
+        assert self._page is not None
+        self._check_alive()
         after = self._rows()
         found = sum((changes_between(self._before[host], after[host]) for host in after), Counter())
         return judged(self.errand, found, answer, self._page.url, stopped=stopped)

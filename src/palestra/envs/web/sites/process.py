@@ -55,6 +55,8 @@ class _Process:
         self.application = resolve(about["application"])
         self.caller: Caller | None = None
         self.clock: Any = None
+        self.bound: list[tuple[dict[str, Any], str]] = []
+        """Where modules keep a name of their own for ``os.urandom``, such as after ``from os import urandom``."""
 
     def warm(self) -> None:
         """Prepare the files that all episodes share, and answer the first pages."""
@@ -68,6 +70,7 @@ class _Process:
         for path in self.about["first_pages"]:
             self.answer(Asked("GET", f"http://{self.about['host']}{path}", [("Host", self.about["host"])]))
         self.caller = None  # the event loop of an ASGI application is not for the forks
+        self.bound = _names_of(os.urandom)
         gc.collect()
         gc.freeze()
 
@@ -85,11 +88,17 @@ class _Process:
     def begin(self, seed: int, options: dict[str, Any]) -> None:
         """Begin an episode: everything random comes from its seed from now on."""
         source = random.Random(seed)
-        os.urandom = source.randbytes
-        random._urandom = source.randbytes  # type: ignore[attr-defined]
+        for names, name in self.bound:
+            names[name] = source.randbytes
         random.seed(seed)
         if self.about["seed"]:
             resolve(self.about["seed"])(seed, **options)
+
+
+def _names_of(function: Any) -> list[tuple[dict[str, Any], str]]:
+    """Return every module-level name of ``function``, in all modules that are loaded."""
+    spaces = [getattr(module, "__dict__", {}) for module in list(sys.modules.values())]
+    return [(names, name) for names in spaces for name, value in list(names.items()) if value is function]
 
 
 def main(path: str) -> None:

@@ -29,6 +29,11 @@ class Sites:
         self.again: dict[str, Answer] = {}
         """Pages to show again, once each."""
 
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that the episode reaches."""
+        return list(self.boxes)
+
     async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
         """Answer with the site that the address names."""
         address = urlsplit(url)

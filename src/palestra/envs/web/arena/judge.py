@@ -1,0 +1,56 @@
+"""The process that reads and grades the tasks of WebArena-Verified. It runs in the environment of that package.
+
+Palestra starts this file by its path with another Python, so it imports nothing of Palestra. Each line of the input is a
+question in JSON, each line of the output its answer.
+"""
+
+import importlib
+import json
+import os
+import sys
+import traceback
+from typing import Any
+
+
+def main() -> None:
+    """Answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what the package prints is no answer
+    judge: Any = None
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            if asked["do"] == "open":
+                judge = _opened(asked["addresses"], asked["data"])
+                answer: Any = [_described(judge, task) for task in judge.get_tasks()]
+            else:
+                answer = _graded(judge, asked)
+        except Exception:
+            answer = {"failure": traceback.format_exc()}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def _opened(addresses: dict[str, str], data: str) -> Any:
+    config = importlib.import_module("webarena_verified.types.config").WebArenaVerifiedConfig
+    options: dict[str, Any] = {"test_data_file": data} if data else {}
+    environments = {f"__{site.upper()}__": {"urls": [address]} for site, address in addresses.items()}
+    made = config(environments=environments, **options)
+    return importlib.import_module("webarena_verified.api").WebArenaVerified(config=made)
+
+
+def _described(judge: Any, task: Any) -> dict[str, Any]:
+    sites = [str(site.value) for site in task.sites]
+    known = {str(site.value) for site in judge.config.environments}
+    start = judge.config.render_url(task.start_urls[0], list(task.sites)) if set(sites) <= known else ""
+    kind = str(task.expected_action).lower()
+    return {"id": task.task_id, "sites": sites, "goal": task.intent, "start": start, "kind": kind}
+
+
+def _graded(judge: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    result = judge.evaluate_task(task_id=asked["task"], agent_response=asked["answer"], network_trace=asked["trace"])
+    return {"score": result.score, "status": str(result.status.value), "error": result.error_msg or ""}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""Palestra's side of the process that grades WebArena-Verified. Episodes with the same sites and tasks share one process."""
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from palestra.errors import EnvError, InfrastructureError, MissingExtra
+from palestra.sharing import SharedPerLoop
+
+__all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "shared_judge"]
+
+PYTHON = "PALESTRA_WEBARENA_PYTHON"
+"""The environment variable that names the Python which has the package."""
+ANSWER_SECONDS = 120.0
+_MOST_LINE = 64 * 2**20
+_INSTALL = 'uv venv arena && uv pip install --python arena/bin/python "webarena-verified==1.2.3"'
+
+
+class Package(NamedTuple):
+    """What a process is started with."""
+
+    addresses: tuple[tuple[str, str], ...]
+    """Names of sites, and their addresses."""
+    data: str = ""
+    """A file of tasks in the format of the package; empty for its own 812 tasks."""
+
+
+class ArenaTask(NamedTuple):
+    """One task, as far as an episode has to know it. What is right stays in the other process."""
+
+    id: int
+    sites: tuple[str, ...]
+    goal: str
+    start: str
+    """The address of the first page; empty if the address of a site is not known."""
+    kind: str
+    """``retrieve``, ``mutate`` or ``navigate``."""
+
+
+class Graded(NamedTuple):
+    """What the package says about an episode."""
+
+    score: float
+    status: str
+
+
+class Judge:
+    """The process. It starts with the first question."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        self._turn = asyncio.Lock()
+        self._process: asyncio.subprocess.Process | None = None
+        self._tasks: tuple[ArenaTask, ...] = ()
+
+    async def tasks(self) -> tuple[ArenaTask, ...]:
+        """Return all tasks of the package, or of the file."""
+        if not self._tasks:
+            order = {"do": "open", "addresses": dict(self._package.addresses), "data": self._package.data}
+            found = await self._ask(order)
+            self._tasks = tuple(ArenaTask(**{**task, "sites": tuple(task["sites"])}) for task in found)
+        return self._tasks
+
+    async def grade(self, task: int, answer: str, trace: list[dict[str, Any]]) -> Graded:
+        """Return the score of the package for an answer and the requests of an episode."""
+        await self.tasks()
+        found = await self._ask({"do": "grade", "task": task, "answer": answer, "trace": trace})
+        if found["error"]:
+            raise EnvError(f"WebArena-Verified cannot grade its task {task}: {found['error'][:500]}")
+        return Graded(float(found["score"]), str(found["status"]))
+
+    async def _ask(self, order: Mapping[str, Any]) -> Any:
+        async with self._turn:
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    process = self._process = self._process or await self._start()
+                    assert process.stdin is not None
+                    assert process.stdout is not None
+                    process.stdin.write(json.dumps(order).encode() + b"\n")
+                    await process.stdin.drain()
+                    line = await process.stdout.readline()
+                    if not line:
+                        raise ConnectionError
+                    answer = json.loads(line)
+            except (ConnectionError, TimeoutError):
+                await self._end()
+                raise InfrastructureError("the process that grades WebArena-Verified does not answer") from None
+            except BaseException:  # a cancelled question leaves its answer in the pipe
+                await self._end()
+                raise
+        if isinstance(answer, dict) and "failure" in answer:
+            raise EnvError(f"the package webarena-verified has failed: {answer['failure'][-1000:]}")
+        return answer
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        python = os.environ.get(PYTHON, "")
+        if not python or not os.access(python, os.X_OK):
+            raise MissingExtra(
+                f"WebArena-Verified runs in a virtual environment of its own: {_INSTALL}; then set {PYTHON} to its Python"
+            )
+        judge = Path(__file__).with_name("judge.py")
+        return await asyncio.create_subprocess_exec(
+            *(python, "-I", str(judge)),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=_MOST_LINE,
+            env={"PATH": os.defpath, "PYTHONHASHSEED": "0"},
+        )
+
+    async def _end(self) -> None:
+        process, self._process, self._tasks = self._process, None, ()
+        if process is not None:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def close(self) -> None:
+        """End the process."""
+        await self._end()
+
+
+_shared: SharedPerLoop[Package, Judge] = SharedPerLoop(Judge, Judge.close)
+
+
+def shared_judge(package: Package) -> AbstractAsyncContextManager[Judge]:
+    """Share the process among all users on the running loop; the last one to leave ends it."""
+    return _shared.use(package)
