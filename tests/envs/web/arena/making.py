@@ -62,8 +62,14 @@ def _task(place: int) -> dict[str, Any]:
     schema = {"type": "array", "items": {"type": "string"}}
     expected = {"task_type": "retrieve", "status": "SUCCESS", "retrieved_data": [errand.answers[0]]}
     return {
-        "sites": [site], "task_id": place, "intent_template_id": place, "start_urls": [f"__{site.upper()}__"],
-        "intent": errand.goal, "intent_template": errand.goal, "instantiation_dict": {}, "revision": 1,
+        "sites": [site],
+        "task_id": place,
+        "intent_template_id": place,
+        "start_urls": [f"__{site.upper()}__"],
+        "intent": errand.goal,
+        "intent_template": errand.goal,
+        "instantiation_dict": {},
+        "revision": 1,
         "eval": [{"evaluator": "AgentResponseEvaluator", "results_schema": schema, "expected": expected}],
     }
 
