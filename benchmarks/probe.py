@@ -76,7 +76,7 @@ class Setting(NamedTuple):
 
     name: str
     recipe: str
-    """A shipped recipe, or "lights"."""
+    """A shipped recipe, "lights", or "terminal"."""
     changes: tuple[str, ...]
     can: bool
     env: str = ""
@@ -87,7 +87,7 @@ SETTINGS = (
     Setting("lights, model that moves at random", "lights", (), True),
     Setting("lights, model after 64 random moves", "lights", ("warm_start.episodes=64", "steps=40"), True),
     Setting("guess, model that guesses at random", "cpu/guess", ("steps=60", "advantage.method=grpo"), True),
-    Setting("maze, model that walks at random", "cpu/maze", ("steps=45", "advantage.method=grpo", "play.group_size=8"), True),
+    Setting("terminal, model that counts a random status", "terminal", (), True),
     Setting("lights, model taught by the oracle", "lights", ('warm_start.teacher="oracle"', "warm_start.epochs=12"), False),
     Setting("a move that the model cannot write", "lights", (), False, "probe_lights:UnknownMove"),
     Setting("every move pays", "lights", (), False, "probe_lights:PaysAlways"),
@@ -190,9 +190,11 @@ def _config(setting: Setting, folder: Path) -> TrainConfig:
     """Return the recipe's configuration, with the model after its warm start."""
     folder.mkdir(parents=True)
     recipe = Path(setting.recipe)
-    if setting.recipe == "lights":
-        recipe = folder / "lights.toml"
-        recipe.write_text(LIGHTS)
+    if setting.recipe in ("lights", "terminal"):
+        from terminal_training import RECIPE
+
+        recipe = folder / "recipe.toml"
+        recipe.write_text(LIGHTS if setting.recipe == "lights" else RECIPE)
     config = load_recipe(recipe, list(setting.changes))
     register_variants(config.variants)
     assert config.warm_start is not None

@@ -120,7 +120,11 @@ def main() -> None:
     torch.set_num_threads(1)
     sys.path.insert(0, str(Path(__file__).parent))
     seeds = [0] if options.quick else SEEDS if options.seed is None else [options.seed]
-    finish([row for seed in seeds for row in rows_of(seed, options.quick)])
+    rows = []
+    for seed in seeds:
+        rows += rows_of(seed, options.quick)
+        print(rows[-5:], flush=True)  # a seed takes minutes
+    finish(rows)
 
 
 def rows_of(seed: int, quick: bool) -> list[Row]:

@@ -27,6 +27,8 @@ from palestra.sandbox.shell_launcher import MODULES
 
 WALL_SECONDS = 2.0
 HANGS = 60.0
+OF_USERS = ("become another user", "change groups", "set-uid copy", "chown to root")
+"""What root of a box with users may do."""
 """Seconds after which an attempt counts as one that could not be ended. The machine may be busy."""
 LIMITS = Limits(
     wall_seconds=WALL_SECONDS,
@@ -135,7 +137,7 @@ def command_of(attempt: Attempt) -> str:
     return f"python3 - <<'END_OF_ATTEMPT'\n{attempt.code}\nEND_OF_ATTEMPT"
 
 
-async def attempt_all(places: dict[str, str]) -> list[dict[str, Any]]:
+async def attempt_all(places: dict[str, str], users: bool) -> list[dict[str, Any]]:
     slots = asyncio.Semaphore(3)
 
     async def one(attempt: Attempt) -> dict[str, Any]:
@@ -153,8 +155,9 @@ async def attempt_all(places: dict[str, str]) -> list[dict[str, Any]]:
                 shown += (await shell.run("echo still here")).text
             return _row(attempt, outcome, shown, time.monotonic() - began)
 
-    async with Shells(LIMITS) as shells, asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(attempt)) for attempt in [*IN_PYTHON, *SHELL]]
+    attempts = [attempt for attempt in [*IN_PYTHON, *SHELL] if not (users and attempt.name in OF_USERS)]
+    async with Shells(LIMITS, users=users) as shells, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(one(attempt)) for attempt in attempts]
     return [task.result() for task in tasks]
 
 
@@ -187,8 +190,9 @@ def become(uid: int) -> None:
 
 def main() -> None:
     preload()
-    if len(sys.argv) > 1:
-        become(int(sys.argv[1]))
+    users = "users" in sys.argv[1:]
+    if uid := next((word for word in sys.argv[1:] if word.isdigit()), ""):
+        become(int(uid))
     os.environ["CANARY_SECRET"] = "CANARY-in-the-environment"
     os.chdir("/")
     with tempfile.NamedTemporaryFile("w", prefix="abuse-canary-") as canary, socket.create_server(("127.0.0.1", 0)) as server:
@@ -198,7 +202,7 @@ def main() -> None:
         places = {"CANARY_FILE": canary.name, "PORT": str(server.getsockname()[1]), "HOST_PID": str(os.getpid())}
         places["ABSTRACT"] = f"abuse-{os.getpid()}"
         before = traces()
-        rows = asyncio.run(attempt_all(places))
+        rows = asyncio.run(attempt_all(places, users))
         after = traces()
     json.dump({"uid": os.getuid(), "rows": rows, "before": before, "after": after}, sys.stdout)
 

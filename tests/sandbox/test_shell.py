@@ -164,11 +164,16 @@ def test_no_control_character_is_left(raw: bytes) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
-    "uid", [pytest.param(None, id="as-we-are"), pytest.param("12345", id="unprivileged", marks=AS_ROOT_ONLY)]
+    "words",
+    [
+        pytest.param([], id="as-we-are"),
+        pytest.param(["12345"], id="unprivileged", marks=AS_ROOT_ONLY),
+        pytest.param(["users"], id="with-users", marks=AS_ROOT_ONLY),
+    ],
 )
-def test_nothing_gets_out_and_nothing_is_left(uid: str | None) -> None:
+def test_nothing_gets_out_and_nothing_is_left(words: list[str]) -> None:
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": os.environ["PATH"]}
-    command = [sys.executable, "-m", "tests.sandbox.shell_abuse", *([uid] if uid else [])]
+    command = [sys.executable, "-m", "tests.sandbox.shell_abuse", *words]
     report = json.loads(subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout)
     assert [row for row in report["rows"] if not row["contained"]] == []
     assert len(report["rows"]) >= 60
