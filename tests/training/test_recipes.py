@@ -34,6 +34,7 @@ def test_a_gpu_recipe_can_be_planned_without_weights(recipe: Path) -> None:
         assert list_envs(env)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", sorted((RECIPES / "cpu").glob("*.toml")), ids=lambda path: path.stem)
 def test_a_cpu_recipe_can_be_planned(recipe: Path) -> None:
     plan = estimate(load_recipe(recipe))
@@ -96,11 +97,34 @@ def test_memory_is_what_the_parameters_take() -> None:
 
 @pytest.mark.parametrize(("name", "size"), [("a/Qwen3-4B-Base", 4e9), ("x-1.7b", 1.7e9), ("SmolLM2-135M-Instruct", 135e6)])
 def test_a_name_states_a_size(name: str, size: float) -> None:
-    assert model_size(name).parameters == size
+    config = load_recipe("cpu/guess", [f"model.path={name}"])
+    assert model_size(config, 1).parameters == size
 
 
 def test_a_name_without_a_size_is_not_guessed() -> None:
-    assert model_size("nobody/knows").source == "its size is not known here"
+    config = load_recipe("cpu/guess", ["model.path=nobody/knows"])
+    assert model_size(config, 1).source == "its size is not known here"
+
+
+@pytest.mark.slow
+def test_the_plan_takes_the_micro_batch_that_the_packer_makes() -> None:
+    def activations(*changes: str) -> float:
+        return estimate(load_recipe("cpu/guess", list(changes))).memory["activations"]
+
+    whole = activations()
+    assert activations("minibatches=12") < 0.9 * whole  # fewer episodes per update than positions
+    assert activations("learner.packing.positions=1000000") == whole
+    assert activations("learner.packing.positions=256") < 0.5 * whole
+
+
+@pytest.mark.slow
+def test_ranks_share_parameters_and_gather_a_layer_at_a_time() -> None:
+    plan = estimate(load_recipe("cpu/guess"))
+    shared = sum(plan.memory[name] for name in ("weights", "gradients", "optimizer"))
+    rest = sum(plan.memory.values()) - shared
+    assert plan.on_each_of(1) == shared + rest
+    assert plan.on_each_of(4) == shared / 4 + rest + plan.model.gathered
+    assert plan.model.gathered > 0
 
 
 @pytest.mark.parametrize("name", ["cpu/guess", "cpu/guess.toml"])

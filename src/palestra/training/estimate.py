@@ -1,21 +1,27 @@
 """Estimate the memory, tokens and disk space of a run from its recipe and the model's configuration, before it starts.
 
-If the model's configuration can be read, its parameters are counted exactly, without loading weights. Otherwise the size is
-read from its name. Tokens are upper bounds: every episode reaches its horizon and every turn its limit. Activations are upper
-bounds too: a micro-batch has ``learner.packing.positions`` positions. Memory leaves out what the libraries need, and leaves out
-activations if only the name of the model is known.
+If the model's configuration can be read, the learner's largest pass is run on tensors without memory (``learner.planning``): no
+weights are needed. Otherwise the size is read from the model's name, and the memory of passes is not known.
+
+Sampled tokens are upper bounds: every episode reaches its horizon and every turn its limit. The largest pass is an estimate,
+not a bound: each episode is one segment, and its prompts and observations together are as long as what it samples. The length
+of prompts is not known before the run. Memory leaves out what the libraries need and the cache of a local engine.
 """
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from palestra.registry import spec
 from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, Stepwise, turns_at
 from palestra.training.config import TrainConfig
+from palestra.training.learner.batch import WORTH_SHARING
 from palestra.training.parts import check_parts
 from palestra.training.tasks import TrainingTasks
+
+if TYPE_CHECKING:
+    from palestra.training.learner.planning import MicroBatchShape
 
 __all__ = ["ModelSize", "RunEstimate", "estimate", "model_size"]
 
@@ -25,6 +31,9 @@ _MOMENTS = 2
 """Values that AdamW keeps per trained parameter, in float32."""
 _SHARDED = ("weights", "gradients", "optimizer", "reference")
 _BYTES = {"float32": 4, "bfloat16": 2}
+_RANKS = (2, 4, 8)
+_SHOWN = 64
+"""Tokens per turn of a shot, in the plan of a pass."""
 
 
 class ModelSize(msgspec.Struct, frozen=True):
@@ -32,19 +41,22 @@ class ModelSize(msgspec.Struct, frozen=True):
 
     parameters: float
     source: str
-    vocabulary: int = 0
-    """This field and the next two are 0 if only the model's name is known."""
-    width: int = 0
-    layers: int = 0
+    trained: float = 0.0
+    """The number of parameters that are trained."""
+    passes: float | None = None
+    """Bytes of the largest pass; ``None`` if it is not known."""
+    gathered: float = 0.0
+    """Bytes that sharding adds to each rank."""
+    copies: float = 0.0
+    """Bytes of ``passes`` that sharding saves."""
 
 
 class RunEstimate(msgspec.Struct, frozen=True):
-    """Bytes and counts. ``memory`` is that of all ranks of the learner together, by purpose."""
+    """Bytes and counts."""
 
     model: ModelSize
-    trained: float
-    """Parameters that are trained."""
     memory: dict[str, float]
+    """Of a learner with one rank and its engine, by purpose."""
     episodes: int
     """Per step."""
     turns: int
@@ -56,18 +68,22 @@ class RunEstimate(msgspec.Struct, frozen=True):
     disk: float
 
     def on_each_of(self, ranks: int) -> float:
-        """Return the learner's memory per rank. Parameters are sharded over ranks; the memory of a pass is not."""
+        """Return the learner's peak memory per rank. Parameters are sharded over ranks; the memory of a pass is not."""
+        total = sum(self.memory.values())
+        if ranks == 1:
+            return total
         shared = sum(self.memory.get(name, 0.0) for name in _SHARDED)
-        return sum(self.memory.values()) - shared + shared / ranks
+        return total - shared + shared / ranks + self.model.gathered - self.model.copies
 
     def lines(self) -> list[str]:
         """Return the estimate as lines of text."""
         total, model = sum(self.memory.values()), self.model
         parts = ", ".join(f"{name} {_size(value)}" for name, value in self.memory.items())
-        shares = ", ".join(f"{_size(self.on_each_of(ranks))} on each of {ranks}" for ranks in (2, 4, 8))
+        shares = ", ".join(f"{_size(self.on_each_of(ranks))} on each of {ranks}" for ranks in _RANKS)
+        unknown = "" if model.passes is not None else " (without activations, which are not known here)"
         return [
-            f"model       {model.parameters / 1e6:,.1f} M parameters ({model.source}), {self.trained / 1e6:,.1f} M trained",
-            f"memory      {_size(total)}: {parts}",
+            f"model       {model.parameters / 1e6:,.1f} M parameters ({model.source}), {model.trained / 1e6:,.1f} M trained",
+            f"memory      {_size(total)}: {parts}{unknown}",
             f"            sharded over ranks: {shares}",
             f"per step    {self.episodes:,} episodes of at most {self.turns} turns; at most {self.tokens:,} tokens sampled",
             f"per run     at most {self.run_tokens:,} tokens",
@@ -80,15 +96,13 @@ def estimate(config: TrainConfig) -> RunEstimate:
     check_parts(config)
     config.check_devices()
     TrainingTasks(config)  # raises if an evaluation holds out everything
-    model = model_size(config.model.path)
-    trained = _trained(config, model)
-    checkpoint = trained * _FLOAT * (1 + _MOMENTS)
     turns = [_turns(config, step) for step in range(config.steps)]
+    model = model_size(config, turns[-1])
+    checkpoint = model.trained * _FLOAT * (1 + _MOMENTS)
     episodes = config.play.tasks * config.play.group_size
     return RunEstimate(
         model=model,
-        trained=trained,
-        memory=_memory(config, model, trained),
+        memory=_memory(config, model),
         episodes=episodes,
         turns=turns[-1],
         tokens=episodes * turns[-1] * config.play.max_tokens,
@@ -98,52 +112,75 @@ def estimate(config: TrainConfig) -> RunEstimate:
     )
 
 
-def model_size(path: str) -> ModelSize:
-    """Return the size of the model at ``path``: counted from its configuration, or read from its name."""
-    import torch
+def model_size(config: TrainConfig, turns: int) -> ModelSize:
+    """Return the size of the model of ``config``, whose episodes have at most ``turns`` turns."""
+    from palestra.training.learner.planning import plan_memory
+
+    path = config.model.path
+    if path.startswith(("tiny:", "tiny-words:")):
+        small = {"vocab_size": 64, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
+        settings, source = _llama(**small, num_attention_heads=4, num_key_value_heads=2, head_dim=16), "about"
+    elif path == "smollm2":
+        settings, source = _llama(), "known"
+    else:
+        settings, source = _settings(path), "counted"
+    if settings is None:
+        return _by_name(config)
+    planned = plan_memory(config.model, settings, _largest_micro_batch(config, turns))
+    return ModelSize(planned.parameters, source, planned.trained, planned.passes, planned.gathered, planned.copies)
+
+
+def _llama(**changes: Any) -> Any:
+    """The configuration of SmolLM2-135M, with ``changes``."""
     import transformers
 
-    if path == "smollm2":
-        return ModelSize(134_515_008, "known", 49_152, 576, 30)
-    if path.startswith(("tiny:", "tiny-words:")):
-        return ModelSize(1e5, "about", 64, 64, 2)
+    shape = {"vocab_size": 49_152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30}
+    heads = {"num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64}
+    return transformers.LlamaConfig(**{**shape, **heads, "tie_word_embeddings": True, **changes})
+
+
+def _settings(path: str) -> Any:
+    """The configuration of the model at ``path``, without its weights; ``None`` if it cannot be read here."""
+    import transformers
+
     try:
-        config = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
-        with torch.device("meta"):
-            model = transformers.AutoModelForCausalLM.from_config(config)
+        return transformers.AutoConfig.from_pretrained(path, local_files_only=True)
     except (OSError, ValueError):
-        stated = re.findall(r"(\d+(?:\.\d+)?)([mb])(?![a-z])", path.lower())
-        if not stated:
-            return ModelSize(0.0, "its size is not known here")
-        number, unit = stated[-1]
-        return ModelSize(float(number) * {"m": 1e6, "b": 1e9}[unit], "by its name")
-    text = config.get_text_config()
-    return ModelSize(
-        model.num_parameters(), "counted", text.vocab_size, text.hidden_size, getattr(text, "num_hidden_layers", 0)
-    )
+        return None
 
 
-def _trained(config: TrainConfig, model: ModelSize) -> float:
-    if config.model.lora is None:
-        return model.parameters
-    # Rank r beside every linear layer of a square block of 12·width² weights: about 18·r·width per layer.
-    return 18.0 * config.model.lora.rank * model.width * model.layers or 0.01 * model.parameters
+def _by_name(config: TrainConfig) -> ModelSize:
+    stated = re.findall(r"(\d+(?:\.\d+)?)([mb])(?![a-z])", config.model.path.lower())
+    if not stated:
+        return ModelSize(0.0, "its size is not known here")
+    number, unit = stated[-1]
+    parameters = float(number) * {"m": 1e6, "b": 1e9}[unit]
+    return ModelSize(parameters, "by its name", parameters if config.model.lora is None else 0.01 * parameters)
 
 
-def _memory(config: TrainConfig, model: ModelSize, trained: float) -> dict[str, float]:
-    packing = config.learner.packing
+def _largest_micro_batch(config: TrainConfig, turns: int) -> "MicroBatchShape":
+    """The largest micro-batch that the packer makes of one update's episodes."""
+    from palestra.training.learner.planning import MicroBatchShape
+
+    packing, sampled = config.learner.packing, turns * config.play.max_tokens
+    shots = config.prompt.shots * turns * _SHOWN
+    length = shots + 2 * sampled
+    episodes = -(-config.play.tasks * config.play.group_size // config.minibatches)
+    fitting = min(max(packing.positions // length, 1), episodes)
+    shared = config.model.share_prefix and fitting > 1 and shots >= WORTH_SHARING
+    return MicroBatchShape(fitting, length, sampled, packing.layout == "packed", shots if shared else 0)
+
+
+def _memory(config: TrainConfig, model: ModelSize) -> dict[str, float]:
     memory = {
         "weights": model.parameters * _FLOAT,
-        "gradients": trained * _FLOAT,
-        "optimizer": trained * _FLOAT * _MOMENTS,
+        "gradients": model.trained * _FLOAT,
+        "optimizer": model.trained * _FLOAT * _MOMENTS,
     }
     if config.needs_reference and config.model.lora is None:
         memory["reference"] = model.parameters * _FLOAT
-    if model.width:
-        kept = 2 if config.model.recompute else 34  # values per position and layer, in units of the width; the usual count
-        memory["activations"] = packing.positions * model.layers * model.width * kept * _BYTES[config.model.compute] / 2
-        # Logits, their softmax and its gradient.
-        memory["logits"] = 3.0 * min(config.model.head_slice, packing.positions) * model.vocabulary * _FLOAT
+    if model.passes is not None:
+        memory["activations"] = model.passes
     if config.engine.name == "local":
         memory["engine"] = model.parameters * _BYTES[config.engine.dtype]
     return memory

@@ -16,7 +16,9 @@ Bounds, for every kind of loss: ``clip_low`` and ``clip_high`` are distances fro
 [1 − clip_low, 1 + clip_high], CISPO's included. Every exponent is clamped to ±20.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
@@ -38,12 +40,14 @@ __all__ = [
     "log_ratio",
     "policy_loss",
     "token_statistics",
+    "undivided",
     "value_loss",
 ]
 
 _EXPONENT_LIMIT = 20.0
 _BLOCK = 1 << 19
 """Number of logits per block: two megabytes."""
+_undivided: ContextVar[bool] = ContextVar("undivided", default=False)
 _Fraction = Annotated[float, msgspec.Meta(ge=0.0)]
 
 
@@ -146,6 +150,16 @@ def token_statistics(
     return TokenStatistics(chosen - normalizer, entropy)
 
 
+@contextmanager
+def undivided() -> Iterator[None]:
+    """Process the logits of all rows at once, as on a GPU, although they are on a CPU: for plans of a GPU's memory."""
+    token = _undivided.set(True)
+    try:
+        yield
+    finally:
+        _undivided.reset(token)
+
+
 class _Chosen(torch.autograd.Function):  # type: ignore[misc]
     """Log-probabilities of the chosen tokens, and entropies that are only looked at.
 
@@ -155,7 +169,8 @@ class _Chosen(torch.autograd.Function):  # type: ignore[misc]
 
     @staticmethod
     def forward(ctx: Any, scaled: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        rows = max(_BLOCK // max(scaled.shape[-1], 1), 1) if scaled.device.type == "cpu" else len(scaled)
+        blocks = scaled.device.type == "cpu" and not _undivided.get()
+        rows = max(_BLOCK // max(scaled.shape[-1], 1), 1) if blocks else len(scaled)
         probabilities = torch.empty_like(scaled)
         normalizer, entropy = scaled.new_empty(len(scaled)), scaled.new_empty(len(scaled))
         for start in range(0, len(scaled), max(rows, 1)):

@@ -27,6 +27,7 @@ from palestra.training.algorithms.groups import Array
 from palestra.trajectory import Trajectory
 
 __all__ = [
+    "WORTH_SHARING",
     "Batch",
     "Index",
     "Layout",
@@ -43,6 +44,10 @@ Index = npt.NDArray[np.int64]
 Layout = Literal["padded", "packed"]
 Plan = tuple[tuple[tuple[int, ...], ...], ...]
 """Segments, by rank and micro-batch. All ranks have equally many micro-batches."""
+
+
+WORTH_SHARING = 16
+"""Tokens of common prefix from which on computing it apart pays."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,6 +266,8 @@ class MicroBatch(NamedTuple):
     """The indices of these segments in the batch."""
     ends: Index
     """The flat index of the last token of each segment. In an episode's last segment it is the state after the last turn."""
+    prefix: int
+    """How many leading tokens all rows have in common and predict nothing; 0 if computing them apart would not pay."""
 
 
 def micro_batch(batch: Batch, chosen: Sequence[int], layout: Layout) -> MicroBatch:
@@ -279,6 +286,7 @@ def micro_batch(batch: Batch, chosen: Sequence[int], layout: Layout) -> MicroBat
         input_ids[place], position_ids[place], mask[place] = ids, np.arange(len(ids)), 1
     tokens, local = batch.tokens_in(chosen)
     predictors = starts[local] + batch.positions[tokens] - 1
+    ends = (starts + lengths - 1)[: len(chosen)]
     return MicroBatch(
         input_ids=input_ids.reshape(shape),
         position_ids=position_ids.reshape(shape),
@@ -289,5 +297,16 @@ def micro_batch(batch: Batch, chosen: Sequence[int], layout: Layout) -> MicroBat
         tokens=tokens,
         segments=local,
         chosen=tuple(chosen),
-        ends=(starts + lengths - 1)[: len(chosen)],
+        ends=ends,
+        prefix=_common_prefix(sequences, np.concatenate([predictors, ends]) % shape[1]) if layout == "padded" else 0,
     )
+
+
+def _common_prefix(rows: Sequence[Ints], asked: Index) -> int:
+    """How many leading tokens ``rows`` have in common, before the first column that is ``asked`` about."""
+    if len(rows) < 2:
+        return 0
+    shortest = min(len(row) for row in rows)
+    alike = np.all([row[:shortest] == rows[0][:shortest] for row in rows], axis=0)
+    common = min(int(alike.cumprod().sum()), int(asked.min()))
+    return common if common >= WORTH_SHARING else 0

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from palestra.errors import Unsupported
 from palestra.training.learner.attention import unknown_windows
-from palestra.training.learner.model import WORTH_SHARING, ActorCritic, Inputs
+from palestra.training.learner.batch import WORTH_SHARING
+from palestra.training.learner.model import ActorCritic, Inputs
 
 __all__ = ["check_head", "check_packing", "check_sharing"]
 
@@ -79,7 +80,7 @@ def check_sharing(network: ActorCritic) -> None:
     ids = torch.stack([row, torch.where(row > WORTH_SHARING, row + 100, row)]) * 7919 % vocabulary
     last = torch.tensor([ids.shape[1] - 1, ids.numel() - 1], device=model.device)
     positions = torch.arange(ids.shape[1], device=model.device).expand_as(ids)
-    inputs = Inputs(ids, positions, torch.ones_like(ids), last, last[:0], last)
+    inputs = Inputs(ids, positions, torch.ones_like(ids), last, last[:0], last, prefix=WORTH_SHARING)
     try:
         with _evaluating(network):
             moved, shared = network.hidden(inputs)

@@ -10,7 +10,7 @@ from palestra.training.learner.checks import check_head, check_sharing
 from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
 from palestra.training.learner.sharded import checkpoint_files, load_sharded
 
-__all__ = ["load_model"]
+__all__ = ["assembled", "load_model"]
 
 
 def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
@@ -22,21 +22,22 @@ def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
     register_segments()
     files = [] if model is not None else checkpoint_files(config.path)
     if files:
-        network = load_sharded(config, files, lambda empty: _assembled(config, empty))
+        network = load_sharded(config, files, lambda empty: assembled(config, empty))
     else:
         if model is None:
             model = _read(config)
         else:
             model.set_attn_implementation(config.attention)
         model.to(config.device)
-        network = _assembled(config, model).to(config.device)
+        network = assembled(config, model).to(config.device)
     check_head(network)
     if config.share_prefix:
         check_sharing(network)
     return network
 
 
-def _assembled(config: ModelConfig, model: Any) -> ActorCritic:
+def assembled(config: ModelConfig, model: Any) -> ActorCritic:
+    """Return the network around ``model``, which is not checked yet."""
     if config.recompute:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if config.lora is not None:

@@ -25,7 +25,6 @@ from palestra.training.learner.attention import SEGMENTS, segment_arguments
 from palestra.training.learner.batch import MicroBatch
 
 __all__ = [
-    "WORTH_SHARING",
     "ActorCritic",
     "Inputs",
     "LoraSettings",
@@ -85,13 +84,14 @@ class Inputs(NamedTuple):
     targets: Tensor
     ends: Tensor
     bounds: tuple[int, ...] | None = None
+    prefix: int = 0
 
     @classmethod
     def of(cls, micro: MicroBatch, device: torch.device) -> "Inputs":
         """``micro`` on ``device``."""
-        arrays = {name: getattr(micro, name) for name in cls._fields if name != "bounds"}
+        arrays = {name: getattr(micro, name) for name in cls._fields if name not in ("bounds", "prefix")}
         tensors = {n: None if array is None else torch.from_numpy(array).to(device) for n, array in arrays.items()}
-        return cls(**tensors, bounds=micro.bounds)
+        return cls(**tensors, bounds=micro.bounds, prefix=micro.prefix)
 
 
 class Outputs(NamedTuple):
@@ -150,7 +150,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
     def hidden(self, inputs: Inputs) -> tuple[Inputs, Tensor]:
         """The last hidden states, and the inputs whose places refer to them."""
         decoder = self.language_model.get_decoder()
-        shared = _shared_prefix(inputs) if self.config.share_prefix else 0
+        shared = inputs.prefix if self.config.share_prefix else 0
         if not shared:
             states = decoder(
                 input_ids=inputs.input_ids,
@@ -189,22 +189,6 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             for i in range(0, len(states), size)
         ]
         return TokenStatistics(*(torch.cat(column) for column in zip(*pieces, strict=True)))
-
-
-WORTH_SHARING = 16
-"""Tokens of common prefix from which on computing it apart pays."""
-
-
-def _shared_prefix(inputs: Inputs) -> int:
-    """How many leading tokens all rows have in common, as far as nothing is asked about them."""
-    rows, length = inputs.input_ids.shape
-    if rows < 2 or inputs.attention_mask is None:
-        return 0
-    alike = (inputs.input_ids == inputs.input_ids[:1]).all(0) & inputs.attention_mask.all(0)
-    common = int(alike.int().cumprod(0).sum())
-    asked = torch.cat([inputs.predictors, inputs.ends]) % length
-    common = min(common, int(asked.min()))
-    return common if common >= WORTH_SHARING else 0
 
 
 def _without_prefix(inputs: Inputs, shared: int) -> Inputs:

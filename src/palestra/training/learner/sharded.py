@@ -23,7 +23,7 @@ from palestra.errors import Unsupported
 from palestra.training.learner.model import ActorCritic, ModelConfig, shard
 from palestra.training.learner.state import local_rows
 
-__all__ = ["checkpoint_files", "load_sharded"]
+__all__ = ["checkpoint_files", "empty_model", "hollow", "load_sharded", "replace_parameters"]
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
@@ -53,10 +53,13 @@ def checkpoint_files(path: str) -> list[Path]:
 
 def load_sharded(config: ModelConfig, files: list[Path], build: Callable[[Any], ActorCritic]) -> ActorCritic:
     """Return the sharded network that ``build`` makes of the model in ``files``. All ranks must call it."""
-    source = _Checkpoint(_empty(config), files)
-    model = _empty(config)
+    from transformers import AutoConfig
+
+    settings = AutoConfig.from_pretrained(config.path)
+    source = _Checkpoint(empty_model(config, settings), files)
+    model = empty_model(config, settings)
     model._weight_conversions = source.used_conversions  # so that weights are written under the names of this checkpoint
-    network = build(_hollow(model))
+    network = build(hollow(model))
     _on_meta(network)
     drawn = {name: tensor.detach().clone() for name, tensor in _tensors(network) if tensor.device.type != "meta"}
     shard(network)
@@ -94,32 +97,35 @@ def _keep_rows(tensor: Tensor, whole: Tensor) -> None:
 # ------------------------------------------------------------------------------------------------------- without memory
 
 
-def _empty(config: ModelConfig) -> Any:
-    """The model without memory for its parameters. Its buffers are real: their values are computed, not stored."""
-    from accelerate import init_empty_weights
-    from transformers import AutoConfig, AutoModelForCausalLM
+def empty_model(config: ModelConfig, settings: Any) -> Any:
+    """Return the model of the transformers configuration ``settings`` without memory for its parameters.
 
-    settings = AutoConfig.from_pretrained(config.path)
+    Its buffers are real: their values are computed, not stored.
+    """
+    from accelerate import init_empty_weights
+    from transformers import AutoModelForCausalLM
+
     with init_empty_weights(include_buffers=False):
         return AutoModelForCausalLM.from_config(settings, dtype=torch.float32, attn_implementation=config.attention)
 
 
-def _hollow(model: Any) -> Any:
+def hollow(model: Any) -> Any:
     """Give all parameters of ``model`` a single number as memory: on the CPU, PEFT draws adapters beside them for real."""
-    _replace(model, lambda p: p.device.type == "meta", lambda p: torch.zeros(()).expand(p.shape))
+    replace_parameters(model, lambda p: p.device.type == "meta", lambda p: torch.zeros(()).expand(p.shape))
     return model
 
 
 def _on_meta(network: ActorCritic) -> None:
-    """Undo ``_hollow``, and leave everything else as it is."""
+    """Undo ``hollow``, and leave everything else as it is."""
 
     def is_hollow(parameter: Tensor) -> bool:
         return not any(parameter.stride()) and parameter.untyped_storage().nbytes() == parameter.element_size()
 
-    _replace(network, is_hollow, lambda p: p.to("meta"))
+    replace_parameters(network, is_hollow, lambda p: p.to("meta"))
 
 
-def _replace(module: Any, chosen: Callable[[Tensor], bool], make: Callable[[Tensor], Tensor]) -> None:
+def replace_parameters(module: Any, chosen: Callable[[Tensor], bool], make: Callable[[Tensor], Tensor]) -> None:
+    """Put what ``make`` returns in the place of every ``chosen`` parameter of ``module``."""
     made: dict[int, nn.Parameter] = {}  # tied parameters stay tied
     for owner in module.modules():
         for name, old in owner._parameters.items():
@@ -209,5 +215,5 @@ class _Checkpoint:
         made = {name: p.detach() for name, p in self._model.named_parameters() if p.device.type != "meta"}
         if target not in made:
             raise Unsupported(f"transformers cannot make {target} of {places[0].name} and {len(places) - 1} other tensors")
-        _replace(self._model, lambda p: p.device.type != "meta", lambda p: p.to("meta"))
+        replace_parameters(self._model, lambda p: p.device.type != "meta", lambda p: p.to("meta"))
         return made

@@ -1,0 +1,129 @@
+"""Packed batches without a dense mask: peak memory and gradient of ``segments`` against ``sdpa``, which gets a mask of n × n.
+
+    python benchmarks/attention.py --quick      # 4,096 positions, under 50 s
+    python benchmarks/attention.py              # 16,384 positions
+
+Each side is a process of its own that computes the gradient of a two-layer Llama on the same packed row of 16 segments. Its
+memory is how far the resident set grows above what the loaded learner takes. The model is narrow, so that attention is most of
+the pass. In a wide model the activations of the other layers are larger than the mask: the last row plans that for the shape of
+Qwen3-4B with recomputed activations, on tensors without memory. It has no limit.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from rows import Row, finish
+
+from palestra.encoding import ints
+from palestra.training.algorithms.loss import LossConfig
+from palestra.training.learner.batch import Batch, PackingConfig
+from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ModelConfig
+from palestra.training.learner.planning import MicroBatchShape, plan_memory
+
+SIDES = ("sdpa", "segments")
+SEGMENTS = 16
+VOCABULARY = 64
+
+
+def _batch(positions: int) -> Batch:
+    rng = np.random.default_rng(0)
+    length = positions // SEGMENTS
+    sampled = length // 2
+    total = SEGMENTS * sampled
+    return Batch(
+        ids=tuple(ints(rng.integers(0, VOCABULARY, length).tolist()) for _ in range(SEGMENTS)),
+        owners=np.arange(SEGMENTS),
+        count=SEGMENTS,
+        segments=np.repeat(np.arange(SEGMENTS), sampled),
+        positions=np.tile(np.arange(length - sampled, length), SEGMENTS),
+        turns=np.zeros(total, dtype=np.int64),
+        sampled=np.full(total, -4.0),
+        old=np.full(total, -4.0),
+        advantages=rng.normal(size=total),
+    )
+
+
+def _memory(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def one_side(attention: str, positions: int, path: Path) -> None:
+    """Write the peak memory and the gradient of a packed batch under ``attention`` to ``path``."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    shape = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": positions}
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **heads, initializer_range=0.2))
+    network = load_model(ModelConfig("", attention=attention), model)
+    learner = Learner(network, LearnerConfig(packing=PackingConfig(positions, "packed"), loss=LossConfig(importance="none")))
+    batch = _batch(positions)
+    before = _memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins at what is used now
+    learner.accumulate(batch)
+    peak = _memory("VmHWM") - before
+    torch.save({"peak": peak, "gradient": torch.cat([p.grad.flatten() for p in learner.parameters])}, path)
+
+
+def measured(attention: str, positions: int, folder: Path) -> dict[str, Any]:
+    """Run ``one_side`` in a process that gives freed memory back to the system."""
+    path = folder / f"{attention}.pt"
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
+    program = [sys.executable, "-W", "ignore", __file__, "--side", attention, "--positions", str(positions), "--out", str(path)]
+    subprocess.run(program, env=environment, check=True)
+    found: dict[str, Any] = torch.load(path, weights_only=True)
+    return found
+
+
+def _planned(attention: str) -> float:
+    shape = {"vocab_size": 151_936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "head_dim": 128}
+    settings = transformers.Qwen3Config(**shape, num_attention_heads=32, num_key_value_heads=8, tie_word_embeddings=True)
+    config = ModelConfig("", device="cuda", attention=attention, recompute=True, compute="bfloat16")
+    plan = plan_memory(config, settings, MicroBatchShape(4, 4096, 2048, packed=True))
+    return float((plan.passes or 0) - plan.copies)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="4,096 positions instead of 16,384")
+    parser.add_argument("--side", choices=SIDES, help=argparse.SUPPRESS)
+    parser.add_argument("--positions", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.side:
+        one_side(options.side, options.positions, options.out)
+        return
+    positions = 4096 if options.quick else 16_384
+    with tempfile.TemporaryDirectory() as folder:
+        dense, segments = (measured(side, positions, Path(folder)) for side in SIDES)
+    difference = float((dense["gradient"] - segments["gradient"]).abs().max() / dense["gradient"].abs().max())
+    rows = [
+        Row(
+            f"peak of a packed row of {positions:,} positions, segments over dense mask",
+            segments["peak"] / dense["peak"],
+            "<= 0.5",
+        ),
+        Row("largest difference of the gradient, relative", difference, "<= 0.0001"),
+    ]
+    if not options.quick:
+        rows.append(
+            Row("the same peak planned for Qwen3-4B, recomputed, bfloat16", _planned("segments") / _planned("sdpa"), "")
+        )
+    finish(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The plan of a learner's memory, held against the memory that its process takes."""
+
+import gc
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+import transformers
+from tests.training.learner.families import EXPERTS, FAMILIES, SMALL
+
+from palestra.encoding import ints
+from palestra.training.learner.batch import Batch, PackingConfig
+from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import LoraSettings, ModelConfig
+from palestra.training.learner.planning import LearnerMemory, MicroBatchShape, plan_memory
+
+pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]
+
+WIDE = {"vocab_size": 4096, "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 6, "head_dim": 64}
+FULL = MicroBatchShape(8, 128, 64)
+CASES: list[tuple[str, MicroBatchShape, ModelConfig]] = [
+    ("llama", FULL, ModelConfig("")),
+    ("qwen3", FULL._replace(packed=True), ModelConfig("", critic=True)),
+    ("gemma3_text", FULL, ModelConfig("", recompute=True)),
+    ("llama", FULL._replace(packed=True), ModelConfig("", lora=LoraSettings(rank=4))),
+    ("llama", MicroBatchShape(8, 128, 32, prefix=96), ModelConfig("", share_prefix=True)),
+]
+
+
+def settings(kind: str, **changes: Any) -> Any:
+    config = {**SMALL, **FAMILIES[kind].config, **WIDE, "max_position_embeddings": 2048, **changes}
+    if "layer_types" in config:
+        config["layer_types"] = config["layer_types"][:2] * 3
+    return transformers.AutoConfig.for_model(kind, **config)
+
+
+def planned(kind: str, shape: MicroBatchShape, config: ModelConfig) -> LearnerMemory:
+    return plan_memory(config, settings(kind), shape)
+
+
+def of_shape(shape: MicroBatchShape) -> Batch:
+    """Two micro-batches of this shape."""
+    rng = np.random.default_rng(0)
+    segments, length, sampled = 2 * shape.segments, shape.length, shape.sampled
+    shown = rng.integers(0, WIDE["vocab_size"], shape.prefix).tolist()
+    total = segments * sampled
+    return Batch(
+        ids=tuple(ints(shown + rng.integers(0, WIDE["vocab_size"], length - shape.prefix).tolist()) for _ in range(segments)),
+        owners=np.arange(segments),
+        count=segments,
+        segments=np.repeat(np.arange(segments), sampled),
+        positions=np.tile(np.arange(length - sampled, length), segments),
+        turns=np.zeros(total, dtype=np.int64),
+        sampled=np.full(total, -8.0),
+        old=np.full(total, -8.0),
+        advantages=rng.normal(size=total),
+    )
+
+
+def memory(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
+
+
+def measured(kind: str, shape: MicroBatchShape, config: ModelConfig) -> int:
+    """How far the memory of this process grows while it loads a model and makes two updates."""
+    gc.collect()
+    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins at what is used now
+    before = memory("VmRSS")
+    network = load_model(config, transformers.AutoModelForCausalLM.from_config(settings(kind)))
+    packing = PackingConfig(shape.segments * shape.length, "packed" if shape.packed else "padded")
+    learner = Learner(network, LearnerConfig(packing=packing))
+    for _ in range(2):
+        learner.update(of_shape(shape))
+    return memory("VmHWM") - before
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    measured(*CASES[0])  # what the libraries take once
+    print(msgspec.json.encode([measured(*case) for case in CASES]).decode())
+
+
+@pytest.mark.full
+def test_the_plan_is_within_a_fifth_of_what_a_process_takes() -> None:
+    # What is freed goes back to the system, so that the peak is what was in use.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536", "PYTHONPATH": os.pathsep.join(sys.path)}
+    program = [sys.executable, "-W", "ignore", "-c", f"from {__name__} import main; main()"]
+    said = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=380, check=True).stdout
+    ratios = []
+    for case, found in zip(CASES, msgspec.json.decode(said.splitlines()[-1]), strict=True):
+        plan = planned(*case)
+        assert plan.passes is not None, case
+        adapters = plan.trained if case[2].lora is not None else 0
+        ratios.append((4 * (plan.parameters + adapters) + 12 * plan.trained + plan.passes) / found)
+    assert all(0.8 <= ratio <= 1.2 for ratio in ratios), ratios
+
+
+@pytest.mark.full
+def test_a_few_layers_stand_for_all_of_them() -> None:
+    """The memory of six layers is what six layers take, not only what the plan extrapolates."""
+    short, long = (plan_memory(ModelConfig(""), settings("llama", num_hidden_layers=n), FULL).passes for n in (2, 6))
+    assert short is not None
+    assert long is not None
+    assert short < long
+    experts = plan_memory(ModelConfig(""), settings("qwen3_moe", **EXPERTS), FULL)
+    assert experts.passes is None  # experts are chosen by the tokens
+    assert experts.parameters == experts.trained > 0
+
+
+@pytest.mark.slow
+def test_a_model_of_32_billion_parameters_is_planned_within_10_seconds() -> None:
+    heads = {"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 64}
+    large = transformers.Qwen3Config(vocab_size=151_936, hidden_size=5120, intermediate_size=25_600, **heads)
+    began = time.process_time()
+    config = ModelConfig("", device="cuda", recompute=True, compute="bfloat16")
+    plan = plan_memory(config, large, MicroBatchShape(4, 4096, 2048, packed=True))
+    assert time.process_time() - began <= 10.0
+    assert plan.parameters == pytest.approx(32.8e9, rel=0.01)
+    assert plan.passes is not None
+    # A position keeps its input of every layer in bfloat16.
+    assert plan.passes - plan.copies > 16_384 * 64 * 5120 * 2
+    assert plan.gathered > 2 * 151_936 * 5120 * 4
