@@ -98,6 +98,7 @@ async def test_addresses_do_not_do_the_work() -> None:
     await check_addresses(TOWN, "settle", "forum")
 
 
+@pytest.mark.full
 @in_browser
 async def test_the_goal_reached_by_another_way_passes() -> None:
     await check_detours(TOWN, "watch", 3)
