@@ -134,7 +134,7 @@ class Shell:
         return await self._wait(2 * _GRACE_SECONDS if self.running else 0.0, began)
 
     async def become(self, words: str, home: str) -> None:
-        """Go on as another user of the box, with the exported variables, in the folder ``home``.
+        """Continue as another user of the box, with the exported variables, in the folder ``home``.
 
         Args:
             words: What runs a command as that user, such as ``setpriv --reuid=1000 --regid=1000 --clear-groups``.

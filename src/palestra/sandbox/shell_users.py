@@ -108,7 +108,7 @@ def _call_helpers(users: dict[str, Any], pid: int) -> None:
 def shift_owners(folder: str, to: int) -> None:
     """Give everything in ``folder`` to the users from ``to`` on, as it belongs to those from the owner of ``folder`` on.
 
-    Links are unfollowed. What belongs to nobody of the box, such as the mark of an overlay for a removed file, goes to ``to``.
+    Links are unfollowed. What belongs to no user of the box, such as the mark of an overlay for a removed file, goes to ``to``.
     """
     first = os.stat(folder).st_uid
     for above, _, _, fd in os.fwalk(folder, topdown=False):
