@@ -12,9 +12,9 @@ from tests.agents.driving import Agent, Client, post
 from palestra.agents import CallBudget, Capture, Gateway, GatewayLimits, OpenEpisode, probe
 from palestra.agents.capture import require
 from palestra.agents.messages import rendered
-from palestra.core import Reply, Sampling
+from palestra.core import EngineSession, Generation, Reply, Sampling
 from palestra.encoding import Ints, ints
-from palestra.errors import UsageError
+from palestra.errors import InfrastructureError, UsageError
 from palestra.testing.scripted import ScriptedEngine
 from palestra.trajectory import Message, text_of
 
@@ -343,3 +343,29 @@ async def test_a_gateway_without_a_key_has_no_metrics() -> None:
         session.get(f"{gateway.url}/metrics") as answer,
     ):
         assert answer.status == 401
+
+
+class Failing(ScriptedEngine):
+    """Fails only after the gateway has begun to answer."""
+
+    async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
+        await asyncio.sleep(0.1)
+        raise InfrastructureError("the server is down")
+
+
+async def test_the_metrics_count_a_stream_that_fails_late_as_failed() -> None:
+    gateway = Gateway(Failing(write), lambda tools: Letters(), limits=GatewayLimits(ping_seconds=0.01))
+    one = Agent(gateway, gateway.open(), "chat", stream=True)
+    one.user("Hello")
+    answer = await one.send()
+    assert answer.status == 200
+    assert b"event: error" in answer.body
+    assert 'palestra_gateway_answers_total{path="/v1/chat/completions",status="500"} 1' in gateway.metrics.text(1)
+
+
+async def test_the_metrics_count_a_client_that_went_away() -> None:
+    gateway = make()
+    await agent(gateway, gateway.open()).send(client=Client(disconnect_after=0.0))
+    while 'status="' not in (text := gateway.metrics.text(1)):
+        await asyncio.sleep(0.01)
+    assert 'palestra_gateway_answers_total{path="/v1/chat/completions",status="499"} 1' in text

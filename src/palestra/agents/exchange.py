@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -18,6 +18,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _CHUNK = 16384
 """Bytes of events per write. A client that reads slowly is noticed between two writes."""
 _JSON = b"application/json"
+GONE = 499
+"""The status of a request whose client went away before it was answered. It appears only in the metrics."""
 
 
 class GatewayLimits(msgspec.Struct, frozen=True):
@@ -35,12 +37,21 @@ class GatewayLimits(msgspec.Struct, frozen=True):
     """Requests of one episode at the same time."""
 
 
-class Exchange(NamedTuple):
+class Exchange:
     """One request and its answer."""
 
-    scope: Scope
-    receive: Receive
-    send: Send
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.status = GONE
+        """The status of the answer, for the metrics. A stream that fails after its headers gets the status of its error."""
+        self._send = send
+
+    async def send(self, event: MutableMapping[str, Any]) -> None:
+        """Send an ASGI event of the answer."""
+        if event["type"] == "http.response.start":
+            self.status = event["status"]
+        await self._send(event)
 
     def header(self, name: bytes) -> str:
         return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")

@@ -192,15 +192,17 @@ class Gateway:
             await self._expose(Exchange(scope, receive, send))
             return
         dialect = _DIALECTS.get(path, ANTHROPIC if path == _COUNT else CHAT)
-        began, status = perf_counter(), 500
+        began = perf_counter()
+        exchange = Exchange(scope, receive, send)
         try:
-            await self._answer(Exchange(scope, receive, send), path, dialect)
-            status = 200
+            await self._answer(exchange, path, dialect)
         except BadRequest as error:
-            status = error.status
-            await send_json(send, status, dialect.error(error))
+            await send_json(exchange.send, error.status, dialect.error(error))
+        except Exception:
+            exchange.status = 500  # the server sends it
+            raise
         finally:
-            self.metrics.answered(path if path in _POSTED else "other", status, perf_counter() - began)
+            self.metrics.answered(path if path in _POSTED else "other", exchange.status, perf_counter() - began)
 
     async def _answer(self, exchange: Exchange, path: str, dialect: Dialect) -> None:
         method = exchange.scope["method"]
@@ -335,6 +337,7 @@ class Gateway:
             except BadRequest as error:
                 failed = b"event: error\ndata: " + dialect.error(error) + b"\n\n"
                 await exchange.write(failed, limits.write_seconds, last=True)
+                exchange.status = error.status
                 return
         await exchange.deliver_stream(b"".join(dialect.events(reply, request)), call, limits.write_seconds)
 
