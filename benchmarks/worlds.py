@@ -2,7 +2,7 @@ r"""The promises of the worlds at their full size: oracles, determinism, hostile
 
     python benchmarks/worlds.py                  # every world
     python benchmarks/worlds.py craft desk       # two of them
-    python benchmarks/worlds.py --quick          # small samples of every world: at most 50 s in all
+    python benchmarks/worlds.py --quick          # small samples: about a minute of CPU time in all
 
 The rows of a world are in ``benchmarks/worlds_WORLD.py``, which has ``rows(quick: bool) -> list[Row]``. A world whose
 packages are not installed has one row, which misses its limit.
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="small samples: at most 50 s for all worlds, without the rows whose processes start slowly",
+        help="small samples: about a minute of CPU time in all, without the rows whose processes start slowly",
     )
     chosen = parser.parse_args()
     if unknown := sorted(set(chosen.worlds) - set(WORLDS)):
