@@ -89,7 +89,7 @@ def filter_program() -> bytes:
         if family != _AF_UNIX:
             made.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.EQ, family))
     made.add_rule(refuse, "socket", pyseccomp.Arg(0, pyseccomp.GT, _AF_NETLINK))
-    # useradd gives up if the audit socket may not be opened, and goes on if the kernel has none.
+    # useradd gives up if the audit socket may not be opened, but continues if the kernel has none.
     made.add_rule(pyseccomp.ERRNO(errno.EAFNOSUPPORT), "socket", pyseccomp.Arg(0, pyseccomp.EQ, _AF_NETLINK))
     _bound_memory(made, refuse)
     with tempfile.TemporaryFile() as file:
