@@ -1,5 +1,7 @@
 """The parser of actions: two forms, one meaning; no text breaks it."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +25,12 @@ def test_both_forms_mean_the_same() -> None:
         one, two = read_action(brackets), read_action(format_call(ToolCall(name, arguments)))
         assert (one.name, dict(one.arguments), one.problem) == (name, arguments, "")
         assert (two.name, dict(two.arguments), two.problem) == (name, arguments, "")
+
+
+def test_an_answer_in_json_stays_json() -> None:
+    for answer in ({"status": "SUCCESS", "retrieved_data": ["Zoë", None, True]}, [1, "two"]):
+        call = format_call(ToolCall("stop", {"answer": answer}))
+        assert json.loads(read_action(call).arguments["answer"]) == answer
 
 
 @given(WORDS)

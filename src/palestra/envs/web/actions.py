@@ -5,6 +5,7 @@ As a tool call: ``<tool_call>{"name": "click", "arguments": {"element": "e5"}}</
 searched for brackets. Both forms become an ``Action``; a message that is neither becomes one with a ``problem``.
 """
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -93,6 +94,8 @@ def _bracketed(name: str, rest: str) -> dict[str, str]:
 
 
 def _word(value: Any) -> str:
+    if isinstance(value, dict | list):  # an answer in JSON
+        return json.dumps(value, ensure_ascii=False)
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
