@@ -17,7 +17,7 @@ __all__ = ["Recording", "entry"]
 _SECONDS = 60.0
 _TIME = "2026-01-01T09:00:00Z"
 _READABLE = ("application/json", "application/x-www-form-urlencoded")
-_DROPPED = frozenset({"host", "content-length"})
+_DROPPED = frozenset({"host", "content-length", "accept-encoding"})
 
 
 class Recording(Sites):
@@ -27,7 +27,13 @@ class Recording(Sites):
         super().__init__({})
         self._origins = frozenset(origins)
         """Hosts with ports, such as ``localhost:7770``, to which requests are passed on."""
-        self.entries: list[dict[str, Any]] = []
+        self._begun = 0
+        self._answered: dict[int, dict[str, Any]] = {}
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """The requests that have an answer, in the order in which the browser sent them."""
+        return [self._answered[number] for number in sorted(self._answered)]
 
     @property
     def hosts(self) -> list[str]:
@@ -36,23 +42,27 @@ class Recording(Sites):
     async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
         netloc = urlsplit(url).netloc
         passed = netloc in self._origins and netloc not in self.boxes
+        number = self._begun = self._begun + 1
         answer = await (_passed_on if passed else super().visit)(method, url, headers, body)
         if netloc in self.hosts:
-            self.entries.append(entry((method, url, headers, body), answer))
+            self._answered[number] = entry((method, url, headers, body), answer)
         return answer
 
 
 async def _passed_on(method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
-    """Ask the site at its own address."""
+    """Ask the site at its own address, as the browser wrote it, for an answer without compression, since it is recorded."""
     import aiohttp
+    from yarl import URL
 
     sent = [(name, value) for name, value in headers if name.lower() not in _DROPPED]
+    sent.append(("Accept-Encoding", "identity"))
+    address = URL(url, encoded=True)
     try:
         async with (
             aiohttp.ClientSession(
                 auto_decompress=False, timeout=aiohttp.ClientTimeout(_SECONDS), cookie_jar=aiohttp.DummyCookieJar()
             ) as session,
-            session.request(method, url, headers=sent, data=body or None, allow_redirects=False) as answer,
+            session.request(method, address, headers=sent, data=body or None, allow_redirects=False) as answer,
         ):
             return answer.status, list(answer.headers.items()), await answer.read()
     except (aiohttp.ClientError, TimeoutError) as error:
