@@ -1,28 +1,42 @@
 """WebArena-Verified: its tasks and its grader in a process of their own, and its format on Palestra's own sites."""
 
+import asyncio
 import json
 import os
 import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from tests.answering import answering
 from tests.envs.web.arena.making import ADDRESSES, OWN, PLACES, TRACES, answer_of, boxes_of, enter_all, next_action
+from tests.envs.web.arena.test_recording import BROWSER, compressed
 
+from palestra.envs.web.arena import judge as judging
 from palestra.envs.web.arena.env import WebArenaVerified
 from palestra.envs.web.arena.recording import Recording, entry
 from palestra.envs.web.arena.worker import PYTHON, Judge, Package
+from palestra.envs.web.sites.errands import Errand
 from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageError
+from palestra.trajectory import StopReason
 
 PACKAGE = Package(tuple(sorted(ADDRESSES.items())))
 FAKE = """#!{python}
 import json, sys
+opened = False
 for line in sys.stdin:
     asked = json.loads(line)
     if asked["do"] == "open":
+        opened = True
         answer = [{{"id": 7, "sites": ["shopping"], "goal": "Buy.", "start": asked["addresses"]["shopping"], "kind": "mutate"}}]
     elif asked["answer"] == "die":
         sys.exit(1)
+    elif asked["answer"] == "hang":
+        sys.stdin.read()
+    elif not opened:
+        answer = {{"failure": "the tasks were not read"}}
     elif asked["answer"] == "fail":
         answer = {{"failure": "ValueError: no such data"}}
     else:
@@ -56,6 +70,65 @@ async def test_the_process_grades_and_its_death_or_failure_is_never_a_score() ->
                 await judge.grade(7, answer, [])
     finally:
         await judge.close()
+
+
+@pytest.mark.usefixtures("fake")
+async def test_a_cancelled_grading_costs_the_others_nothing() -> None:
+    judge = Judge(PACKAGE)
+    try:
+        await judge.tasks()
+        first, *others = [asyncio.create_task(judge.grade(7, said, [])) for said in ("hang", "right", "wrong", "right")]
+        await asyncio.sleep(0)  # the first one has its turn, and the others wait
+        first.cancel()
+        assert [found.score for found in await asyncio.gather(*others)] == [1.0, 0.0, 1.0]
+        assert first.cancelled()
+    finally:
+        await judge.close()
+
+
+def graded_with(*results: tuple[str, str, str, list[str]]) -> dict[str, Any]:
+    """What the process answers if the evaluators of the package give these results."""
+    evaluators = [
+        SimpleNamespace(
+            evaluator_name=name,
+            status=status,
+            error_msg=error or None,
+            assertions=[SimpleNamespace(error_msg=one) for one in inside] or None,
+        )
+        for name, status, error, inside in results
+    ]
+    result = SimpleNamespace(score=0.0, status=SimpleNamespace(value="error"), error_msg=None, evaluators_results=evaluators)
+    return judging._graded(SimpleNamespace(evaluate_task=lambda **_: result), {"task": 7, "answer": "", "trace": []})
+
+
+def test_an_error_inside_an_evaluator_of_requests_is_no_score() -> None:
+    answer, request = "AgentResponseEvaluator", "NetworkEventEvaluator"
+    assert graded_with((answer, "success", "", []), (request, "error", "no such key", []))["error"] == "no such key"
+    assert graded_with((request, "error", "", ["odd", "worse"]))["error"] == "odd; worse"
+    assert graded_with((request, "error", "", []))["error"] == "NetworkEventEvaluator gives no reason"
+
+
+def test_an_answer_that_stops_the_evaluator_of_answers_is_a_score_of_0() -> None:
+    found = graded_with(
+        ("AgentResponseEvaluator", "error", "an int has no strip", []), ("NetworkEventEvaluator", "failure", "", [])
+    )
+    assert found == {"score": 0.0, "status": "error", "error": ""}
+
+
+async def test_at_the_turn_limit_the_package_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PYTHON, raising=False)  # a question would raise
+    env = WebArenaVerified(ADDRESSES, max_turns=1)
+    env._judge, env._sites, env._turn, env._acted = Judge(PACKAGE), env._new_sites(), 0, []
+    env.errand = Errand("7", "Buy.", "http://shop.test", lambda walk: "")
+    step = await env.step("fly [e1]")
+    assert (step.reward, step.terminated, step.truncated) == (0.0, False, True)
+    assert (step.info["success"], step.info["stop_reason"]) == (False, StopReason.TURN_LIMIT)
+
+
+def test_addresses_are_compared_as_a_browser_writes_them() -> None:
+    env = WebArenaVerified({"shopping": "http://Shop.Test:80/Start", "reddit": "http://Forum.test:8080"})
+    assert env._package.addresses == (("reddit", "http://forum.test:8080"), ("shopping", "http://shop.test/Start"))
+    assert env._new_sites().hosts == ["forum.test:8080", "shop.test"]
 
 
 async def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,6 +179,63 @@ async def test_the_package_has_812_tasks_and_grades_stored_traces_as_it_does_alo
             assert (await judge.grade(one["task"], one["answer"], one["trace"])).score == one["score"], one["task"]
     finally:
         await judge.close()
+
+
+@needs_package
+@pytest.mark.worlds
+async def test_the_package_grades_the_answers_to_twenty_tasks_of_a_file() -> None:
+    judge = Judge(Package(PACKAGE.addresses, str(OWN)))
+    wanted = [one["eval"][0]["expected"]["retrieved_data"][0] for one in json.loads(OWN.read_text())]
+    try:
+        for task, right in zip(await judge.tasks(), wanted, strict=True):
+            trace = [entry(("GET", task.start, [("Accept", "text/html")], b""), (200, [("Content-Type", "text/html")], b""))]
+            scores = [(await judge.grade(task.id, answer_of(task.kind, said), trace)).score for said in (right, "another")]
+            assert scores == [1.0, 0.0], task.id
+    finally:
+        await judge.close()
+
+
+def _stored_task() -> dict[str, Any]:
+    """A task that wants one request with a certain answer."""
+    event = {
+        "url": "__SHOPPING__/rest/totals",
+        "http_method": "POST",
+        "response_status": 201,
+        "response_content": {"$.items[0].name": "Easel"},
+    }
+    return {
+        **json.loads(OWN.read_text())[0],
+        "eval": [
+            {
+                "evaluator": "AgentResponseEvaluator",
+                "results_schema": {"type": "null"},
+                "expected": {"task_type": "mutate", "status": "SUCCESS", "retrieved_data": None},
+            },
+            {"evaluator": "NetworkEventEvaluator", "expected": event},
+        ],
+    }
+
+
+@needs_package
+@pytest.mark.worlds
+async def test_the_package_grades_recorded_requests_and_names_what_it_cannot_grade(tmp_path: Path) -> None:
+    (tmp_path / "tasks.json").write_text(json.dumps([_stored_task()]))
+    async with answering(compressed) as address:
+        judge = Judge(Package((("shopping", address),), str(tmp_path / "tasks.json")))
+        try:
+            sites = Recording({address.removeprefix("http://")})
+            await sites.visit("POST", f"{address}/rest/totals", BROWSER, b'{"cart": 3}')
+            (good,) = sites.entries
+            right = answer_of("mutate", "")
+            assert (await judge.grade(0, right, [good])).score == 1.0
+            bare = {**good, "response": {**good["response"], "content": {}}}
+            assert (await judge.grade(0, right, [bare])).score == 0.0
+            found = await judge.grade(0, '{"task_type": 5}', [good])
+            assert (found.score, found.status) == (0.0, "error")
+            with pytest.raises(EnvError, match=r"cannot grade its task 0: .*NetworkEventEvaluator"):
+                await judge.grade(0, right, [{**good, "response": {}}])
+        finally:
+            await judge.close()
 
 
 async def played(place: int) -> tuple[float, float]:

@@ -69,7 +69,7 @@ class WebArenaVerified(Errands):
                 raise UsageError(f"the address of {name} must begin with http://, got {address!r}")
         self._boxed = Boxed(**boxes) if boxes else None
         super().__init__(self._boxed.town if self._boxed else _NoTown(), max_turns=max_turns, picture=picture)
-        self._package = Package(tuple(sorted(addresses.items())), data)
+        self._package = Package(tuple(sorted((name, _as_browsers_write(address)) for name, address in addresses.items())), data)
         self._storage = storage
         self._judge: Judge | None = None
 
@@ -106,14 +106,14 @@ class WebArenaVerified(Errands):
         assert self._judge is not None
         assert isinstance(self._sites, Recording)
         self._check_alive()
+        info: dict[str, Any] = {"success": False, "template": self.errand.template}
+        if not stopped:  # without an answer there is nothing to grade
+            return Step("You have used all actions.", 0.0, False, True, {**info, "stop_reason": StopReason.TURN_LIMIT})
         if not self._sites.entries:
             raise EnvError("the episode has no request to grade")
         found = await self._judge.grade(self.arena.id, answer, self._sites.entries)
-        info = {"success": found.score >= 1.0, "template": self.errand.template, "graded": found.status}
-        if stopped:
-            return Step("The episode has ended.", found.score, True, False, info)
-        ended = {**info, "success": False, "stop_reason": StopReason.TURN_LIMIT}
-        return Step("You have used all actions.", 0.0, False, True, ended)
+        info = {**info, "success": found.score >= 1.0, "graded": found.status}
+        return Step("The episode has ended.", found.score, True, False, info)
 
     async def fork(self) -> "Errands":
         raise Unsupported("an episode of WebArena-Verified cannot be copied: its sites may be elsewhere")
@@ -121,6 +121,12 @@ class WebArenaVerified(Errands):
     async def close(self) -> None:
         self._judge = None
         await super().close()
+
+
+def _as_browsers_write(address: str) -> str:
+    """Return an address with its host in small letters and without the usual port: the requests of a browser name it so."""
+    parts = urlsplit(address)
+    return parts._replace(netloc=parts.netloc.lower().removesuffix(":80")).geturl()
 
 
 def _no_plan(walk: Walk) -> str:

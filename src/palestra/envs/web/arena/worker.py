@@ -3,8 +3,8 @@
 import asyncio
 import json
 import os
-from collections.abc import Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,50 +60,44 @@ class Judge:
     async def tasks(self) -> tuple[ArenaTask, ...]:
         """Return all tasks of the package, or of the file."""
         if not self._tasks:
-            order = {"do": "open", "addresses": dict(self._package.addresses), "data": self._package.data}
-            found = await self._ask(order)
-            self._tasks = tuple(ArenaTask(**{**task, "sites": tuple(task["sites"])}) for task in found)
+            async with self._ready():
+                pass
         return self._tasks
 
     async def grade(self, task: int, answer: str, trace: list[dict[str, Any]]) -> Graded:
         """Return the score of the package for an answer and the requests of an episode."""
-        await self.tasks()
-        found = await self._ask({"do": "grade", "task": task, "answer": answer, "trace": trace})
+        async with self._ready() as process:
+            said = await _answer(process, {"do": "grade", "task": task, "answer": answer, "trace": trace})
+        found = _without_failure(said)
         if found["error"]:
             raise EnvError(f"WebArena-Verified cannot grade its task {task}: {found['error'][:500]}")
         return Graded(float(found["score"]), str(found["status"]))
 
-    async def _ask(self, order: Mapping[str, Any]) -> Any:
+    @asynccontextmanager
+    async def _ready(self) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Wait for the turn, and give a process that has read the tasks. An exception in between ends the process.
+
+        The process may have ended while a caller waited, so only the one whose turn it is knows whether to start another.
+        """
         async with self._turn:
             try:
-                async with asyncio.timeout(ANSWER_SECONDS):
-                    process = self._process = self._process or await self._start()
-                    assert process.stdin is not None
-                    assert process.stdout is not None
-                    process.stdin.write(json.dumps(order).encode() + b"\n")
-                    await process.stdin.drain()
-                    line = await process.stdout.readline()
-                    if not line:
-                        raise ConnectionError
-                    answer = json.loads(line)
+                yield self._process or await self._start()
             except (ConnectionError, TimeoutError):
                 await self._end()
                 raise InfrastructureError("the process that grades WebArena-Verified does not answer") from None
             except BaseException:  # a cancelled question leaves its answer in the pipe
                 await self._end()
                 raise
-        if isinstance(answer, dict) and "failure" in answer:
-            raise EnvError(f"the package webarena-verified has failed: {answer['failure'][-1000:]}")
-        return answer
 
     async def _start(self) -> asyncio.subprocess.Process:
+        """Start the process, and let it read the tasks."""
         python = os.environ.get(PYTHON, "")
         if not python or not os.access(python, os.X_OK):
             raise MissingExtra(
                 f"WebArena-Verified runs in a virtual environment of its own: {_INSTALL}; then set {PYTHON} to its Python"
             )
         judge = Path(__file__).with_name("judge.py")
-        return await asyncio.create_subprocess_exec(
+        process = self._process = await asyncio.create_subprocess_exec(
             *(python, "-I", str(judge)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
@@ -111,9 +105,13 @@ class Judge:
             limit=_MOST_LINE,
             env={"PATH": os.defpath, "PYTHONHASHSEED": "0"},
         )
+        order = {"do": "open", "addresses": dict(self._package.addresses), "data": self._package.data}
+        found = _without_failure(await _answer(process, order))
+        self._tasks = tuple(ArenaTask(**{**task, "sites": tuple(task["sites"])}) for task in found)
+        return process
 
     async def _end(self) -> None:
-        process, self._process, self._tasks = self._process, None, ()
+        process, self._process = self._process, None
         if process is not None:
             if process.returncode is None:
                 process.kill()
@@ -122,6 +120,24 @@ class Judge:
     async def close(self) -> None:
         """End the process."""
         await self._end()
+
+
+async def _answer(process: asyncio.subprocess.Process, order: Mapping[str, Any]) -> Any:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    async with asyncio.timeout(ANSWER_SECONDS):
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        await process.stdin.drain()
+        line = await process.stdout.readline()
+    if not line:
+        raise ConnectionError
+    return json.loads(line)
+
+
+def _without_failure(answer: Any) -> Any:
+    if isinstance(answer, dict) and "failure" in answer:
+        raise EnvError(f"the package webarena-verified has failed: {answer['failure'][-1000:]}")
+    return answer
 
 
 _shared: SharedPerLoop[Package, Judge] = SharedPerLoop(Judge, Judge.close)
