@@ -17,17 +17,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import transformers
-
-sys.path.insert(0, str(Path(__file__).parent))
-
 from rows import Row, finish
 
-from palestra.encoding import ints
+sys.path.append(str(Path(__file__).parents[1]))  # shapes are shared with the tests
+
+from tests.training.learner.shapes import memory, of_shape, restart_high_water_mark
+
 from palestra.training.algorithms.loss import LossConfig
-from palestra.training.learner.batch import Batch, PackingConfig
+from palestra.training.learner.batch import PackingConfig
 from palestra.training.learner.learner import Learner, LearnerConfig
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ModelConfig
@@ -36,29 +35,6 @@ from palestra.training.learner.planning import MicroBatchShape, plan_memory
 SIDES = ("sdpa", "segments")
 SEGMENTS = 16
 VOCABULARY = 64
-
-
-def _batch(positions: int) -> Batch:
-    rng = np.random.default_rng(0)
-    length = positions // SEGMENTS
-    sampled = length // 2
-    total = SEGMENTS * sampled
-    return Batch(
-        ids=tuple(ints(rng.integers(0, VOCABULARY, length).tolist()) for _ in range(SEGMENTS)),
-        owners=np.arange(SEGMENTS),
-        count=SEGMENTS,
-        segments=np.repeat(np.arange(SEGMENTS), sampled),
-        positions=np.tile(np.arange(length - sampled, length), SEGMENTS),
-        turns=np.zeros(total, dtype=np.int64),
-        sampled=np.full(total, -4.0),
-        old=np.full(total, -4.0),
-        advantages=rng.normal(size=total),
-    )
-
-
-def _memory(key: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
 def one_side(attention: str, positions: int, path: Path) -> None:
@@ -70,11 +46,12 @@ def one_side(attention: str, positions: int, path: Path) -> None:
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **heads, initializer_range=0.2))
     network = load_model(ModelConfig("", attention=attention), model)
     learner = Learner(network, LearnerConfig(packing=PackingConfig(positions, "packed"), loss=LossConfig(importance="none")))
-    batch = _batch(positions)
-    before = _memory("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins at what is used now
+    length = positions // SEGMENTS
+    batch = of_shape(MicroBatchShape(SEGMENTS, length, length // 2, packed=True), VOCABULARY)
+    before = memory("VmRSS")
+    restart_high_water_mark()
     learner.accumulate(batch)
-    peak = _memory("VmHWM") - before
+    peak = memory("VmHWM") - before
     torch.save({"peak": peak, "gradient": torch.cat([p.grad.flatten() for p in learner.parameters])}, path)
 
 

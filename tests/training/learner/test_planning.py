@@ -5,18 +5,16 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 import torch
 import transformers
 from tests.training.learner.families import EXPERTS, FAMILIES, SMALL
+from tests.training.learner.shapes import memory, of_shape, restart_high_water_mark
 
-from palestra.encoding import ints
-from palestra.training.learner.batch import Batch, PackingConfig
+from palestra.training.learner.batch import PackingConfig
 from palestra.training.learner.learner import Learner, LearnerConfig
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import LoraSettings, ModelConfig
@@ -46,40 +44,16 @@ def planned(kind: str, shape: MicroBatchShape, config: ModelConfig) -> LearnerMe
     return plan_memory(config, settings(kind), shape)
 
 
-def of_shape(shape: MicroBatchShape) -> Batch:
-    """Two micro-batches of this shape."""
-    rng = np.random.default_rng(0)
-    segments, length, sampled = 2 * shape.segments, shape.length, shape.sampled
-    shown = rng.integers(0, WIDE["vocab_size"], shape.prefix).tolist()
-    total = segments * sampled
-    return Batch(
-        ids=tuple(ints(shown + rng.integers(0, WIDE["vocab_size"], length - shape.prefix).tolist()) for _ in range(segments)),
-        owners=np.arange(segments),
-        count=segments,
-        segments=np.repeat(np.arange(segments), sampled),
-        positions=np.tile(np.arange(length - sampled, length), segments),
-        turns=np.zeros(total, dtype=np.int64),
-        sampled=np.full(total, -8.0),
-        old=np.full(total, -8.0),
-        advantages=rng.normal(size=total),
-    )
-
-
-def memory(key: str) -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
-
-
 def measured(kind: str, shape: MicroBatchShape, config: ModelConfig) -> int:
     """How far the memory of this process grows while it loads a model and makes two updates."""
     gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # the high-water mark begins at what is used now
+    restart_high_water_mark()
     before = memory("VmRSS")
     network = load_model(config, transformers.AutoModelForCausalLM.from_config(settings(kind)))
     packing = PackingConfig(shape.segments * shape.length, "packed" if shape.packed else "padded")
     learner = Learner(network, LearnerConfig(packing=packing))
     for _ in range(2):
-        learner.update(of_shape(shape))
+        learner.update(of_shape(shape, WIDE["vocab_size"], micro_batches=2))
     return memory("VmHWM") - before
 
 
