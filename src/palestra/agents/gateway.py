@@ -336,8 +336,8 @@ class Gateway:
                 reply, call = await self._reply(answering)
             except BadRequest as error:
                 failed = b"event: error\ndata: " + dialect.error(error) + b"\n\n"
-                await exchange.write(failed, limits.write_seconds, last=True)
                 exchange.status = error.status
+                await exchange.write(failed, limits.write_seconds, last=True)
                 return
         await exchange.deliver_stream(b"".join(dialect.events(reply, request)), call, limits.write_seconds)
 

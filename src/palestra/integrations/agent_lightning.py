@@ -33,7 +33,7 @@ def lit_agent(*, max_tokens: int = 512, **options: Any) -> Any:
 
     Args:
         max_tokens: The token limit of one turn. It replaces that of the ``LLM``; its other ``sampling_parameters`` are sent as
-            they are.
+            they are. Triplets have no ids or log-probs if they turn off ``logprobs`` or ``return_token_ids``.
         options: Further keywords of ``palestra.play``: ``deadline``, ``max_turns``, ``tools``, …
 
     Raises:
