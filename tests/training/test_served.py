@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import torch
 import transformers
+from aiohttp import web
 from tests.engines.servers import Server, next_token, serving
 
 from palestra.core import Sampling
@@ -14,8 +15,9 @@ from palestra.encoding import ints
 from palestra.engines.remote import LoraAdapter, RemoteEngine, ServerReplica
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
+from palestra.errors import PolicyError
 from palestra.training.assembly import assemble
-from palestra.training.config import TrainConfig
+from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.engines import EngineSetup
 from palestra.training.launching import server_commands
 from palestra.training.publishing import PolicyWeights
@@ -77,7 +79,11 @@ async def test_servers_get_adapters_alone(tmp_path: Path, kind: str, tiny_model:
         await trainer.train()
         await trainer.engine.close()
     names = [f"version-{version:08d}" for version in range(3)]
-    steps = [[f"load {names[0]}"], [f"load {names[1]}", f"unload {names[0]}"], [f"load {names[2]}", f"unload {names[1]}"]]
+    steps = [
+        [f"load {tiny_model}", f"load {names[0]}"],
+        [f"load {names[1]}", f"unload {names[0]}"],
+        [f"load {names[2]}", f"unload {names[1]}"],
+    ]
     said = [entry.replace(f"{tmp_path}/run/weights/", "") for entry in server.log if "load" in entry]
     assert said == [entry for step in steps for entry in step]
     asked = {body["model"] if kind == "vllm" else body["lora_path"] for body in server.bodies}
@@ -93,6 +99,81 @@ async def test_servers_get_adapters_alone(tmp_path: Path, kind: str, tiny_model:
         torch.testing.assert_close(merged[name], weight, atol=1e-6, rtol=1e-5)
         changed += not torch.equal(before[name], weight)
     assert changed > 5
+
+
+@pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
+async def test_adapters_change_the_model_of_the_run_whatever_the_server_had_loaded(kind: type[RemoteEngine]) -> None:
+    server = Server()
+    server.weights = "of an earlier run"
+    async with serving(server.app()) as url:
+        engine = await kind([url]).connect()
+        await engine.update_weights(LoraAdapter("/one", "a", "/base"), 1)
+        assert server.weights == "/base"
+        await engine.update_weights(LoraAdapter("/two", "b", "/base"), 2)
+        assert [entry for entry in server.log if "load" in entry] == ["load /base", "load /one", "load /two", "unload a"]
+        server.weights, server.log = "its own", []
+        server.adapters.clear()  # restarted, and no call has failed
+        await engine.update_weights(LoraAdapter("/three", "c", "/base"), 3)
+        assert (server.weights, server.adapters) == ("/base", {"c": "/three"})
+        server.weights = "its own"
+        server.adapters.clear()
+        engine.suspect(url)
+        await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=2))
+        assert (server.weights, server.adapters) == ("/base", {"c": "/three"})
+        await engine.close()
+
+
+async def test_a_server_that_does_not_load_the_model_of_the_run_ends_it_and_says_what_to_do() -> None:
+    server = Server()
+    async with serving(server.app()) as url:
+        engine = await SGLangEngine([url]).connect()
+        with pytest.raises(PolicyError, match=r"did not load nowhere, the model that the adapters change: .*load_base = false"):
+            await engine.update_weights(LoraAdapter("/one", "a", "nowhere"), 1)
+        await engine.close()
+    assert not server.adapters
+
+
+@pytest.mark.parametrize(
+    ("engine", "loaded"),
+    [
+        ({"urls": ["http://x"], "transfer": "lora"}, True),
+        ({"urls": ["http://x"], "transfer": {"use": "lora", "load_base": False}}, False),
+        ({"launch": {}, "transfer": {"use": "lora"}}, False),
+        ({"launch": {"command": ["serve", "{model}", "{port}"]}, "transfer": "lora"}, False),
+        ({"launch": {"command": ["serve", "mine", "{port}"]}, "transfer": "lora"}, True),
+    ],
+)
+def test_servers_that_the_run_starts_hold_its_model(tmp_path: Path, engine: dict[str, object], loaded: bool) -> None:
+    data = {"model": {"path": "m", "lora": {"rank": 4}}, "envs": {"game:x": 1.0}, "steps": 1}
+    config = msgspec.convert({**data, "engine": {"kind": "vllm", **engine}}, TrainConfig)
+    transfer = TRANSFER.load(config.engine.transfer)(EngineSetup(config, str(tmp_path), tmp_path / "run", None))
+    assert transfer.base == (str(tmp_path) if loaded else "")
+
+
+@pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
+async def test_a_model_folder_replaces_the_adapter(kind: type[RemoteEngine]) -> None:
+    server = Server()
+    async with serving(server.app()) as url:
+        engine = await kind([url]).connect()
+        await engine.update_weights(LoraAdapter("/an/adapter", "a"), 1)
+        await engine.update_weights("/merged", 2)
+        made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
+        await engine.close()
+    assert made.tokens.ids[0] == next_token([1, 2, 3], "/merged")
+    assert not server.adapters
+
+
+async def test_a_vllm_server_that_loads_no_adapters_is_named_with_what_it_lacks() -> None:
+    async def absent(request: web.Request) -> web.Response:
+        return web.Response(status=404, body=b'{"detail":"Not Found"}', content_type="application/json")
+
+    server = Server()
+    server.load_adapter = server.unload_adapter = absent  # type: ignore[method-assign]
+    async with serving(server.app()) as url:
+        engine = await VLLMEngine([url]).connect()
+        with pytest.raises(PolicyError, match=r"--enable-lora, and with .* VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
+            await engine.update_weights(LoraAdapter("/one", "a"), 1)
+        await engine.close()
 
 
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
@@ -145,7 +226,11 @@ def test_a_transfer_that_cannot_work_is_refused(tiny_model: Path) -> None:
     with pytest.raises(msgspec.ValidationError, match=r"sends adapters: train some, with the table \[model\.lora\]"):
         convert(engine={"kind": "vllm", "urls": ["http://x"], "transfer": "lora"})
     with pytest.raises(msgspec.ValidationError, match=r"engine\.transfer is for servers"):
-        convert(engine={"transfer": "lora"})
-    launched = convert(model={"path": "m", "lora": {"rank": 9}}, engine={"kind": "vllm", "launch": {}, "transfer": "lora"})
+        convert(engine={"transfer": {"use": "lora"}})
+    with pytest.raises(msgspec.ValidationError, match=r"train some"):
+        convert(engine={"kind": "vllm", "urls": ["http://x"], "transfer": {"use": "lora"}})
+    assert convert(engine={"kind": "mine:engine", "transfer": "mine:transfer"}).engine.transfer_name == "mine:transfer"
+    engine = {"kind": "vllm", "launch": {}, "transfer": {"use": "lora"}}
+    launched = convert(model={"path": "m", "lora": {"rank": 9}}, engine=engine)
     (command,) = server_commands(launched, "m")
     assert " ".join(command.arguments).endswith("--enable-lora --max-lora-rank 16 --max-loras 2")

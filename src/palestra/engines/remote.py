@@ -59,6 +59,9 @@ class LoraAdapter(NamedTuple):
     """``adapter_config.json`` and ``adapter_model.safetensors``, as PEFT writes them."""
     name: str
     """Another one for every version: servers cache prefixes by the name of the adapter."""
+    base: str = ""
+    """The model folder, or its name on the hub, that the adapter changes. Servers load it first. Empty if they hold it already:
+    nothing else may ever have been loaded into them."""
 
 
 class ServerReplica:
@@ -71,6 +74,8 @@ class ServerReplica:
         self.version = 0
         self.adapter = ""
         """The name of the adapter that samples; empty if the model itself does."""
+        self.base = ""
+        """The ``LoraAdapter.base`` that the server has loaded; empty if it is not known what the server holds."""
         self.restarts = 0
         """How often the server was started again, as far as ``RemoteEngine.suspect`` was called."""
 
@@ -213,16 +218,45 @@ class RemoteEngine(ABC):
 
     async def _install(self, replica: ServerReplica, source: Any) -> None:
         if isinstance(source, LoraAdapter):
-            before = replica.adapter
-            await self._load_adapter(replica, source)
-            replica.adapter = source.name
-            if before and before != source.name:
-                with suppress(PolicyError):  # a server that was restarted does not have it
-                    await self._unload_adapter(replica, before)
-        elif hasattr(source, "load_into"):
+            await self._install_adapter(replica, source)
+            return
+        replica.base = ""
+        if hasattr(source, "load_into"):
             await source.load_into(self, replica)
-        else:
-            await self._load(replica, str(source))
+            return
+        await self._load(replica, str(source))
+        before, replica.adapter = replica.adapter, ""  # it would go on sampling, beside the new weights
+        if before:
+            with suppress(PolicyError):  # a server that was restarted does not have it
+                await self._unload_adapter(replica, before)
+
+    async def _install_adapter(self, replica: ServerReplica, source: LoraAdapter) -> None:
+        before = replica.adapter
+        if source.base and replica.base != source.base:
+            replica.base = ""
+            await self._load_base(replica, source.base)
+            replica.base = source.base
+        await self._load_adapter(replica, source)
+        replica.adapter = source.name
+        if not before or before == source.name:
+            return
+        try:
+            await self._unload_adapter(replica, before)
+        except PolicyError:
+            # The server was restarted, and no call has failed meanwhile: it has the weights that it starts with.
+            if source.base:
+                replica.adapter = replica.base = ""
+                await self._install_adapter(replica, source)
+
+    async def _load_base(self, replica: ServerReplica, base: str) -> None:
+        try:
+            await self._load(replica, base)
+        except (InfrastructureError, PolicyError) as error:
+            raise type(error)(
+                f"{replica.url} did not load {base}, the model that the adapters change: {error}. Versions of vLLM without its "
+                "pull request 39935 cannot load weights with --enable-lora. If the server was started with that model, and "
+                'nothing else was loaded since, set engine.transfer = {use = "lora", load_base = false}'
+            ) from None
 
     async def pause(self) -> None:
         self._running.clear()
@@ -303,6 +337,7 @@ class RemoteEngine(ABC):
 
     def _suspect(self, replica: ServerReplica) -> None:
         replica.healthy = False
+        replica.base = ""  # if it was restarted, it has the weights that it starts with
         if replica not in self._reviving:
             self._reviving[replica] = asyncio.create_task(self._revive(replica))
 

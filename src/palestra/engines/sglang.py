@@ -55,7 +55,7 @@ class SGLangEngine(RemoteEngine):
     async def _succeed(self, replica: ServerReplica, path: str, body: dict[str, Any]) -> None:
         answer = await self._post(replica, path, body)
         if not (isinstance(answer, dict) and answer.get("success")):
-            raise PolicyError(f"{replica.url}{path} did not load {body}: {answer!r}")
+            raise PolicyError(f"{replica.url}{path} refused {body}: {answer!r}")
 
 
 def _finish(reason: dict[str, Any], sampling: Sampling) -> Finish | None:

@@ -22,6 +22,8 @@ from palestra.trajectory import Finish
 
 __all__ = ["VLLMEngine", "completion_request"]
 
+_NO_ROUTE = '"detail":"Not Found"'
+"""What vLLM answers at a path that it does not serve. Its other answers with 404 name what was not found."""
 _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": None}
 
 
@@ -84,7 +86,15 @@ class VLLMEngine(RemoteEngine):
         with suppress(PolicyError):  # vLLM refuses a second adapter of the same name
             await self._unload_adapter(replica, adapter.name)
         body = {"lora_name": adapter.name, "lora_path": adapter.folder}
-        await self._post(replica, "/v1/load_lora_adapter", body, decode=False)
+        try:
+            await self._post(replica, "/v1/load_lora_adapter", body, decode=False)
+        except PolicyError as error:
+            if _NO_ROUTE not in str(error):
+                raise
+            raise PolicyError(
+                f"{replica.url} does not load adapters: start vLLM with --enable-lora, and with the environment variable "
+                "VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"
+            ) from None
 
     async def _unload_adapter(self, replica: ServerReplica, name: str) -> None:
         await self._post(replica, "/v1/unload_lora_adapter", {"lora_name": name}, decode=False)

@@ -218,7 +218,8 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Servers that the run starts itself, instead of ``urls``."""
     transfer: Hook = "folder"
     """How new weights reach servers. ``folder``: they load a model folder with all weights. ``lora``: they load the adapters
-    alone, which needs ``model.lora`` and servers that were started with ``--enable-lora``. Or your own as ``module:name``."""
+    alone, which needs ``model.lora`` and servers that were started with ``--enable-lora``. Servers at ``urls`` first load the
+    model of the run, unless it is ``{use = "lora", load_base = false}``. Or your own as ``module:name``."""
     batch: _Positive = 64
     """Local: requests that are computed together."""
     rows: _Positive = 128
@@ -231,7 +232,7 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         ENGINE.check(self.kind)
         TRANSFER.check(self.transfer)
-        if self.name not in SERVERS and self.transfer != "folder":
+        if self.name == "local" and self.transfer_name != "folder":
             raise UsageError('engine.transfer is for servers: set engine.kind = "vllm" or "sglang" as well')
         if self.name in SERVERS and not self.urls and self.launch is None:
             raise UsageError(
@@ -247,6 +248,11 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def name(self) -> str:
         """What ``kind`` uses: ``local``, ``vllm``, ``sglang`` or ``module:name``."""
         return parse_hook("engine.kind", self.kind)[0]
+
+    @property
+    def transfer_name(self) -> str:
+        """What ``transfer`` uses: ``folder``, ``lora`` or ``module:name``."""
+        return parse_hook("engine.transfer", self.transfer)[0]
 
 
 class EvaluationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -378,7 +384,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("entropy and entropy_target both set the entropy coefficient: leave one of them out")
         if self.partial.refill and self.partial.keep_constant:
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
-        if self.engine.transfer == "lora" and self.model.lora is None:
+        if self.engine.transfer_name == "lora" and self.model.lora is None:
             raise UsageError('engine.transfer = "lora" sends adapters: train some, with the table [model.lora]')
         if self.ahead is not None and self.ahead > self.staleness:
             raise UsageError(

@@ -61,9 +61,17 @@ def folder_transfer(setup: EngineSetup) -> Transfer:
     return PublishedWeights(str(setup.folder / WEIGHTS), setup.model, setup.config.engine.dtype)
 
 
-def lora_transfer(setup: EngineSetup) -> Transfer:
-    """Adapters alone, in the run folder: the servers keep the weights that they were started with."""
-    return PublishedAdapters(str(setup.folder / WEIGHTS), setup.config.engine.dtype)
+def lora_transfer(setup: EngineSetup, *, load_base: bool = True) -> Transfer:
+    """Adapters alone, in the run folder. Servers load the model that the run starts from once, before the first adapter.
+
+    Servers that the run starts with that model need not load it. ``load_base = false`` says the same of those at
+    ``engine.urls``.
+    """
+    engine = setup.config.engine
+    started = engine.launch is not None and "{model}" in engine.launch.command_for(engine.name)
+    folder = Path(setup.model)
+    base = str(folder.resolve()) if folder.is_dir() else setup.model
+    return PublishedAdapters(str(setup.folder / WEIGHTS), engine.dtype, base if load_base and not started else "")
 
 
 def _served(setup: EngineSetup, kind: type[VLLMEngine] | type[SGLangEngine]) -> Engine:

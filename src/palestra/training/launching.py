@@ -66,7 +66,7 @@ def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
     """Return the commands of the replicas, each with a free port."""
     launch = config.engine.launch
     assert launch is not None
-    rank = config.model.lora.rank if config.model.lora is not None and config.engine.transfer == "lora" else 0
+    rank = config.model.lora.rank if config.model.lora is not None and config.engine.transfer_name == "lora" else 0
     commands = []
     for devices in config.server_devices:
         port = free_port("127.0.0.1")

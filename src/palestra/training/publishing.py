@@ -88,15 +88,17 @@ class PublishedWeights(NamedTuple):
 
 
 class PublishedAdapters(NamedTuple):
-    """A folder of versions that hold LoRA adapters alone. Servers load them beside the weights that they were started with."""
+    """A folder of versions that hold LoRA adapters alone. Servers load them beside the weights of the initial model."""
 
     folder: str
     dtype: str = "float32"
+    base: str = ""
+    """The initial model, which servers load before the first adapter; empty if they hold it."""
 
     def write(self, weights: PolicyWeights, version: int) -> LoraAdapter:
         """Publish the adapters of ``weights`` as ``version``."""
         final = _published(Path(self.folder), version, lambda part: weights.write_adapters(part, self.dtype))
-        return LoraAdapter(str(final), final.name)
+        return LoraAdapter(str(final), final.name, self.base)
 
 
 def _published(folder: Path, version: int, fill: Callable[[Path], None]) -> Path:

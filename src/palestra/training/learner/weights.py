@@ -19,6 +19,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 from transformers.core_model_loading import revert_weight_conversion
 
@@ -90,6 +91,8 @@ def write_adapters(network: ActorCritic, folder: Path, dtype: torch.dtype, rank:
     """Write the adapters into ``folder`` as PEFT saves them. Every rank must take part, and rank 0 writes."""
     if any(getattr(adapter, "num_experts", 1) > 1 for _, adapter in _adapters(network.language_model)):
         raise Unsupported('servers load no adapters of experts: use engine.transfer = "folder"')
+    if isinstance(network, FSDPModule):
+        network.reshard()  # after a pass without gradients, what is outside of the layers is still gathered
     whole = {
         name.replace(".default.", "."): _whole(parameter, dtype).contiguous()
         for name, parameter in network.model.named_parameters()
