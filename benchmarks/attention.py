@@ -70,7 +70,7 @@ def _planned(attention: str) -> float:
     settings = transformers.Qwen3Config(**shape, num_attention_heads=32, num_key_value_heads=8, tie_word_embeddings=True)
     config = ModelConfig("", device="cuda", attention=attention, recompute=True, compute="bfloat16")
     plan = plan_memory(config, settings, MicroBatchShape(4, 4096, 2048, packed=True))
-    return float((plan.passes or 0) - plan.copies)
+    return float(plan.sharded or 0)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.registry import list_envs, spec
 from palestra.training.algorithms.horizon import StepOutcome
-from palestra.training.estimate import estimate, model_size
+from palestra.training.estimate import _largest_micro_batch, estimate, model_size
 from palestra.training.recipe import find_recipe, load_recipe
 
 pytestmark = pytest.mark.torch
@@ -117,12 +117,32 @@ def test_the_plan_takes_the_micro_batch_that_the_packer_makes() -> None:
     assert activations("learner.packing.positions=256") < 0.5 * whole
 
 
+def test_a_segment_is_no_longer_than_the_context_of_the_model() -> None:
+    config = load_recipe("cpu/guess", ["play.max_tokens=4096", "prompt.shots=2"])
+    free, bound = (_largest_micro_batch(config, 8, longest) for longest in (None, 2048))
+    assert free.length > 2 * 8 * 4096
+    assert bound.length == 2048
+    assert bound.sampled + bound.prefix <= bound.length
+
+
+@pytest.mark.slow
+def test_a_family_without_a_plan_gets_the_size_of_its_name_and_the_reason(tmp_path: Path) -> None:
+    import transformers
+
+    folder = tmp_path / "gpt2-124m"
+    transformers.GPT2Config(n_embd=64, n_layer=2, n_head=2, vocab_size=64).save_pretrained(folder)
+    plan = estimate(load_recipe("cpu/guess", [f"model.path={folder}"]))
+    assert plan.model.parameters == 124e6
+    assert "not known here: GPT2Model has no attribute layers)" in "\n".join(plan.lines())
+
+
 @pytest.mark.slow
 def test_ranks_share_parameters_and_gather_a_layer_at_a_time() -> None:
     plan = estimate(load_recipe("cpu/guess"))
     shared = sum(plan.memory[name] for name in ("weights", "gradients", "optimizer"))
     rest = sum(plan.memory.values()) - shared
     assert plan.on_each_of(1) == shared + rest
+    assert plan.model.sharded == plan.memory["activations"]
     assert plan.on_each_of(4) == shared / 4 + rest + plan.model.gathered
     assert plan.model.gathered > 0
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from palestra.errors import Unsupported
 from palestra.registry import spec
 from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, Stepwise, turns_at
 from palestra.training.config import TrainConfig
@@ -45,10 +46,12 @@ class ModelSize(msgspec.Struct, frozen=True):
     """The number of parameters that are trained."""
     passes: float | None = None
     """Bytes of the largest pass; ``None`` if it is not known."""
+    sharded: float | None = None
+    """The same bytes if the parameters are sharded over ranks."""
     gathered: float = 0.0
     """Bytes that sharding adds to each rank."""
-    copies: float = 0.0
-    """Bytes of ``passes`` that sharding saves."""
+    reason: str = ""
+    """Why ``passes`` is not known."""
 
 
 class RunEstimate(msgspec.Struct, frozen=True):
@@ -73,14 +76,16 @@ class RunEstimate(msgspec.Struct, frozen=True):
         if ranks == 1:
             return total
         shared = sum(self.memory.get(name, 0.0) for name in _SHARDED)
-        return total - shared + shared / ranks + self.model.gathered - self.model.copies
+        passes = (self.model.sharded or 0.0) - (self.model.passes or 0.0)
+        return total - shared + shared / ranks + passes + self.model.gathered
 
     def lines(self) -> list[str]:
         """Return the estimate as lines of text."""
         total, model = sum(self.memory.values()), self.model
         parts = ", ".join(f"{name} {_size(value)}" for name, value in self.memory.items())
         shares = ", ".join(f"{_size(self.on_each_of(ranks))} on each of {ranks}" for ranks in _RANKS)
-        unknown = "" if model.passes is not None else " (without activations, which are not known here)"
+        reason = f": {model.reason}" if model.reason else ""
+        unknown = "" if model.passes is not None else f" (without activations, which are not known here{reason})"
         return [
             f"model       {model.parameters / 1e6:,.1f} M parameters ({model.source}), {model.trained / 1e6:,.1f} M trained",
             f"memory      {_size(total)}: {parts}{unknown}",
@@ -126,8 +131,12 @@ def model_size(config: TrainConfig, turns: int) -> ModelSize:
         settings, source = _settings(path), "counted"
     if settings is None:
         return _by_name(config)
-    planned = plan_memory(config.model, settings, _largest_micro_batch(config, turns))
-    return ModelSize(planned.parameters, source, planned.trained, planned.passes, planned.gathered, planned.copies)
+    longest = getattr(settings.get_text_config(), "max_position_embeddings", None)
+    try:
+        planned = plan_memory(config.model, settings, _largest_micro_batch(config, turns, longest))
+    except Unsupported as error:
+        return msgspec.structs.replace(_by_name(config), reason=str(error))
+    return ModelSize(planned.parameters, source, planned.trained, planned.passes, planned.sharded, planned.gathered)
 
 
 def _llama(**changes: Any) -> Any:
@@ -158,13 +167,16 @@ def _by_name(config: TrainConfig) -> ModelSize:
     return ModelSize(parameters, "by its name", parameters if config.model.lora is None else 0.01 * parameters)
 
 
-def _largest_micro_batch(config: TrainConfig, turns: int) -> "MicroBatchShape":
-    """The largest micro-batch that the packer makes of one update's episodes."""
+def _largest_micro_batch(config: TrainConfig, turns: int, longest: int | None) -> "MicroBatchShape":
+    """The largest micro-batch that the packer makes of one update's episodes; the model has at most ``longest`` positions."""
     from palestra.training.learner.planning import MicroBatchShape
 
     packing, sampled = config.learner.packing, turns * config.play.max_tokens
     shots = config.prompt.shots * turns * _SHOWN
     length = shots + 2 * sampled
+    if longest is not None and length > longest:
+        shots = min(shots, longest // 2)
+        length, sampled = longest, min(sampled, longest - shots)
     episodes = -(-config.play.tasks * config.play.group_size // config.minibatches)
     fitting = min(max(packing.positions // length, 1), episodes)
     shared = config.model.share_prefix and fitting > 1 and shots >= WORTH_SHARING

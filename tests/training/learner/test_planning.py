@@ -14,11 +14,12 @@ import transformers
 from tests.training.learner.families import EXPERTS, FAMILIES, SMALL
 from tests.training.learner.shapes import memory, of_shape, restart_high_water_mark
 
+from palestra.errors import Unsupported
 from palestra.training.learner.batch import PackingConfig
 from palestra.training.learner.learner import Learner, LearnerConfig
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import LoraSettings, ModelConfig
-from palestra.training.learner.planning import LearnerMemory, MicroBatchShape, plan_memory
+from palestra.training.learner.planning import LearnerMemory, MicroBatchShape, _planned, plan_memory
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]
 
@@ -30,6 +31,8 @@ CASES: list[tuple[str, MicroBatchShape, ModelConfig]] = [
     ("gemma3_text", FULL, ModelConfig("", recompute=True)),
     ("llama", FULL._replace(packed=True), ModelConfig("", lora=LoraSettings(rank=4))),
     ("llama", MicroBatchShape(8, 128, 32, prefix=96), ModelConfig("", share_prefix=True)),
+    ("llama", FULL, ModelConfig("", compute="bfloat16")),
+    ("llama", FULL, ModelConfig("", compute="bfloat16", recompute=True, lora=LoraSettings(rank=4))),
 ]
 
 
@@ -80,14 +83,49 @@ def test_the_plan_is_within_a_fifth_of_what_a_process_takes() -> None:
 
 @pytest.mark.full
 def test_a_few_layers_stand_for_all_of_them() -> None:
-    """The memory of six layers is what six layers take, not only what the plan extrapolates."""
-    short, long = (plan_memory(ModelConfig(""), settings("llama", num_hidden_layers=n), FULL).passes for n in (2, 6))
-    assert short is not None
-    assert long is not None
-    assert short < long
+    """What the plan extrapolates is what a run of all six layers takes, with one rank and with shards."""
+    for kind, shape, config in CASES:
+        plan = planned(kind, shape, config)
+        for dtype, found in ((torch.float32, plan.passes), (torch.bfloat16, plan.sharded)):
+            if config.compute == "float32":
+                dtype = torch.float32
+            run = _planned(config, settings(kind), shape, dtype).passes
+            assert run is not None
+            assert found == pytest.approx(max(run), rel=0.02), (kind, shape, config, dtype)
+
+
+@pytest.mark.slow
+def test_a_family_that_cannot_be_planned_says_so() -> None:
     experts = plan_memory(ModelConfig(""), settings("qwen3_moe", **EXPERTS), FULL)
     assert experts.passes is None  # experts are chosen by the tokens
     assert experts.parameters == experts.trained > 0
+    with pytest.raises(Unsupported, match="GPT2Model has no attribute layers"):
+        plan_memory(ModelConfig(""), transformers.GPT2Config(n_embd=64, n_layer=2, n_head=2, vocab_size=64), FULL)
+    with pytest.raises(Unsupported, match="transformers does not build this model"):
+        plan_memory(ModelConfig(""), transformers.CLIPTextConfig(), FULL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("compute", ["float32", "bfloat16"])
+def test_what_exists_before_a_pass_is_not_part_of_it(compute: Any) -> None:
+    wide = settings("llama", vocab_size=64, hidden_size=1024, intermediate_size=4096, num_hidden_layers=8)
+    plan = plan_memory(ModelConfig("", compute=compute), wide, MicroBatchShape(1, 4, 2))
+    weights, gradients = 4 * plan.parameters, 4 * plan.trained
+    assert plan.passes is not None
+    assert plan.sharded is not None
+    assert plan.sharded < 0.15 * min(weights, gradients)  # of the largest matrix: the gradient that is added
+    assert plan.passes < (0.15 if compute == "float32" else 0.65) * weights  # autocast copies all weights, in 16 bits
+
+
+@pytest.mark.slow
+def test_copies_are_left_out_of_a_shard_only_where_there_are_some() -> None:
+    """Frozen weights are copied per layer, and the copies of a recomputed layer do not stay."""
+    small = settings("llama", vocab_size=64, hidden_size=512, intermediate_size=2048, num_hidden_layers=16)
+    config = ModelConfig("", compute="bfloat16", recompute=True, lora=LoraSettings(rank=2))
+    plan = plan_memory(config, small, MicroBatchShape(1, 64, 8))
+    assert plan.passes is not None
+    assert plan.sharded is not None
+    assert 0 < plan.passes - plan.sharded < 0.25 * 2 * plan.parameters
 
 
 @pytest.mark.slow
@@ -100,6 +138,7 @@ def test_a_model_of_32_billion_parameters_is_planned_within_10_seconds() -> None
     assert time.process_time() - began <= 10.0
     assert plan.parameters == pytest.approx(32.8e9, rel=0.01)
     assert plan.passes is not None
-    # A position keeps its input of every layer in bfloat16.
-    assert plan.passes - plan.copies > 16_384 * 64 * 5120 * 2
+    assert plan.sharded is not None
+    # A position keeps its input of every layer in bfloat16. Autocast copies the weights of a single rank.
+    assert plan.passes > plan.sharded > 16_384 * 64 * 5120 * 2
     assert plan.gathered > 2 * 151_936 * 5120 * 4

@@ -2,10 +2,15 @@
 
 The network is built from the model's configuration, and its parameters become tensors of torch's ``FakeTensorMode``. Every
 operation then computes shapes only, and ``_Live`` adds up the sizes of the tensors that are alive. So the plan holds what the
-real code keeps: activations, masks, logits, temporary gradients, and the 16-bit copies of weights that autocast makes.
+real code keeps: activations, masks, logits, temporary gradients, and the 16-bit copies of weights that autocast makes. What
+exists before the pass is not part of it: weights, gradients that are added up, and inputs.
 
-Layers of one kind need the same memory, so only a few of them are run: one period of the model's kinds of layers, and two. The
-difference is what a period adds. A model of 32 billion parameters is planned in seconds.
+Layers of one kind need the same memory, so only a few of them are run: a few periods of the model's kinds of layers, and one
+more. The difference is what a period adds, to the peak of the forward pass and to that of the backward pass.
+A model of 32 billion parameters is planned in seconds.
+
+With several ranks FSDP gathers the parameters of a layer in the type of the arithmetic, so autocast copies none. A second plan,
+whose parameters have that type, says what a pass needs then.
 
 Some families cannot be run without values: experts are chosen by the tokens. For these ``plan_memory`` returns no pass.
 """
@@ -19,10 +24,16 @@ from typing import Any, NamedTuple
 import msgspec
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from palestra.errors import Unsupported
 from palestra.training.algorithms.loss import undivided
 from palestra.training.learner.attention import SEGMENTS, is_flash, register_segments
 from palestra.training.learner.loading import assembled
@@ -32,6 +43,13 @@ from palestra.training.learner.sharded import empty_model, hollow, replace_param
 __all__ = ["LearnerMemory", "MicroBatchShape", "plan_memory"]
 
 _FLOAT = 4
+_LEAST = 2
+"""With fewer layers, the peak may be at a place where it is in no larger model."""
+_BY_VALUES = (DataDependentOutputException, DynamicOutputShapeException, UnsupportedOperatorException)
+"""What operations raise whose result has a shape that depends on values."""
+_EXPERTS = torch.ops.aten._grouped_mm.default
+"""The product of each expert with its tokens. The tokens decide how many these are, and without values torch checks another
+type than its CPU code takes."""
 _SEGMENTS = 4
 """The most segments of a packed row in the plan."""
 
@@ -59,16 +77,23 @@ class LearnerMemory(NamedTuple):
     """The number of those that are trained."""
     passes: int | None
     """Bytes of the largest pass, beside weights, gradients and optimizer; ``None`` if the family cannot be planned."""
+    sharded: int | None
+    """The same bytes on a rank that has a shard of the parameters."""
     gathered: int
-    """Bytes that a rank needs in addition if the parameters are sharded: those that FSDP gathers for a layer."""
-    copies: int
-    """Bytes of ``passes`` that a rank does not need then: without FSDP, autocast keeps 16-bit copies of the weights."""
+    """Bytes that such a rank needs in addition: those that FSDP gathers for a layer."""
+
+
+class _Peaks(NamedTuple):
+    """Bytes. With more layers, the one may grow faster than the other."""
+
+    forward: int
+    backward: int
 
 
 class _Part(NamedTuple):
     """What a network with some of the layers needs."""
 
-    passes: int | None
+    passes: _Peaks | None
     trained: int
     layers: int
     """The number of parameters in these layers."""
@@ -77,31 +102,53 @@ class _Part(NamedTuple):
 
 
 def plan_memory(config: ModelConfig, settings: Any, shape: MicroBatchShape) -> LearnerMemory:
-    """Return the memory of a learner of the model with the transformers configuration ``settings``."""
+    """Return the memory of a learner of the model with the transformers configuration ``settings``.
+
+    Raises:
+        Unsupported: transformers does not build the model, or its layers are not where those of other models are.
+
+    """
     register_segments()
     gpu = not config.device.startswith("cpu")
     attention = SEGMENTS if is_flash(config.attention) else config.attention  # both keep the same tensors
     config = msgspec.structs.replace(config, device="cpu", attention=attention)
-    whole = empty_model(config, settings)
-    parameters = sum(p.numel() for p in whole.parameters())
-    count = int(settings.get_text_config().num_hidden_layers)
-    period = _period(settings)
-    with undivided() if gpu else nullcontext():
-        small, large = (_planned(config, _shortened(settings, layers), shape) for layers in (period, 2 * period))
-
-    def extended(some: int, more: int) -> int:
-        return some + (more - some) * (count - period) // period
-
-    passes = None if small.passes is None or large.passes is None else extended(small.passes, large.passes)
-    layers = extended(small.layers, large.layers)
-    outside = max(parameters - layers, 0) * _FLOAT
+    parameters = _count(_built(config, settings).parameters())
     half = config.compute == "bfloat16"
+    with undivided() if gpu else nullcontext():
+        alone = _extended(config, settings, shape, torch.float32)
+        sharded = _extended(config, settings, shape, torch.bfloat16) if half else alone
+    outside = max(parameters - alone.layers, 0) * _FLOAT
     return LearnerMemory(
         parameters=parameters,
+        trained=alone.trained,
+        passes=None if alone.passes is None else max(alone.passes),
+        sharded=None if sharded.passes is None else max(sharded.passes),
+        gathered=_gathered(outside, alone.largest * _FLOAT, 2 if half else 1),
+    )
+
+
+def _built(config: ModelConfig, settings: Any) -> Any:
+    try:
+        return empty_model(config, settings)
+    except ValueError as error:
+        raise Unsupported(f"transformers does not build this model: {error}") from None
+
+
+def _extended(config: ModelConfig, settings: Any, shape: MicroBatchShape, dtype: torch.dtype) -> _Part:
+    """What all layers need, if the parameters have the type ``dtype`` in a pass."""
+    count = int(settings.get_text_config().num_hidden_layers)
+    period = _period(settings)
+    first = period * -(-_LEAST // period)
+    small, large = (_planned(config, _shortened(settings, n), shape, dtype) for n in (first, first + period))
+
+    def extended(some: int, more: int) -> int:
+        return some + (more - some) * (count - first) // period
+
+    return _Part(
+        passes=None if small.passes is None or large.passes is None else _Peaks(*map(extended, small.passes, large.passes)),
         trained=extended(small.trained, large.trained),
-        passes=passes,
-        gathered=_gathered(outside, large.largest * _FLOAT, 2 if half else 1),
-        copies=layers * _FLOAT // 2 if half else 0,
+        layers=extended(small.layers, large.layers),
+        largest=large.largest,
     )
 
 
@@ -131,12 +178,16 @@ def _shortened(settings: Any, layers: int) -> Any:
     return short
 
 
-def _planned(config: ModelConfig, settings: Any, shape: MicroBatchShape) -> _Part:
-    network = assembled(config, hollow(empty_model(config, settings)))
-    layers = [_count(layer.parameters()) for layer in network.language_model.get_decoder().layers]
+def _planned(config: ModelConfig, settings: Any, shape: MicroBatchShape, dtype: torch.dtype = torch.float32) -> _Part:
+    """Run the passes of the whole model with the configuration ``settings``."""
+    network = assembled(config, hollow(_built(config, settings)))
+    decoder = network.language_model.get_decoder()
+    if not hasattr(decoder, "layers"):
+        raise Unsupported(f"{type(decoder).__name__} has no attribute layers")
+    layers = [_count(layer.parameters()) for layer in decoder.layers]
     trained = _count(p for p in network.parameters() if p.requires_grad)
     with FakeTensorMode(allow_non_fake_inputs=True):
-        replace_parameters(network, lambda _: True, lambda p: torch.empty(p.shape, dtype=p.dtype))
+        replace_parameters(network, lambda _: True, lambda p: torch.empty(p.shape, dtype=dtype))
         return _Part(_passes(network, shape), trained, sum(layers), max(layers))
 
 
@@ -144,21 +195,23 @@ def _count(parameters: Iterable[Tensor]) -> int:
     return sum(int(p.numel()) for p in parameters)
 
 
-def _passes(network: ActorCritic, shape: MicroBatchShape) -> int | None:
+def _passes(network: ActorCritic, shape: MicroBatchShape) -> _Peaks | None:
     for parameter in network.parameters():
         if parameter.requires_grad:
             parameter.grad = torch.zeros_like(parameter)  # as from the second micro-batch on
     network.train()
     inputs = _inputs(shape)
-    live = _Live()
+    gradients = [parameter.grad for parameter in network.parameters()]
+    live = _Live([*network.parameters(), *gradients, *network.buffers(), *inputs])
     try:
         with live:
             out = network(inputs, 1.0)
             total = out.statistics.logprobs.sum() + (0.0 if out.values is None else out.values.sum())
+            forward = live.restarted_peak()
             total.backward()
-    except (RuntimeError, NotImplementedError):  # an operation whose result has a shape that depends on values
+    except _BY_VALUES:
         return None
-    return live.peak
+    return _Peaks(forward, live.restarted_peak())
 
 
 def _inputs(shape: MicroBatchShape) -> Inputs:
@@ -178,23 +231,38 @@ def _inputs(shape: MicroBatchShape) -> Inputs:
 
 
 class _Live(TorchDispatchMode):  # type: ignore[misc]
-    """Adds up the bytes of the tensors that operations have made and that still exist."""
+    """Adds up the bytes of the tensors that operations have made and that still exist.
 
-    def __init__(self) -> None:
+    What operations write into the ``known`` values, and views of these, are no new tensors.
+    """
+
+    def __init__(self, known: Iterable[Any]) -> None:
         super().__init__()
         self._alive: dict[int, weakref.ref[Any]] = {}
         self._now = 0
-        self.peak = 0
+        self._peak = 0
+        for value in known:
+            if isinstance(value, Tensor):
+                storage = value.untyped_storage()
+                self._enter(storage, 0)
+
+    def restarted_peak(self) -> int:
+        """Return the most bytes since the last call."""
+        peak, self._peak = self._peak, self._now
+        return peak
 
     def __torch_dispatch__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is _EXPERTS:
+            raise DynamicOutputShapeException(function)
         result = function(*args, **(kwargs or {}))
         for tensor in tree_leaves(result):
             if isinstance(tensor, Tensor):
-                self._enter(tensor.untyped_storage())
+                storage = tensor.untyped_storage()
+                self._enter(storage, storage.nbytes())
         return result
 
-    def _enter(self, storage: Any) -> None:
-        key, size = id(storage), storage.nbytes()
+    def _enter(self, storage: Any, size: int) -> None:
+        key = id(storage)
         if key in self._alive:
             return
 
@@ -204,4 +272,4 @@ class _Live(TorchDispatchMode):  # type: ignore[misc]
 
         self._alive[key] = weakref.ref(storage, leave)
         self._now += size
-        self.peak = max(self.peak, self._now)
+        self._peak = max(self._peak, self._now)
