@@ -267,6 +267,24 @@ def test_an_episode_without_a_reference_does_not_spoil_its_group() -> None:
     assert np.isfinite(made.batch.advantages).all()
 
 
+@pytest.mark.parametrize("spoiled", [1, 2])
+def test_what_is_not_finite_under_the_reference_alone_is_entered_before_the_updates(spoiled: int) -> None:
+    """The batch is measured first, and the KL is in the loss: the updates leave these segments out, and report nothing."""
+    learner = learner_of(network=tiny_network(critic=False), loss=msgspec.structs.replace(PLAIN, kl_coefficient=0.1))
+    learner.reference = tiny_network(critic=False)
+    rng = np.random.default_rng(3)
+    members = [random_trajectory(rng, turns=2, segments=2, member=m) for m in range(3)]
+    groups = as_sampled_by(learner, [TrajectoryGroup(members[0].task, tuple(members))])
+    for segment in groups[0].members[1].segments[:spoiled]:
+        spoil(learner.reference, segment.ids)
+    made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups("at_least", 2), LIMITS).after(None)
+    whole = spoiled == 2
+    assert made.outcomes == [["used", "recomputed_not_finite" if whole else "used", "used"]]
+    assert made.invalid == ({"recomputed_not_finite": 1} if whole else {})
+    assert made.left_out == ({} if whole else {2: "recomputed_not_finite"})
+    assert learner.accumulate(made.batch)["not_finite"] == pytest.approx(0.0 if whole else 1 / 6)
+
+
 def test_an_episode_that_was_computed_as_nan_is_not_taken_for_an_idle_one(groups: list[TrajectoryGroup]) -> None:
     learner = learner_of(network=tiny_network(critic=False), loss=PLAIN)
     learner.measures_first = False

@@ -31,7 +31,7 @@ from palestra.training.algorithms.validity import (
     quarantine,
 )
 from palestra.training.learner.batch import Batch, Index
-from palestra.training.learner.learner import Learner, Measured
+from palestra.training.learner.learner import Learner, Measured, unsound_segments
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
 __all__ = ["MASKED", "USED", "Experience", "prepare"]
@@ -109,12 +109,15 @@ def prepare(
     entering = [row for rows in table for row in rows if row.trajectory is not None]
     kept = [row.trajectory for row in entering if row.trajectory is not None]
     every, measured = _measure(Batch.of(kept), learner, advantage)
+    unsound = unsound_segments(every)
     for e, (row, trajectory) in enumerate(zip(entering, kept, strict=True)):
         reason = None
         if measured is not None:
             reason = _inspected(every, measured, every.tokens_of(e), limits.mismatch)
-            if advantage.kl_in_reward and not _has_reference(every, e):
-                reason = InvalidSample.RECOMPUTED_NOT_FINITE  # its reward would be NaN, and with it those of its group
+            segments = set(every.segments[every.tokens_of(e)].tolist())
+            # A single NaN in a reward makes those of the group NaN. In the loss, the other segments can be learned from.
+            if unsound & segments and (advantage.kl_in_reward or segments <= unsound):
+                reason = InvalidSample.RECOMPUTED_NOT_FINITE
         if reason is None:
             row.member = _member(trajectory, e, every, measured, advantage, shaping)
         else:
@@ -125,8 +128,9 @@ def prepare(
     outcomes = [[row.outcome for row in rows] for rows in table]
     places = {id(row): (g, m) for g, rows in enumerate(table) for m, row in enumerate(rows)}
     envs = [one.task.env for one in kept]
+    batch = _credited(every.take(chosen), credits)
     return Experience(
-        batch=_credited(every.take(chosen), credits),
+        batch=batch,
         outcomes=outcomes,
         counts=counts,
         invalid=_invalid(outcomes),
@@ -134,17 +138,13 @@ def prepare(
         measured={} if measured is None else {**_agreement(every, measured), **_entropies(envs, every, measured)},
         members=[places[id(entering[e])] for e in chosen],
         envs=[envs[e] for e in chosen],
+        left_out=dict.fromkeys(sorted(unsound_segments(batch)), str(InvalidSample.RECOMPUTED_NOT_FINITE)),
     )
 
 
 def _inspected(batch: Batch, measured: Measured, tokens: Index, mismatch: float) -> InvalidSample | None:
     """What the learner's log-probabilities reveal about the episode of ``tokens``."""
     return inspect_measured(batch.sampled[tokens], measured.logprobs[tokens], batch.segments[tokens], mismatch)
-
-
-def _has_reference(batch: Batch, e: int) -> bool:
-    """Whether the reference gives every token of the episode a finite log-probability."""
-    return batch.reference is None or bool(np.isfinite(batch.reference[batch.tokens_of(e)]).all())
 
 
 def _invalid(outcomes: Sequence[Sequence[str]]) -> dict[str, int]:

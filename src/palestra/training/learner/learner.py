@@ -36,7 +36,7 @@ from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
 from palestra.training.learner.state import GENERATOR, StateReader, write_state
 from palestra.training.learner.weights import index_weights, memory_weights, write_adapters, write_weights
 
-__all__ = ["SCHEDULE", "Learner", "LearnerConfig", "Measured"]
+__all__ = ["SCHEDULE", "Learner", "LearnerConfig", "Measured", "unsound_segments"]
 
 _MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 """What AdamW keeps per parameter."""
@@ -213,7 +213,7 @@ class Learner:
         logprobs, entropies = np.zeros(len(weights)), np.zeros(len(weights))
         self.seen = None
         self.network.train()
-        broken, unsound = 0, _unsound(batch)
+        broken, unsound = 0, unsound_segments(batch)
         for whole_pass in self._passes(batch):
             micro = self._without(batch, whole_pass, unsound)
             micro, out = self._sound_pass(batch, micro, bool(config.entropy_coefficient))
@@ -373,8 +373,8 @@ class Learner:
             dist.barrier()
 
 
-def _unsound(batch: Batch) -> set[int]:
-    """The segments whose log-probabilities under the reference are not finite."""
+def unsound_segments(batch: Batch) -> set[int]:
+    """Return the segments whose log-probabilities under the reference are not finite. An update leaves them out."""
     if batch.reference is None:
         return set()
     return set(batch.segments[~np.isfinite(batch.reference)].tolist())
