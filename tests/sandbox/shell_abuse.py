@@ -24,12 +24,13 @@ from palestra.sandbox.profile import _compiled_runner
 from palestra.sandbox.seccomp import filter_program
 from palestra.sandbox.shell import ShellOutcome, Shells
 from palestra.sandbox.shell_launcher import MODULES
+from palestra.sandbox.users import range_source
 
 WALL_SECONDS = 2.0
 HANGS = 60.0
+"""Seconds after which an attempt counts as one that could not be ended. The machine may be busy."""
 OF_USERS = ("become another user", "change groups", "set-uid copy", "chown to root")
 """What root of a box with users may do."""
-"""Seconds after which an attempt counts as one that could not be ended. The machine may be busy."""
 LIMITS = Limits(
     wall_seconds=WALL_SECONDS,
     file_bytes=16 * 2**20,
@@ -177,6 +178,7 @@ def preload() -> None:
     """Read our own files while we still can: they may lie in a home folder."""
     filter_program()
     _launcher_source(MODULES)
+    range_source()
     _compiled_runner("/usr/bin/python3")
 
 

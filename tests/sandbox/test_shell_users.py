@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,10 @@ pytest.importorskip("pyseccomp")
 
 from palestra.errors import Unsupported
 from palestra.sandbox.layers import NewFile
+from palestra.sandbox.profile import _FIRST_UID
 from palestra.sandbox.shell import Shells
-from palestra.sandbox.users import users_config, users_missing
+from palestra.sandbox.shell_users import COUNT, first_of_range, shift_owners
+from palestra.sandbox.users import remove_tree, users_config, users_missing
 
 ROOT = Path(__file__).parents[2]
 NEEDS_USERS = pytest.mark.skipif(bool(users_missing()), reason=users_missing() or "-")
@@ -55,6 +59,12 @@ async def save(folder: Path) -> None:
         async with await shells.open_from(layer) as again:
             os.close(layer)
             assert (await again.run("stat -c %u:%g:%a /srv/d /srv/d/f /srv")).text == "1500:1600:700\n1500:1600:644\n0:0:755\n"
+            await again.run("mkdir -m 000 /srv/closed")
+            if os.geteuid():  # the host's root can read it
+                with pytest.raises(PermissionError):
+                    again.copy_of("srv")
+                await again.run("rm -r /srv/d")
+            assert [file.path for file in again.copy_of("srv")] == ([] if os.geteuid() else ["srv/d/f"])
 
 
 @NEEDS_USERS
@@ -63,6 +73,55 @@ async def test_users_are_real_and_confined(tmp_path: Path) -> None:
     await play()
     (tmp_path / "layer").mkdir()
     await save(tmp_path / "layer")
+
+
+DEEP = 1500
+"""More levels than Python has frames."""
+
+
+@NEEDS_USERS
+@pytest.mark.slow
+async def test_an_agent_that_makes_deep_folders_can_still_be_graded() -> None:
+    nest = f"import os\nfor _ in range({DEEP}): os.mkdir('d'); os.chdir('d')\nos.mkdir('end'); os.chown('end', 1500, 1500)"
+    look = f"import os\nfor _ in range({DEEP}): os.chdir('d')\nprint(os.stat('end').st_uid)"
+    async with Shells(users=True, warm=0) as shells, await shells.open() as shell:
+        assert (await shell.run(f'cd /srv; python3 -c "{nest}"')).exit_code == 0
+        async with await shell.reopened() as again:
+            assert (await again.run(f'cd /srv; python3 -c "{look}"')).text == "1500\n"
+
+
+def test_owners_change_at_any_depth_with_few_descriptors() -> None:
+    own, where = os.geteuid(), os.getcwd()
+    folder = Path(tempfile.mkdtemp(dir="/dev/shm"))  # on a disk, deep folders take seconds
+    try:
+        os.chdir(folder)
+        for _ in range(DEEP):
+            os.mkdir("d")
+            os.chdir("d")
+        os.mkdir("../e")
+        os.symlink("/etc", "../l")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 16, hard))
+        try:
+            shift_owners(str(folder), 5000 if own == 0 else own)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        seen = {os.stat(".").st_uid, os.stat("../e").st_uid, os.lstat("../l").st_uid, folder.stat().st_uid}
+        assert seen == {5000 if own == 0 else own}
+        assert os.stat("/etc").st_uid == 0
+        os.rmdir("../e")
+        os.unlink("../l")
+        for _ in range(DEEP):
+            os.chdir("..")
+            os.rmdir("d")
+    finally:
+        os.chdir(where)
+        remove_tree(folder)
+
+
+def test_ranges_of_boxes_lie_above_those_with_one_user_and_below_the_last_uid() -> None:
+    assert first_of_range(0) >= _FIRST_UID + 4096 * 1024
+    assert max(first_of_range(pid) for pid in range(36_000)) + COUNT < 2**32 - 1
 
 
 @pytest.mark.slow
@@ -110,6 +169,10 @@ def main() -> None:
     assert users_missing() == ""
     asyncio.run(play())
     asyncio.run(save(folder))
+    shutil.rmtree(folder, ignore_errors=True)
+    assert folder.exists(), "files of users of the box are not this user's own"
+    remove_tree(folder)
+    assert not folder.exists()
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from palestra.envs.harbor.preparing import container_program, prepare
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.scaffold import new_task
 from palestra.envs.harbor.task import HarborTask
+from palestra.envs.harbor.users import has_users
 from palestra.errors import EpisodeError, SchemaError, Unsupported, UsageError
 from palestra.sandbox.roots import RootCache
 from palestra.terminal import terminal_safe
@@ -172,19 +173,20 @@ def _pair(text: str, option: str) -> tuple[str, str]:
 
 def _build_one(cache: RootCache, task: HarborTask, trust: bool) -> tuple[str, bool]:
     """Build the environments of the agent and of separate verifiers. Return a line about it, and whether all are built."""
-    placement = classify(task, cache.images())
+    placement = classify(task, cache.images(), cache.find)
     made = []
     try:
         if placement.kind == 2 and trust:
             unready = [one for one in task.environments.values() if environment_reasons(*one, cache.images())]
             made = [prepare(cache, *one, container_program())[:12] for one in unready]
-            placement = classify(task, cache.images())
+            placement = classify(task, cache.images(), cache.find)
         if placement.kind > 1:
             return f"{task.name}: class {placement.kind}: {placement.because}", False
         for identity, (context, environment) in task.environments.items():
             root = cache.find(recipe_of(context, environment).image)
             if root is not None and cache.find(identity) is None:  # else docker has built it
-                asyncio.run(build(cache, context, environment, root, limits_of(environment)))
+                users = has_users(task, recipe_of(context, environment, root))
+                asyncio.run(build(cache, context, environment, root, limits_of(environment), users=users))
     except (EpisodeError, Unsupported) as error:
         return f"{task.name}: {error}", False
     return f"{task.name}: {' '.join(made) or 'built'}", True

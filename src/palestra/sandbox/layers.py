@@ -17,6 +17,7 @@ from palestra.errors import InfrastructureError
 from palestra.sandbox.contract import check_relative
 from palestra.sandbox.files import fetch_file
 from palestra.sandbox.shell_users import shift_owners
+from palestra.sandbox.users import run_in_range
 
 __all__ = ["Entry", "NewFile", "copy_of", "files_of", "move_away", "names_in", "read_tree", "save_layer", "write_files"]
 
@@ -117,20 +118,28 @@ def read_tree(layer: int, folder: str, limit: int) -> list[Entry]:
     return sorted(found)
 
 
-def _walk(layer: int, folder: str) -> Iterator[tuple[str, int]]:
-    pending = [folder]
+def _walk(layer: int, folder: str, owner: int | None = None) -> Iterator[tuple[str, int]]:
+    """Yield path and mode of everything below ``folder``, which belongs to ``owner``.
+
+    A folder that the box's first user has closed counts as empty: that is what it has chosen. One that another user of the box
+    has closed raises ``PermissionError``, because only this process cannot read it.
+    """
+    first = os.fstat(layer).st_uid
+    pending = [(folder, first if owner is None else owner)]
     while pending:
-        path = pending.pop()
+        path, owner = pending.pop()
         try:
             fd = _descend(layer, path)
-        except OSError:
+        except OSError as error:
+            if isinstance(error, PermissionError) and owner != first:
+                raise
             continue
         try:
             for name in sorted(os.listdir(fd)):
-                mode = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mode
-                yield f"{path}/{name}", mode
-                if stat.S_ISDIR(mode):
-                    pending.append(f"{path}/{name}")
+                status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+                yield f"{path}/{name}", status.st_mode
+                if stat.S_ISDIR(status.st_mode):
+                    pending.append((f"{path}/{name}", status.st_uid))
         finally:
             os.close(fd)
 
@@ -158,7 +167,7 @@ def copy_of(layer: int, path: str, limit: int) -> list[NewFile]:
         status = os.stat(name, dir_fd=parent, follow_symlinks=False)
     finally:
         os.close(parent)
-    entries = list(_walk(layer, path)) if stat.S_ISDIR(status.st_mode) else [(path, status.st_mode)]
+    entries = list(_walk(layer, path, status.st_uid)) if stat.S_ISDIR(status.st_mode) else [(path, status.st_mode)]
     if len(entries) > _MOST_ENTRIES:
         raise OSError(errno.EFBIG, f"more than {_MOST_ENTRIES} files", path)
     found, left = [], limit
@@ -233,9 +242,8 @@ def save_layer(layer: int, folder: Path, users: bool = False) -> None:
     As root, the files of the box's root become root's, and those of its other users belong to the uids of the box. If an
     ordinary user has started a box with ``users``, the files keep the owners of that user's range.
     """
-    inside = ["unshare", "--user", "--map-root-user", "--map-auto"] if users and os.geteuid() else []
-    words = [*inside, "/bin/cp", "-a", f"/proc/self/fd/{layer}/.", str(folder)]
-    done = subprocess.run(words, capture_output=True, check=False, pass_fds=[layer])
+    words = ["/bin/cp", "-a", f"/proc/self/fd/{layer}/.", str(folder)]
+    done = run_in_range(words, [layer]) if users else subprocess.run(words, capture_output=True, check=False, pass_fds=[layer])
     if done.returncode:
         raise InfrastructureError(f"saving a layer failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
     if os.geteuid() == 0:

@@ -20,11 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from palestra.errors import MissingExtra, UsageError
+from palestra.sandbox.files import fetch_file
 from palestra.sandbox.unpacking import unpack_image
+from palestra.sandbox.users import remove_tree
 
 __all__ = ["HOST", "Root", "RootCache", "drafted"]
 
 HOST = "host"
+_MOST_LIST_BYTES = 2**20
 _DRAFT, _YOUNG_SECONDS = ".draft-", 3600.0
 
 
@@ -41,6 +44,36 @@ class Root:
     workdir: str = ""
     image: str = ""
     """The name under which it was found."""
+    user: str = ""
+    """The user of the image."""
+    owners: frozenset[int] | None = frozenset()
+    """Users and groups whose files became root's when the image was unpacked; ``None`` if an older version unpacked it."""
+
+    def lost_owner(self, user: str) -> str:
+        """Return why files of ``user``, as ``USER`` of a Dockerfile names it, have the wrong owner here; else an empty text."""
+        if self.owners is None:
+            return f"an older version of Palestra unpacked the image: remove {Path(self.path).parent}, and add it again"
+        lost = self.owners and self.owners & self._ids_of(user)
+        return "the image has files of this user, and unpacking gave them to root" if lost else ""
+
+    def _ids_of(self, user: str) -> set[int]:
+        """Return the numbers of user and group: as they are written, or from the image's own lists."""
+        name, _, group = user.partition(":")
+        accounts = [line for line in self._lines("etc/passwd") if name in (line[0], line[2])]
+        groups = [line for line in self._lines("etc/group") if group in (line[0], line[2])]
+        words = {name, group, *(word for line in accounts for word in line[2:4]), *(line[2] for line in groups)}
+        return {int(word) for word in words if word.isascii() and word.isdigit()}
+
+    def _lines(self, path: str) -> list[list[str]]:
+        """Return the lines of a list of accounts or groups. The image may be a stranger's: no link is followed."""
+        folder = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            text = fetch_file(folder, path, _MOST_LIST_BYTES).decode(errors="replace")
+        except OSError:
+            return []
+        finally:
+            os.close(folder)
+        return [line.split(":") for line in text.splitlines() if line.count(":") >= 3]
 
 
 class RootCache:
@@ -73,7 +106,9 @@ class RootCache:
             return None
         config: dict[str, Any] = json.loads((place / "image.json").read_text())
         variables = dict(word.split("=", 1) for word in config.get("Env") or () if "=" in word)
-        return Root(key, str(place / "root"), variables, config.get("WorkingDir") or "", image)
+        owners = frozenset(config["Owners"]) if "Owners" in config else None
+        workdir, user = (config.get(name) or "" for name in ("WorkingDir", "User"))
+        return Root(key, str(place / "root"), variables, workdir, image, user, owners)
 
     def use_host(self, image: str) -> None:
         """Let ``image`` mean this machine's ``/usr``."""
@@ -146,7 +181,7 @@ def drafted(place: Path) -> Iterator[Path]:
             if not place.is_dir():
                 raise
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        remove_tree(draft)
         os.close(lock)
 
 
@@ -161,7 +196,7 @@ def _remove_abandoned(folder: Path) -> None:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(draft, ignore_errors=True)
+            remove_tree(draft)
         except OSError:  # another process works on it
             pass
         finally:

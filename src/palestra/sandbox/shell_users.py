@@ -9,9 +9,12 @@ Part of the launcher: standard library only.
 """
 
 import ctypes
+import json
 import os
 import resource
+import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +22,9 @@ __all__ = ["COUNT", "enter_range", "first_of_range", "limit_range", "shift_owner
 
 COUNT = 65536
 """Users of a box."""
-_FIRST, _RANGES = 1_900_544_000, 36_000
+_FIRST, _RANGES = 29_100 * COUNT, 36_000
+"""Ranges for root's boxes: above the uids of boxes with one user (``profile.first_uid``), and below 2**32."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _CLONE_NEWUSER, _DUMPABLE = 0x10000000, 4
 _BESIDE = 4
 """Processes beside those of the agent: bubblewrap's two, and those that end while the box starts."""
@@ -29,7 +34,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def first_of_range(pid: int) -> int:
-    """Return the uid that is root in the box of the process ``pid``. Boxes that run at the same time have different ones."""
+    """Return the uid that is root in the box of the process ``pid``.
+
+    Two boxes may share a range if the numbers of their processes differ by a multiple of 36,000. They still have different
+    namespaces of processes and of mounts; only limits that the kernel counts per uid would be common.
+    """
     return _FIRST + pid % _RANGES * COUNT
 
 
@@ -109,10 +118,44 @@ def shift_owners(folder: str, to: int) -> None:
     """Give everything in ``folder`` to the users from ``to`` on, as it belongs to those from the owner of ``folder`` on.
 
     Links are unfollowed. What belongs to no user of the box, such as the mark of an overlay for a removed file, goes to ``to``.
+    The agent chooses the depth: the walk takes one descriptor and no frame per level. No other process may change ``folder``.
     """
     first = os.stat(folder).st_uid
-    for above, _, _, fd in os.fwalk(folder, topdown=False):
-        for name in (*os.listdir(fd), *([] if above != folder else ["."])):
-            status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            user, group = (to + (one - first if 0 <= one - first < COUNT else 0) for one in (status.st_uid, status.st_gid))
-            os.chown(name, user, group, dir_fd=fd, follow_symlinks=False)
+    fd = os.open(folder, _FOLDER)
+    try:
+        _shift(".", fd, first, to)
+        pending = [_shift_entries(fd, first, to)]  # the folders that are left to visit, per level
+        while pending:
+            if pending[-1]:
+                fd = _moved(fd, pending[-1].pop())
+                pending.append(_shift_entries(fd, first, to))
+            else:
+                pending.pop()
+                fd = _moved(fd, "..") if pending else fd
+    finally:
+        os.close(fd)
+
+
+def _shift_entries(fd: int, first: int, to: int) -> list[str]:
+    """Give the entries of one folder to their new users, and return the names of those that are folders."""
+    return [name for name in os.listdir(fd) if stat.S_ISDIR(_shift(name, fd, first, to))]
+
+
+def _shift(name: str, fd: int, first: int, to: int) -> int:
+    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+    user, group = (to + (one - first if 0 <= one - first < COUNT else 0) for one in (status.st_uid, status.st_gid))
+    os.chown(name, user, group, dir_fd=fd, follow_symlinks=False)
+    return status.st_mode
+
+
+def _moved(fd: int, name: str) -> int:
+    """Open the folder ``name`` of the folder ``fd``, and close ``fd``."""
+    try:
+        return os.open(name, _FOLDER, dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+if __name__ == "__main__":  # users.run_in_range: the helpers as JSON, and the command
+    enter_range({"users": {"helpers": json.loads(sys.argv[1])}}, 0)
+    os.execv(sys.argv[2], sys.argv[2:])

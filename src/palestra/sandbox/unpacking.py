@@ -1,8 +1,8 @@
 """Unpack images and other archives into a folder: ``docker save`` and OCI archives layer by layer, others as one layer.
 
 The archive may be a stranger's. Every path is opened by the kernel as if the folder were the root of the file system
-(``openat2`` with ``RESOLVE_IN_ROOT``), so no link in the archive leads out. Device nodes are left out, owners are not kept, and
-set-user-id bits are removed: a box has one user.
+(``openat2`` with ``RESOLVE_IN_ROOT``), so no link in the archive leads out. Device nodes are left out, and set-user-id bits are
+removed. Owners are not kept, because only root could: ``Owners`` of an image's configuration lists those that were lost.
 """
 
 import contextlib
@@ -69,7 +69,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def unpack_image(archive: Path, root: Path) -> dict[str, Any]:
-    """Unpack ``archive`` into the empty folder ``root``, and return the image's configuration (``Env``, ``WorkingDir``, …)."""
+    """Unpack ``archive`` into the empty folder ``root``, and return the image's configuration.
+
+    It has ``Env``, ``WorkingDir`` and ``User``, if the image sets them, and ``Owners``: the ids of users and groups other than
+    root to which files of the image belong.
+    """
     try:
         with tarfile.open(archive) as outer:
             names = set(outer.getnames())
@@ -77,8 +81,9 @@ def unpack_image(archive: Path, root: Path) -> dict[str, Any]:
                 return _unpack_docker(outer, root)
             if "index.json" in names:
                 return _unpack_oci(outer, root)
-            _Unpacker(root).unpack(outer)
-            return {}
+            unpacker = _Unpacker(root)
+            unpacker.unpack(outer)
+            return {"Owners": sorted(unpacker.owners)}
     except _MALFORMED as error:
         raise UsageError(f"{archive.name} is not an image that can be unpacked: {error}") from error
 
@@ -97,8 +102,8 @@ def unpack_tar(archive: IO[bytes], name: str, root: Path, room: Room | None = No
 
 def _unpack_docker(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:
     first = _json(outer, "manifest.json")[0]
-    _unpack_layers(outer, first["Layers"], root)
-    return _settings(_json(outer, first["Config"]))
+    owners = _unpack_layers(outer, first["Layers"], root)
+    return {**_settings(_json(outer, first["Config"])), "Owners": owners}
 
 
 def _unpack_oci(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:
@@ -107,15 +112,16 @@ def _unpack_oci(outer: tarfile.TarFile, root: Path) -> dict[str, Any]:
         if "manifests" not in manifest:
             break
         manifest = _json(outer, _blob(manifest["manifests"][0]))
-    _unpack_layers(outer, [_blob(layer) for layer in manifest["layers"]], root)
-    return _settings(_json(outer, _blob(manifest["config"])))
+    owners = _unpack_layers(outer, [_blob(layer) for layer in manifest["layers"]], root)
+    return {**_settings(_json(outer, _blob(manifest["config"]))), "Owners": owners}
 
 
-def _unpack_layers(outer: tarfile.TarFile, names: list[str], root: Path) -> None:
+def _unpack_layers(outer: tarfile.TarFile, names: list[str], root: Path) -> list[int]:
     unpacker = _Unpacker(root)
     for name in names:
         with tarfile.open(fileobj=_member(outer, name)) as layer:
             unpacker.unpack(layer)
+    return sorted(unpacker.owners)
 
 
 def _blob(entry: dict[str, Any]) -> str:
@@ -145,6 +151,8 @@ class _Unpacker:
         self._whiteouts = whiteouts
         self._root = os.open(root, _FOLDER)
         self._room = room or Room()
+        self.owners: set[int] = set()
+        """The users and groups other than root to which members belong."""
 
     def __del__(self) -> None:
         os.close(self._root)
@@ -156,6 +164,7 @@ class _Unpacker:
             if ".." in parts:
                 raise ValueError(f"{member.name!r} leads out of the image")
             if parts:
+                self.owners |= {member.uid, member.gid} - {0}
                 self._take(layer, member, "/".join(parts[:-1]), parts[-1])
 
     def _take(self, layer: tarfile.TarFile, member: tarfile.TarInfo, above: str, name: str) -> None:

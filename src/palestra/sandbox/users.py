@@ -1,16 +1,20 @@
 """Whether this machine allows boxes with several users, and which ids those get."""
 
+import json
 import os
 import pwd
 import re
 import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from palestra.errors import Unsupported
 from palestra.sandbox.shell_users import COUNT
 
-__all__ = ["users_config", "users_missing"]
+__all__ = ["range_source", "remove_tree", "run_in_range", "users_config", "users_missing"]
 
 _KERNEL = (5, 14)
 """The first version that limits the processes of a user namespace."""
@@ -50,6 +54,35 @@ def users_config(processes: int) -> dict[str, Any]:
         if os.geteuid():
             helpers.append((shutil.which(program), [0, own, 1, 1, _range_of(Path(file)), COUNT - 1]))
     return {"processes": processes, "helpers": helpers}
+
+
+def run_in_range(words: Sequence[str], fds: Sequence[int] = ()) -> "subprocess.CompletedProcess[bytes]":
+    """Run a program as root of this user's range, so that it may read and remove what users of a box have made.
+
+    The range is that of the boxes (``enter_range``). The host's root needs none.
+
+    Raises:
+        Unsupported: This machine does not allow boxes with users.
+    """
+    if os.geteuid():
+        helpers = json.dumps(users_config(0)["helpers"])
+        words = ["/usr/bin/python3", "-I", "-S", "-c", range_source(), helpers, *words]
+    return subprocess.run(words, capture_output=True, check=False, pass_fds=list(fds))
+
+
+@cache
+def range_source() -> str:
+    """Return the program that enters the range: as for the launcher, the user may be unable to read our files."""
+    return Path(__file__).with_name("shell_users.py").read_text()
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that may have any depth, and in which files may belong to users of a box. What cannot go stays."""
+    words = ["/bin/rm", "-rf", "--", str(folder)]
+    if folder.exists():
+        subprocess.run(words, capture_output=True, check=False)
+    if folder.exists() and not users_missing():
+        run_in_range(words)
 
 
 def _range_of(file: Path) -> int:

@@ -27,7 +27,7 @@ from palestra.sandbox.shell import Shell, Shells
 
 __all__ = ["Built", "build"]
 
-_FORMAT = "3"
+_FORMAT = "4"
 """Part of every hash: raise it if the same Dockerfile builds something else than before."""
 
 
@@ -44,7 +44,7 @@ class Built:
     users: bool = False
     """Whether its boxes have several users."""
     user: str = ""
-    """The last ``USER`` of the Dockerfile."""
+    """The last ``USER`` of the Dockerfile, or that of its image."""
 
 
 def _place(cache: RootCache, context: Path, environment: Environment, root: Root, kind: tuple[bool, bool]) -> Path:
@@ -64,12 +64,12 @@ async def build(
     """
     recipe = recipe_of(context, environment, root)
     finished = bool(root.image) and root.image != recipe.image
-    if finished:  # found by the identity of the environment: docker has built it, and its image has all variables
-        recipe = Recipe(image=recipe.image, workdir=root.workdir or "/")
     if recipe.refused:
         raise Unsupported("; ".join(recipe.refused))
     place = _place(cache, context, environment, root, (finished, users))
     if not place.is_dir():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.chmod(0o700)  # as root, files of the box's users belong to users of the host with the same numbers
         with drafted(place) as draft:
             async with Shells(limits, root=root.path, users=users, warm=0) as shells, await shells.open() as shell:
                 await _build(shell, context, recipe, environment.build_timeout_sec)
@@ -94,8 +94,10 @@ async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, seconds:
     elif isinstance(step, Copy):
         await _copy(shell, context, step, seconds)
     else:
-        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in step.variables)
-        became = "" if is_root(step.user) else (await account_of(shell, step.user)).words
+        account = None if is_root(step.user) else await account_of(shell, step.user)
+        variables = {**({"HOME": account.home} if account else {}), **dict(step.variables)}
+        exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+        became = account.words if account else ""
         command = f"cd {shlex.quote(step.workdir)} && {became} env {exports} /bin/sh -c {shlex.quote(step.command)} </dev/null"
         await _run(shell, command, step.line, seconds)
 

@@ -146,8 +146,11 @@ class _Checked:
         return Harbor(str(self.folder), command_seconds=command_seconds, base=base, verifier=verifier)
 
     def _placed(self, task: HarborTask) -> bool:
-        images = harbor_cache().images()
-        placement = classify(task, {*images, *(images_of(task) if self.settings.base else ())})
+        cache = harbor_cache()
+        if self.settings.base:
+            placement = classify(task, {*cache.images(), *images_of(task)})
+        else:
+            placement = classify(task, cache.images(), cache.find)
         self.report.kind = placement.kind
         self.report.findings += [Finding("class", "note", note) for note in placement.notes]
         if placement.kind > 1:

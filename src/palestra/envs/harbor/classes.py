@@ -10,7 +10,7 @@ The highest class of any reason counts. A class is a statement about the folder;
 import os
 import posixpath
 import re
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +32,7 @@ __all__ = [
     "is_root",
     "recipe_of",
     "relative_entry",
+    "users_of",
 ]
 
 MOST_MEGABYTES = 1024
@@ -41,6 +42,14 @@ _NAMES = {1: "box", 2: "prepared", 3: "docker"}
 _COMPOSE = ("docker-compose.yaml", "docker-compose.yml", "compose.yaml", "compose.yml")
 _PRIVILEGED = re.compile(r"\b(systemctl|systemd|mount\s+-t|modprobe|iptables|dockerd|insmod|sysctl\s+-w)\b")
 _ROOT = ("", "root", "0", "0:0", "root:root")
+
+
+Find = Callable[[str], Root | None]
+"""Returns the root file system that a name of an image, or the identity of an environment, has."""
+
+
+def _no_root(name: str) -> None:
+    """Find nothing, as where every image is played over the host's ``/usr``."""
 
 
 class Reason(NamedTuple):
@@ -74,20 +83,21 @@ class Placement:
         return "; ".join(reason.sentence for reason in self.reasons if reason.kind == self.kind)
 
 
-def classify(task: HarborTask, images: Container[str] = ()) -> Placement:
+def classify(task: HarborTask, images: Container[str] = (), find: Find = _no_root) -> Placement:
     """Return the class of ``task``.
 
     Args:
         task: A task that was read.
         images: Names of images, and identities of environments, that have a root file system.
+        find: Returns those that were unpacked, such as ``RootCache.find``: files of named users may have lost their owners.
     """
     if task.megabytes > MOST_MEGABYTES:  # before a file is read
         return Placement((Reason(3, f"the folder has {task.megabytes:.0f} MiB; a box takes at most {MOST_MEGABYTES}"),))
     found = list(_of_environment(task.config.environment, "environment"))
     for context, table in task.environments.values():
-        found += environment_reasons(context, table, images)
+        found += environment_reasons(context, table, images, find)
     for step in task.steps:
-        found += _of_step(step)
+        found += [*_of_step(step), *_of_users(task, step, find)]
     for server in task.config.environment.mcp_servers:
         found.append(Reason(3, f"environment.mcp_servers: the box starts no server {server.name}"))
     return Placement(tuple(dict.fromkeys(found)), tuple(_notes(task)))
@@ -99,13 +109,26 @@ def images_of(task: HarborTask) -> set[str]:
 
 
 def recipe_of(context: Path, environment: Environment, root: Root = _UNKNOWN) -> Recipe:
-    """Return what the environment is built from: the prepared image if there is one, else the Dockerfile over ``root``."""
+    """Return what the environment is built from: the prepared image if there is one, else the Dockerfile over ``root``.
+
+    If ``root`` was found by the identity of the environment, docker has built it, and its image has all files and variables.
+    """
     if environment.docker_image:
-        return Recipe(image=environment.docker_image, workdir=root.workdir or "/")
+        return Recipe(image=environment.docker_image, workdir=root.workdir or "/", user=root.user)
     try:
-        return read_dockerfile((context / "Dockerfile").read_text(encoding="utf-8"), root.variables, root.workdir)
+        text = (context / "Dockerfile").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         return Recipe(refused=[f"the Dockerfile cannot be read: {error}"])
+    recipe = read_dockerfile(text, root.variables, root.workdir, root.user)
+    if root.image and root.image != recipe.image:
+        return Recipe(image=recipe.image, workdir=root.workdir or "/", user=root.user)
+    return recipe
+
+
+def users_of(recipe: Recipe) -> list[str]:
+    """Return the users other than root as which instructions of the Dockerfile, or the agent, run."""
+    found = {recipe.user, *(step.user for step in recipe.steps if isinstance(step, Run))}
+    return sorted(user for user in found if not is_root(user))
 
 
 def is_root(user: str | int | None) -> bool:
@@ -130,12 +153,33 @@ def _of_environment(table: Environment, place: str) -> Iterator[Reason]:
         yield Reason(3, f"{place}.healthcheck: the image starts services of its own")
 
 
-def environment_reasons(context: Path, table: Environment, images: Container[str]) -> list[Reason]:
-    """Return why a box cannot build the environment of an agent or a verifier; nothing if it can, or if docker has built it."""
+def environment_reasons(context: Path, table: Environment, images: Container[str], find: Find = _no_root) -> list[Reason]:
+    """Return why a box cannot have the environment of an agent or a verifier. If docker has built it, only its users count."""
     found = [Reason(3, f"{context.name}/{name}: several services") for name in _COMPOSE if (context / name).exists()]
     if identity_of(context, table) not in images:
         found += _of_recipe(context, recipe_of(context, table), images)
+    root = _root_of(context, table, find)
+    for user in users_of(recipe_of(context, table, root)):
+        found += _of_user(f"USER {user}", user, root)
     return found
+
+
+def _root_of(context: Path, table: Environment, find: Find) -> Root:
+    return find(identity_of(context, table)) or find(recipe_of(context, table).image) or _UNKNOWN
+
+
+def _of_user(place: str, user: str | int | None, root: Root) -> Iterator[Reason]:
+    if not is_root(user) and (sentence := users_missing() or root.lost_owner(str(user))):
+        yield Reason(3, f"{place}: {sentence}")
+
+
+def _of_users(task: HarborTask, step: HarborStep, find: Find) -> Iterator[Reason]:
+    place = f"steps.{step.name}." if step.name else ""
+    agent = (task.environment, task.config.environment)
+    verifier = (step.verifier_context, step.verifier_environment) if step.separate else agent
+    for name, user, environment in (("agent", step.agent.user, agent), ("verifier", step.verifier.user, verifier)):
+        if not is_root(user):
+            yield from _of_user(f"{place}{name}.user is {user}", user, _root_of(*environment, find))
 
 
 def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterator[Reason]:
@@ -143,8 +187,6 @@ def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterato
         yield Reason(2, sentence)
     if recipe.image and recipe.image not in images:
         yield Reason(2, f"no root file system for the image {recipe.image}")
-    if not is_root(recipe.user) and (missing := users_missing()):
-        yield Reason(3, f"Dockerfile: USER {recipe.user}: {missing}")
     if (context / ".dockerignore").exists():
         yield Reason(2, ".dockerignore is not read by the box")
     if sentence := relative_entry(recipe.variables):
@@ -164,8 +206,6 @@ def _of_run(step: Run) -> Iterator[Reason]:
 def _of_step(step: HarborStep) -> Iterator[Reason]:
     place = f"steps.{step.name}." if step.name else ""
     for name, table in (("agent", step.agent), ("verifier", step.verifier)):
-        if not is_root(table.user) and (missing := users_missing()):
-            yield Reason(3, f"{place}{name}.user is {table.user}: {missing}")
         if table.network_mode == "allowlist":
             yield Reason(3, f"{place}{name}.network_mode: a box has no list of allowed hosts")
     if step.healthcheck is not None:

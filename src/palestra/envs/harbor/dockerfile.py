@@ -90,15 +90,16 @@ class _Instruction(NamedTuple):
     fault: str = ""
 
 
-def read_dockerfile(text: str, variables: Mapping[str, str] = {}, workdir: str = "/") -> Recipe:
+def read_dockerfile(text: str, variables: Mapping[str, str] = {}, workdir: str = "/", user: str = "") -> Recipe:
     """Return what ``text`` builds. Never raises: what cannot be read is refused.
 
     Args:
         text: The Dockerfile.
         variables: The variables of the base image.
         workdir: The working folder of the base image.
+        user: The user of the base image.
     """
-    recipe = Recipe(base={"PATH": DEFAULT_PATH, **variables}, workdir=workdir or "/")
+    recipe = Recipe(base={"PATH": DEFAULT_PATH, **variables}, workdir=workdir or "/", user=user)
     arguments: dict[str, str] = {}
     for one in _instructions(text):
         try:

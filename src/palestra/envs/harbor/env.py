@@ -23,7 +23,7 @@ from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.rewards import combined, passes, scalar
 from palestra.envs.harbor.schema import Environment
 from palestra.envs.harbor.task import HarborStep, HarborTask, identity_of
-from palestra.envs.harbor.users import account_of, needs_users
+from palestra.envs.harbor.users import Account, account_of, has_users
 from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, startup_files_of, work_folder_of
 from palestra.envs.terminal.turns import HOW, ShellEnv
 from palestra.errors import EnvError, GraderError, InfrastructureError, MissingData, Unsupported, UsageError
@@ -32,7 +32,6 @@ from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.layers import files_of
 from palestra.sandbox.roots import Root, RootCache
 from palestra.sandbox.shell import Shell, Shells, shared_shells
-from palestra.sandbox.users import users_missing
 from palestra.specs import parse_options
 from palestra.trajectory import Task
 
@@ -137,6 +136,7 @@ class Harbor(ShellEnv):
         await self._make_ready(folder)
         self._shell = await self._open(self._built, self._harbor.config.environment)
         self._place = 0
+        self._accounts: dict[str, Account] = {}
         self._rewards: list[dict[str, float]] = []
         instruction = await self._begin_step()
         how = HOW.format(home=self._built.workdir, turns=self.max_turns)
@@ -154,7 +154,10 @@ class Harbor(ShellEnv):
 
     async def _build(self, context: Path, environment: Environment) -> Built:
         known = self._cache.images()
-        placement = classify(self._harbor, known if self._base != HOST else {*known, *images_of(self._harbor)})
+        if self._base == HOST:
+            placement = classify(self._harbor, {*known, *images_of(self._harbor)})
+        else:
+            placement = classify(self._harbor, known, self._cache.find)
         if placement.kind == 3:
             raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
         image = recipe_of(context, environment).image
@@ -162,7 +165,7 @@ class Harbor(ShellEnv):
         root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
         if placement.kind == 2 or root is None:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
-        users = needs_users(self._harbor) and not users_missing()
+        users = has_users(self._harbor, recipe_of(context, environment, root))
         return await build(self._cache, context, environment, root, limits_of(environment), users=users)
 
     async def _grader_of(self, step: HarborStep) -> _Grader:
@@ -237,12 +240,29 @@ class Harbor(ShellEnv):
                 outcome = await self._shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
                 if outcome.exit_code != 0:
                     raise EnvError(f"setup.sh of step {step.name} failed: {outcome.text.strip()[-300:]}")
-        user = step.agent.user if step.agent.user is not None else self._built.user
-        if not is_root(user):
-            account = await account_of(self._shell, user)
+        await self._find_accounts()
+        if account := self._accounts.get(_user_of(step.agent.user, self._built)):
             await self._shell.become(account.words, account.home)
             await self._shell.run(f"cd {shlex.quote(self._built.workdir)}")
         return step.instruction
+
+    async def _find_accounts(self) -> None:
+        """Look up the users of this step and of all later ones, before a program of the agent could answer instead.
+
+        A user that is missing may still be made by ``setup.sh`` of a later step.
+        """
+        assert self._shell is not None
+        for place, step in enumerate(self._harbor.steps[self._place :]):
+            own_box = step.separate or self._mode == "clean"
+            for user in (step.agent.user, *([] if own_box else [step.verifier.user])):
+                name = _user_of(user, self._built)
+                if name in self._accounts or is_root(name):
+                    continue
+                try:
+                    self._accounts[name] = await account_of(self._shell, name)
+                except EnvError:
+                    if not place:
+                        raise
 
     # ------------------------------------------------------------------------------------------------------------------ ending
 
@@ -278,15 +298,20 @@ class Harbor(ShellEnv):
             files, tests = work_folder_of(await self._left(), workdir), step.tests
         else:
             shell = await self._fresh()
-            return await run_verifier(shell, step.tests, workdir, variables, seconds, await _words_for(shell, step, built))
+            account = self._accounts.get(_user_of(step.verifier.user, built))
+            return await run_verifier(shell, step.tests, workdir, variables, seconds, account)
         async with await self._open(built, settings) as box:
+            user = _user_of(step.verifier.user, built)
+            account = None if is_root(user) else await account_of(box, user)  # before files of the agent are there
             if not step.separate:
                 box.move_away(workdir.strip("/"))
             try:
                 box.put(files)
             except InfrastructureError as error:
                 raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from None
-            return await run_verifier(box, tests, built.workdir, variables, seconds, await _words_for(box, step, built))
+            if account and not step.separate:
+                await _give(box, workdir, account)
+            return await run_verifier(box, tests, built.workdir, variables, seconds, account)
 
     async def _collected(self, step: HarborStep) -> Shell:
         """Run the commands that prepare the artifacts, and return the shell whose files a separate verifier gets."""
@@ -369,7 +394,8 @@ class Harbor(ShellEnv):
             return "```bash\n\n```"
         if not self._plan:
             files = files_of(step.solution, "solution")
-            self._shell.put([file._replace(mode=file.mode | 0o100) if file.path.endswith(".sh") else file for file in files])
+            # The agent's user must be able to read and start them, whatever the user of the host has set.
+            self._shell.put([file._replace(mode=file.mode | (0o555 if file.path.endswith(".sh") else 0o444)) for file in files])
             variables = self._resolved(self._harbor.config.solution.env)
             self._plan = [f"{assignments(variables)} /solution/solve.sh < /dev/null"]
         return await super().oracle()
@@ -383,10 +409,16 @@ def _all_built(built: Built, graders: list[_Grader]) -> list[Built]:
     return [built, *(grader.built for grader in graders)]
 
 
-async def _words_for(shell: Shell, step: HarborStep, built: Built) -> str:
-    """Return the words that run a command as the user of the verifier."""
-    user = step.verifier.user if step.verifier.user is not None else built.user
-    return "" if is_root(user) else (await account_of(shell, user)).words
+def _user_of(user: str | int | None, built: Built) -> str:
+    """Return the user that a table of the task names, or that of the image."""
+    return built.user if user is None else str(user)
+
+
+async def _give(box: Shell, folder: str, account: Account) -> None:
+    """Let the working folder belong to the verifier's user, who could not write to root's."""
+    outcome = await box.run(f"mkdir -p {shlex.quote(folder)} && chown -hR {account.uid}:{account.gid} {shlex.quote(folder)}")
+    if outcome.exit_code != 0:
+        raise GraderError(f"the agent's files could not be given to the verifier's user: {outcome.text.strip()[-300:]}")
 
 
 def _chosen(folders: list[Path], name: str) -> list[Path]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.envs.harbor.building import Built, build
-from palestra.envs.harbor.classes import Reason, environment_reasons, is_root, recipe_of
+from palestra.envs.harbor.classes import Reason, environment_reasons, recipe_of, users_of
 from palestra.envs.harbor.dockerfile import DEFAULT_PATH
 from palestra.envs.harbor.env import harbor_cache, limits_of
 from palestra.envs.harbor.schema import Environment
@@ -42,8 +42,8 @@ class Session:
         known = cache.images() if base != HOST else {*cache.images(), image}
         root = Root(HOST, "") if base == HOST else cache.find(identity_of(context, environment)) or cache.find(image)
         reasons = environment_reasons(context, environment, known)
-        if not is_root(user := recipe_of(context, environment).user):
-            reasons.append(Reason(3, f"Dockerfile: USER {user}: a trial's box has one user"))
+        recipe = recipe_of(context, environment, root) if root else recipe_of(context, environment)
+        reasons += [Reason(3, f"USER {user}: a trial's box has one user") for user in users_of(recipe)]
         if reasons or root is None:
             raise Unsupported("a box cannot play this task: " + "; ".join(reason.sentence for reason in reasons))
         limits = limits_of(environment)

@@ -19,6 +19,7 @@ from pathlib import Path
 from palestra.envs.harbor.dockerfile import DEFAULT_PATH
 from palestra.envs.harbor.rewards import REWARD_JSON, REWARD_TEXT, read_rewards
 from palestra.envs.harbor.schema import Artifact
+from palestra.envs.harbor.users import Account
 from palestra.errors import GraderError, InfrastructureError
 from palestra.sandbox.layers import NewFile, files_of
 from palestra.sandbox.shell import Shell
@@ -39,14 +40,19 @@ _ENVIRONMENT = {
 
 
 async def run_verifier(
-    shell: Shell, tests: Iterable[Path], workdir: str, variables: Mapping[str, str], seconds: float, become: str = ""
+    shell: Shell,
+    tests: Iterable[Path],
+    workdir: str,
+    variables: Mapping[str, str],
+    seconds: float,
+    account: Account | None = None,
 ) -> dict[str, float]:
-    """Copy ``tests`` to ``/tests``, run ``/tests/test.sh`` and return the rewards. The words ``become`` change the user."""
+    """Copy ``tests`` to ``/tests``, run ``/tests/test.sh`` as ``account``, or as the shell's user, and return the rewards."""
     try:
         _prepare(shell, [file for folder in tests for file in files_of(folder, "tests")])
     except (OSError, InfrastructureError) as error:
         raise GraderError(f"the verifier could not be copied into the box: {error}") from None
-    outcome = await shell.run(_command(workdir, variables, become), wall_seconds=seconds)
+    outcome = await shell.run(_command(workdir, variables, account), wall_seconds=seconds)
     if outcome.running:
         await shell.interrupt()
         raise GraderError(f"the verifier did not end within {seconds:g} s (verifier.timeout_sec)")
@@ -58,13 +64,14 @@ async def run_verifier(
         raise GraderError(f"{error}. {_last_words(shell)}") from None
 
 
-def _command(workdir: str, variables: Mapping[str, str], become: str) -> str:
+def _command(workdir: str, variables: Mapping[str, str], account: Account | None) -> str:
     """Return a command that starts the tests with ``variables`` alone.
 
     In POSIX mode ``trap`` and ``exec`` are the shell's own, even if the agent has defined functions of these names. ``exec -c``
     drops the variables and functions that the agent has exported. A word with a backslash is no alias.
     """
-    given = {**_ENVIRONMENT, **variables}
+    given = {**_ENVIRONMENT, **({"HOME": account.home} if account else {}), **variables}
+    become = account.words if account else ""
     exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in given.items())
     script = f"{exports}cd {shlex.quote(workdir)} 2>/dev/null || cd /\nexec /tests/test.sh"
     words = f"( \\exec -c {become} /bin/sh -c {shlex.quote(script)} ) > /{_STDOUT} 2>&1 < /dev/null"
