@@ -156,20 +156,17 @@ def _of_environment(table: Environment, place: str) -> Iterator[Reason]:
 def environment_reasons(context: Path, table: Environment, images: Container[str], find: Find = _no_root) -> list[Reason]:
     """Return why a box cannot have the environment of an agent or a verifier. If docker has built it, only its users count."""
     found = [Reason(3, f"{context.name}/{name}: several services") for name in _COMPOSE if (context / name).exists()]
-    if identity_of(context, table) not in images:
-        found += _of_recipe(context, recipe_of(context, table), images)
-    root = _root_of(context, table, find)
-    for user in users_of(recipe_of(context, table, root)):
+    identity, recipe = identity_of(context, table), recipe_of(context, table)
+    if identity not in images:
+        found += _of_recipe(context, recipe, images)
+    root = find(identity) or find(recipe.image)
+    for user in users_of(recipe_of(context, table, root) if root else recipe):
         found += _of_user(f"USER {user}", user, root)
     return found
 
 
-def _root_of(context: Path, table: Environment, find: Find) -> Root:
-    return find(identity_of(context, table)) or find(recipe_of(context, table).image) or _UNKNOWN
-
-
-def _of_user(place: str, user: str | int | None, root: Root) -> Iterator[Reason]:
-    if not is_root(user) and (sentence := users_missing() or root.lost_owner(str(user))):
+def _of_user(place: str, user: str | int, root: Root | None) -> Iterator[Reason]:
+    if sentence := users_missing() or (root.lost_owner(str(user)) if root else ""):
         yield Reason(3, f"{place}: {sentence}")
 
 
@@ -178,8 +175,9 @@ def _of_users(task: HarborTask, step: HarborStep, find: Find) -> Iterator[Reason
     agent = (task.environment, task.config.environment)
     verifier = (step.verifier_context, step.verifier_environment) if step.separate else agent
     for name, user, environment in (("agent", step.agent.user, agent), ("verifier", step.verifier.user, verifier)):
-        if not is_root(user):
-            yield from _of_user(f"{place}{name}.user is {user}", user, _root_of(*environment, find))
+        if user is not None and not is_root(user):
+            root = find(identity_of(*environment)) or find(recipe_of(*environment).image)
+            yield from _of_user(f"{place}{name}.user is {user}", user, root)
 
 
 def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterator[Reason]:
