@@ -225,7 +225,7 @@ class RemoteEngine(ABC):
             await source.load_into(self, replica)
             return
         await self._load(replica, str(source))
-        before, replica.adapter = replica.adapter, ""  # it would go on sampling, beside the new weights
+        before, replica.adapter = replica.adapter, ""  # it would still sample, beside the new weights
         if before:
             with suppress(PolicyError):  # a server that was restarted does not have it
                 await self._unload_adapter(replica, before)
