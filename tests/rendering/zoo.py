@@ -57,7 +57,8 @@ TEXT = [
 ]
 
 
-def _fast(tokenizer: Tokenizer, template: str, specials: list[str], eos: str) -> Any:
+def wrapped(tokenizer: Tokenizer, template: str, specials: list[str], eos: str) -> Any:
+    """Return the tokenizer as transformers has it, with a chat template."""
     fast = transformers.PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=eos)
     fast.add_special_tokens({"additional_special_tokens": [token for token in specials if token != eos]})
     fast.chat_template = template
@@ -71,7 +72,7 @@ def _bpe(template: str, specials: list[str], eos: str) -> Any:
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=420, initial_alphabet=alphabet, special_tokens=specials, show_progress=False)
     tokenizer.train_from_iterator(TEXT, trainer)
-    return _fast(tokenizer, template, specials, eos)
+    return wrapped(tokenizer, template, specials, eos)
 
 
 def _lossy() -> Any:
@@ -82,7 +83,7 @@ def _lossy() -> Any:
     tokenizer.decoder = decoders.Fuse()
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<unk>", *CHATML_SPECIALS], show_progress=False)
     tokenizer.train_from_iterator([text.lower() for text in TEXT], trainer)
-    return _fast(tokenizer, CHATML, CHATML_SPECIALS, "<|im_end|>")
+    return wrapped(tokenizer, CHATML, CHATML_SPECIALS, "<|im_end|>")
 
 
 def _bytes() -> Any:
@@ -91,7 +92,7 @@ def _bytes() -> Any:
     tokenizer = Tokenizer(models.BPE(vocab={letter: index for index, letter in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    return _fast(tokenizer, PLAIN, ["</s>"], "</s>")
+    return wrapped(tokenizer, PLAIN, ["</s>"], "</s>")
 
 
 def _metaspace() -> Any:
@@ -101,7 +102,7 @@ def _metaspace() -> Any:
     tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
     trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=["<unk>", *CHATML_SPECIALS], show_progress=False)
     tokenizer.train_from_iterator(TEXT, trainer)
-    return _fast(tokenizer, CHATML, CHATML_SPECIALS, "<|im_end|>")
+    return wrapped(tokenizer, CHATML, CHATML_SPECIALS, "<|im_end|>")
 
 
 def published(name: str) -> str:
