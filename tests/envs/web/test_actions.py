@@ -20,6 +20,7 @@ def test_both_forms_mean_the_same() -> None:
         ("type [e7] [a [b] c] [press_enter_after=0]", "type", {"element": "e7", "text": "a [b] c", "enter": "0"}),
         ("drag_at [1] [2.5] [-3] [4]", "drag_at", {"x": "1", "y": "2.5", "to_x": "-3", "to_y": "4"}),
         ("wait", "wait", {}),
+        ("tab_focus [2]", "tab_focus", {"tab": "2"}),
         ("press [Control+a]", "press", {"keys": "Control+a"}),
     ):
         one, two = read_action(brackets), read_action(format_call(ToolCall(name, arguments)))

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra.envs.web.snapshot import Element, Ids, cleaned, element_lines, read_snapshot
+from palestra.envs.web.changes import changed
+from palestra.envs.web.snapshot import Element, Ids, cleaned, element_lines, in_window, read_snapshot, usable
 
 SNAPSHOT = """\
 - generic [active] [ref=e1]:
@@ -147,3 +148,44 @@ def test_a_field_shows_its_content_and_only_an_empty_one_its_placeholder() -> No
   - /placeholder: a name
 """
     assert element_lines(read_snapshot(written)) == ['[e1] textbox "To" = "Ann"', '[e2] textbox "From" = "a name"']
+
+
+def test_boxes_inside_frames_are_places_in_the_window() -> None:
+    elements = read_snapshot("""
+- iframe [ref=e1] [box=50,100,300,200]:
+  - button "A" [ref=f1e2] [box=10,20,30,40]
+  - iframe [ref=f1e3] [box=1,2,30,30]:
+    - button "B" [ref=f2e1] [box=3,4,5,5]
+- button "C" [ref=e4] [box=7,8,9,9]
+""")
+    assert [one.box and one.box[:2] for one in elements] == [(50, 100), (60, 120), (51, 102), (54, 106), (7, 8)]
+
+
+def test_a_window_has_the_elements_that_meet_it_and_their_texts() -> None:
+    elements = [
+        Element(0, "paragraph", ref="e1", box=(0, -50, 100, 40)),
+        Element(1, "text", value="above"),
+        Element(0, "paragraph", ref="e2", box=(0, 90, 100, 40)),
+        Element(1, "text", value="at the edge"),
+        Element(0, "link", "below", "e3", box=(0, 100, 10, 10)),
+    ]
+    assert [one.ref or one.value for one in in_window(elements, 100, 100)] == ["e2", "at the edge"]
+
+
+def test_what_has_changed_is_named_by_ids_and_has_no_text_of_the_page() -> None:
+    before = [Element(0, "button", "A", "e1"), Element(0, "link", "B", "e2"), Element(0, "text", value="x")]
+    assert changed(before, [one._replace(box=(0, 0, 1, 1)) for one in before]) == "nothing"
+    after = [Element(1, "button", "A", "e1", marks=("focused",)), Element(0, "text", value="y"), Element(0, "link", "C", "e3")]
+    assert changed(before, after) == "new [e3], different [e1], gone [e2], 1 text"
+    many = [Element(0, "link", "B", f"e{number}") for number in range(3, 33)]
+    assert changed(before, [*before, *many]).endswith("[e22] and 10 more")
+
+
+def test_only_what_is_made_to_be_used_is_usable() -> None:
+    found = [
+        Element(0, "button"),
+        Element(0, "button", ref="e1"),
+        Element(0, "cell", ref="e2"),
+        Element(0, "cell", ref="e3", clickable=True),
+    ]
+    assert [usable(one) for one in found] == [False, True, False, True]

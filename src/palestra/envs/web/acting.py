@@ -6,16 +6,16 @@ agent, not a delay. A point at the edge serves where the middle is covered.
 """
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from palestra.envs.web.actions import Action
-from palestra.envs.web.snapshot import Ids
+from palestra.envs.web.snapshot import Element, Ids
 
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Page
 
-__all__ = ["MILLISECONDS_PER_ACTION", "advance", "perform"]
+__all__ = ["MILLISECONDS_PER_ACTION", "acted_on", "advance", "perform"]
 
 MILLISECONDS_PER_ACTION = 500
 """How far the page's clock advances after an action."""
@@ -53,6 +53,18 @@ _WHY = {
     "disabled": "is disabled",
     "readonly": "cannot be changed",
 }
+
+
+def acted_on(action: Action, elements: Sequence[Element]) -> dict[str, Any]:
+    """Return the info of a step that says on which element it acts, and where in the window that is if the place is known.
+
+    The viewer outlines it in the observation before the action.
+    """
+    ref = action.arguments.get("element", "")
+    found = next((one for one in elements if ref and one.ref == ref), None)
+    if found is None:
+        return {}
+    return {"acted_on": {"element": ref, **({"box": list(found.box)} if found.box else {})}}
 
 
 async def advance(page: "Page", milliseconds: int = MILLISECONDS_PER_ACTION) -> None:

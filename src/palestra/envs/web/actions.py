@@ -20,6 +20,7 @@ __all__ = ["ACTIONS", "Action", "described", "read_action"]
 _MOST_TEXT = 20_000
 _BRACKETS = re.compile(r"\s*\[([^\[\]]*)\]")
 _REF = re.compile(r"e\d{1,6}")
+_TAB = re.compile(r"\d{1,3}", re.ASCII)
 _NUMBER = re.compile(r"-?\d{1,5}(?:\.\d{1,3})?")
 
 
@@ -47,6 +48,10 @@ ACTIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "wait": ((), "waits for half a second"),
     "goto": (("address",), "opens an address"),
     "go_back": ((), "opens the page before this one"),
+    "go_forward": ((), "opens the page from which go_back has come"),
+    "new_tab": ((), "opens an empty tab"),
+    "tab_focus": (("tab",), "shows the tab with this number"),
+    "close_tab": ((), "closes the tab that is shown"),
     "stop": (("answer",), "ends the episode; put the answer into the brackets, or nothing if the task asks for none"),
 }
 """Name → the names of its arguments in order, and what it does."""
@@ -110,6 +115,8 @@ def _checked(name: str, arguments: Mapping[str, str], names: tuple[str, ...]) ->
     for one in arguments:
         if one in _REFS and not _REF.fullmatch(arguments[one]):
             return Action(problem=f"{arguments[one][:40]!r} is not the id of an element, such as e5.")
+        if one == "tab" and not _TAB.fullmatch(arguments[one]):
+            return Action(problem=f"{arguments[one][:40]!r} is not the number of a tab.")
         if one in _NUMBERS and not _NUMBER.fullmatch(arguments[one]):
             return Action(problem=f"{arguments[one][:40]!r} is not a number.")
     if name == "scroll" and arguments["direction"] not in ("up", "down"):

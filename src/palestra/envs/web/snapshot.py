@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from palestra.errors import EnvError
 
-__all__ = ["Element", "Ids", "cleaned", "element_lines", "read_snapshot"]
+__all__ = ["Element", "Ids", "cleaned", "element_lines", "in_window", "read_snapshot", "usable"]
 
 _KEY = re.compile(r'^(?P<role>\S+)(?: (?P<name>"(?:[^"\\]|\\.)*"))?(?P<marks>(?: \[[^\]]*\])*)$', re.DOTALL)
 _QUOTED = re.compile(r"- '((?:[^']|'')*)'")
@@ -23,6 +23,10 @@ _LINE_ENDS = re.compile("[\x85\u2028\u2029]")
 _UNREADABLE = re.compile("[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
 _PLAIN = frozenset({"generic", "none", "presentation"})
 _FIELDS = frozenset({"textbox", "searchbox"})
+_USABLE = _FIELDS | {
+    *("button", "checkbox", "combobox", "link", "listbox", "menuitem", "menuitemcheckbox", "menuitemradio", "option", "radio"),
+    *("slider", "spinbutton", "switch", "tab", "treeitem"),
+}
 
 
 class Element(NamedTuple):
@@ -36,7 +40,7 @@ class Element(NamedTuple):
     value: str = ""
     """Its text, or the content of a field."""
     marks: tuple[str, ...] = ()
-    """States such as ``checked`` and ``level=2``."""
+    """States such as ``checked``, ``focused`` and ``level=2``."""
     url: str = ""
     clickable: bool = False
     box: tuple[float, float, float, float] | None = None
@@ -102,7 +106,23 @@ def read_snapshot(text: str) -> list[Element]:
         if shown:
             elements.append(element)
         depths[node.level + 1 :] = [element.depth + shown]
-    return elements
+    return _placed(elements) if any(one.role == "iframe" for one in elements) else elements
+
+
+def _placed(elements: Sequence[Element]) -> list[Element]:
+    """Return elements with boxes in the window: Playwright gives those inside a frame from the frame's corner.
+
+    The border of a frame, usually two pixels, is not known and not added.
+    """
+    placed: list[Element] = []
+    corners = [(0.0, 0.0)]
+    """Where the frame is to which the children of the last element of each depth belong."""
+    for one in elements:
+        x, y = corners[one.depth]
+        box = one.box and (one.box[0] + x, one.box[1] + y, one.box[2], one.box[3])
+        corners[one.depth + 1 :] = [box[:2] if box and one.role == "iframe" else (x, y)]
+        placed.append(one._replace(box=box))
+    return placed
 
 
 class _Node(NamedTuple):
@@ -155,7 +175,7 @@ def _element(key: str, value: str, depth: int) -> Element:
         elif kind == "box":
             box = _box(given)
         else:
-            marks.append(mark)
+            marks.append("focused" if mark == "active" else mark)
     return Element(depth, role, name or "", ref, value, tuple(marks), "", clickable, box)
 
 
@@ -184,6 +204,29 @@ def _with_content(field: Element, nodes: Sequence[_Node], start: int, level: int
 def _worth_showing(element: Element) -> bool:
     """A container without a name or text only holds others."""
     return bool(element.role not in _PLAIN or element.name or element.value or element.clickable)
+
+
+def usable(element: Element) -> bool:
+    """Return whether an element is made to be clicked, chosen or written into."""
+    return bool(element.ref) and (element.role in _USABLE or element.clickable)
+
+
+def in_window(elements: Sequence[Element], width: float, height: float) -> list[Element]:
+    """Return the elements that a window of this size shows, with their texts. The elements must have been read with boxes."""
+    kept: list[Element] = []
+    shown = [True]
+    """Whether the last element of each depth is in the window: a text without an id is where its parent is."""
+    for one in elements:
+        seen = shown[min(one.depth, len(shown) - 1)] if one.box is None else _meets(one.box, width, height)
+        shown[one.depth + 1 :] = [seen]
+        if seen:
+            kept.append(one)
+    return kept
+
+
+def _meets(box: tuple[float, float, float, float], width: float, height: float) -> bool:
+    left, top, wide, high = box
+    return left < width and top < height and left + wide > 0 and top + high > 0
 
 
 def element_lines(elements: Sequence[Element], *, places: bool = False) -> list[str]:

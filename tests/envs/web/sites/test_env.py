@@ -20,7 +20,8 @@ from tests.envs.web.sites.playing import in_browser, play
 
 import palestra
 from palestra.envs.web.front import PORT
-from palestra.envs.web.sites.env import Errands, _plain
+from palestra.envs.web.sites.env import Errands
+from palestra.envs.web.sites.judging import plain
 from palestra.errors import InfrastructureError, UsageError
 from palestra.trajectory import text_of
 
@@ -93,7 +94,7 @@ async def test_a_copy_shows_the_answer_to_a_form_and_asks_nobody() -> None:
         assert "A name is missing" in text_of(step.observation)
         twin = await env.fork()
         try:
-            assert twin._elements == env._elements
+            assert twin._tab.elements == env._tab.elements
             assert "A name is missing" in text_of((await twin.step("wait")).observation)
         finally:
             await twin.close()
@@ -108,7 +109,6 @@ async def test_an_episode_reaches_its_own_sites_only() -> None:
     try:
         await env.reset(seed=1)
         await other.reset(seed=2)
-        assert env._page is not None
         assert env._pass is not None
         assert other._pass is not None
         for address in ("file:///etc/passwd", "chrome://version", "http://evil.test/", "https://guests.test/", "http://["):
@@ -121,7 +121,7 @@ async def test_an_episode_reaches_its_own_sites_only() -> None:
                   await status("http://other:x@127.0.0.1:{PORT}/"), await status("http://guests.test:81/"),
                   await status("/"), await status("http://localhost:{PORT}/")];
         }}"""
-        assert await env._page.evaluate(tries) == [0, 0, 0, 0, 200, 0]
+        assert await env._tab.page.evaluate(tries) == [0, 0, 0, 0, 200, 0]
         assert other._pass.answered == before
     finally:
         await env.close()
@@ -166,7 +166,7 @@ def test_unknown_levels_and_templates_are_named() -> None:
 
 def test_an_answer_is_compared_without_what_people_add() -> None:
     written = ("251,083", ' "Oslo" ', "1,234,567.", "1,2", "12.50")
-    assert [*map(_plain, written)] == ["251083", "oslo", "1234567", "1,2", "12.50"]
+    assert [*map(plain, written)] == ["251083", "oslo", "1234567", "1,2", "12.50"]
 
 
 def test_the_commands_of_the_page_name_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,9 +136,8 @@ async def test_an_environment_keeps_its_context_but_nothing_of_the_episode_befor
     env, other = Errands(TOWN), Errands(TOWN)
     try:
         await env.reset(seed=1)
-        seat, page = env._seat, env._page
+        seat, page = env._seat, env._tab.page
         assert seat is not None
-        assert page is not None
         await page.evaluate(
             "() => { localStorage.a = 1; sessionStorage.b = 2; document.cookie = 'c=3; max-age=999'; name = 'd'; }"
         )

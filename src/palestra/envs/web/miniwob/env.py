@@ -12,10 +12,11 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from palestra.core import AsyncEnv, Step
-from palestra.envs.web.acting import MILLISECONDS_PER_ACTION, perform
+from palestra.envs.web.acting import MILLISECONDS_PER_ACTION, acted_on, perform
 from palestra.envs.web.actions import described, read_action
 from palestra.envs.web.browsers import Browsers, Seat, answered, shared_browsers
 from palestra.envs.web.front import Pass
+from palestra.envs.web.marks import check_picture, marked
 from palestra.envs.web.miniwob.pages import WINDOW, Pages, page_address
 from palestra.envs.web.miniwob.solving import SOLVERS
 from palestra.envs.web.miniwob.tasks import TASKS
@@ -58,7 +59,7 @@ class MiniWob(AsyncEnv):
     Args:
         name: The name of the task, such as ``click-test-2``.
         max_turns: The turn limit.
-        picture: Whether the observation has a screenshot beside the elements.
+        picture: Whether the observation has a screenshot beside the elements; ``"marks"`` draws the ids of elements on it.
     """
 
     reward_range = (-1.0, 1.0)
@@ -66,9 +67,10 @@ class MiniWob(AsyncEnv):
     counts_turns = True
     max_turns: int
 
-    def __init__(self, name: str, max_turns: int = 15, *, picture: bool = False) -> None:
+    def __init__(self, name: str, max_turns: int = 15, *, picture: bool | str = False) -> None:
         if name not in TASKS:
             raise UsageError(f"MiniWoB++ has no task {name!r}: see palestra list web:miniwob-")
+        check_picture(picture)
         self._name = name
         self.max_turns = max_turns
         self._picture = picture
@@ -110,7 +112,9 @@ class MiniWob(AsyncEnv):
         assert self._page is not None
         async with answered():
             self._done, raw, goal = await self._page.evaluate(_look_script(), milliseconds)
-            text = await self._page.locator("body").aria_snapshot(mode="ai", boxes=self._by_point or None)
+            text = await self._page.locator("body").aria_snapshot(
+                mode="ai", boxes=bool(self._by_point or self._picture) or None
+            )
         self._reward = _in_range(raw)
         self.goal = cleaned(goal["utterance"] if isinstance(goal, dict) else goal)
         seen = [one for one in read_snapshot(text) if self.goal not in (one.value, one.name)]
@@ -122,18 +126,19 @@ class MiniWob(AsyncEnv):
             return text
         assert self._page is not None
         async with answered():
-            return (Text(text), Image(await self._page.screenshot(type="png")))
+            picture = await self._page.screenshot(type="png")
+        return (Text(text), Image(marked(picture, self._pages[-1]) if self._picture == "marks" else picture))
 
     async def step(self, action: str) -> Step:
         assert self._page is not None
         self._turn += 1
         order = read_action(action, self._actions)
         problem = order.problem
+        info: dict[str, Any] = {"format_error": True} if problem else acted_on(order, self._pages[-1])
         if not problem:
             async with answered():
                 problem = await perform(self._page, order, self._ids)
         await self._look(0 if order.problem else MILLISECONDS_PER_ACTION)
-        info: dict[str, Any] = {"format_error": True} if order.problem else {}
         if self._done:
             return Step("The task has ended.", self._reward, True, False, {**info, "success": self._reward > 0})
         if self._turn >= self.max_turns:

@@ -22,7 +22,9 @@ _AFTER_LEAVING_SECONDS = 3.0
 _STANDING = """async () => {
   for (let turn = 0; turn < 2; turn++)
     await new Promise(done => { const c = new MessageChannel(); c.port1.onmessage = done; c.port2.postMessage(0); });
-  return [document.readyState === "complete", Boolean(window.__palestraLeaving)];
+  const opened = window.__palestraOpened;
+  window.__palestraOpened = 0;
+  return [document.readyState === "complete", Boolean(window.__palestraLeaving), typeof opened === "number" ? opened | 0 : 0];
 }"""
 _FORMS = """() => {
   if (Object.keys(sessionStorage).length) return null;
@@ -66,26 +68,27 @@ async def open_page(page: "Page", address: str, one: Pass) -> str:
     return ""
 
 
-async def settle(page: "Page", one: Pass) -> None:
-    """Wait until the page stands still."""
+async def settle(page: "Page", one: Pass) -> int:
+    """Wait until the page stands still. Return how many windows it reports to have opened since the last call."""
     from playwright.async_api import Error
 
     loop = asyncio.get_running_loop()
-    begun, left = loop.time(), None
+    begun, left, opened = loop.time(), None, 0
     while True:
         try:
-            complete, leaving = await page.evaluate(_STANDING)
+            complete, leaving, more = await page.evaluate(_STANDING)
         except Error as error:
             if "context was destroyed" not in error.message and "navigat" not in error.message:
                 raise
-            complete, leaving = False, False
+            complete, leaving, more = False, False, 0
+        opened += max(0, int(more))
         if one.failure is not None:
             raise one.failure
         now = loop.time()
         left = (left or now) if leaving and not one.under_way else None
         refused = left is not None and now - left > _AFTER_LEAVING_SECONDS
         if complete and not one.under_way and (refused or not leaving):
-            return
+            return opened
         if now - begun > SETTLE_SECONDS:
             raise InfrastructureError(f"the page did not come to rest within {SETTLE_SECONDS:g} s")
         await asyncio.sleep(0.005)
