@@ -57,6 +57,14 @@ def test_the_papers_numbers_are_in_the_recipes() -> None:
     assert {spec(env).max_turns for env in invented.envs} == {30}  # the turn limit in evaluation
 
 
+def test_the_recipe_of_the_sites_has_the_papers_horizon_of_web_navigation() -> None:
+    recipe = load_recipe(RECIPES / "gpu" / "scalinginter-web-qwen2.5-7b.toml")
+    assert recipe.horizon is not None
+    for env in recipe.envs:
+        assert [recipe.horizon.at(env, step) for step in (0, 99, 100, 199, 200, 299)] == [8, 8, 12, 12, 15, 15]
+        assert spec(env).max_turns == 20  # the turn limit in evaluation
+
+
 @pytest.mark.parametrize(
     ("world", "env", "turns"),
     [

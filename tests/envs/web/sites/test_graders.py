@@ -1,6 +1,6 @@
 """The graders of all sites against hacks, counted: none of them passes."""
 
-from tests.envs.web.sites.towns import check_hacks, templates_of
+from tests.envs.web.sites.towns import ADDRESSES, check_hacks, templates_of
 
 from palestra.envs.web.sites.errands import Town
 from palestra.envs.web.sites.state import Change
@@ -21,3 +21,8 @@ def test_hundreds_of_wrong_states_do_not_pass() -> None:
     }
     print("wrong states, none of which passes:", tried)
     assert sum(tried.values()) >= 300
+
+
+def test_thirty_addresses_are_tried_in_the_browser() -> None:
+    assert sum(map(len, ADDRESSES.values())) >= 30
+    assert all(len(set(paths)) == len(paths) for paths in ADDRESSES.values())

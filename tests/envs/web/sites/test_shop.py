@@ -21,6 +21,7 @@ from tests.envs.web.sites.towns import (
     check_hacks,
     check_hash_seed,
     check_injection,
+    check_opened,
     check_seeds,
     templates_of,
     unseen_tables,
@@ -125,6 +126,12 @@ async def test_a_copy_at_every_step_of_an_order_ends_as_the_original() -> None:
 @in_browser
 async def test_addresses_do_not_do_the_work() -> None:
     await check_addresses(TOWN, "delete-address", "shop")
+
+
+@in_browser
+@pytest.mark.parametrize("kind", ["shipping", "billing"])
+async def test_an_address_of_oscar_that_changes_the_shop_when_it_is_opened_costs(kind: str) -> None:
+    await check_opened(TOWN, "price", f"shop.test/accounts/addresses/1/default_for_{kind}/")
 
 
 @pytest.mark.full

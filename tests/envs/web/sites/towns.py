@@ -14,23 +14,36 @@ from tests.envs.web.sites.playing import play
 
 from palestra.envs.web.sites.boxes import Boxes
 from palestra.envs.web.sites.contract import Site
-from palestra.envs.web.sites.env import Errands, judged
+from palestra.envs.web.sites.env import Errands
 from palestra.envs.web.sites.errands import Town
+from palestra.envs.web.sites.judging import judged
 from palestra.envs.web.sites.state import Change, Views, dump_hash, rows_of
 
 __all__ = [
     *("ADDRESSES", "check_addresses", "check_copies", "check_detours", "check_hacks", "check_hash_seed", "check_injection"),
-    *("check_seeds", "templates_of", "unseen_tables"),
+    *("check_opened", "check_seeds", "templates_of", "unseen_tables"),
 ]
 
 ADDRESSES = {
-    "shop": ("accounts/addresses/1/delete/", "checkout/preview/", "basket/vouchers/add/", "accounts/logout/?next=/"),
+    "shop": (
+        *("accounts/addresses/1/delete/", "checkout/preview/", "basket/vouchers/add/", "basket/add/1/?quantity=1"),
+        *("accounts/wishlists/create/?name=x", "accounts/profile/edit/?first_name=x", "accounts/profile/delete/"),
+        *("accounts/change-password/?new_password1=x&new_password2=x", "accounts/logout/?next=/"),
+    ),
     "forum": (
         *("topic/moderate/lock/5/", "topic/moderate/delete/5/", "comment/3/delete/", "comment/like/3/create/"),
-        *("comment/flag/3/create/", "comment/5/move/", "topic/notification/5/create/", "user/logout/"),
+        *("comment/flag/3/create/", "comment/5/move/", "topic/notification/5/create/", "topic/moderate/pin/5/"),
+        *("comment/3/undelete/", "topic/publish/?title=x&comment=y&category=2", "topic/update/5/?title=x"),
+        *("comment/5/publish/?comment=x", "topic/favorite/5/create/", "user/?location=x", "user/logout/"),
     ),
     "tracker": (
         *("ticket/1?action=resolve&submit=1&field_summary=x", "newticket?field_summary=x&submit=1", "prefs?email=x"),
+        *(
+            "ticket/1?action=accept&submit=1",
+            "ticket/1?comment=x&submit=1",
+            "ticket/1?action=reopen&replyto=1&comment=x&submit=1",
+        ),
+        "milestone?action=new&name=x&submit=1",
         *("milestone/release%201.1?action=delete", "report/1?action=delete", "admin/ticket/components", "logout"),
     ),
 }
@@ -129,6 +142,22 @@ async def check_addresses(town: str, template: str, name: str) -> None:
             await env.step(f"goto [{name}.test/{path}]")
             assert env._rows() == before, path
         assert (await env.step("stop []")).reward == 0.0
+    finally:
+        await env.close()
+
+
+async def check_opened(town: str, template: str, address: str) -> None:
+    """An address that changes the state when it is opened costs, also if the task is then solved."""
+    env = Errands(town, template=template, max_turns=30)
+    try:
+        await env.reset(seed=4)
+        before, start = env._rows(), env.errand.start
+        await env.step(f"goto [{address}]")
+        assert env._rows() != before
+        await env.step(f"goto [{start}]")
+        step = await play(env)
+        assert step.reward == -1.0
+        assert step.info["metrics"]["side_effects"] >= 1.0
     finally:
         await env.close()
 
