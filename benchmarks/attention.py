@@ -5,8 +5,9 @@
 
 Each side is a process of its own that computes the gradient of a two-layer Llama on the same packed row of 16 segments. Its
 memory is how far the resident set grows above what the loaded learner takes. Both are forks of this process, because importing
-torch and transformers takes most of the time. The model is narrow, so that attention is most of the pass. In a wide model the activations of the other layers are larger than the mask: the last row plans that for the shape of
-Qwen3-4B with recomputed activations, on tensors without memory. It has no limit.
+torch and transformers takes most of the time. The model is narrow, so that attention is most of the pass. In a wide model the
+activations of the other layers are larger than the mask: the last row plans that for the shape of Qwen3-4B with recomputed
+activations, on tensors without memory. It has no limit.
 """
 
 import argparse
