@@ -125,6 +125,16 @@ def test_the_plan_takes_the_micro_batch_that_the_packer_makes() -> None:
     assert activations("learner.packing.positions=256") < 0.5 * whole
 
 
+@pytest.mark.slow
+def test_moments_on_the_host_are_not_counted_on_the_gpu() -> None:
+    recipe = "gpu/gem-game-qwen3-4b"
+    beside, host = (estimate(load_recipe(recipe, [f"learner.offload={offload}"])) for offload in ("false", "true"))
+    assert host.host == beside.memory["optimizer"] == 8 * host.model.trained
+    assert beside.host == 0
+    assert host.on_each_of(4) == pytest.approx(beside.on_each_of(4) - host.host / 4)
+    assert any(line.startswith("host ") for line in host.lines())
+
+
 def test_a_segment_is_no_longer_than_the_context_of_the_model() -> None:
     config = load_recipe("cpu/guess", ["play.max_tokens=4096", "prompt.shots=2"])
     free, bound = (_largest_micro_batch(config, 8, longest) for longest in (None, 2048))

@@ -60,6 +60,8 @@ class RunEstimate(msgspec.Struct, frozen=True):
     model: ModelSize
     memory: dict[str, float]
     """Of a learner with one rank and its engine, by purpose."""
+    host: float
+    """Bytes of the optimizer that are on the host and not on the GPU of the learner, over all ranks."""
     episodes: int
     """Per step."""
     turns: int
@@ -90,6 +92,7 @@ class RunEstimate(msgspec.Struct, frozen=True):
             f"model       {model.parameters / 1e6:,.1f} M parameters ({model.source}), {model.trained / 1e6:,.1f} M trained",
             f"memory      {_size(total)}: {parts}{unknown}",
             f"            sharded over ranks: {shares}",
+            *([f"host        {_size(self.host)}: optimizer"] if self.host else []),
             f"per step    {self.episodes:,} episodes of at most {self.turns} turns; at most {self.tokens:,} tokens sampled",
             f"per run     at most {self.run_tokens:,} tokens",
             f"disk        {_size(self.disk)}: checkpoints of {_size(self.checkpoint)} each",
@@ -108,6 +111,7 @@ def estimate(config: TrainConfig) -> RunEstimate:
     return RunEstimate(
         model=model,
         memory=_memory(config, model),
+        host=model.trained * _FLOAT * _MOMENTS if _is_offloaded(config) else 0.0,
         episodes=episodes,
         turns=turns[-1],
         tokens=episodes * turns[-1] * config.play.max_tokens,
@@ -187,8 +191,9 @@ def _memory(config: TrainConfig, model: ModelSize) -> dict[str, float]:
     memory = {
         "weights": model.parameters * _FLOAT,
         "gradients": model.trained * _FLOAT,
-        "optimizer": model.trained * _FLOAT * _MOMENTS,
     }
+    if not _is_offloaded(config):
+        memory["optimizer"] = model.trained * _FLOAT * _MOMENTS
     if config.needs_reference and config.model.lora is None:
         memory["reference"] = model.parameters * _FLOAT
     if model.passes is not None:
@@ -196,6 +201,11 @@ def _memory(config: TrainConfig, model: ModelSize) -> dict[str, float]:
     if config.engine.name == "local":
         memory["engine"] = model.parameters * _BYTES[config.engine.dtype]
     return memory
+
+
+def _is_offloaded(config: TrainConfig) -> bool:
+    """Whether the optimizer is in another memory than the learner."""
+    return config.learner.offload and not config.model.device.startswith("cpu")
 
 
 def _turns(config: TrainConfig, step: int) -> int:

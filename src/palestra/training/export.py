@@ -18,7 +18,7 @@ from palestra.training.card import model_card
 from palestra.training.config import TrainConfig
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ActorCritic, ModelConfig
-from palestra.training.learner.state import StateReader
+from palestra.training.learner.state import StateReader, rows_of
 from palestra.training.recipe import saved_config
 from palestra.training.warm_start import WARM_START, finished_warm_start
 
@@ -119,4 +119,4 @@ def _fill(network: ActorCritic, checkpoint: Path) -> None:
         other = ", ".join(sorted((trained - there) | (there - own.keys()))[:3])
         raise SchemaError(f"{checkpoint} holds the weights of another network: the two differ in {other}")
     for name in there:
-        saved.fill(name, own[name])
+        saved.fill(name, rows_of(own[name]))

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel, modeling_flash_attention_utils
 
 from palestra.errors import Unsupported, UsageError
 from palestra.training.learner import attention
-from palestra.training.learner.attention import SEGMENTS, segment_arguments
+from palestra.training.learner.attention import SEGMENTS, SegmentBounds, segment_arguments
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ModelConfig
 
@@ -47,7 +47,7 @@ def test_segments_and_windows_need_no_mask(window: int | None, with_sinks: bool,
     query, key, value, sinks = tensors
     used = sinks if with_sinks else None
     options: dict[str, Any] = {"sliding_window": window, "s_aux": used, "scaling": None}
-    mine, _ = attention._attend(BESIDE, query, key, value, None, segment_bounds=BOUNDS, **options)
+    mine, _ = attention.attend(BESIDE, query, key, value, None, segment_bounds=SegmentBounds(BOUNDS), **options)
     expected = reference(query, key, value, window, used)
     torch.testing.assert_close(mine, expected, atol=1e-5, rtol=1e-5)
     weights = torch.randn(mine.shape, generator=generator)
@@ -59,7 +59,7 @@ def test_segments_and_windows_need_no_mask(window: int | None, with_sinks: bool,
 def test_what_segments_do_not_support_is_refused() -> None:
     some = torch.zeros(1, 1, 4, 8)
     with pytest.raises(Unsupported, match=r'softcap.*use "eager"'):
-        attention._attend(BESIDE, some, some, some, None, softcap=30.0)
+        attention.attend(BESIDE, some, some, some, None, softcap=30.0)
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])

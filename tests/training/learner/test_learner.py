@@ -82,6 +82,20 @@ def test_layouts_recomputation_and_slices_change_nothing(layout: Layout) -> None
     assert float((gradients(other) - gradients(plain)).abs().max()) <= 1e-5
 
 
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_may_move_its_moments_to_the_host_and_back(tmp_path: Path, first: bool) -> None:
+    whole, part, rest = (learner_of(60, offload=offload, learning_rate=1e-2) for offload in (False, first, not first))
+    batch = measured_batch(whole)
+    for learner in (whole, part):
+        for _ in range(2):
+            learner.update(batch)
+    part.save(tmp_path)
+    rest.load(tmp_path)
+    assert whole.update(batch) == rest.update(batch)
+    for one, other in zip(whole.parameters, rest.parameters, strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("prefix", [0, 5, 40])
 def test_a_prefix_computed_once_changes_nothing(prefix: int) -> None:
     plain, sharing = learner_of(), learner_of(network=tiny_network(share_prefix=True))

@@ -3,11 +3,13 @@
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from safetensors.torch import load_file
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_network
 from torch.distributed.tensor import DTensor
 
@@ -19,13 +21,13 @@ from palestra.training.learner.ranks import Leader, follow, join
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.timeout(400)]
 
-KINDS = ("full", "lora")
+KINDS = ("full", "lora", "offload")
 
 
 def _make(kind: str, role: type[Learner] = Learner) -> Learner:
     network = tiny_network(lora=LoraSettings(rank=4)) if kind == "lora" else tiny_network()
     # 7 episodes and small micro-batches: the ranks' shares are not equal and one of the last micro-batches is empty.
-    return learner_of(60, network=network, role=role, learning_rate=1e-2)
+    return learner_of(60, network=network, role=role, learning_rate=1e-2, offload=kind == "offload")
 
 
 def _run(rank: int, ranks: int, folder: str) -> None:
@@ -75,6 +77,8 @@ def _learn(learner: Learner, folder: Path) -> None:
     norms = [learner.update(batch)["gradient_norm"] for _ in range(2)]
     folder.mkdir(exist_ok=True)
     learner.save(folder)
+    if learner.network.config.lora is not None:
+        learner.write_adapters(folder, "float32")
     weights = dict(learner.weights())
     if learner.rank == 0:
         result = {"gradient": gradient, "loss": metrics["loss"], "norms": norms, "weights": weights}
@@ -133,6 +137,31 @@ def test_two_ranks_do_what_one_does(runs: Path, kind: str) -> None:
     assert one["norms"] == pytest.approx(two["norms"], abs=1e-5)
     for name, weight in one["weights"].items():
         torch.testing.assert_close(two["weights"][name], weight, atol=1e-4, rtol=0)
+
+
+def test_two_ranks_write_the_adapters_that_one_writes(runs: Path) -> None:
+    one, two = (load_file(runs / f"lora-{ranks}" / "adapter_model.safetensors") for ranks in (1, 2))
+    assert one.keys() == two.keys()
+    assert all(name.endswith(("lora_A.weight", "lora_B.weight")) for name in one)
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, atol=1e-4, rtol=0)
+    settings = [msgspec.json.decode((runs / f"lora-{ranks}" / "adapter_config.json").read_bytes()) for ranks in (1, 2)]
+    assert all(sorted(one.pop("target_modules")) for one in settings)
+    assert settings[0] == settings[1]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_moments_on_the_host_change_nothing(runs: Path, ranks: int) -> None:
+    beside, host = (torch.load(runs / f"{kind}-{ranks}" / "result.pt", weights_only=True) for kind in ("full", "offload"))
+    assert host["norms"] == beside["norms"]
+    for name, weight in beside["weights"].items():
+        assert torch.equal(host["weights"][name], weight), name
+    for rank in range(ranks):  # the checkpoints, moments included
+        file = f"learner-{rank:05d}.safetensors"
+        one, other = (load_file(runs / f"{kind}-{ranks}" / file) for kind in ("full", "offload"))
+        assert one.keys() == other.keys()
+        assert all(torch.equal(tensor, other[name]) for name, tensor in one.items())
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning:peft")

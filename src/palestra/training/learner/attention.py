@@ -27,13 +27,23 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from palestra.errors import Unsupported
 
-__all__ = ["SEGMENTS", "is_flash", "register_segments", "segment_arguments", "unknown_windows"]
+__all__ = ["SEGMENTS", "SegmentBounds", "attend", "is_flash", "register_segments", "segment_arguments", "unknown_windows"]
 
 SEGMENTS = "segments"
 _BLOCK = 512
 """The fewest queries of a block in a layer with a sliding window."""
 _windows: ContextVar[tuple[set[int], set[int]] | None] = ContextVar("windows", default=None)
 """The windows that the model asked masks for, and those that its layers passed on; ``None`` outside of ``unknown_windows``."""
+
+
+class SegmentBounds:
+    """Where each segment of a packed row begins, and the end of the last.
+
+    An object, because ``torch.compile`` would compile a layer again for every other tuple of numbers.
+    """
+
+    def __init__(self, places: tuple[int, ...]) -> None:
+        self.places = places
 
 
 def is_flash(attention: str) -> bool:
@@ -43,7 +53,7 @@ def is_flash(attention: str) -> bool:
 
 def register_segments() -> None:
     """Make ``segments`` known to transformers."""
-    AttentionInterface.register(SEGMENTS, _attend)
+    AttentionInterface.register(SEGMENTS, attend)
     AttentionMaskInterface.register(SEGMENTS, _mask)
 
 
@@ -52,7 +62,7 @@ def segment_arguments(attention: str, bounds: tuple[int, ...] | None, device: to
     if bounds is None:
         return {}
     if attention == SEGMENTS:
-        return {"segment_bounds": bounds}
+        return {"segment_bounds": SegmentBounds(bounds)}
     if not is_flash(attention):
         return {}
     ends = torch.tensor(bounds, dtype=torch.int32, device=device)
@@ -76,14 +86,14 @@ def unknown_windows() -> Iterator[set[int]]:
 
 
 def _mask(*args: Any, attention_mask: Tensor | None = None, local_size: int | None = None, **kwargs: Any) -> Tensor | None:
-    """No mask for rows without padding: ``_attend`` knows segments and windows by itself."""
+    """No mask for rows without padding: ``attend`` knows segments and windows by itself."""
     if local_size is not None and (windows := _windows.get()) is not None:
         windows[0].add(local_size)
     kwargs["local_size"] = local_size
     return None if attention_mask is None else sdpa_mask(*args, attention_mask=attention_mask, **kwargs)
 
 
-def _attend(
+def attend(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
 ) -> tuple[Tensor, None]:
     """Attention of (rows, heads, positions, width) as transformers calls it; the result is (rows, positions, heads, width)."""
@@ -97,7 +107,8 @@ def _attend(
         if sinks is None:
             return sdpa_attention_forward(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
         return _with_sinks(query, *_repeated(query, key, value), attention_mask, sinks, scale).transpose(1, 2), None
-    bounds = options.get("segment_bounds") or (0, query.shape[2])
+    known: SegmentBounds | None = options.get("segment_bounds")
+    bounds = (0, query.shape[2]) if known is None else known.places
     if sinks is not None:
         key, value = _repeated(query, key, value)
     window: int | None = options.get("sliding_window")

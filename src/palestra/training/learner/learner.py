@@ -32,14 +32,13 @@ from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTok
 from palestra.training.algorithms.validity import MISMATCH
 from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, micro_batch, plan, token_weights, value_weights
 from palestra.training.learner.checks import check_packing
+from palestra.training.learner.compiling import compile_layers
 from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
-from palestra.training.learner.state import GENERATOR, StateReader, write_state
+from palestra.training.learner.optimizer import MOMENTS, HostAdamW, fresh_state, moment_rows
+from palestra.training.learner.state import GENERATOR, StateReader, TensorRows, rows_of, write_state
 from palestra.training.learner.weights import index_weights, memory_weights, write_adapters, write_weights
 
 __all__ = ["SCHEDULE", "Learner", "LearnerConfig", "Measured", "unsound_segments"]
-
-_MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-"""What AdamW keeps per parameter."""
 
 
 def _linear(progress: float, *, floor: float = 0.0) -> float:
@@ -67,6 +66,9 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to a tenth, or your own as ``module:name``: a function of the progress from 0 to 1 that returns the factor of the rate."""
     betas: tuple[float, float] = (0.9, 0.95)
     weight_decay: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    offload: bool = False
+    """Keep AdamW's moments in the memory of the host, and copy those of one parameter at a time to the GPU for an update. Saves
+    8 bytes per trained parameter on the GPU. Each update copies as many bytes to the GPU, and back."""
     gradient_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
     """The largest norm of the gradient; a larger one is scaled down."""
     temperature: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
@@ -115,10 +117,13 @@ class Learner:
                 # The checks made passes, after which FSDP keeps what is outside of the layers gathered. The optimizer must hold
                 # the rows of this rank: the gathered tensors get no gradient.
                 module.reshard()
+            if module is not None and module.config.compile:
+                compile_layers(module, module.config.compile)  # after the checks, whose passes have other shapes
         if reference is not None:
             reference.requires_grad_(False).eval()
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
-        self.optimizer = torch.optim.AdamW(
+        kind = HostAdamW if config.offload else torch.optim.AdamW
+        self.optimizer = kind(
             self.parameters, lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, fused=True
         )
         self._schedule = SCHEDULE.load(config.schedule)
@@ -301,6 +306,11 @@ class Learner:
             raise UsageError(f"learner.schedule must return a factor from 0 to 1, got {factor} at progress {progress}")
         return rate * factor
 
+    def release(self) -> None:
+        """Give cached memory of the GPU back to other processes. All ranks must call it."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     # ----------------------------------------------------------------------------------------------------- saving and loading
 
     def weights(self) -> Iterator[tuple[str, Tensor]]:
@@ -337,13 +347,9 @@ class Learner:
         saved = StateReader(folder)
         names = saved.names()
         for name, parameter in self._trained():
-            moments = {key: f"optimizer.{name}.{key}" for key in _MOMENTS if f"optimizer.{name}.{key}" in names}
             self.optimizer.state.pop(parameter, None)
-            if moments:
-                # The step count is a plain number on every rank; the moments are sharded like the parameter.
-                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
-                fresh = {key: count if key == "step" else torch.zeros_like(parameter) for key in moments}
-                self.optimizer.state[parameter] = fresh
+            if f"optimizer.{name}.{MOMENTS[0]}" in names:
+                self.optimizer.state[parameter] = fresh_state(self.optimizer, parameter)
         state = self._state()
         if state.keys() != names:
             other = ", ".join(sorted(state.keys() ^ names)[:3])
@@ -359,14 +365,15 @@ class Learner:
     def _trained(self) -> Iterator[tuple[str, Tensor]]:
         return ((name, p) for name, p in self.network.named_parameters() if p.requires_grad)
 
-    def _state(self) -> dict[str, Tensor]:
+    def _state(self) -> dict[str, TensorRows]:
         """Everything that an update changes. Frozen weights are left out: they are those of the initial model."""
         kept = self.network.state_dict().keys()
-        state = {f"model.{name}": parameter for name, parameter in self._trained()}
-        state |= {f"model.{name}": buffer for name, buffer in self.network.named_buffers() if name in kept}
+        state = {f"model.{name}": rows_of(parameter) for name, parameter in self._trained()}
+        state |= {f"model.{name}": rows_of(buffer) for name, buffer in self.network.named_buffers() if name in kept}
         for name, parameter in self._trained():
-            state |= {f"optimizer.{name}.{key}": value for key, value in self.optimizer.state.get(parameter, {}).items()}
-        return {**state, GENERATOR: torch.get_rng_state()}
+            moments = self.optimizer.state.get(parameter, {})
+            state |= {f"optimizer.{name}.{key}": moment_rows(value, parameter) for key, value in moments.items()}
+        return {**state, GENERATOR: rows_of(torch.get_rng_state())}
 
     def _wait(self) -> None:
         if self.ranks > 1:

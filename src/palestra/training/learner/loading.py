@@ -7,6 +7,7 @@ import torch
 from palestra.errors import Unsupported, UsageError
 from palestra.training.learner.attention import is_flash, register_segments
 from palestra.training.learner.checks import check_head, check_sharing
+from palestra.training.learner.compiling import check_compiler
 from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
 from palestra.training.learner.sharded import checkpoint_files, load_sharded
 
@@ -19,6 +20,8 @@ def load_model(config: ModelConfig, model: Any = None) -> ActorCritic:
     With several ranks and a checkpoint that can be read by rows, the network is sharded already, and all ranks must call this.
     """
     _check_settings(config)
+    if config.compile:
+        check_compiler(config.compile, config.device)
     register_segments()
     files = [] if model is not None else checkpoint_files(config.path)
     if files:

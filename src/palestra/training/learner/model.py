@@ -64,6 +64,9 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The data type of the arithmetic. Weights and optimizer stay in float32."""
     recompute: bool = False
     """Recompute activations in the backward pass: less memory, a third more time."""
+    compile: str = ""
+    """The backend of ``torch.compile`` for the decoder layers, such as ``inductor``; empty to compile nothing. The first steps
+    take longer, the later ones less time. ``inductor`` needs a C++ compiler, and on a GPU ``triton``."""
     attention: str = SEGMENTS
     """``segments``: torch's fused attention, one segment at a time. Or an implementation of transformers: ``sdpa``, ``eager``,
     or ``flash_attention_2`` on a GPU, which needs ``compute = "bfloat16"`` and the package ``flash-attn``."""

@@ -66,6 +66,10 @@ class Leader(Learner):
         self._orders.give("write_adapters", folder, dtype)
         super().write_adapters(folder, dtype)
 
+    def release(self) -> None:
+        self._orders.give("release")
+        super().release()
+
     def save(self, folder: Path) -> dict[str, FileEntry]:
         self._orders.give("save", folder)
         return super().save(folder)

@@ -16,7 +16,7 @@ files.
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import torch
@@ -28,7 +28,7 @@ from palestra.durable import sync_file, write_whole
 from palestra.durable.checkpoint import FileEntry
 from palestra.errors import SchemaError
 
-__all__ = ["GENERATOR", "StateReader", "local_rows", "write_state"]
+__all__ = ["GENERATOR", "StateReader", "TensorRows", "local_rows", "rows_of", "write_state"]
 
 GENERATOR = "generator"
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16", torch.int64: "I64", torch.uint8: "U8"}
@@ -54,6 +54,23 @@ class RankState(msgspec.Struct, frozen=True):
     tensors: dict[str, RowRange]
 
 
+class TensorRows(NamedTuple):
+    """The rows of a tensor that this rank holds."""
+
+    rows: Tensor
+    start: int
+    """The number of the first of them."""
+    shape: tuple[int, ...]
+    """Of the whole tensor."""
+    sharded: bool
+    """Whether other ranks hold other rows."""
+
+
+def rows_of(tensor: Tensor) -> TensorRows:
+    """Return the rows of ``tensor`` that this rank holds."""
+    return TensorRows(*local_rows(tensor), tuple(tensor.shape), isinstance(tensor, DTensor))
+
+
 def local_rows(tensor: Tensor) -> tuple[Tensor, int]:
     """The rows of ``tensor`` that this rank holds, and the number of the first."""
     tensor = tensor.detach()
@@ -65,18 +82,14 @@ def local_rows(tensor: Tensor) -> tuple[Tensor, int]:
     return tensor.to_local(), min(mesh.get_local_rank() * part, rows)
 
 
-def write_state(folder: Path, rank: int, ranks: int, updates: int, tensors: Mapping[str, Tensor]) -> None:
+def write_state(folder: Path, rank: int, ranks: int, updates: int, tensors: Mapping[str, TensorRows]) -> None:
     """Write this rank's part of ``tensors`` into ``folder``. On return it is on the disk."""
-    held = {name: local_rows(tensor) for name, tensor in tensors.items() if _is_mine(name, tensor, rank)}
+    held = {name: one for name, one in tensors.items() if rank == 0 or one.sharded or name == GENERATOR}
     path = folder / f"learner-{rank:05d}.safetensors"
-    entry = _write_safetensors(path, {name: rows for name, (rows, _) in held.items()})
-    told = {name: RowRange(tuple(tensors[name].shape), start) for name, (_, start) in held.items()}
+    entry = _write_safetensors(path, {name: one.rows for name, one in held.items()})
+    told = {name: RowRange(one.shape, one.start) for name, one in held.items()}
     body = msgspec.json.encode(RankState(updates, ranks, entry, told), order="deterministic")
     write_whole(path.with_suffix(".json"), body)
-
-
-def _is_mine(name: str, tensor: Tensor, rank: int) -> bool:
-    return rank == 0 or isinstance(tensor, DTensor) or name == GENERATOR
 
 
 def _write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
@@ -127,18 +140,17 @@ class StateReader:
         """Every tensor that was saved."""
         return {name for one in self._ranks for name in one.tensors}
 
-    def fill(self, name: str, tensor: Tensor) -> None:
-        """Copy what was saved as ``name`` into ``tensor``, or into the rows of it that this rank holds."""
-        rows, first = local_rows(tensor)
+    def fill(self, name: str, into: TensorRows) -> None:
+        """Copy what was saved as ``name`` into the rows that this rank holds."""
         filled = 0
         for rank, one in enumerate(self._ranks):
             if name not in one.tensors:
                 continue
             saved = one.tensors[name]
-            if saved.shape != tuple(tensor.shape):
-                raise SchemaError(f"{name} has shape {list(saved.shape)} in the checkpoint and {list(tensor.shape)} here")
-            filled += self._copy(rank, name, saved.start, rows, first)
-        if filled != (len(rows) if rows.dim() else 1):
+            if saved.shape != into.shape:
+                raise SchemaError(f"{name} has shape {list(saved.shape)} in the checkpoint and {list(into.shape)} here")
+            filled += self._copy(rank, name, saved.start, into.rows, into.start)
+        if filled != (len(into.rows) if into.rows.dim() else 1):
             raise SchemaError(f"{name} is incomplete in {self._folder}")
 
     def own(self, name: str, rank: int) -> Tensor | None:
