@@ -22,6 +22,8 @@ class Server:
         self.weights = "base"
         self.adapters: dict[str, str] = {}
         self.paused = False
+        self.awake = {"weights", "kv_cache"}
+        """What the server has memory for."""
         self.aborts = asyncio.Event()
         self.resumed = asyncio.Event()
         self.resumed.set()
@@ -39,6 +41,8 @@ class Server:
     async def write(self, prompt: list[int], limit: int, stops: list[int], adapter: str = "") -> tuple[list[int], str]:
         """Sample token by token; an abort returns what there is."""
         self.calls += 1
+        if len(self.awake) < 2:
+            raise web.HTTPBadRequest(text="the server sleeps")
         if len(prompt) + limit > LENGTH:
             raise web.HTTPBadRequest(text="longer than the context of the model")
         await self.resumed.wait()
@@ -100,9 +104,21 @@ class Server:
         self.resumed.set()
         return web.json_response({})
 
+    async def sleep(self, request: web.Request) -> web.Response:
+        self.log.append(f"sleep {request.query['level']}")
+        self.awake.clear()
+        return web.Response()
+
+    async def wake_up(self, request: web.Request) -> web.Response:
+        self.log.append(f"wake {request.query['tags']}")
+        self.awake.add(request.query["tags"])
+        return web.Response()
+
     async def rpc(self, request: web.Request) -> web.Response:
         body = await request.json()
         await self.fault(request)
+        if "weights" not in self.awake:
+            raise web.HTTPInternalServerError(text="there is no memory for weights")
         self.weights = body["kwargs"]["weights_path"]
         self.log.append(f"load {self.weights}")
         return web.json_response({})
@@ -169,6 +185,8 @@ class Server:
                 web.post("/pause", self.pause),
                 web.post("/resume", self.resume),
                 web.post("/collective_rpc", self.rpc),
+                web.post("/sleep", self.sleep),
+                web.post("/wake_up", self.wake_up),
                 web.post("/v1/load_lora_adapter", self.load_adapter),
                 web.post("/v1/unload_lora_adapter", self.unload_adapter),
                 web.post("/load_lora_adapter", self.sglang_load_adapter),

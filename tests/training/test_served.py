@@ -1,5 +1,6 @@
 """Servers as the engine of a run: every version reaches them as a model folder, and the run is an ordinary one."""
 
+import asyncio
 from pathlib import Path
 
 import msgspec
@@ -78,17 +79,20 @@ async def test_servers_get_adapters_alone(tmp_path: Path, kind: str, tiny_model:
                 torch.nn.init.normal_(parameter, std=0.1)
         await trainer.train()
         await trainer.engine.close()
-    names = [f"version-{version:08d}" for version in range(3)]
+    asked = {body["model"] if kind == "vllm" else body["lora_path"] for body in server.bodies}
+    versions = [f"version-{version:08d}" for version in range(3)]
+    run = min(asked).removesuffix(versions[0])
+    assert run.startswith("run-"), "an adapter's name begins with the folder of the run"
+    names = [f"{run}{version}" for version in versions]
     steps = [
-        [f"load {tiny_model}", f"load {names[0]}"],
-        [f"load {names[1]}", f"unload {names[0]}"],
-        [f"load {names[2]}", f"unload {names[1]}"],
+        [f"load {tiny_model}", f"load {versions[0]}"],
+        [f"load {versions[1]}", f"unload {names[0]}"],
+        [f"load {versions[2]}", f"unload {names[1]}"],
     ]
     said = [entry.replace(f"{tmp_path}/run/weights/", "") for entry in server.log if "load" in entry]
     assert said == [entry for step in steps for entry in step]
-    asked = {body["model"] if kind == "vllm" else body["lora_path"] for body in server.bodies}
     assert asked == set(names[:2])  # nothing is played after the last step
-    folder = tmp_path / "run" / "weights" / names[-1]
+    folder = tmp_path / "run" / "weights" / versions[-1]
     assert sorted(path.name for path in folder.glob("*.*")) == ["adapter_config.json", "adapter_model.safetensors"]
     # On the model that the servers have, the adapters give the learner's model.
     base = transformers.AutoModelForCausalLM.from_pretrained(tiny_model)
@@ -99,6 +103,79 @@ async def test_servers_get_adapters_alone(tmp_path: Path, kind: str, tiny_model:
         torch.testing.assert_close(merged[name], weight, atol=1e-6, rtol=1e-5)
         changed += not torch.equal(before[name], weight)
     assert changed > 5
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft")
+@pytest.mark.parametrize(("transfer", "level"), [("folder", 2), ("lora", 1)])
+async def test_servers_sleep_while_the_learner_works(tmp_path: Path, tiny_model: Path, transfer: str, level: int) -> None:
+    learned, logs = [], []
+    for sleeps in (False, True):
+        server = Server()
+        async with serving(server.app()) as url:
+            config = settings(tiny_model, url, "vllm", transfer)
+            engine = msgspec.structs.replace(config.engine, sleep=sleeps)
+            trainer = assemble(msgspec.structs.replace(config, engine=engine), tmp_path / str(sleeps))
+            await trainer.train()
+            await trainer.engine.close()
+        learned.append(dict(trainer.learner.weights()))
+        logs.append([entry.split()[0] if "load" in entry else entry for entry in server.log if "unload" not in entry])
+    first = ["pause", *["load"] * (2 if transfer == "lora" else 1), "resume"]  # the model, and for adapters their model before
+    step = ["pause", f"sleep {level}", "wake weights", "load", "wake kv_cache", "resume"]
+    assert logs[1] == [*first, *step, *step]
+    assert not any("sleep" in entry or "wake" in entry for entry in logs[0])
+    for name, weight in learned[0].items():
+        assert torch.equal(learned[1][name], weight), name
+
+
+async def test_a_server_that_ends_in_its_sleep_comes_back_awake_and_the_others_wake() -> None:
+    first, second = Server(), Server()
+    async with serving(first.app()) as one, serving(second.app()) as two:
+        engine = await VLLMEngine([one, two]).connect()
+        await engine.update_weights("/one", 1)
+        await engine.sleep()
+        waiting = asyncio.create_task(engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1)))
+        first.awake, first.weights, first.log = {"weights", "kv_cache"}, "its own", []  # it was started again
+        engine.suspect(one)
+        assert not waiting.done()
+        await engine.update_weights("/two", 2)
+        made = await waiting
+        await asyncio.gather(*engine._reviving.values())
+        await engine.close()
+    assert made.tokens.ids[0] == next_token([1, 2, 3], "/two")
+    assert first.weights == second.weights == "/two"
+    assert not any(entry.startswith("wake") for entry in first.log)
+    assert second.awake == {"weights", "kv_cache"}
+
+
+async def test_a_vllm_server_that_cannot_sleep_is_named_with_what_it_lacks() -> None:
+    async def absent(request: web.Request) -> web.Response:
+        return web.Response(status=404, body=b'{"detail":"Not Found"}', content_type="application/json")
+
+    server = Server()
+    server.sleep = absent  # type: ignore[method-assign]
+    async with serving(server.app()) as url:
+        engine = await VLLMEngine([url]).connect()
+        with pytest.raises(PolicyError, match=r"does not sleep: .*--enable-sleep-mode, .*VLLM_SERVER_DEV_MODE=1"):
+            await engine.sleep()
+        await engine.close()
+
+
+def test_sleep_that_cannot_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def convert(engine: dict[str, object], **changes: object) -> TrainConfig:
+        data = {"model": {"path": "m", "device": "cuda:1"}, "envs": {"game:x": 1.0}, "steps": 1, **changes}
+        return msgspec.convert({**data, "engine": {"sleep": True, **engine}}, TrainConfig)
+
+    others: tuple[dict[str, object], ...] = ({}, {"kind": "sglang", "urls": ["http://x"]})
+    for kind in others:
+        with pytest.raises(msgspec.ValidationError, match=r"engine\.sleep is for vLLM servers"):
+            convert(kind)
+    with pytest.raises(msgspec.ValidationError, match=r"set staleness = 0"):
+        convert({"kind": "vllm", "urls": ["http://x"]}, staleness=1)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    launched = convert({"kind": "vllm", "launch": {"replicas": 2}})
+    launched.check_devices()
+    assert launched.server_devices == ["1", "2"]
+    assert all("--enable-sleep-mode" in command.arguments for command in server_commands(launched, "m"))
 
 
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
@@ -148,6 +225,13 @@ def test_servers_that_the_run_starts_hold_its_model(tmp_path: Path, engine: dict
     config = msgspec.convert({**data, "engine": {"kind": "vllm", **engine}}, TrainConfig)
     transfer = TRANSFER.load(config.engine.transfer)(EngineSetup(config, str(tmp_path), tmp_path / "run", None))
     assert transfer.base == (str(tmp_path) if loaded else "")
+
+
+def test_no_two_processes_give_an_adapter_the_same_name(tmp_path: Path, tiny_model: Path) -> None:
+    config = settings(tiny_model, "http://x", "vllm", "lora")
+    setup = EngineSetup(config, str(tiny_model), tmp_path / "run", None)
+    first, second = (TRANSFER.load("lora")(setup).run for _ in range(2))
+    assert first != second, "a server that is used again would take the cached prefixes of the other process"
 
 
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])

@@ -10,6 +10,9 @@ healthy again and has loaded the current weights: a restarted server has the old
 **New weights.** ``pause`` makes the servers abort their calls and return the unfinished parts. The engine keeps these parts and
 continues them after ``resume`` as prompts. So every token has one version: the one that was loaded when its part was sent. A
 part that was sent before a change of weights and returned complete after it could be of either version: it is sampled again.
+
+**Sleep.** A server that shares a GPU with the learner can ``sleep``: it gives its memory back until the next new weights. It
+then gets memory for weights first, and for its cache when they are loaded, so that both copies of the weights fit.
 """
 
 import asyncio
@@ -18,7 +21,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import aiohttp
 import msgspec
@@ -76,6 +79,8 @@ class ServerReplica:
         """The name of the adapter that samples; empty if the model itself does."""
         self.base = ""
         """The ``LoraAdapter.base`` that the server has loaded; empty if it is not known what the server holds."""
+        self.asleep = False
+        """Whether the server has given its memory back."""
         self.restarts = 0
         """How often the server was started again, as far as ``RemoteEngine.suspect`` was called."""
 
@@ -103,6 +108,7 @@ class RemoteEngine(ABC):
         self._sticky: weakref.WeakKeyDictionary[EngineSession, ServerReplica] = weakref.WeakKeyDictionary()
         self._running = asyncio.Event()
         self._running.set()
+        self._asleep = False
         self._connections = Connections(self._open)
         self._reviving: dict[ServerReplica, asyncio.Task[None]] = {}
 
@@ -162,6 +168,14 @@ class RemoteEngine(ABC):
     async def _unload_adapter(self, replica: ServerReplica, name: str) -> None:
         """Make the server forget an adapter. It raises ``PolicyError`` if the server does not have it."""
 
+    async def _sleep(self, replica: ServerReplica, *, keep_weights: bool) -> None:
+        """Make the server give its memory back, that of its weights with or without a copy on the host."""
+        raise UsageError(f"{type(self).__name__} has no servers that sleep: leave engine.sleep out")
+
+    async def _wake(self, replica: ServerReplica, part: Literal["weights", "kv_cache"]) -> None:
+        """Make the server take the memory of its weights or of its cache again. Nothing changes if it is awake."""
+        raise NotImplementedError
+
     # --------------------------------------------------------------------------------------------------------- the protocol
 
     async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
@@ -197,12 +211,12 @@ class RemoteEngine(ABC):
         ``source`` is a model folder that every server can read, a ``LoraAdapter``, or an object of your own with
         ``async def load_into(engine, replica)``, which is called once per replica, and again for a replica that was restarted.
         """
-        paused = not self._running.is_set()
-        if not paused:
+        paused = not self._running.is_set() and not self._asleep
+        if self._running.is_set():
             await self.pause()
 
         async def load(replica: ServerReplica) -> None:
-            await self._install(replica, source)
+            await self._supply(replica, source)
             replica.version = version
 
         try:
@@ -212,9 +226,18 @@ class RemoteEngine(ABC):
                 with suppress(InfrastructureError):  # the first error names the cause
                     await self.resume()
             raise
-        self._source, self.version = source, version
+        self._source, self.version, self._asleep = source, version, False
         if not paused:
             await self.resume()
+
+    async def _supply(self, replica: ServerReplica, source: Any) -> None:
+        """Give a server the weights. If it sleeps, wake it: its cache gets memory when the weights are loaded."""
+        if replica.asleep:
+            await self._wake(replica, "weights")
+        await self._install(replica, source)
+        if replica.asleep:
+            await self._wake(replica, "kv_cache")
+            replica.asleep = False
 
     async def _install(self, replica: ServerReplica, source: Any) -> None:
         if isinstance(source, LoraAdapter):
@@ -266,6 +289,20 @@ class RemoteEngine(ABC):
         await self._everywhere(self._resume)
         self._running.set()
 
+    async def sleep(self, *, keep_weights: bool = False) -> None:
+        """Make the servers give their memory back until ``update_weights`` wakes them. Generations wait until then.
+
+        With ``keep_weights`` the servers keep their weights on the host, for sources that are not all of the weights.
+        """
+
+        async def rest(replica: ServerReplica) -> None:
+            replica.asleep = True  # also if the call fails: it may have reached the server
+            await self._sleep(replica, keep_weights=keep_weights)
+
+        await self.pause()
+        self._asleep = True
+        await self._everywhere(rest)
+
     async def close(self) -> None:
         for task in self._reviving.values():
             task.cancel()
@@ -276,6 +313,7 @@ class RemoteEngine(ABC):
         for replica in self.replicas:
             if replica.url == url:
                 replica.restarts += 1
+                replica.asleep = False
                 self._suspect(replica)
 
     async def revived(self) -> None:
@@ -349,7 +387,7 @@ class RemoteEngine(ABC):
             try:
                 await self._get(replica, "/health", decode=False)
                 if source is not None:
-                    await self._install(replica, source)
+                    await self._supply(replica, source)
             except (*_TROUBLE, PolicyError):
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)

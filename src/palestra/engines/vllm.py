@@ -1,9 +1,9 @@
 """vLLM over HTTP: token ids in, token ids and log-probs out, through ``/v1/completions``.
 
 Start the server with ``VLLM_SERVER_DEV_MODE=1`` to update weights, with ``VLLM_ALLOW_RUNTIME_LORA_UPDATING=1`` and
-``--enable-lora`` to load adapters, and with ``--logprobs-mode processed_logprobs`` to sample at
-a temperature other than 1: only then do its log-probs belong to the distribution that it samples from. Before the engine
-samples at another temperature, it checks the server's mode, and refuses if it is the wrong one.
+``--enable-lora`` to load adapters, with ``--enable-sleep-mode`` to let it sleep, and with ``--logprobs-mode
+processed_logprobs`` to sample at a temperature other than 1: only then do its log-probs belong to the distribution that it
+samples from. Before the engine samples at another temperature, it checks the server's mode, and refuses if it is the wrong one.
 
 **Every request sets every field that shapes the distribution or ends a reply**, neutral ones included. vLLM takes missing
 fields from the model's ``generation_config.json`` (Qwen2.5-Instruct sets a repetition penalty of 1.05 there) and then samples
@@ -13,7 +13,7 @@ leaves ``stop_token_ids`` as the only ids that do.
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from palestra.core import Sampling
 from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica, same_ids
@@ -77,6 +77,18 @@ class VLLMEngine(RemoteEngine):
 
     async def _resume(self, replica: ServerReplica) -> None:
         await self._post(replica, "/resume")
+
+    async def _sleep(self, replica: ServerReplica, *, keep_weights: bool) -> None:
+        try:
+            await self._post(replica, f"/sleep?level={1 if keep_weights else 2}", decode=False)
+        except PolicyError as error:
+            raise PolicyError(
+                f"{replica.url} does not sleep: start vLLM with --enable-sleep-mode, and with the environment variable "
+                f"VLLM_SERVER_DEV_MODE=1 ({error})"
+            ) from None
+
+    async def _wake(self, replica: ServerReplica, part: Literal["weights", "kv_cache"]) -> None:
+        await self._post(replica, f"/wake_up?tags={part}", decode=False)
 
     async def _load(self, replica: ServerReplica, folder: str) -> None:
         body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}

@@ -220,6 +220,9 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How new weights reach servers. ``folder``: they load a model folder with all weights. ``lora``: they load the adapters
     alone, which needs ``model.lora`` and servers that were started with ``--enable-lora``. Servers at ``urls`` first load the
     model of the run, unless it is ``{use = "lora", load_base = false}``. Or your own as ``module:name``."""
+    sleep: bool = False
+    """Whether vLLM servers give the memory of their GPUs to the learner while it works. Servers and learner can then share
+    GPUs. Needs ``staleness = 0``, and servers that were started with ``--enable-sleep-mode``."""
     batch: _Positive = 64
     """Local: requests that are computed together."""
     rows: _Positive = 128
@@ -234,6 +237,8 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         TRANSFER.check(self.transfer)
         if self.name == "local" and self.transfer_name != "folder":
             raise UsageError('engine.transfer is for servers: set engine.kind = "vllm" or "sglang" as well')
+        if self.sleep and self.name in ("local", "sglang"):
+            raise UsageError('engine.sleep is for vLLM servers: set engine.kind = "vllm" as well')
         if self.name in SERVERS and not self.urls and self.launch is None:
             raise UsageError(
                 f'engine.kind = "{self.name}" needs servers: name their addresses, engine.urls = ["http://…"], or add the '
@@ -386,6 +391,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
         if self.engine.transfer_name == "lora" and self.model.lora is None:
             raise UsageError('engine.transfer = "lora" sends adapters: train some, with the table [model.lora]')
+        if self.engine.sleep and self.staleness:
+            raise UsageError("engine.sleep stops all episodes while the learner works: set staleness = 0")
         if self.ahead is not None and self.ahead > self.staleness:
             raise UsageError(
                 f"ahead = {self.ahead} starts groups that staleness = {self.staleness} forbids to use: set ahead <= staleness"
@@ -416,14 +423,18 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         A run checks it when it starts. A saved configuration can be read anywhere, with other GPUs or none.
         """
-        if self.engine.launch is not None:
+        if self.engine.launch is not None and not self.engine.sleep:
             check_devices(self.model.device, self.engine.launch.devices)
 
     @property
     def server_devices(self) -> list[str | None]:
         """``CUDA_VISIBLE_DEVICES`` of each server that the run starts; ``None`` leaves it as it is."""
         launch = self.engine.launch
-        return [] if launch is None else server_devices(self.model.device, launch.replicas, launch.devices)
+        return (
+            []
+            if launch is None
+            else server_devices(self.model.device, launch.replicas, launch.devices, shared=self.engine.sleep)
+        )
 
     @property
     def engine_device(self) -> str:

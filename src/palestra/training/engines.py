@@ -5,6 +5,7 @@ Each is a function of an ``EngineSetup``, as your own ``module:name`` is. The tr
 learner write a model folder.
 """
 
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -71,7 +72,12 @@ def lora_transfer(setup: EngineSetup, *, load_base: bool = True) -> Transfer:
     started = engine.launch is not None and "{model}" in engine.launch.command_for(engine.name)
     folder = Path(setup.model)
     base = str(folder.resolve()) if folder.is_dir() else setup.model
-    return PublishedAdapters(str(setup.folder / WEIGHTS), engine.dtype, base if load_base and not started else "")
+    return PublishedAdapters(
+        str(setup.folder / WEIGHTS),
+        engine.dtype,
+        base=base if load_base and not started else "",
+        run=f"{setup.folder.resolve().name}-{secrets.token_hex(4)}",
+    )
 
 
 def _served(setup: EngineSetup, kind: type[VLLMEngine] | type[SGLangEngine]) -> Engine:
@@ -79,7 +85,9 @@ def _served(setup: EngineSetup, kind: type[VLLMEngine] | type[SGLangEngine]) -> 
     commands = [] if launch is None else server_commands(setup.config, setup.model)
     urls = [command.url for command in commands] or list(setup.config.engine.urls)
     servers = kind(urls, timeout=setup.config.play.deadline)
-    engine = ServedEngine(servers, TRANSFER.load(setup.config.engine.transfer)(setup))
+    settings = setup.config.engine
+    transfer = TRANSFER.load(settings.transfer)(setup)
+    engine = ServedEngine(servers, transfer, keep_weights=settings.transfer_name != "folder")
     if launch is None:
         return engine
     folder = setup.folder / SERVERS

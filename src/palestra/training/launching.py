@@ -71,7 +71,9 @@ def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
     for devices in config.server_devices:
         port = free_port("127.0.0.1")
         values = {"{model}": model, "{port}": str(port)}
-        arguments = [values.get(part, part) for part in (*launch.command_for(config.engine.name, rank), *launch.arguments)]
+        sleeping = ("--enable-sleep-mode",) if config.engine.sleep and not launch.command else ()
+        parts = (*launch.command_for(config.engine.name, rank), *sleeping, *launch.arguments)
+        arguments = [values.get(part, part) for part in parts]
         commands.append(ServerCommand(tuple(arguments), f"http://127.0.0.1:{port}", devices))
     return commands
 
@@ -281,6 +283,9 @@ class LaunchedEngine:
                 f"no server has loaded the current weights within {self._fleet.patience:.0f} s: see the logs of the servers, "
                 "or raise engine.launch.patience"
             ) from None
+
+    async def sleep(self) -> None:
+        await self._engine.sleep()
 
     async def pause(self) -> None:
         await self._engine.pause()

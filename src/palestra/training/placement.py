@@ -1,4 +1,4 @@
-"""The servers that a run starts: their command, and their GPUs, so that none shares the GPU of the learner.
+"""The servers that a run starts: their command, and their GPUs, so that none shares the GPU of the learner unless it sleeps.
 
 A process that was started with ``CUDA_VISIBLE_DEVICES`` counts its GPUs inside that list: ``cuda:0`` is the first of the list.
 Servers get names out of the same list, because the variable that they are started with replaces it.
@@ -31,7 +31,8 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     "processed_logprobs"]`` if ``learner.temperature`` is not 1."""
     devices: tuple[str, ...] = ()
     """``CUDA_VISIBLE_DEVICES`` of each server, such as ``["1", "2,3"]``. By default each server gets one GPU after that of the
-    learner, out of those that the run itself may use; if the learner is on a CPU, the variable stays as it is."""
+    learner, out of those that the run itself may use. With ``engine.sleep`` the first of them is that of the learner. If the
+    learner is on a CPU, the variable stays as it is."""
     patience: Annotated[float, msgspec.Meta(gt=0.0)] = 1800.0
     """Seconds that the servers have to load the model and answer."""
 
@@ -58,19 +59,21 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (*program, "--host", "127.0.0.1", "--port", "{port}")
 
 
-def server_devices(device: str, replicas: int, chosen: tuple[str, ...]) -> list[str | None]:
+def server_devices(device: str, replicas: int, chosen: tuple[str, ...], *, shared: bool = False) -> list[str | None]:
     """Return ``CUDA_VISIBLE_DEVICES`` of each server; ``None`` leaves the variable as it is.
 
     Args:
         device: The device of the learner.
         replicas: The number of servers.
         chosen: What the recipe chooses; empty for one GPU per server after that of the learner.
+        shared: Whether the first server gets the GPU of the learner.
 
     """
     own = _index(device)
     if chosen or own is None:
         return list(chosen) or [None] * replicas
-    wanted = range(own + 1, own + 1 + replicas)
+    first = own if shared else own + 1
+    wanted = range(first, first + replicas)
     visible = _visible()
     if visible is None:
         return [str(index) for index in wanted]
@@ -93,7 +96,7 @@ def check_devices(device: str, chosen: tuple[str, ...]) -> None:
         if name in place.split(","):
             raise UsageError(
                 f'engine.launch.devices = "{place}" puts a server on GPU {name}, which is the learner\'s '
-                f'(model.device = "{device}"): name other GPUs'
+                f'(model.device = "{device}"): name other GPUs, or set engine.sleep = true'
             )
 
 

@@ -50,6 +50,10 @@ class PolicyWeights:
         """Write the LoRA adapters alone into ``folder``, which must exist, as PEFT saves them."""
         self._learner.write_adapters(folder, dtype)
 
+    def release(self) -> None:
+        """Give the memory of the GPU that the learner holds without using it back to other processes."""
+        self._learner.release()
+
 
 class Transfer(Protocol):
     """How new weights get from the learner to the servers."""
@@ -94,11 +98,14 @@ class PublishedAdapters(NamedTuple):
     dtype: str = "float32"
     base: str = ""
     """The initial model, which servers load before the first adapter; empty if they hold it."""
+    run: str = ""
+    """The first part of the adapters' names on the servers. Servers cache prefixes by the name of the adapter, so every process
+    of every run needs another one."""
 
     def write(self, weights: PolicyWeights, version: int) -> LoraAdapter:
         """Publish the adapters of ``weights`` as ``version``."""
         final = _published(Path(self.folder), version, lambda part: weights.write_adapters(part, self.dtype))
-        return LoraAdapter(str(final), final.name, self.base)
+        return LoraAdapter(str(final), f"{self.run}-{final.name}" if self.run else final.name, self.base)
 
 
 def _published(folder: Path, version: int, fill: Callable[[Path], None]) -> Path:

@@ -1,5 +1,9 @@
-"""The metrics of a step's episodes, over all and per environment. Failed episodes are counted, never averaged."""
+"""The metrics of a step: of its episodes, over all and per environment, and its times.
 
+Failed episodes are counted, never averaged.
+"""
+
+import time
 from collections import Counter
 from collections.abc import Sequence
 
@@ -10,7 +14,7 @@ from palestra.training.algorithms.shaping import CUTS
 from palestra.training.experience import MASKED, Experience
 from palestra.trajectory import Trajectory, TrajectoryGroup, verdicts
 
-__all__ = ["solved", "summarize"]
+__all__ = ["StepClock", "solved", "summarize"]
 
 
 def summarize(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict[str, float]:
@@ -60,3 +64,22 @@ def solved(members: Sequence[Trajectory]) -> list[bool]:
 def _is_malformed(member: Trajectory) -> bool:
     """Whether the last action of the episode was not a move."""
     return member.stop in CUTS or bool(member.turns and member.turns[-1].info.get("format_error"))
+
+
+class StepClock:
+    """Measures where the time of a step goes."""
+
+    def __init__(self, saving: float) -> None:
+        """``saving`` is the duration of the checkpoint before this step, in seconds."""
+        self._last = time.perf_counter()
+        self._laps: dict[str, float] = {"seconds/checkpoint": saving}
+
+    def lap(self, name: str) -> None:
+        """Record the time since the last lap as ``seconds/name``."""
+        now = time.perf_counter()
+        self._laps[f"seconds/{name}"] = now - self._last
+        self._last = now
+
+    def numbers(self, tokens: int) -> dict[str, float]:
+        """The laps, and how many of a step's ``tokens`` were played and learned from a second."""
+        return {**self._laps, "tokens_per_second": tokens / sum(self._laps.values())}

@@ -58,8 +58,9 @@ from palestra.training.learner.learner import Learner
 from palestra.training.publishing import PolicyWeights
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
+from palestra.training.served import sleeping_engine
 from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
-from palestra.training.summary import solved, summarize
+from palestra.training.summary import StepClock, solved, summarize
 from palestra.training.tasks import TrainingTasks
 from palestra.training.turn_limits import ScheduledHorizon, task_key
 from palestra.trajectory import Task, Trajectory, TrajectoryGroup
@@ -92,6 +93,8 @@ class Trainer:
         self.policy = as_policy(self._make_policy(sampled))
         """The policy that plays: ``sampled``, or what the recipe's ``policy`` makes of it."""
         self.engine: Engine = sampled.engine
+        self._sleeper = sleeping_engine(sampled.engine) if config.engine.sleep else None
+        """The engine, if it gives its memory to the learner while the learner works."""
         self.rollout: RolloutFunction = play_episodes
         """Plays the episodes; by default in this process."""
         self.drawing = TrainingTasks(config)
@@ -142,9 +145,12 @@ class Trainer:
 
     async def step(self, step: int) -> None:
         """Make one step: wait for its groups, prepare, learn, publish, evaluate, account, record, checkpoint."""
-        clock = _Clock(self._saving)
+        clock = StepClock(self._saving)
         groups = await self.stream.take(step)
         clock.lap("wait")
+        if self._sleeper is not None:
+            await self._sleeper.sleep()
+            clock.lap("sleep")
         # On a thread, so that the groups that are being played continue.
         experience = await self._on_learner_thread(self._prepare, step, groups)
         clock.lap("prepare")
@@ -440,25 +446,6 @@ class Trainer:
         """Whether another group was played in the place of the group of these rollouts: it has ended, and no step took it."""
         ended = all(self.ledger.state(name) in (State.DROPPED, State.FAILED) for name in names)
         return ended and self.ledger.step_of(names[0]) is None
-
-
-class _Clock:
-    """Measures where the time of a step goes."""
-
-    def __init__(self, saving: float) -> None:
-        """``saving`` is the duration of the checkpoint before this step, in seconds."""
-        self._last = time.perf_counter()
-        self._laps: dict[str, float] = {"seconds/checkpoint": saving}
-
-    def lap(self, name: str) -> None:
-        """Record the time since the last lap as ``seconds/name``."""
-        now = time.perf_counter()
-        self._laps[f"seconds/{name}"] = now - self._last
-        self._last = now
-
-    def numbers(self, tokens: int) -> dict[str, float]:
-        """The laps, and how many of a step's ``tokens`` were played and learned from a second."""
-        return {**self._laps, "tokens_per_second": tokens / sum(self._laps.values())}
 
 
 def _name(group: int, member: int) -> str:
