@@ -88,6 +88,8 @@ class Server:
             "finish_reason": finish,
             "logprobs": {"token_logprobs": logprobs},
         }
+        if "prompt_logprobs" in body:
+            choice["prompt_logprobs"] = [None, *({str(id): {"logprob": -0.01 * id}} for id in body["prompt"][1:])]
         if self.tamper == "text":
             choice = {"text": "hello", "finish_reason": "stop"}
         return web.json_response({"choices": [choice]})

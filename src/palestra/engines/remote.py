@@ -19,9 +19,9 @@ import asyncio
 import random
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import aiohttp
 import msgspec
@@ -43,6 +43,7 @@ STICKY_SLACK = 8
 """A session leaves its replica when that has this many more running calls than the least busy one."""
 
 
+_T = TypeVar("_T")
 _TROUBLE = (aiohttp.ClientError, TimeoutError, InfrastructureError, ConnectionError)
 
 
@@ -350,6 +351,23 @@ class RemoteEngine(ABC):
                 problem = f"{replica.url}: the weights changed during the call"
                 continue
             return part, version
+        raise InfrastructureError(f"{ATTEMPTS} calls failed, the last one at {problem}")
+
+    async def _answered(self, ask: Callable[[ServerReplica], Awaitable[_T]]) -> tuple[ServerReplica, _T]:
+        """Return the answer to a call that samples nothing, and the replica that gave it. A failed call is repeated."""
+        problem = ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(random.uniform(0.5, 1.0) * min(0.25 * 2**attempt, LONGEST_WAIT))
+            await self._readiness()
+            replica = self._choose(None)
+            replica.under_way += 1
+            try:
+                return replica, await ask(replica)
+            except _TROUBLE as error:
+                problem = f"{replica.url}: {error!r}"
+            finally:
+                replica.under_way -= 1
         raise InfrastructureError(f"{ATTEMPTS} calls failed, the last one at {problem}")
 
     async def _readiness(self) -> None:

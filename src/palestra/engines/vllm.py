@@ -15,7 +15,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
+
 from palestra.core import Sampling
+from palestra.encoding import Ints
 from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica, same_ids
 from palestra.errors import PolicyError, UsageError
 from palestra.trajectory import Finish
@@ -60,6 +64,27 @@ class VLLMEngine(RemoteEngine):
     async def _complete(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Any:
         request = completion_request(replica.adapter or self.model, prompt, sampling)
         return await self._post(replica, "/v1/completions", request)
+
+    async def score(self, ids: Ints) -> npt.NDArray[np.float64]:
+        """Return the log-probability of each of ``ids`` after those before it, at temperature 1; that of the first is NaN.
+
+        Raises:
+            InfrastructureError: No server answered.
+            PolicyError: A server did not return the log-probabilities of the prompt.
+
+        """
+        prompt = ids.tolist()
+
+        async def ask(replica: ServerReplica) -> Any:
+            request = completion_request(self.model, prompt, Sampling(1)) | {"prompt_logprobs": 0}
+            return await self._post(replica, "/v1/completions", request)
+
+        replica, answer = await self._answered(ask)
+        try:
+            found = answer["choices"][0]["prompt_logprobs"]
+            return np.array([np.nan, *(found[n][str(prompt[n])]["logprob"] for n in range(1, len(prompt)))])
+        except (KeyError, TypeError, IndexError) as error:
+            raise PolicyError(f"{replica.url} did not answer with the log-probs of the prompt: {error!r}") from None
 
     async def _processes(self, replica: ServerReplica) -> bool:
         """Whether the server's log-probs are those of the distribution after temperature, top_k and top_p."""

@@ -23,6 +23,7 @@ from palestra.training.config import ENGINE, TrainConfig
 from palestra.training.engines import EngineSetup
 from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
+from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.ranks import Leader
 from palestra.training.parts import check_parts
 from palestra.training.prompts import prompt_options, renderer_of
@@ -76,7 +77,7 @@ def first_model(config: TrainConfig, folder: Path, *, say: Callable[[str], None]
     if config.engine.name == "local":
         _check_device("engine.device", config.engine_device)
     path = find_model(config.model.path)
-    _check_model(str(path))
+    _check_model(str(path), "model.path")
     if config.warm_start is None:
         return str(path)
     return str(warm_start(config, config.warm_start, str(path), folder / WARM_START, say=say))
@@ -91,15 +92,30 @@ def _check_device(key: str, device: str) -> None:
         raise UsageError(f'{key} = "{device}", but torch finds no CUDA device: use {key}=cpu, or install torch with CUDA')
 
 
-def _check_model(path: str) -> None:
+def _check_model(path: str, key: str) -> None:
     try:
         transformers.AutoConfig.from_pretrained(path)
     except (OSError, ValueError) as error:
         what = str(error).partition("\n")[0]
         raise UsageError(
-            f'model.path = "{path}" cannot be loaded ({what}). Give a folder with a config.json, a name on the Hugging Face '
+            f'{key} = "{path}" cannot be loaded ({what}). Give a folder with a config.json, a name on the Hugging Face '
             "hub, smollm2, tiny:ID or tiny-words:ID"
         ) from None
+
+
+def _load_teacher(config: TrainConfig, path: str) -> ActorCritic | None:
+    """Load the local teacher of ``config``, whose tokens must be those of the model at ``path``."""
+    if config.teacher is None or config.teacher.name != "local":
+        return None
+    _check_model(config.teacher.path, "teacher.path")
+    own, other = (transformers.AutoTokenizer.from_pretrained(one).get_vocab() for one in (path, config.teacher.path))
+    if differing := [token for token, place in own.items() if other.get(token) != place]:
+        raise UsageError(
+            f'teacher.path = "{config.teacher.path}" has other tokens than the model: {len(differing)} of {len(own)} differ, '
+            f"such as {differing[0]!r}. Distillation compares the two token by token: take a teacher of the same family"
+        )
+    settings = msgspec.structs.replace(config.model, path=config.teacher.path, lora=None, critic=False, share_prefix=False)
+    return load_model(settings)
 
 
 def build_learner(config: TrainConfig, path: str) -> Learner:
@@ -112,6 +128,6 @@ def build_learner(config: TrainConfig, path: str) -> Learner:
     if config.needs_reference and settings.lora is None:
         reference = load_model(msgspec.structs.replace(settings, critic=False))
     kind = Leader if dist.is_initialized() and dist.get_rank() == 0 else Learner
-    learner = kind(load_model(settings), config.learner, reference=reference)
+    learner = kind(load_model(settings), config.learner, reference=reference, teacher=_load_teacher(config, path))
     learner.measures_first = config.measures_first
     return learner

@@ -19,12 +19,14 @@ from palestra.errors import UsageError
 from palestra.policies import strategy
 from palestra.references import Hook, Role, parse_hook
 from palestra.training.algorithms.advantage import AdvantageConfig
+from palestra.training.algorithms.entropy import Anneal, EntropyTarget
 from palestra.training.algorithms.groups import PartialGroups
 from palestra.training.algorithms.horizon import HorizonConfig
 from palestra.training.algorithms.shaping import Cut, Overlong, Shaping, overlong_penalty
 from palestra.training.learner.learner import LearnerConfig
 from palestra.training.learner.model import ModelConfig
 from palestra.training.placement import Launch, check_devices, server_devices
+from palestra.training.teaching import TeacherSettings
 from palestra.wrappers import lending
 
 __all__ = [
@@ -93,36 +95,6 @@ WRITER = Role(
     factory=True,
 )
 SERVERS = ("vllm", "sglang")
-
-
-class Anneal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A coefficient that goes linearly from ``start`` to ``stop`` over ``steps`` steps, and stays at ``stop``."""
-
-    start: float
-    stop: float = 0.0
-    steps: _Positive = 100
-
-    def at(self, step: int) -> float:
-        """The coefficient of ``step``."""
-        return self.start + (self.stop - self.start) * min(step / self.steps, 1.0)
-
-
-class EntropyTarget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entropy coefficient that follows the entropy of the policy."""
-
-    target: Annotated[float, msgspec.Meta(gt=0.0)]
-    """The entropy to keep, in nats per token."""
-    start: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
-    """The coefficient of the first step."""
-    rate: Annotated[float, msgspec.Meta(gt=0.0)] = 0.005
-    """How much the coefficient rises after a step whose entropy was below the target, and falls after one above it."""
-    largest: Annotated[float, msgspec.Meta(gt=0.0)] = 0.1
-    """The largest coefficient. The smallest is 0."""
-
-    def after(self, coefficient: float, entropy: float) -> float:
-        """The coefficient of the next step."""
-        moved = coefficient + (self.rate if entropy < self.target else -self.rate)
-        return min(max(moved, 0.0), self.largest)
 
 
 class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -342,6 +314,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Largest number of turns per episode; by default the limits of the environments."""
     warm_start: WarmStart | None = None
     advantage: AdvantageConfig = AdvantageConfig()
+    teacher: TeacherSettings | None = None
+    """A teacher whose log-probabilities are part of the advantages: on-policy distillation."""
     partial: PartialGroups = PartialGroups()
     learner: LearnerConfig = LearnerConfig()
     epochs: _Positive = 1
@@ -391,6 +365,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
         if self.engine.transfer_name == "lora" and self.model.lora is None:
             raise UsageError('engine.transfer = "lora" sends adapters: train some, with the table [model.lora]')
+        if self.teacher is not None and self.teacher.name == "vllm" and self.learner.temperature != 1.0:
+            raise UsageError('servers score at temperature 1: set learner.temperature = 1 or teacher.kind = "local"')
         if self.engine.sleep and self.staleness:
             raise UsageError("engine.sleep stops all episodes while the learner works: set staleness = 0")
         if self.ahead is not None and self.ahead > self.staleness:
@@ -447,7 +423,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
         Several updates per step need the log-probabilities before the first one, and advantages may need values or a KL.
         """
-        return self.epochs * self.minibatches > 1 or self.model.critic or bool(self.advantage.kl_in_reward)
+        several = self.epochs * self.minibatches > 1
+        return several or self.model.critic or bool(self.advantage.kl_in_reward) or self.teacher is not None
 
     @property
     def needs_reference(self) -> bool:

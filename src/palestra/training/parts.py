@@ -29,6 +29,7 @@ from palestra.training.config import (
     Variant,
 )
 from palestra.training.learner.learner import SCHEDULE
+from palestra.training.teaching import TEACHER
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 
 __all__ = ["agent", "check_parts", "names_in_variants", "references_of", "register_variants", "sampled"]
@@ -96,6 +97,8 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield ENGINE, config.engine.kind
     yield TRANSFER, config.engine.transfer
     yield HISTORY, config.prompt.history
+    if config.teacher is not None:
+        yield TEACHER, config.teacher.kind
     yield POLICY, config.player
     if config.horizon is not None:
         yield from ((HORIZON, value) for value in (config.horizon.default, *config.horizon.environments.values()))

@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,6 +63,7 @@ from palestra.training.served import sleeping_engine
 from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
 from palestra.training.summary import StepClock, solved, summarize
 from palestra.training.tasks import TrainingTasks
+from palestra.training.teaching import TEACHER, TeacherSetup, taught
 from palestra.training.turn_limits import ScheduledHorizon, task_key
 from palestra.trajectory import Task, Trajectory, TrajectoryGroup
 
@@ -99,6 +101,10 @@ class Trainer:
         """Plays the episodes; by default in this process."""
         self.drawing = TrainingTasks(config)
         """Draws the tasks of a step. Held-out rows are left out."""
+        self._teacher = None
+        if config.teacher is not None:
+            setup = TeacherSetup(config.teacher, learner, config.play.deadline)
+            self._teacher = TEACHER.load(config.teacher.kind)(setup)
         self._rescoring = Rescoring(config.play.grader, config.play.group_reward)
         self._schedules: dict[str, Schedule] = {}
         self._places = Places(config.play.concurrency)
@@ -277,7 +283,12 @@ class Trainer:
             version=step,
             staleness=self.config.staleness,
         )
-        return prepare(groups, self.learner, self.config.advantage, self.config.partial, limits, self.config.play.shaping)
+        config = self.config
+        found = prepare(groups, self.learner, config.advantage, config.partial, limits, config.play.shaping)
+        if self._teacher is None or config.teacher is None:
+            return found
+        batch, measured = taught(found.batch, self._teacher, config.teacher)
+        return replace(found, batch=batch, measured={**found.measured, **measured})
 
     def _learn(self, step: int, experience: Experience) -> tuple[dict[str, float], Experience]:
         self.learner.seen = None

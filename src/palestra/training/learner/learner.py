@@ -102,13 +102,22 @@ class Measured:
 class Learner:
     """A network, its optimizer, and the number of updates so far."""
 
-    def __init__(self, network: ActorCritic, config: LearnerConfig, *, reference: ActorCritic | None = None) -> None:
+    def __init__(
+        self,
+        network: ActorCritic,
+        config: LearnerConfig,
+        *,
+        reference: ActorCritic | None = None,
+        teacher: ActorCritic | None = None,
+    ) -> None:
+        """``reference`` and ``teacher`` are frozen: the one is for a KL, the other for distillation."""
         self.config = config
         self.network = network
         self.reference = reference
+        self.teacher = teacher
         self.ranks = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
-        for module in (network, reference):
+        for module in (network, reference, teacher):
             if module is not None and config.packing.layout == "packed":
                 check_packing(module)
             if module is not None and self.ranks > 1 and not isinstance(module, FSDPModule):
@@ -119,8 +128,9 @@ class Learner:
                 module.reshard()
             if module is not None and module.config.compile:
                 compile_layers(module, module.config.compile)  # after the checks, whose passes have other shapes
-        if reference is not None:
-            reference.requires_grad_(False).eval()
+        for frozen in (reference, teacher):
+            if frozen is not None:
+                frozen.requires_grad_(False).eval()
         self.parameters: list[Tensor] = [p for p in network.parameters() if p.requires_grad]
         kind = HostAdamW if config.offload else torch.optim.AdamW
         self.optimizer = kind(
@@ -145,14 +155,22 @@ class Learner:
     def measure_reference(self, batch: Batch) -> Array:
         """Return log-probabilities of ``batch`` under the reference: the frozen copy, or the network without its adapters."""
         if self.reference is not None:
-            found = self._measure(self.reference, batch).logprobs
-            if isinstance(self.reference, FSDPModule):
-                self.reference.reshard()  # FSDP waits for a backward pass, which a reference does not have
-            return found
+            return self._measure_frozen(self.reference, batch)
         if self.network.config.lora is None:
             raise UsageError("a KL needs a reference: train by LoRA, or give the learner a frozen copy of the network")
         with self.network.without_adapters():
             return self._measure(self.network, batch).logprobs
+
+    def measure_teacher(self, batch: Batch) -> Array:
+        """Return log-probabilities of ``batch`` under the teacher."""
+        assert self.teacher is not None, "the learner has no teacher"
+        return self._measure_frozen(self.teacher, batch)
+
+    def _measure_frozen(self, network: ActorCritic, batch: Batch) -> Array:
+        found = self._measure(network, batch).logprobs
+        if isinstance(network, FSDPModule):
+            network.reshard()  # FSDP waits for a backward pass, which a frozen network does not have
+        return found
 
     def _measure(self, network: ActorCritic, batch: Batch) -> Measured:
         total, critic = len(batch.positions), network.critic is not None

@@ -38,8 +38,8 @@ def join(rank: int, ranks: int, meeting: str, device: str) -> None:
 class Leader(Learner):
     """Rank 0. It sends every call to the followers, except ``accumulate``, which is a part of ``update``."""
 
-    def __init__(self, network: ActorCritic, config: LearnerConfig, *, reference: ActorCritic | None = None) -> None:
-        super().__init__(network, config, reference=reference)
+    def __init__(self, network: ActorCritic, config: LearnerConfig, **frozen: ActorCritic | None) -> None:
+        super().__init__(network, config, **frozen)
         self._orders = _Orders()
 
     def measure(self, batch: Batch) -> Measured:
@@ -49,6 +49,10 @@ class Leader(Learner):
     def measure_reference(self, batch: Batch) -> Array:
         self._orders.give("measure_reference", batch)
         return super().measure_reference(batch)
+
+    def measure_teacher(self, batch: Batch) -> Array:
+        self._orders.give("measure_teacher", batch)
+        return super().measure_teacher(batch)
 
     def update(self, batch: Batch, loss: LossConfig | None = None) -> dict[str, float]:
         self._orders.give("update", batch, loss)

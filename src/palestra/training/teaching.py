@@ -1,0 +1,138 @@
+"""On-policy distillation: a teacher's log-probabilities of what the model sampled become advantages.
+
+The model plays. For every sampled token the advantage is
+
+    task · A + weight · (log π_teacher − log π_old),
+
+where A is the advantage of ``advantage.method`` and π_old the model before the update. The mean of the difference over tokens
+that the model samples is −KL(π ‖ π_teacher), so training lowers that KL where the model itself goes (reverse KL). With
+``task = 0`` rewards are ignored.
+
+A teacher is a function from a batch to the log-probability of every sampled token (T). ``local`` is a frozen model beside the
+learner's, sharded over its ranks. ``vllm`` asks servers, which compute the log-probabilities of a prompt. Student and teacher
+must have the same tokens.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import msgspec
+import numpy as np
+
+from palestra.encoding import Ints
+from palestra.errors import UsageError
+from palestra.references import Hook, Role, parse_hook
+from palestra.training.algorithms.groups import Array
+from palestra.training.learner.batch import Batch
+
+if TYPE_CHECKING:
+    from palestra.training.learner.learner import Learner
+
+__all__ = ["TEACHER", "Teacher", "TeacherSettings", "TeacherSetup", "local_teacher", "taught", "vllm_teacher"]
+
+Teacher = Callable[[Batch], Array]
+"""Returns the log-probability of every sampled token of a batch under the teacher (T)."""
+_CALLS = 64
+"""Segments that servers score at the same time."""
+
+TEACHER = Role(
+    "teacher.kind",
+    ("setup",),
+    {name: f"palestra.training.teaching:{name}_teacher" for name in ("local", "vllm")},
+    factory=True,
+)
+
+
+class TeacherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A teacher for on-policy distillation."""
+
+    kind: Hook = "local"
+    """``local``: a frozen model beside the learner's. ``vllm``: servers at ``urls``. Or your own as ``module:name``."""
+    path: str = ""
+    """Local: the model folder of the teacher, or its name on the Hugging Face hub."""
+    urls: tuple[str, ...] = ()
+    """Addresses of vLLM servers that hold the teacher."""
+    weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
+    """The weight of log π_teacher − log π in the advantage of a token."""
+    task: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
+    """The weight of the advantage that ``advantage.method`` computes from rewards. 0 ignores the rewards."""
+    largest: Annotated[float, msgspec.Meta(gt=0.0)] = 10.0
+    """The largest distance between the two log-probabilities of a token, in nats. A larger one counts as this."""
+
+    def __post_init__(self) -> None:
+        TEACHER.check(self.kind)
+        if self.name == "local" and not self.path:
+            raise UsageError('teacher.kind = "local" needs a model: set teacher.path')
+        if self.name == "vllm" and not self.urls:
+            raise UsageError('teacher.kind = "vllm" needs servers: set teacher.urls = ["http://…"]')
+
+    @property
+    def name(self) -> str:
+        """What ``kind`` uses: ``local``, ``vllm`` or ``module:name``."""
+        return parse_hook("teacher.kind", self.kind)[0]
+
+
+class TeacherSetup(NamedTuple):
+    """What a teacher is built from."""
+
+    settings: TeacherSettings
+    learner: "Learner"
+    """The learner, which holds a local teacher."""
+    deadline: float
+    """Seconds that a server has to answer."""
+
+
+def local_teacher(setup: TeacherSetup) -> Teacher:
+    """The frozen model that the learner holds."""
+    return setup.learner.measure_teacher
+
+
+def vllm_teacher(setup: TeacherSetup) -> Teacher:
+    """The vLLM servers at ``teacher.urls``."""
+
+    def measure(batch: Batch) -> Array:
+        # On the learner's thread, which has no event loop of its own.
+        scores = asyncio.run(_scores(setup, batch.ids))
+        return np.array([scores[segment][place] for segment, place in zip(batch.segments, batch.positions, strict=True)])
+
+    return measure
+
+
+async def _scores(setup: TeacherSetup, segments: Sequence[Ints]) -> list[Array]:
+    from palestra.engines.vllm import VLLMEngine
+
+    places = asyncio.Semaphore(_CALLS)
+    engine = VLLMEngine(setup.settings.urls, timeout=setup.deadline)
+
+    async def score(ids: Ints) -> Array:
+        async with places:
+            return await engine.score(ids)
+
+    try:
+        await engine.connect()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(score(ids)) for ids in segments]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    finally:
+        await engine.close()
+    return [task.result() for task in tasks]
+
+
+def taught(batch: Batch, teacher: Teacher, settings: TeacherSettings) -> tuple[Batch, dict[str, float]]:
+    """Return ``batch`` with the teacher's part of the advantages, and metrics. The batch must have been measured.
+
+    A token whose log-probability under the teacher is not finite has no part of it.
+    """
+    assert batch.old is not None
+    assert batch.advantages is not None
+    apart = teacher(batch) - batch.old
+    known = np.isfinite(apart)
+    bounded = np.clip(np.where(known, apart, 0.0), -settings.largest, settings.largest)
+    advantages = settings.task * batch.advantages + settings.weight * bounded
+    measured = {"teacher/not_finite": float((~known).mean())} if len(known) else {}
+    if known.any():
+        measured["teacher/kl"] = float(-apart[known].mean())
+    return replace(batch, advantages=advantages), measured
