@@ -136,10 +136,10 @@ async def test_a_server_that_ends_in_its_sleep_comes_back_awake_and_the_others_w
         waiting = asyncio.create_task(engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1)))
         first.awake, first.weights, first.log = {"weights", "kv_cache"}, "its own", []  # it was started again
         engine.suspect(one)
+        await asyncio.gather(*engine._reviving.values())
         assert not waiting.done()
         await engine.update_weights("/two", 2)
         made = await waiting
-        await asyncio.gather(*engine._reviving.values())
         await engine.close()
     assert made.tokens.ids[0] == next_token([1, 2, 3], "/two")
     assert first.weights == second.weights == "/two"
