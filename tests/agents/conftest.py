@@ -9,5 +9,5 @@ import pytest
 @pytest.fixture(autouse=True)
 def _collected(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
-    if request.node.get_closest_marker("bridges"):
+    if request.node.get_closest_marker("bridges") or request.node.get_closest_marker("vllm"):
         gc.collect()
