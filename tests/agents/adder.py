@@ -87,6 +87,7 @@ def _taught(tokenizer: Any, lessons: Iterable[Recording]) -> Any:
             num_hidden_layers=2,
             num_attention_heads=4,
             num_key_value_heads=4,
+            head_dim=32,  # vLLM on a CPU has no smaller one
             max_position_embeddings=4096,
             initializer_range=0.05,
             tie_word_embeddings=True,
