@@ -23,6 +23,7 @@ from palestra.training.algorithms.entropy import Anneal, EntropyTarget
 from palestra.training.algorithms.groups import PartialGroups
 from palestra.training.algorithms.horizon import HorizonConfig
 from palestra.training.algorithms.shaping import Cut, Overlong, Shaping, overlong_penalty
+from palestra.training.difficulty import DIFFICULTY
 from palestra.training.learner.learner import LearnerConfig
 from palestra.training.learner.model import ModelConfig
 from palestra.training.placement import Launch, check_devices, server_devices
@@ -106,6 +107,10 @@ class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Episodes per task."""
     concurrency: _Positive = 256
     """Episodes at the same time, over all groups that are being played."""
+    difficulty: Hook | None = None
+    """How often tasks are drawn, by how often the model solves them. ``pools``: tasks that are nearly always or never solved
+    are drawn less often. Or your own as ``module:name``: a function of a list of ``SolveRate`` that returns a weight for each.
+    Tasks are the rows of finite environments, and otherwise the environments themselves. By default all are alike."""
     deadline: Annotated[float, msgspec.Meta(gt=0.0)] = 600.0
     """Seconds per episode."""
     retries: Annotated[int, msgspec.Meta(ge=0)] = 2
@@ -128,7 +133,7 @@ class PlaySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             overlong_penalty(
                 0, self.max_tokens, self.overlong.tokens(self.max_tokens)
             )  # raises if the buffer is longer than a turn
-        for role, value in ((GRADER, self.grader), (GROUP_REWARD, self.group_reward)):
+        for role, value in ((GRADER, self.grader), (GROUP_REWARD, self.group_reward), (DIFFICULTY, self.difficulty)):
             if value is not None:
                 role.check(value)
 

@@ -28,6 +28,7 @@ from palestra.training.config import (
     TrainConfig,
     Variant,
 )
+from palestra.training.difficulty import DIFFICULTY
 from palestra.training.learner.learner import SCHEDULE
 from palestra.training.teaching import TEACHER
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
@@ -102,7 +103,9 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield POLICY, config.player
     if config.horizon is not None:
         yield from ((HORIZON, value) for value in (config.horizon.default, *config.horizon.environments.values()))
-    yield from ((role, hook) for role, hook in ((GRADER, config.play.grader), (GROUP_REWARD, config.play.group_reward)) if hook)
+    play = config.play
+    own = ((GRADER, play.grader), (GROUP_REWARD, play.group_reward), (DIFFICULTY, play.difficulty))
+    yield from ((role, hook) for role, hook in own if hook)
     yield from ((WRITER, value) for value in config.writers)
     for variant in config.variants.values():
         yield from ((WRAPPER, value) for value in variant.wrappers)

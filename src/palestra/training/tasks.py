@@ -3,20 +3,50 @@
 An environment without end draws a new task from every seed, so the seeds of training and evaluation are enough to keep them
 apart. A finite environment has rows. There the rows that an evaluation plays are left out of training and of the warm start.
 Rows are the same if their data has the same hash and they have the same position: a file under two ids is one file.
+
+``play.difficulty`` changes how often tasks are drawn (``difficulty``).
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from palestra.errors import UsageError
 from palestra.evaluation.panel import Panel
 from palestra.registry import spec
 from palestra.rollout.supply import data_digest, data_table, row_at, row_count
-from palestra.seeding import derive_seed
+from palestra.seeding import derive, derive_seed
+from palestra.training.algorithms.horizon import StepOutcome
 from palestra.training.config import TrainConfig
+from palestra.training.difficulty import RowOutcome, SolveRate, difficulty_weights, running_rates
 from palestra.trajectory import Task
 
-__all__ = ["TrainingTasks", "data_digests", "held_out_panel", "held_out_seed"]
+__all__ = ["KnownOutcomes", "TrainingTasks", "data_digests", "held_out_panel", "held_out_seed"]
+
+
+_UNTRIED = SolveRate(0, 0.0)
+
+
+class KnownOutcomes(NamedTuple):
+    """What is known about tasks when a group starts, by environment, oldest first."""
+
+    envs: Mapping[str, Sequence[StepOutcome]]
+    rows: Mapping[str, Sequence[RowOutcome]]
+
+    @classmethod
+    def until(
+        cls, step: int, envs: Mapping[str, Sequence[StepOutcome]], rows: Mapping[str, Sequence[RowOutcome]]
+    ) -> "KnownOutcomes":
+        """Return what the steps before ``step`` tell. The outcomes are in the order of the steps."""
+
+        def before(outcomes: Sequence[Any]) -> Sequence[Any]:
+            return outcomes[: bisect_left(outcomes, step, key=lambda one: one.step)]
+
+        return cls(*({env: before(outcomes) for env, outcomes in each.items()} for each in (envs, rows)))
 
 
 class TrainingTasks:
@@ -29,11 +59,50 @@ class TrainingTasks:
 
     def __init__(self, config: TrainConfig) -> None:
         self._seed = config.seed
+        self._weights = config.envs
+        self._count = config.play.tasks
+        self._rule = config.play.difficulty
+        self._row_weights: dict[str, tuple[int, npt.NDArray[np.float64]]] = {}
+        """Environment → how many outcomes were known, and the weights of its rows then."""
         held_out = _held_out_rows(config)
         self.rows: Mapping[str, Sequence[int] | None] = {env: _rows_left(env, held_out) for env in config.envs}
         """Environment → the rows that training may draw; ``None`` if its tasks never end."""
         if empty := [env for env, rows in self.rows.items() if rows is not None and not rows]:
             raise UsageError(_nothing_left(empty[0], config))
+
+    def draw(self, number: int, known: KnownOutcomes) -> Task:
+        """Return the task of the group ``number`` of the run."""
+        step, place = divmod(number, self._count)
+        names = list(self._weights)
+        weights = np.array(list(self._weights.values())) * self._preferred(names, known)
+        drawn = derive(self._seed, "mixture", step).choice(len(names), self._count, p=weights / weights.sum())
+        env, seed = names[drawn[place]], derive_seed(self._seed, "task", step, place)
+        rows = self.rows[env]
+        if self._rule is None or rows is None:
+            return self.task(env, seed, number)
+        weights = self._of_rows(env, rows, known.rows.get(env, ()))
+        # Without a row twice in a step, as long as there are enough.
+        size = min(self._count, int((weights > 0).sum()))
+        chosen = derive(self._seed, "rows", env, step).choice(len(rows), size, replace=False, p=weights / weights.sum())
+        return Task(env, seed, index=rows[chosen[place % size]])
+
+    def _preferred(self, names: Sequence[str], known: KnownOutcomes) -> npt.NDArray[np.float64]:
+        """The rule's weights of environments without end, which have no rows; 1 for the others."""
+        factors = np.ones(len(names))
+        endless = [place for place, env in enumerate(names) if self.rows[env] is None]
+        if self._rule is not None and endless:
+            tried = [(env, one.episodes, one.successes) for env in names for one in known.envs.get(env, ())]
+            rates = running_rates(tried)
+            factors[endless] = difficulty_weights(self._rule, [rates.get(names[place], _UNTRIED) for place in endless])
+        return factors
+
+    def _of_rows(self, env: str, rows: Sequence[int], known: Sequence[RowOutcome]) -> npt.NDArray[np.float64]:
+        count, weights = self._row_weights.get(env, (-1, np.ones(0)))
+        if count != len(known):
+            rates = running_rates((one.row, one.episodes, one.successes) for one in known)
+            weights = difficulty_weights(self._rule, [rates.get(row, _UNTRIED) for row in rows])
+            self._row_weights[env] = (len(known), weights)
+        return weights
 
     def task(self, env: str, seed: int, place: int) -> Task:
         """Return the task at ``place`` of the run. A finite environment repeats a row only after all others were drawn."""

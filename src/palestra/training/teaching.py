@@ -30,7 +30,7 @@ from palestra.training.learner.batch import Batch
 if TYPE_CHECKING:
     from palestra.training.learner.learner import Learner
 
-__all__ = ["TEACHER", "Teacher", "TeacherSettings", "TeacherSetup", "local_teacher", "taught", "vllm_teacher"]
+__all__ = ["TEACHER", "Teacher", "TeacherSettings", "TeacherSetup", "local_teacher", "taught", "teacher_of", "vllm_teacher"]
 
 Teacher = Callable[[Batch], Array]
 """Returns the log-probability of every sampled token of a batch under the teacher (T)."""
@@ -82,6 +82,14 @@ class TeacherSetup(NamedTuple):
     """The learner, which holds a local teacher."""
     deadline: float
     """Seconds that a server has to answer."""
+
+
+def teacher_of(settings: TeacherSettings | None, learner: "Learner", deadline: float) -> Teacher | None:
+    """Build the teacher that a recipe names; ``None`` if it names none."""
+    if settings is None:
+        return None
+    teacher: Teacher = TEACHER.load(settings.kind)(TeacherSetup(settings, learner, deadline))
+    return teacher
 
 
 def local_teacher(setup: TeacherSetup) -> Teacher:

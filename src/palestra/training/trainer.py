@@ -52,6 +52,7 @@ from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at
 from palestra.training.algorithms.shaping import Shaping, shaped
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.config import POLICY, TrainConfig
+from palestra.training.difficulty import RowOutcome
 from palestra.training.experience import USED, Experience, prepare
 from palestra.training.heldout import Progress, evaluate_held_out
 from palestra.training.learner.batch import Batch
@@ -62,8 +63,8 @@ from palestra.training.rescoring import Rescoring
 from palestra.training.served import sleeping_engine
 from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
 from palestra.training.summary import StepClock, solved, summarize
-from palestra.training.tasks import TrainingTasks
-from palestra.training.teaching import TEACHER, TeacherSetup, taught
+from palestra.training.tasks import KnownOutcomes, TrainingTasks
+from palestra.training.teaching import taught, teacher_of
 from palestra.training.turn_limits import ScheduledHorizon, task_key
 from palestra.trajectory import Task, Trajectory, TrajectoryGroup
 
@@ -101,10 +102,7 @@ class Trainer:
         """Plays the episodes; by default in this process."""
         self.drawing = TrainingTasks(config)
         """Draws the tasks of a step. Held-out rows are left out."""
-        self._teacher = None
-        if config.teacher is not None:
-            setup = TeacherSetup(config.teacher, learner, config.play.deadline)
-            self._teacher = TEACHER.load(config.teacher.kind)(setup)
+        self._teacher = teacher_of(config.teacher, learner, config.play.deadline)
         self._rescoring = Rescoring(config.play.grader, config.play.group_reward)
         self._schedules: dict[str, Schedule] = {}
         self._places = Places(config.play.concurrency)
@@ -120,6 +118,8 @@ class Trainer:
         self.say = say
         """Called with notes for the user."""
         self.outcomes: dict[str, list[StepOutcome]] = defaultdict(list)
+        self.row_outcomes: dict[str, list[RowOutcome]] = defaultdict(list)
+        """Of finite environments, if ``play.difficulty`` needs them."""
         self.checkpoints = Checkpoints(folder / "checkpoints", config.keep)
         self.ledger = Ledger(folder / "ledger")
         self.record = RunRecord(folder)
@@ -208,7 +208,7 @@ class Trainer:
 
     async def _play(self, numbers: range, version: int) -> AsyncGenerator[PlayedTask, None]:
         """Play the groups ``numbers``, which start with weights of ``version``. Yield each when its last episode has ended."""
-        tasks, play = self._tasks(numbers), self.config.play
+        tasks, play = [self.drawing.draw(number, self._known(number, version)) for number in numbers], self.config.play
         for number, task in zip(numbers, tasks, strict=True):
             for name in (_name(number, member) for member in range(play.group_size)):
                 if self.ledger.state(name) is None:  # otherwise an earlier process issued it and did not finish it
@@ -250,15 +250,14 @@ class Trainer:
         self._replaced += [member for group in task.groups for member in group.members]
         return True
 
-    def _tasks(self, numbers: Sequence[int]) -> list[Task]:
-        return [self._task(*divmod(number, self.config.play.tasks)) for number in numbers]
+    def _known(self, number: int, version: int) -> KnownOutcomes:
+        """What is known when the group may start at the earliest, so that a resumed run gets the same tasks and horizons."""
+        before = self._step_of(number, version) - self.config.steps_ahead
+        return KnownOutcomes.until(before, self.outcomes, self.row_outcomes)
 
-    def _task(self, step: int, place: int) -> Task:
-        """The task at ``place`` of those that are drawn together for ``step``."""
-        names, weights = list(self.config.envs), np.array(list(self.config.envs.values()))
-        seed, count = self.config.seed, self.config.play.tasks
-        drawn = derive(seed, "mixture", step).choice(len(names), count, p=weights / weights.sum())
-        return self.drawing.task(names[drawn[place]], derive_seed(seed, "task", step, place), step * count + place)
+    def _step_of(self, number: int, version: int) -> int:
+        """The latest step that may take the group ``number``, if it starts with weights of ``version``."""
+        return min(number // self.config.play.tasks, version + self.config.steps_ahead)
 
     def _horizon(self, numbers: range, tasks: Sequence[Task], version: int) -> Sequence[Callable[[AsyncEnv], AsyncEnv]]:
         if self.config.horizon is None:
@@ -269,11 +268,8 @@ class Trainer:
         return (partial(ScheduledHorizon, turns_of=turns),)
 
     def _turns(self, env: str, number: int, version: int) -> int:
-        ahead = self.config.steps_ahead
-        step = min(number // self.config.play.tasks, version + ahead)
-        # What is known when the group may start at the earliest, so that a resumed run gets the same horizons.
-        known = [outcome for outcome in self.outcomes.get(env, ()) if outcome.step < step - ahead]
-        return turns_at(self._schedules[env], step, known)
+        known = self._known(number, version).envs.get(env, ())
+        return turns_at(self._schedules[env], self._step_of(number, version), known)
 
     def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
         model = self.learner.network.language_model
@@ -345,6 +341,10 @@ class Trainer:
         for env in sorted({group.task.env for group in groups}):
             said = solved([member for group in groups if group.task.env == env for member in group.members])
             self.outcomes[env].append(StepOutcome(step, len(said), sum(said)))
+        for group in groups if self.config.play.difficulty is not None else ():
+            if group.task.index is not None:
+                said = solved(group.members)
+                self.row_outcomes[group.task.env].append(RowOutcome(step, group.task.index, len(said), sum(said)))
 
     def _replacements(self) -> dict[str, float]:
         """What the metrics say about the episodes of tasks that were replaced since the last step."""
@@ -397,7 +397,7 @@ class Trainer:
     def _notes(self) -> dict[str, Any]:
         """What a checkpoint holds beside files."""
         kept = {str(number): self.stream.admission.open[number] for number in self.stream.kept}
-        notes = {"ledger": self.ledger.position, "outcomes": self.outcomes, "kept": kept}
+        notes = {"ledger": self.ledger.position, "outcomes": self.outcomes, "rows": self.row_outcomes, "kept": kept}
         return {**notes, "entropy_coefficient": self._entropy_coefficient, "progress": self._progress}
 
     def _checkpoint(self, done: int, notes: dict[str, Any], kept: Sequence[PlayedTask]) -> None:
@@ -426,6 +426,8 @@ class Trainer:
         self.ledger.rewind(_position(manifest))
         self.ledger.commit(manifest.step)
         self.outcomes = defaultdict(list, msgspec.convert(manifest.notes["outcomes"], dict[str, list[StepOutcome]]))
+        rows = manifest.notes.get("rows", {})  # absent before there was play.difficulty
+        self.row_outcomes = defaultdict(list, msgspec.convert(rows, dict[str, list[RowOutcome]]))
         self._entropy_coefficient = float(manifest.notes["entropy_coefficient"])
         self._restore_progress(msgspec.convert(manifest.notes["progress"], Progress), manifest.step)
         self.record.trim(manifest.step)
