@@ -49,11 +49,46 @@ function turnBlock(turn, index) {
   const completion = turn.completion;
   return el("section", { class: "turn", id: `turn-${index}` },
     el("h3", {}, el("a", { href: Router.turn(index) }, `Turn ${index + 1}`), rewardBadge(turn.reward ?? 0), turnFacts(turn)),
-    el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), el("div", { class: "body" }, contentNodes(turn.observation))),
+    el("div", { class: "said env" }, el("span", { class: "who" }, "environment"), outlined(el("div", { class: "body" }, contentNodes(turn.observation)), turn.info?.acted_on)),
     completion.reasoning ? fold("thinking", firstLine(completion.reasoning), longText(completion.reasoning)) : null,
     el("div", { class: "said policy" }, el("span", { class: "who" }, "policy"),
       el("div", { class: "body" }, completion.text ? foldedText(completion.text) : el("em", { class: "hint" }, "wrote nothing"))),
     turn.info && Object.keys(turn.info).length ? fold("info", firstLine(JSON.stringify(turn.info)), longText(JSON.stringify(turn.info, null, 2))) : null);
+}
+
+// The element on which a turn acts is outlined in the observation before it: its line, and its place on a screenshot.
+function outlined(body, acted) {
+  if (typeof acted?.element !== "string" || !/^e\d{1,6}$/u.test(acted.element)) return body;
+  outlineLine(body, acted.element);
+  const { box } = acted;
+  if (Array.isArray(box) && box.length === 4 && box.every(Number.isFinite)) {
+    for (const image of body.querySelectorAll("img")) image.addEventListener("load", () => outlinePlace(image, box), { once: true });
+  }
+  return body;
+}
+
+function outlineLine(body, element) {
+  const line = new RegExp(`^ *\\[${element}\\] .*$`, "mu");
+  const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const found = line.exec(walker.currentNode.data);
+    if (!found) continue;
+    const hit = walker.currentNode.splitText(found.index);
+    hit.splitText(found[0].length);
+    const mark = el("span", { class: "acted", title: "the element acted on" });
+    hit.replaceWith(mark);
+    mark.append(hit);
+    return;
+  }
+}
+
+function outlinePlace(image, [left, top, wide, high]) {
+  const frame = el("span", { class: "acted", title: "the element acted on" });
+  const shares = { left: left / image.naturalWidth, top: top / image.naturalHeight, width: wide / image.naturalWidth, height: high / image.naturalHeight };
+  for (const [name, share] of Object.entries(shares)) frame.style.setProperty(name, `${100 * share}%`);
+  const holder = el("span", { class: "shot" });
+  image.replaceWith(holder);
+  holder.append(image, frame);
 }
 
 function rewardBadge(reward) {
