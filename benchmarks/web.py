@@ -1,31 +1,42 @@
 r"""The web: resets, steps, and many contexts at once while browsers are killed.
 
-    python benchmarks/web.py            # every site, 32 contexts, 500 episodes
-    python benchmarks/web.py --quick    # two sites, 4 contexts, 12 episodes, one browser killed
+    python benchmarks/web.py                        # every site, 32 contexts, 500 episodes
+    python benchmarks/web.py --quick                # two sites, 4 contexts, 12 episodes, one browser killed
+    python benchmarks/web.py --only crowd           # one part: resets, steps, crowd or plan
+    python benchmarks/web.py --only plan --write    # and keep the constants, with the date, where palestra plan finds them
 
 CPU is the time of this process and of all processes below it: Playwright's driver, Chromium and the sites. Wall time is not
 limited, because it depends on what else the machine does. A reset is measured after two others, which warm the site and the
 browser. The steps are compared with a loop that makes the same calls of Playwright on the same page and does nothing with the
 results; both sides take turns, and the rows are medians of ratios.
 
-The last rows play MiniWoB's click-button with its oracle in many contexts. In the meantime, a browser is killed every few
-seconds. An episode that a kill has hit is played again, as everywhere in Palestra. Left out: whether `palestra plan` predicts
-these figures, because it has no constants for browsers yet. The pages of the sites have no scripts, so an environment keeps its
-browser context from one episode to the next; the first two resets, which open it, are not in the median.
+The part crowd plays MiniWoB's click-button with its oracle in many contexts. In the meantime, a browser is killed every few
+seconds. An episode that a kill has hit is played again, as everywhere in Palestra. The pages of the sites have no scripts, so
+an environment keeps its browser context from one episode to the next; the first two resets, which open it, are not in the
+median.
+
+The part plan measures CPU and memory of an episode, predicts the episodes per second of one and of two workers, and compares
+them with workers that each have one core for themselves, their browser and their sites. It needs a machine that does nothing
+else, and --quick leaves it out. Each part prints its rows on stderr as soon as it is done.
 """
 
 import argparse
 import asyncio
+import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Awaitable, Callable
+from datetime import date
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from rows import Row, finish
 
+from palestra.cluster.simulation import Constants, simulate
+from palestra.cluster.worlds import WORLDS, WorldCosts
 from palestra.core import AsyncEnv
 from palestra.envs.web import acting
 from palestra.envs.web.browsers import shared_browsers
@@ -220,14 +231,133 @@ async def crowd(contexts: int, episodes: int, every: float) -> list[Row]:
     ]
 
 
-async def main(quick: bool) -> None:
-    rows = await resets(("forum", "tracker") if quick else TOWNS, 3 if quick else 15)
-    rows += await steps(3 if quick else 15)
-    rows += await crowd(*((4, 12, 0.0) if quick else (32, 500, 20.0)))
+# ------------------------------------------------------------------------------------------------------------------ plan
+
+
+def made(world: str) -> miniwob.MiniWob | Errands:
+    """Return an environment of a world of ``palestra plan``."""
+    if world == "miniwob":
+        return miniwob.MiniWob("login-user")
+    return Errands("palestra.envs.web.sites.forum.town:town", template="like", max_turns=30)
+
+
+async def played_by_oracle(env: miniwob.MiniWob | Errands, seed: int) -> tuple[float, float, int]:
+    """Play an episode. Return CPU seconds of the reset and of all turns, and the number of turns."""
+    before = cpu_by_process()
+    await env.reset(seed=seed)
+    reset = cpu_since(before)
+    turns, ended = 0, False
+    while not ended:
+        _, _, terminated, truncated, _ = await env.step(await env.oracle())
+        turns, ended = turns + 1, terminated or truncated
+    return reset, cpu_since(before) - reset, turns
+
+
+async def costs_of(world: str, episodes: int) -> tuple[WorldCosts, float]:
+    """Return the costs of a world, and the turns of its episodes. Memory is that of eight contexts, which fill a browser."""
+    empty = tree_megabytes()
+    async with shared_browsers():
+        envs = [made(world) for _ in range(8)]
+        try:
+            for env in envs:
+                await played_by_oracle(env, 0)
+            megabytes = (tree_megabytes() - empty) / len(envs)
+            found = [await played_by_oracle(envs[0], seed) for seed in range(1, episodes + 1)]
+        finally:
+            for env in envs:
+                await env.close()
+    turns = sum(number for _, _, number in found)
+    reset, turn = median(one for one, _, _ in found), sum(taken for _, taken, _ in found) / turns
+    machine = f"{os.cpu_count()} cores"
+    return WorldCosts(date.today().isoformat(), machine, reset, turn, megabytes), turns / episodes
+
+
+async def work(world: str, core: int, episodes: int) -> None:
+    """Be a worker: play on one core, three episodes at once, and print the episodes per second after the first ones."""
+    os.sched_setaffinity(0, {core})
+    left = iter(range(episodes))
+    async with shared_browsers():
+        envs = [made(world) for _ in range(3)]
+        for env in envs:
+            await played_by_oracle(env, 0)
+
+        async def player(env: miniwob.MiniWob | Errands) -> None:
+            for seed in left:
+                await played_by_oracle(env, seed)
+
+        began = time.monotonic()
+        await asyncio.gather(*map(player, envs))
+        print(episodes / (time.monotonic() - began))
+        for env in envs:
+            await env.close()
+
+
+async def measured_rate(world: str, workers: int, episodes: int) -> float:
+    """Return the episodes per second of workers that each have one core."""
+    cores = sorted(os.sched_getaffinity(0))[:workers]
+    started = [
+        await asyncio.create_subprocess_exec(
+            *(sys.executable, __file__, "--worker", world, "--core", str(core), "--episodes", str(episodes)),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        for core in cores
+    ]
+    printed = [(await one.communicate())[0] for one in started]
+    return sum(map(float, printed))
+
+
+async def planned(episodes: int, write: bool) -> list[Row]:
+    """Measure the constants of both worlds, and compare what they predict with workers."""
+    found = {world: await costs_of(world, episodes) for world in ("miniwob", "site")}
+    if write:
+        kept = {world: costs._asdict() for world, (costs, _) in found.items()}
+        WORLDS.write_text(json.dumps(kept, indent=2) + "\n")
+    rows = []
+    for world, (costs, turns) in found.items():
+        rows += [
+            Row(f"{world}: reset, CPU s", costs.reset_cpu, ""),
+            Row(f"{world}: turn, CPU s", costs.turn_cpu, ""),
+            Row(f"{world}: MB per episode under way", costs.megabytes, ""),
+            *[await compared(world, costs, turns, workers, episodes) for workers in (1, 2)],
+        ]
+    return rows
+
+
+async def compared(world: str, costs: WorldCosts, turns: float, workers: int, episodes: int) -> Row:
+    """Compare the rate that the constants predict for a number of workers with the measured one."""
+    cpu = costs.reset_cpu + turns * costs.turn_cpu
+    predicted = simulate(Constants.read(), workers=workers, concurrency=3, turns=round(turns), episode_cpu=cpu).rate
+    off = abs(predicted / await measured_rate(world, workers, episodes) - 1)
+    return Row(f"{world}: predicted rate of {workers} workers, off by", off, "<= 0.2")
+
+
+async def main(quick: bool, only: str, write: bool) -> None:
+    parts: dict[str, Callable[[], Awaitable[list[Row]]]] = {
+        "resets": lambda: resets(("forum", "tracker") if quick else TOWNS, 3 if quick else 15),
+        "steps": lambda: steps(3 if quick else 15),
+        "crowd": lambda: crowd(*((4, 12, 0.0) if quick else (32, 500, 20.0))),
+        "plan": lambda: planned(3 if quick else 20, write),
+    }
+    rows: list[Row] = []
+    for name, measure in parts.items():
+        if name == only or (not only and not (quick and name == "plan")):
+            found = await measure()
+            for row in found:
+                print(f"{row.what}: {row.value:.4g} {row.limit}", file=sys.stderr, flush=True)
+            rows += found
     finish(rows)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true")
-    asyncio.run(main(parser.parse_args().quick))
+    parser.add_argument("--only", choices=("resets", "steps", "crowd", "plan"), default="")
+    parser.add_argument("--write", action="store_true", help="keep the constants of the part plan")
+    parser.add_argument("--worker", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--core", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--episodes", type=int, default=1, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.worker:
+        asyncio.run(work(given.worker, given.core, given.episodes))
+    else:
+        asyncio.run(main(given.quick, given.only, given.write))

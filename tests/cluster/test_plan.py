@@ -1,5 +1,7 @@
 """The model of a run: what must hold whatever the constants are."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +10,7 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.cluster.plan import EngineFigures, Workload, plan
 from palestra.cluster.simulation import CONSTANTS, Constants, simulate
+from palestra.cluster.worlds import WORLDS, read_worlds
 from palestra.errors import UsageError
 
 FREE = Constants("2026-01-01", "none", 1e-6, 0.01, 1e-6, 1e-6, 1e-6, 1000.0, 5.0)
@@ -80,3 +83,39 @@ def test_the_command_prints_a_row_for_each() -> None:
     warning, _, _, *rows = result.stdout.splitlines()
     assert warning.startswith("Simulated, not measured")
     assert len(rows) == 2
+
+
+def test_the_costs_of_browsers_in_the_package_are_read() -> None:
+    worlds = read_worlds()
+    assert set(worlds) == {"miniwob", "site"}
+    for costs in worlds.values():
+        assert costs.date > "2026"
+        assert 0.0 < costs.turn_cpu < 10.0
+        assert 0.0 < costs.reset_cpu < 10.0
+        assert 1.0 < costs.megabytes < 2000.0
+    with pytest.raises(UsageError):
+        read_worlds(WORLDS.with_name("none.json"))
+
+
+@pytest.mark.slow
+def test_browsers_cost_cores_and_memory() -> None:
+    light = plan(8, 1000, Workload(turns=10), constants=FREE)
+    resets = plan(8, 1000, Workload(turns=10, env_cpu=0.0, reset_cpu=5.0), constants=FREE)
+    assert resets.workers == plan(8, 1000, Workload(turns=10, env_cpu=0.5), constants=FREE).workers > light.workers
+    wide = plan(8, 1000, Workload(turns=10, megabytes=1024.0), constants=FREE)
+    assert (wide.workers, wide.rate) == (light.workers, light.rate)
+    assert wide.dollars - light.dollars == pytest.approx((250 - light.workers) * 0.04)
+    assert wide.machines == 1 + 4  # 32 of the 250 cores are those of the machine with the GPUs
+
+
+@pytest.mark.slow
+def test_the_command_knows_worlds_and_names_them() -> None:
+    options = ["plan", "--gpus", "64", "--episodes", "10000", "--turns", "15", "--json"]
+    light, heavy = (CliRunner().invoke(app, [*options, *more]) for more in ([], ["--world", "site"]))
+    assert json.loads(heavy.stdout)["plans"][0]["workers"] > 10 * json.loads(light.stdout)["plans"][0]["workers"]
+    shown = CliRunner().invoke(app, [*options[:-1], "--world", "site"])
+    assert shown.stdout.splitlines()[2].startswith("site: ")
+    for wrong in (["--world", "moon"], ["--world", "site", "--env-cpu", "3"]):
+        refused = CliRunner().invoke(app, [*options, *wrong])
+        assert refused.exit_code != 0
+        assert "miniwob, site" in refused.stderr + str(refused.exception)

@@ -14,6 +14,8 @@ from palestra.cluster.simulation import SIMULATED, Constants, simulate
 __all__ = ["EngineFigures", "Plan", "Prices", "Workload", "plan"]
 
 CORES_PER_MACHINE, GPUS_PER_MACHINE = 64, 8
+GIGABYTES_PER_CORE = 4.0
+"""Memory comes with cores: episodes that need more of it need more cores."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,10 @@ class Workload:
     """Sampled tokens per turn."""
     env_cpu: float | None = None
     """CPU seconds per turn; by default those of a light environment."""
+    reset_cpu: float = 0.0
+    """CPU seconds per reset."""
+    megabytes: float = 0.0
+    """Memory of an episode under way, such as its part of a browser."""
     trained: bool = True
     """Whether a learner trains on the episodes."""
 
@@ -101,7 +107,7 @@ def _estimate(gpus: int, sampling: int, episodes: int, load: Workload, engine: E
 def _split(  # noqa: PLR0913 - the inputs of a plan
     gpus: int, sampling: int, episodes: int, load: Workload, constants: Constants, engine: EngineFigures, prices: Prices
 ) -> Plan:
-    turn_cpu = constants.turn_cpu if load.env_cpu is None else load.env_cpu + constants.turn_cpu
+    turn_cpu = constants.turn_cpu + (load.env_cpu or 0.0) + load.reset_cpu / load.turns
     answer = load.tokens / engine.speed(episodes / sampling)
     # One worker per core, and so many that each is at most half busy: then no turn waits long for its step.
     wanted = episodes * turn_cpu / (answer + turn_cpu)
@@ -128,8 +134,9 @@ def _split(  # noqa: PLR0913 - the inputs of a plan
     bottleneck = min(limits, key=lambda name: limits[name])
     if bottleneck == "engine" and episodes / sampling < engine.full / engine.alone:
         bottleneck = "too few episodes"
-    machines = math.ceil(gpus / GPUS_PER_MACHINE) + math.ceil(max(0, workers - 32 * math.ceil(gpus / 8)) / CORES_PER_MACHINE)
-    dollars = gpus * prices.gpu + workers * prices.core
+    cores = max(workers, math.ceil(episodes * load.megabytes / 1024 / GIGABYTES_PER_CORE))
+    machines = math.ceil(gpus / GPUS_PER_MACHINE) + math.ceil(max(0, cores - 32 * math.ceil(gpus / 8)) / CORES_PER_MACHINE)
+    dollars = gpus * prices.gpu + cores * prices.core
     return Plan(gpus, episodes, sampling, workers, rate, bottleneck, machines, dollars, dollars / (rate * 3.6))
 
 
