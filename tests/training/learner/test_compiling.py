@@ -3,15 +3,19 @@
 import os
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
 from tests.training.tiny import gradients, learner_of, measured_batch, tiny_network
 
 from palestra.errors import UsageError
 from palestra.training.learner.batch import Layout
 from palestra.training.learner.model import LoraSettings
+from palestra.training.learner.ranks import join
 
 pytestmark = [
     pytest.mark.torch,
@@ -53,6 +57,30 @@ def test_recomputed_adapters_are_compiled_as_well() -> None:
     other.network.load_state_dict(plain.network.state_dict())
     other.accumulate(batch)
     assert float((gradients(other) - gradients(plain)).abs().max()) <= 1e-5
+
+
+def _rank(rank: int, ranks: int, folder: str) -> None:
+    """The gradient of one rank as it is, and of two ranks that compile and recompute."""
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    if ranks > 1:
+        join(rank, ranks, f"file://{folder}/meet", "cpu")
+    network = tiny_network(compile="aot_eager", recompute=True) if ranks > 1 else tiny_network()
+    learner = learner_of(60, network=network, layout="packed")
+    learner.accumulate(measured_batch(learner))
+    found = gradients(learner)
+    if rank == 0:
+        torch.save(found, Path(folder) / f"{ranks}.pt")
+    if ranks > 1:
+        dist.destroy_process_group()
+
+
+@pytest.mark.full
+def test_two_ranks_that_compile_give_the_gradient_of_one(tmp_path: Path) -> None:
+    _rank(0, 1, str(tmp_path))
+    mp.spawn(_rank, (2, str(tmp_path)), nprocs=2)
+    one, two = (torch.load(tmp_path / f"{ranks}.pt", weights_only=True) for ranks in (1, 2))
+    assert float((one - two).abs().max()) <= 1e-5
 
 
 def test_without_a_compiler_a_sentence_says_so(tmp_path: Path) -> None:
