@@ -52,6 +52,7 @@ from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import Inputs, ModelConfig
 from palestra.training.parts import register_variants
 from palestra.training.recipe import load_recipe
+from palestra.training.tasks import KnownOutcomes
 from palestra.training.trainer import Trainer
 from palestra.training.warm_start import warm_start
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn
@@ -173,7 +174,8 @@ def _our_steps(model: str, folder: Path, *, tasks: int, group: int, tokens: int,
     trainer = assemble(config, folder, show=lambda _: marks.append(time.perf_counter()))
     _never_stopping(trainer)
     prompts = []
-    for task in trainer._tasks(range(trainer.config.play.tasks)):
+    for number in range(trainer.config.play.tasks):
+        task = trainer.drawing.draw(number, KnownOutcomes({}, {}))
         with palestra.make(task.env) as env:
             prompts.append(str(env.reset(task=task)[0]))
     marks[0] = time.perf_counter()

@@ -26,6 +26,7 @@ from palestra.training.experience import Experience
 from palestra.training.imitation import TaughtPolicy
 from palestra.training.stream import PlayedTask
 from palestra.training.summary import solved
+from palestra.training.tasks import KnownOutcomes
 from palestra.training.trainer import Trainer
 from palestra.trajectory import Completion, Content, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
@@ -311,7 +312,7 @@ def test_a_slow_checkpoint_costs_no_episode_that_is_being_played(model: Path, tm
     )
     shown: list[Any] = []
     trainer = assemble(settings, tmp_path, show=shown.append)
-    Waiting.first_step = {task.seed for task in trainer._tasks(range(4))}
+    Waiting.first_step = {trainer.drawing.draw(number, KnownOutcomes({}, {})).seed for number in range(4)}
     save = trainer.learner.save
 
     def slow(folder: Path) -> Any:
