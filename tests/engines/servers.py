@@ -111,6 +111,9 @@ class Server:
         self.awake.clear()
         return web.Response()
 
+    async def is_sleeping(self, request: web.Request) -> web.Response:
+        return web.json_response({"is_sleeping": len(self.awake) < 2})
+
     async def wake_up(self, request: web.Request) -> web.Response:
         self.log.append(f"wake {request.query['tags']}")
         self.awake.add(request.query["tags"])
@@ -188,6 +191,7 @@ class Server:
                 web.post("/resume", self.resume),
                 web.post("/collective_rpc", self.rpc),
                 web.post("/sleep", self.sleep),
+                web.get("/is_sleeping", self.is_sleeping),
                 web.post("/wake_up", self.wake_up),
                 web.post("/v1/load_lora_adapter", self.load_adapter),
                 web.post("/v1/unload_lora_adapter", self.unload_adapter),

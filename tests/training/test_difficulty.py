@@ -13,7 +13,9 @@ from palestra.training.algorithms.horizon import StepOutcome
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.difficulty import RowOutcome, SolveRate, difficulty_weights, running_rates
+from palestra.training.summary import solved
 from palestra.training.tasks import KnownOutcomes, TrainingTasks
+from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
@@ -82,11 +84,35 @@ def nothing(rates: list[SolveRate]) -> list[float]:
     return [0.0 for _ in rates]
 
 
-@pytest.mark.parametrize("rule", ["too_few", "nothing"])
-def test_a_rule_that_returns_no_weights_is_refused(rule: str) -> None:
-    drawing = TrainingTasks(config(f"{__name__}:{rule}", [FILE]))
-    with pytest.raises(UsageError, match=r"play\.difficulty must return 30 weights, one per task"):
+def test_a_rule_that_returns_no_weights_is_refused() -> None:
+    drawing = TrainingTasks(config(f"{__name__}:too_few", [FILE]))
+    with pytest.raises(UsageError, match=r"play\.difficulty must return one weight per task \(30\)"):
         drawing.draw(0, NOTHING)
+
+
+def test_tasks_are_drawn_evenly_if_all_have_the_weight_0() -> None:
+    rule = f"{__name__}:nothing"
+    rows = {TrainingTasks(config(rule, [FILE])).draw(number, NOTHING).index for number in range(400)}
+    assert rows == set(range(30))
+    levels = TrainingTasks(config(rule, LEVELS))
+    counts = Counter(levels.draw(number, NOTHING).env for number in range(2000))
+    assert counts[LEVELS[0]] / 2000 == pytest.approx(0.5, abs=0.04)
+
+
+def test_rows_remain_if_all_levels_have_the_weight_0() -> None:
+    easy = {"use": "pools", "easy_weight": 0.0}
+    known = KnownOutcomes({env: [StepOutcome(0, 64, 64)] for env in LEVELS}, {})
+    drawing = TrainingTasks(config(easy, [FILE, *LEVELS]))
+    assert {drawing.draw(number, known).env for number in range(64)} == {FILE}
+
+
+def test_a_row_whose_episodes_are_all_cut_counts_as_failed_if_another_row_was_judged() -> None:
+    def played(row: int, stop: StopReason, info: dict[str, Any]) -> list[Trajectory]:
+        return [Trajectory(Task(FILE, index=row), stop, turns=(Turn("o", Completion("a"), 0.0, info),)) for _ in range(3)]
+
+    cut, judged = played(0, StopReason.TURN_LIMIT, {}), played(1, StopReason.TERMINATED, {"success": True})
+    assert solved([cut, judged]) == [[False] * 3, [True] * 3]
+    assert solved([cut]) == [[]]
 
 
 @pytest.mark.slow

@@ -256,6 +256,9 @@ class Loading:
         if self.calls <= self.failures:
             raise InfrastructureError(f"failure {self.calls}")
 
+    async def sleep(self) -> None:
+        await self.update_weights("", 0)
+
     async def revived(self) -> None:
         pass
 
@@ -279,6 +282,23 @@ def test_weights_are_loaded_again_only_if_a_server_ended(
             asyncio.run(engine.update_weights("w", 1))
     assert loading.calls == calls
     assert len(said) == calls - 1
+
+
+@pytest.mark.parametrize("ends", [1, 0])
+def test_servers_sleep_when_they_are_back_if_they_ended_before(
+    ends: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(launching, "_NOTICE", 0.05)
+    said: list[str] = []
+    loading = Loading(1, ends, tmp_path, said)
+    engine = LaunchedEngine(loading, loading, loading.fleet)  # type: ignore[arg-type]
+    if ends:
+        asyncio.run(engine.sleep())
+        assert loading.calls == 2
+        assert said == ["the servers are sent to sleep again, because servers ended: failure 1"]
+    else:
+        with pytest.raises(InfrastructureError, match="failure 1"):
+            asyncio.run(engine.sleep())
 
 
 def test_servers_end_even_if_the_engine_cannot_be_closed_and_before_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from palestra.encoding import ints
 from palestra.engines.remote import LoraAdapter, RemoteEngine, ServerReplica
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
-from palestra.errors import PolicyError
+from palestra.errors import InfrastructureError, PolicyError
 from palestra.training.assembly import assemble
 from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.engines import EngineSetup
@@ -145,6 +145,58 @@ async def test_a_server_that_ends_in_its_sleep_comes_back_awake_and_the_others_w
     assert first.weights == second.weights == "/two"
     assert not any(entry.startswith("wake") for entry in first.log)
     assert second.awake == {"weights", "kv_cache"}
+
+
+@pytest.mark.parametrize("awake", [set[str](), {"weights"}])
+async def test_a_server_that_an_earlier_run_left_asleep_wakes_with_the_first_weights(awake: set[str]) -> None:
+    server = Server()
+    server.awake = awake
+    async with serving(server.app()) as url:
+        engine = await VLLMEngine([url]).connect()
+        await engine.update_weights("/one", 1)
+        made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
+        await engine.close()
+    assert made.tokens.ids[0] == next_token([1, 2, 3], "/one")
+    assert server.log == ["pause", "wake weights", "load /one", "wake kv_cache", "resume"]
+
+
+async def test_a_server_that_fails_at_its_sleep_is_left_alone_until_the_next_weights() -> None:
+    async def dozes(request: web.Request) -> web.Response:
+        await Server.sleep(first, request)
+        raise web.HTTPInternalServerError
+
+    first, second = Server(), Server()
+    first.sleep = dozes  # type: ignore[method-assign]
+    async with serving(first.app()) as one, serving(second.app()) as two:
+        engine = await VLLMEngine([one, two]).connect()
+        await engine.update_weights("/one", 1)
+        await engine.sleep()
+        reviving = list(engine._reviving.values())
+        done, _ = await asyncio.wait(reviving, timeout=0.2)
+        assert not done
+        assert not first.awake
+        await engine.update_weights("/two", 2)
+        await asyncio.gather(*reviving)
+        await engine.close()
+    assert first.weights == second.weights == "/two"
+    assert [entry for entry in first.log if "load" in entry] == ["load /one", "load /two"]
+    assert first.awake == second.awake == {"weights", "kv_cache"}
+
+
+async def test_a_sleep_that_no_server_hears_does_not_stop_generations_for_ever() -> None:
+    server = Server()
+    async with serving(server.app()) as url:
+        engine = await VLLMEngine([url]).connect()
+        await engine.update_weights("/one", 1)
+        engine.replicas[0].healthy = False  # it has just ended
+        with pytest.raises(InfrastructureError, match="no healthy replica is left"):
+            await engine.sleep()
+        engine.suspect(url)
+        await asyncio.gather(*engine._reviving.values())
+        await engine.update_weights("/two", 2)
+        made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
+        await engine.close()
+    assert made.tokens.version == 2
 
 
 async def test_a_vllm_server_that_cannot_sleep_is_named_with_what_it_lacks() -> None:

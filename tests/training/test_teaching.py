@@ -16,6 +16,7 @@ from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_network
 
 from palestra.encoding import ints
+from palestra.engines import remote
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.training.algorithms.groups import Array
@@ -173,6 +174,15 @@ def test_a_teacher_may_be_a_strangers(tiny_model: Path, tmp_path: Path) -> None:
     assert shown[0]["teacher/kl"] == pytest.approx(0.7)
 
 
+@pytest.mark.parametrize("shape", [(-1, 1), (1, -1)])
+def test_a_teacher_that_returns_another_shape_is_refused(shape: tuple[int, int]) -> None:
+    batch = random_batch()
+    total = len(batch.positions)
+    batch = replace(batch, old=np.zeros(total), advantages=np.zeros(total))
+    with pytest.raises(UsageError, match=rf"one log-probability per sampled token \({total}\), got an array of shape"):
+        taught(batch, lambda _: np.zeros(total).reshape(shape), TeacherSettings(path="t"))
+
+
 def test_a_teacher_with_other_tokens_is_refused(tiny_model: Path, teacher: Path, tmp_path: Path) -> None:
     path = teacher / "tokenizer.json"
     data = msgspec.json.decode(path.read_bytes())
@@ -197,8 +207,8 @@ def test_a_teacher_that_cannot_work_is_refused(teacher: dict[str, Any], changes:
         config(Path("m"), teacher, **changes)
 
 
-def _asked(url: str, batch: Batch) -> Array:
-    settings = TeacherSettings(kind="vllm", urls=(url,))
+def _asked(url: str, batch: Batch, *others: str) -> Array:
+    settings = TeacherSettings(kind="vllm", urls=(*others, url))
     measure: Teacher = TEACHER.load("vllm")(TeacherSetup(settings, learner_of(), 20.0))
     return measure(batch)
 
@@ -211,6 +221,14 @@ async def test_servers_score_what_the_model_sampled() -> None:
     sampled = [batch.ids[segment][place] for segment, place in zip(batch.segments, batch.positions, strict=True)]
     np.testing.assert_allclose(found, -0.01 * np.array(sampled))
     assert all(body["max_tokens"] == 1 and body["temperature"] == 1.0 for body in server.bodies)
+
+
+async def test_one_dead_server_of_a_teacher_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "LONGEST_WAIT", 0.01)
+    server, batch = Server(), random_batch()
+    async with serving(server.app()) as url:
+        found = await asyncio.to_thread(_asked, url, batch, "http://127.0.0.1:9")
+    assert np.isfinite(found).all()
 
 
 async def test_a_server_without_log_probs_of_the_prompt_is_named() -> None:

@@ -245,8 +245,8 @@ def test_an_episode_that_was_cut_has_not_solved_its_task() -> None:
 
     cut, won = played(StopReason.TURN_LIMIT, None), played(StopReason.TERMINATED, True)
     silent = played(StopReason.TERMINATED, None, "game:silent")
-    assert solved([won, cut, cut, silent, Trajectory(Task("game:x"), StopReason.DEADLINE)]) == [True, False, False]
-    assert solved([cut, silent]) == []
+    assert solved([[won, cut, cut, silent, Trajectory(Task("game:x"), StopReason.DEADLINE)]]) == [[True, False, False]]
+    assert solved([[cut, silent]]) == [[]]
 
 
 def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: Path) -> None:

@@ -12,7 +12,9 @@ continues them after ``resume`` as prompts. So every token has one version: the 
 part that was sent before a change of weights and returned complete after it could be of either version: it is sampled again.
 
 **Sleep.** A server that shares a GPU with the learner can ``sleep``: it gives its memory back until the next new weights. It
-then gets memory for weights first, and for its cache when they are loaded, so that both copies of the weights fit.
+then gets memory for weights first, and for its cache when they are loaded, so that both copies of the weights fit. A server
+that fails while it sleeps is left alone until then. Before the first new weights, a server is asked whether it sleeps: an
+earlier run may have ended meanwhile.
 """
 
 import asyncio
@@ -80,8 +82,8 @@ class ServerReplica:
         """The name of the adapter that samples; empty if the model itself does."""
         self.base = ""
         """The ``LoraAdapter.base`` that the server has loaded; empty if it is not known what the server holds."""
-        self.asleep = False
-        """Whether the server has given its memory back."""
+        self.asleep: bool | None = None
+        """Whether the server has given its memory back; ``None`` until it was asked."""
         self.restarts = 0
         """How often the server was started again, as far as ``RemoteEngine.suspect`` was called."""
 
@@ -109,7 +111,9 @@ class RemoteEngine(ABC):
         self._sticky: weakref.WeakKeyDictionary[EngineSession, ServerReplica] = weakref.WeakKeyDictionary()
         self._running = asyncio.Event()
         self._running.set()
-        self._asleep = False
+        self._awake = asyncio.Event()
+        """Not set from ``sleep`` to the next new weights."""
+        self._awake.set()
         self._connections = Connections(self._open)
         self._reviving: dict[ServerReplica, asyncio.Task[None]] = {}
 
@@ -173,6 +177,10 @@ class RemoteEngine(ABC):
         """Make the server give its memory back, that of its weights with or without a copy on the host."""
         raise UsageError(f"{type(self).__name__} has no servers that sleep: leave engine.sleep out")
 
+    async def _sleeps(self, replica: ServerReplica) -> bool:
+        """Whether the server has given its memory back."""
+        return False
+
     async def _wake(self, replica: ServerReplica, part: Literal["weights", "kv_cache"]) -> None:
         """Make the server take the memory of its weights or of its cache again. Nothing changes if it is awake."""
         raise NotImplementedError
@@ -212,7 +220,7 @@ class RemoteEngine(ABC):
         ``source`` is a model folder that every server can read, a ``LoraAdapter``, or an object of your own with
         ``async def load_into(engine, replica)``, which is called once per replica, and again for a replica that was restarted.
         """
-        paused = not self._running.is_set() and not self._asleep
+        paused = not self._running.is_set() and self._awake.is_set()
         if self._running.is_set():
             await self.pause()
 
@@ -227,12 +235,15 @@ class RemoteEngine(ABC):
                 with suppress(InfrastructureError):  # the first error names the cause
                     await self.resume()
             raise
-        self._source, self.version, self._asleep = source, version, False
+        self._source, self.version = source, version
+        self._awake.set()
         if not paused:
             await self.resume()
 
     async def _supply(self, replica: ServerReplica, source: Any) -> None:
         """Give a server the weights. If it sleeps, wake it: its cache gets memory when the weights are loaded."""
+        if replica.asleep is None:
+            replica.asleep = await self._sleeps(replica)
         if replica.asleep:
             await self._wake(replica, "weights")
         await self._install(replica, source)
@@ -300,8 +311,8 @@ class RemoteEngine(ABC):
             replica.asleep = True  # also if the call fails: it may have reached the server
             await self._sleep(replica, keep_weights=keep_weights)
 
+        self._awake.clear()
         await self.pause()
-        self._asleep = True
         await self._everywhere(rest)
 
     async def close(self) -> None:
@@ -318,7 +329,8 @@ class RemoteEngine(ABC):
                 self._suspect(replica)
 
     async def revived(self) -> None:
-        """Wait until a server is healthy again, and let generations continue after an update that failed."""
+        """Wait until a server is healthy again, and let generations continue after an update or a sleep that failed."""
+        self._awake.set()
         while not any(replica.healthy for replica in self.replicas):
             await asyncio.wait(list(self._reviving.values()), return_when=asyncio.FIRST_COMPLETED)
         await self.resume()
@@ -366,6 +378,8 @@ class RemoteEngine(ABC):
                 return replica, await ask(replica)
             except _TROUBLE as error:
                 problem = f"{replica.url}: {error!r}"
+                if not isinstance(error, InfrastructureError):
+                    self._suspect(replica)
             finally:
                 replica.under_way -= 1
         raise InfrastructureError(f"{ATTEMPTS} calls failed, the last one at {problem}")
@@ -401,6 +415,8 @@ class RemoteEngine(ABC):
         """Ask the server until it answers, then give it the current weights."""
         wait = 0.1
         while not replica.healthy:
+            if replica.asleep:
+                await self._awake.wait()  # its memory belongs to the learner now
             source, version, restarts = self._source, self.version, replica.restarts
             try:
                 await self._get(replica, "/health", decode=False)

@@ -112,6 +112,12 @@ class VLLMEngine(RemoteEngine):
                 f"VLLM_SERVER_DEV_MODE=1 ({error})"
             ) from None
 
+    async def _sleeps(self, replica: ServerReplica) -> bool:
+        try:
+            return bool((await self._get(replica, "/is_sleeping"))["is_sleeping"])
+        except (PolicyError, KeyError, TypeError):  # a server without VLLM_SERVER_DEV_MODE=1 has no sleep
+            return False
+
     async def _wake(self, replica: ServerReplica, part: Literal["weights", "kv_cache"]) -> None:
         await self._post(replica, f"/wake_up?tags={part}", decode=False)
 

@@ -73,19 +73,18 @@ DIFFICULTY = Role("play.difficulty", ("rates",), {"pools": _pools})
 
 
 def difficulty_weights(rule: Hook | None, rates: Sequence[SolveRate]) -> npt.NDArray[np.float64]:
-    """Return the weight of every task under ``rule``; 1 without a rule.
+    """Return the weight of every task under ``rule``; 1 without a rule. All may be 0: ``TrainingTasks`` then ignores them.
 
     Raises:
-        UsageError: The rule does not return one weight per task, of 0 or more, or all are 0.
+        UsageError: The rule does not return one weight per task, of 0 or more.
 
     """
     if rule is None:
         return np.ones(len(rates))
     chosen: Callable[[Sequence[SolveRate]], Sequence[float]] = DIFFICULTY.load(rule)
     weights = np.asarray(chosen(rates), dtype=np.float64)
-    if weights.shape != (len(rates),) or not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+    if weights.shape != (len(rates),) or not np.isfinite(weights).all() or (weights < 0).any():
         raise UsageError(
-            f"play.difficulty must return {len(rates)} weights, one per task, none below 0 and not all 0; got "
-            f"{weights.tolist()[:8]}"
+            f"play.difficulty must return one weight per task ({len(rates)}), none below 0; got {weights.tolist()[:8]}"
         )
     return weights

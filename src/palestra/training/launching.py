@@ -11,8 +11,9 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -41,7 +42,7 @@ _GRACE = 15.0
 _NOTICE = 5.0
 """Seconds after a failed call within which the end of the server's process explains the failure."""
 _REPEATS = 5
-"""How often an update of the weights is tried again because servers ended meanwhile."""
+"""How often an update of the weights, or a sleep, is tried again because servers ended meanwhile."""
 _TIED = """
 import ctypes, os, signal, sys
 if sys.platform == "linux":
@@ -259,19 +260,24 @@ class LaunchedEngine:
         if not self._started:
             self._started = True
             await self._fleet.start()
+        loading = partial(self._engine.update_weights, source, version)
+        await self._repeated(loading, f"version {version} of the weights is loaded again")
+        self.context_length = self._engine.context_length
+
+    async def _repeated(self, call: Callable[[], Awaitable[None]], again: str) -> None:
+        """Make ``call`` when a server is healthy, and ``again`` whenever all servers end meanwhile."""
         for left in reversed(range(_REPEATS + 1)):
             if not any(replica.healthy for replica in self._servers.replicas):
                 await self._recovered()
             before = self._fleet.ended
             try:
-                await self._engine.update_weights(source, version)
+                await call()
                 break
             except InfrastructureError as error:
                 if not left or not await self._fleet.has_ended(before):
                     raise
-                self._fleet.say(f"version {version} of the weights is loaded again, because servers ended: {error}")
+                self._fleet.say(f"{again}, because servers ended: {error}")
                 await self._recovered()
-        self.context_length = self._engine.context_length
 
     async def _recovered(self) -> None:
         """Wait until all servers answer and one of them is healthy."""
@@ -285,7 +291,8 @@ class LaunchedEngine:
             ) from None
 
     async def sleep(self) -> None:
-        await self._engine.sleep()
+        """Make the servers sleep. If all of them end meanwhile, they sleep when they are back: only that frees their memory."""
+        await self._repeated(self._engine.sleep, "the servers are sent to sleep again")
 
     async def pause(self) -> None:
         await self._engine.pause()

@@ -6,6 +6,7 @@ Failed episodes are counted, never averaged.
 import time
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 import numpy as np
@@ -51,14 +52,19 @@ def _of(members: Sequence[Trajectory]) -> dict[str, float]:
             "format_errors": float(np.mean([_is_malformed(member) for member in finished])),
             "tokens_per_episode": float(np.mean(sampled)),
         }
-    said = solved(members)
+    (said,) = solved([members])
     return {**numbers, "success": float(np.mean(said))} if said else numbers
 
 
-def solved(members: Sequence[Trajectory]) -> list[bool]:
-    """Whether each member solved its task; without the members that have no verdict."""
-    said = verdicts([one.task.env for one in members], [one.stop for one in members], [one.success for one in members])
-    return [verdict for verdict in said if verdict is not None]
+def solved(groups: Sequence[Sequence[Trajectory]]) -> list[list[bool]]:
+    """Whether each member of each group solved its task; without the members that have no verdict.
+
+    The groups are judged together. A group whose members were all cut by a limit has failed if another group of its environment
+    has a verdict.
+    """
+    members = [member for group in groups for member in group]
+    said = iter(verdicts([one.task.env for one in members], [one.stop for one in members], [one.success for one in members]))
+    return [[verdict for verdict in islice(said, len(group)) if verdict is not None] for group in groups]
 
 
 def _is_malformed(member: Trajectory) -> bool:

@@ -4,7 +4,8 @@ An environment without end draws a new task from every seed, so the seeds of tra
 apart. A finite environment has rows. There the rows that an evaluation plays are left out of training and of the warm start.
 Rows are the same if their data has the same hash and they have the same position: a file under two ids is one file.
 
-``play.difficulty`` changes how often tasks are drawn (``difficulty``).
+``play.difficulty`` changes how often tasks are drawn (``difficulty``). If it gives every task the weight 0, because the model
+solves all of them, tasks are drawn as without it.
 """
 
 from bisect import bisect_left
@@ -74,7 +75,8 @@ class TrainingTasks:
         """Return the task of the group ``number`` of the run."""
         step, place = divmod(number, self._count)
         names = list(self._weights)
-        weights = np.array(list(self._weights.values())) * self._preferred(names, known)
+        given = np.array(list(self._weights.values()))
+        weights = _or_else(given * self._preferred(names, known), given)
         drawn = derive(self._seed, "mixture", step).choice(len(names), self._count, p=weights / weights.sum())
         env, seed = names[drawn[place]], derive_seed(self._seed, "task", step, place)
         rows = self.rows[env]
@@ -100,7 +102,8 @@ class TrainingTasks:
         count, weights = self._row_weights.get(env, (-1, np.ones(0)))
         if count != len(known):
             rates = running_rates((one.row, one.episodes, one.successes) for one in known)
-            weights = difficulty_weights(self._rule, [rates.get(row, _UNTRIED) for row in rows])
+            ruled = difficulty_weights(self._rule, [rates.get(row, _UNTRIED) for row in rows])
+            weights = _or_else(ruled, np.ones(len(rows)))
             self._row_weights[env] = (len(known), weights)
         return weights
 
@@ -108,6 +111,11 @@ class TrainingTasks:
         """Return the task at ``place`` of the run. A finite environment repeats a row only after all others were drawn."""
         rows = self.rows[env]
         return Task(env, seed) if rows is None else Task(env, seed, index=row_at(rows, self._seed, env, place))
+
+
+def _or_else(weights: npt.NDArray[np.float64], others: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return ``weights``, or ``others`` if all of them are 0."""
+    return weights if weights.any() else others
 
 
 def held_out_seed(config: TrainConfig) -> int:

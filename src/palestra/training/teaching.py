@@ -133,10 +133,20 @@ def taught(batch: Batch, teacher: Teacher, settings: TeacherSettings) -> tuple[B
     """Return ``batch`` with the teacher's part of the advantages, and metrics. The batch must have been measured.
 
     A token whose log-probability under the teacher is not finite has no part of it.
+
+    Raises:
+        UsageError: The teacher does not return one number per sampled token.
+
     """
     assert batch.old is not None
     assert batch.advantages is not None
-    apart = teacher(batch) - batch.old
+    found = np.asarray(teacher(batch), dtype=np.float64)
+    if found.shape != batch.old.shape:
+        raise UsageError(
+            f"teacher.kind must return one log-probability per sampled token ({len(batch.old)}), got an array of shape "
+            f"{found.shape}"
+        )
+    apart = found - batch.old
     known = np.isfinite(apart)
     bounded = np.clip(np.where(known, apart, 0.0), -settings.largest, settings.largest)
     advantages = settings.task * batch.advantages + settings.weight * bounded

@@ -338,13 +338,13 @@ class Trainer:
             if not any(outcome == USED for _, outcome in seats):
                 self.ledger.drop(name, outcome, step + 1)
         self.ledger.consume([name for name in outcomes if self.ledger.state(name) is State.FINISHED], step + 1)
-        for env in sorted({group.task.env for group in groups}):
-            said = solved([member for group in groups if group.task.env == env for member in group.members])
-            self.outcomes[env].append(StepOutcome(step, len(said), sum(said)))
-        for group in groups if self.config.play.difficulty is not None else ():
-            if group.task.index is not None:
-                said = solved(group.members)
-                self.row_outcomes[group.task.env].append(RowOutcome(step, group.task.index, len(said), sum(said)))
+        said = [(group.task, verdicts) for group, verdicts in zip(groups, solved([one.members for one in groups]), strict=True)]
+        for env in sorted({task.env for task, _ in said}):
+            own = [verdict for task, verdicts in said if task.env == env for verdict in verdicts]
+            self.outcomes[env].append(StepOutcome(step, len(own), sum(own)))
+        for task, verdicts in said if self.config.play.difficulty is not None else ():
+            if task.index is not None:
+                self.row_outcomes[task.env].append(RowOutcome(step, task.index, len(verdicts), sum(verdicts)))
 
     def _replacements(self) -> dict[str, float]:
         """What the metrics say about the episodes of tasks that were replaced since the last step."""
