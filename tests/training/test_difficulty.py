@@ -106,6 +106,13 @@ def test_rows_remain_if_all_levels_have_the_weight_0() -> None:
     assert {drawing.draw(number, known).env for number in range(64)} == {FILE}
 
 
+def test_a_rule_without_a_choice_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"play\.difficulty has nothing to choose from: game:GuessTheNumber-v0-easy"):
+        TrainingTasks(config("pools", LEVELS[:1]))
+    with pytest.raises(msgspec.ValidationError, match=r"does not see the tasks that partial\.refill replaces"):
+        config("pools", LEVELS, partial={"keep_constant": False, "refill": 2})
+
+
 def test_a_row_whose_episodes_are_all_cut_counts_as_failed_if_another_row_was_judged() -> None:
     def played(row: int, stop: StopReason, info: dict[str, Any]) -> list[Trajectory]:
         return [Trajectory(Task(FILE, index=row), stop, turns=(Turn("o", Completion("a"), 0.0, info),)) for _ in range(3)]

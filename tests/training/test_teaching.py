@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tests.engines.servers import Server, serving
+from tests.engines.servers import LENGTH, Server, serving
 from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_network
 
@@ -25,7 +25,7 @@ from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.teaching import TEACHER, Teacher, TeacherSettings, TeacherSetup, taught
+from palestra.training.teaching import TEACHER, Teacher, TeacherSettings, TeacherSetup, check_context, taught
 
 pytestmark = pytest.mark.torch
 
@@ -122,7 +122,7 @@ def test_the_expected_gradient_is_that_of_the_kl_and_following_it_reaches_the_te
     assert float(kl(learner, teacher).detach()) < 0.1 * float(first.detach())
 
 
-def config(model: Path, teacher: dict[str, Any], **changes: Any) -> TrainConfig:
+def config(model: Path, teacher: dict[str, Any], /, **changes: Any) -> TrainConfig:
     data = {
         "model": {"path": str(model)},
         "envs": {GAME: 1.0},
@@ -200,6 +200,12 @@ def test_a_teacher_with_other_tokens_is_refused(tiny_model: Path, teacher: Path,
         ({}, {}, r"needs a model: set teacher\.path"),
         ({"kind": "vllm"}, {}, r"needs servers: set teacher\.urls"),
         ({"kind": "vllm", "urls": ["http://x"]}, {"learner": {"temperature": 0.7}}, "servers score at temperature 1"),
+        ({"path": "t", "urls": ["http://x"]}, {}, r"teacher\.urls is for servers"),
+        ({"kind": "vllm", "urls": ["http://x"], "path": "t"}, {}, r"teacher\.path is for a local teacher"),
+        ({"path": "t", "weight": 0.0}, {}, r"teacher\.weight and teacher\.task are both 0"),
+        ({"path": "t"}, {"partial": {"keep_constant": False}}, r"partial\.keep_constant = false is about rewards"),
+        ({"path": "t"}, {"advantage": {"kl_in_reward": 0.1}}, r"advantage\.kl_in_reward is about rewards"),
+        ({"path": "t"}, {"model": {"path": "m", "critic": True}}, r"model\.critic is about rewards"),
     ],
 )
 def test_a_teacher_that_cannot_work_is_refused(teacher: dict[str, Any], changes: dict[str, Any], message: str) -> None:
@@ -221,6 +227,24 @@ async def test_servers_score_what_the_model_sampled() -> None:
     sampled = [batch.ids[segment][place] for segment, place in zip(batch.segments, batch.positions, strict=True)]
     np.testing.assert_allclose(found, -0.01 * np.array(sampled))
     assert all(body["max_tokens"] == 1 and body["temperature"] == 1.0 for body in server.bodies)
+
+
+async def test_servers_whose_context_has_no_room_for_a_full_segment_are_refused() -> None:
+    async with serving(Server().app()) as url:
+        settings = TeacherSettings(kind="vllm", urls=(url,))
+        await check_context(settings, LENGTH - 1, 20.0)
+        with pytest.raises(UsageError, match=rf"must be longer than the {LENGTH} tokens of the engine: .*{LENGTH + 1} or more"):
+            await check_context(settings, LENGTH, 20.0)
+
+
+def test_a_teacher_is_found_as_a_model_is_and_before_the_warm_start(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
+    warm = {"warm_start": {"episodes": 4}}
+    with pytest.raises(UsageError, match=r'teacher\.path = ".*" has other tokens than the model'):
+        assemble(config(tiny_model, {"path": "tiny:game:GuessTheNumber-v0-easy"}, **warm), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 async def test_one_dead_server_of_a_teacher_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,6 +78,7 @@ def first_model(config: TrainConfig, folder: Path, *, say: Callable[[str], None]
         _check_device("engine.device", config.engine_device)
     path = find_model(config.model.path)
     _check_model(str(path), "model.path")
+    _find_teacher(config, str(path))  # raises before the warm start
     if config.warm_start is None:
         return str(path)
     return str(warm_start(config, config.warm_start, str(path), folder / WARM_START, say=say))
@@ -103,19 +104,26 @@ def _check_model(path: str, key: str) -> None:
         ) from None
 
 
-def _load_teacher(config: TrainConfig, path: str) -> ActorCritic | None:
-    """Load the local teacher of ``config``, whose tokens must be those of the model at ``path``."""
+def _find_teacher(config: TrainConfig, path: str) -> str | None:
+    """Return the model of the local teacher, whose tokens must be those of the model at ``path``; ``None`` without one."""
     if config.teacher is None or config.teacher.name != "local":
         return None
-    _check_model(config.teacher.path, "teacher.path")
-    own, other = (transformers.AutoTokenizer.from_pretrained(one).get_vocab() for one in (path, config.teacher.path))
+    found = str(find_model(config.teacher.path))
+    _check_model(found, "teacher.path")
+    own, other = (transformers.AutoTokenizer.from_pretrained(one).get_vocab() for one in (path, found))
     if differing := [token for token, place in own.items() if other.get(token) != place]:
         raise UsageError(
             f'teacher.path = "{config.teacher.path}" has other tokens than the model: {len(differing)} of {len(own)} differ, '
             f"such as {differing[0]!r}. Distillation compares the two token by token: take a teacher of the same family"
         )
-    settings = msgspec.structs.replace(config.model, path=config.teacher.path, lora=None, critic=False, share_prefix=False)
-    return load_model(settings)
+    return found
+
+
+def _load_teacher(config: TrainConfig, path: str) -> ActorCritic | None:
+    found = _find_teacher(config, path)
+    if found is None:
+        return None
+    return load_model(msgspec.structs.replace(config.model, path=found, lora=None, critic=False, share_prefix=False))
 
 
 def build_learner(config: TrainConfig, path: str) -> Learner:

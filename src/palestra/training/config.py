@@ -370,8 +370,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError("partial.refill replaces groups that are dropped: set partial.keep_constant = false as well")
         if self.engine.transfer_name == "lora" and self.model.lora is None:
             raise UsageError('engine.transfer = "lora" sends adapters: train some, with the table [model.lora]')
-        if self.teacher is not None and self.teacher.name == "vllm" and self.learner.temperature != 1.0:
-            raise UsageError('servers score at temperature 1: set learner.temperature = 1 or teacher.kind = "local"')
+        if self.partial.refill and self.play.difficulty is not None:
+            raise UsageError("play.difficulty does not see the tasks that partial.refill replaces: set partial.refill = 0")
         if self.engine.sleep and self.staleness:
             raise UsageError("engine.sleep stops all episodes while the learner works: set staleness = 0")
         if self.ahead is not None and self.ahead > self.staleness:
@@ -379,6 +379,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"ahead = {self.ahead} starts groups that staleness = {self.staleness} forbids to use: set ahead <= staleness"
             )
         self._check_method()
+        self._check_teacher()
 
     def _check_method(self) -> None:
         method = parse_hook("advantage.method", self.advantage.method)[0]
@@ -388,6 +389,21 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError(f'advantage.method = "{method}" needs a critic: model.critic = true')
         if method in _COMPARING and self.play.group_size < 2:
             raise UsageError(f'advantage.method = "{method}" compares the members of a group: play.group_size >= 2')
+
+    def _check_teacher(self) -> None:
+        if self.teacher is None:
+            return
+        if self.teacher.name == "vllm" and self.learner.temperature != 1.0:
+            raise UsageError('servers score at temperature 1: set learner.temperature = 1 or teacher.kind = "local"')
+        needing = {
+            "partial.keep_constant = false": not self.partial.keep_constant,
+            "advantage.kl_in_reward": bool(self.advantage.kl_in_reward),
+            "model.critic": self.model.critic,
+        }
+        if not self.teacher.task and (wrong := [key for key, is_set in needing.items() if is_set]):
+            raise UsageError(
+                f"{wrong[0]} is about rewards, which teacher.task = 0 ignores: set teacher.task above 0, or leave it out"
+            )
 
     @property
     def player(self) -> Hook:

@@ -54,7 +54,7 @@ class TrainingTasks:
     """The tasks of a run's steps and of its warm start.
 
     Raises:
-        UsageError: An evaluation holds out all rows of an environment.
+        UsageError: An evaluation holds out all rows of an environment, or ``play.difficulty`` has nothing to choose from.
 
     """
 
@@ -70,6 +70,11 @@ class TrainingTasks:
         """Environment → the rows that training may draw; ``None`` if its tasks never end."""
         if empty := [env for env, rows in self.rows.items() if rows is not None and not rows]:
             raise UsageError(_nothing_left(empty[0], config))
+        if self._rule is not None and list(self.rows.values()) == [None]:
+            raise UsageError(
+                f"play.difficulty has nothing to choose from: {next(iter(self.rows))} is the only environment, and it never "
+                "repeats a task. Name several environments in [envs], such as levels of a game, or leave play.difficulty out"
+            )
 
     def draw(self, number: int, known: KnownOutcomes) -> Task:
         """Return the task of the group ``number`` of the run."""

@@ -30,7 +30,17 @@ from palestra.training.learner.batch import Batch
 if TYPE_CHECKING:
     from palestra.training.learner.learner import Learner
 
-__all__ = ["TEACHER", "Teacher", "TeacherSettings", "TeacherSetup", "local_teacher", "taught", "teacher_of", "vllm_teacher"]
+__all__ = [
+    "TEACHER",
+    "Teacher",
+    "TeacherSettings",
+    "TeacherSetup",
+    "check_context",
+    "local_teacher",
+    "taught",
+    "teacher_of",
+    "vllm_teacher",
+]
 
 Teacher = Callable[[Batch], Array]
 """Returns the log-probability of every sampled token of a batch under the teacher (T)."""
@@ -51,9 +61,9 @@ class TeacherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     kind: Hook = "local"
     """``local``: a frozen model beside the learner's. ``vllm``: servers at ``urls``. Or your own as ``module:name``."""
     path: str = ""
-    """Local: the model folder of the teacher, or its name on the Hugging Face hub."""
+    """Local: the model of the teacher, as in ``model.path``."""
     urls: tuple[str, ...] = ()
-    """Addresses of vLLM servers that hold the teacher."""
+    """Addresses of vLLM servers that hold the teacher. Their context must be longer than that of the engine."""
     weight: Annotated[float, msgspec.Meta(ge=0.0)] = 1.0
     """The weight of log π_teacher − log π in the advantage of a token."""
     task: Annotated[float, msgspec.Meta(ge=0.0)] = 0.0
@@ -67,6 +77,12 @@ class TeacherSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise UsageError('teacher.kind = "local" needs a model: set teacher.path')
         if self.name == "vllm" and not self.urls:
             raise UsageError('teacher.kind = "vllm" needs servers: set teacher.urls = ["http://…"]')
+        if self.name == "local" and self.urls:
+            raise UsageError('teacher.urls is for servers: set teacher.kind = "vllm" as well')
+        if self.name == "vllm" and self.path:
+            raise UsageError('teacher.path is for a local teacher: leave it out, or set teacher.kind = "local"')
+        if not self.weight and not self.task:
+            raise UsageError("teacher.weight and teacher.task are both 0, so nothing would be learned: set one of them above 0")
 
     @property
     def name(self) -> str:
@@ -106,6 +122,25 @@ def vllm_teacher(setup: TeacherSetup) -> Teacher:
         return np.array([scores[segment][place] for segment, place in zip(batch.segments, batch.positions, strict=True)])
 
     return measure
+
+
+async def check_context(settings: TeacherSettings | None, length: int, deadline: float) -> None:
+    """Raise ``UsageError`` if the teacher's servers cannot score a segment of ``length`` tokens, the context of the engine.
+
+    vLLM samples at least one token after every prompt, and refuses a prompt that leaves no room for it.
+    """
+    from palestra.engines.vllm import VLLMEngine
+
+    if settings is None or settings.name != "vllm":
+        return
+    engine = VLLMEngine(settings.urls, timeout=deadline)
+    await engine.connect()
+    await engine.close()
+    if engine.context_length <= length:
+        raise UsageError(
+            f"the teacher's context of {engine.context_length} tokens must be longer than the {length} tokens of the engine: "
+            f"start the teacher's servers with --max-model-len {length + 1} or more, or the engine's servers with a smaller one"
+        )
 
 
 async def _scores(setup: TeacherSetup, segments: Sequence[Ints]) -> list[Array]:

@@ -64,7 +64,7 @@ from palestra.training.served import sleeping_engine
 from palestra.training.stream import GroupStream, PlayedTask, read_kept, write_kept
 from palestra.training.summary import StepClock, solved, summarize
 from palestra.training.tasks import KnownOutcomes, TrainingTasks
-from palestra.training.teaching import taught, teacher_of
+from palestra.training.teaching import check_context, taught, teacher_of
 from palestra.training.turn_limits import ScheduledHorizon, task_key
 from palestra.trajectory import Task, Trajectory, TrajectoryGroup
 
@@ -139,6 +139,7 @@ class Trainer:
         with self.ledger:
             first, kept = self._resume()
             await self._publish(first)
+            await check_context(config.teacher, self.engine.context_length, config.play.deadline)
             if first == 0 and config.evaluation is not None and config.evaluation.at_start:
                 self._say_score(await self._evaluate(0))
             async with self.stream:
