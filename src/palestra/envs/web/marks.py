@@ -1,9 +1,11 @@
 """Marks on a screenshot: a frame around each element that the agent can use, with its id.
 
-They are drawn on the picture and not into the page, so no page can see them, move them or imitate one that is not there.
+They are drawn on the picture and not into the page, so no page can see or move them. A page can draw something that looks like
+a mark: the ids in the text of the observation are the ones that count.
 """
 
 import io
+import math
 from collections.abc import Sequence
 
 from palestra.envs.web.snapshot import Element, usable
@@ -14,6 +16,8 @@ __all__ = ["check_picture", "marked"]
 _COLORS = ("#c01c28", "#1a5fb4", "#26a269", "#813d9c", "#a05a00", "#0b7285")
 _LETTERS = 12
 """The height of an id, in pixels."""
+_OUTSIDE = 4
+"""How far outside of the picture a frame may be drawn, in pixels: more than its line is wide."""
 
 
 def check_picture(picture: bool | str) -> None:
@@ -31,16 +35,29 @@ def marked(picture: bytes, elements: Sequence[Element]) -> bytes:
     drawn = Image.open(io.BytesIO(picture)).convert("RGB")
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(_LETTERS)
     for one in elements:
-        if one.box is None or not usable(one):
+        place = _clamped(one.box, drawn.width, drawn.height) if one.box is not None and usable(one) else None
+        if place is None:
             continue
-        left, top, wide, high = one.box
-        if wide <= 0 or high <= 0 or left >= drawn.width or top >= drawn.height or left + wide <= 0 or top + high <= 0:
-            continue
+        left, top, _, _ = place
         color = _COLORS[int(one.ref[1:]) % len(_COLORS)]
-        pen.rectangle((left, top, left + wide - 1, top + high - 1), outline=color, width=2)
-        place = max(0.0, left), max(0.0, top - _LETTERS)  # above the element, so that its text stays readable
-        pen.rectangle(pen.textbbox(place, one.ref, font), fill=color)
-        pen.text(place, one.ref, fill="white", font=font)
+        pen.rectangle(place, outline=color, width=2)
+        corner = max(0.0, left), max(0.0, top - _LETTERS)  # above the element, so that its text stays readable
+        pen.rectangle(pen.textbbox(corner, one.ref, font), fill=color)
+        pen.text(corner, one.ref, fill="white", font=font)
     written = io.BytesIO()
     drawn.save(written, "PNG")
     return written.getvalue()
+
+
+def _clamped(box: tuple[float, float, float, float], width: int, height: int) -> tuple[float, float, float, float] | None:
+    """Return the corners of a box, at most a few pixels outside of the picture; nothing if no part of it is in the picture.
+
+    The page chooses the box, and Pillow draws a line pixel by pixel, also where there is no picture.
+    """
+    left, top, wide, high = box
+    right, bottom = left + wide, top + high
+    if not all(map(math.isfinite, (left, top, right, bottom))) or wide <= 0 or high <= 0:
+        return None
+    if left >= width or top >= height or right <= 0 or bottom <= 0:
+        return None
+    return (max(left, -_OUTSIDE), max(top, -_OUTSIDE), min(right, width + _OUTSIDE) - 1, min(bottom, height + _OUTSIDE) - 1)

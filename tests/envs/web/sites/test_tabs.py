@@ -1,5 +1,6 @@
 """Tabs, windows that pages open and close, what an action has changed, the window as the view, and marks on screenshots."""
 
+import asyncio
 import io
 import re
 from collections.abc import AsyncIterator
@@ -99,10 +100,38 @@ async def test_a_page_cannot_open_more_than_eight_tabs() -> None:
         text = await act(env, "click", "Many")
         assert text.startswith("A window was not opened: there are 8 tabs.")
         assert len(re.findall(r"^Tab \d", text, re.MULTILINE)) == 8
+        assert env._seat is not None
+        async with asyncio.timeout(60):
+            while len(env._seat.context.pages) != 8:
+                await asyncio.sleep(0.01)
         assert (await act(env, "new_tab")).startswith("There are 8 tabs: close one first.")
         for _ in range(7):
             text = await act(env, "close_tab")
         assert "Address: http://windows.test/\n" in text
+
+
+@in_browser
+async def test_a_tab_that_navigates_and_opens_a_window_keeps_its_history() -> None:
+    async with opened() as env:
+        assert "Tab 1 (shown)" in await act(env, "click", "Both")
+        assert "Address: http://windows.test/second\n" in await act(env, "tab_focus [0]")
+        assert "Address: http://windows.test/\n" in await act(env, "go_back")
+
+
+@in_browser
+async def test_a_page_cannot_break_a_step_with_a_clock_of_its_own() -> None:
+    async with opened("/clock") as env:
+        await act(env, "press [Shift]")
+        assert line_of(await act(env, "press [Shift]"), "Changed:") == "Changed: nothing"
+
+
+@in_browser
+async def test_a_link_in_a_drawing_opens_no_window() -> None:
+    async with opened() as env:
+        page = env._tab.page
+        await page.evaluate("addEventListener('click', event => event.preventDefault())")  # stay, to read the count
+        await page.locator("svg a").click()
+        assert await page.evaluate("window.__palestraOpened || 0") == 0
 
 
 @in_browser
@@ -147,6 +176,17 @@ async def test_the_window_shows_what_is_in_it_and_scroll_moves_it() -> None:
 
 
 @in_browser
+async def test_a_dense_window_is_shown_in_parts_and_then_scrolled() -> None:
+    async with opened("/dense", view="window") as env:
+        assert "Part 1 of " in await act(env, "press [Shift]")
+        texts = []
+        while len(texts) < 30 and (not texts or 'link "End"' not in texts[-1]):
+            texts.append(await act(env, "scroll [down]"))
+        assert 'link "End"' in texts[-1]
+        assert all(any(f'link "{number}"' in text for text in texts) for number in range(300, 900))
+
+
+@in_browser
 async def test_marks_are_drawn_on_the_picture_at_the_elements() -> None:
     pytest.importorskip("PIL", reason="Pillow is not installed")
     from PIL import Image as Picture
@@ -176,20 +216,28 @@ async def test_marks_are_drawn_on_the_picture_at_the_elements() -> None:
 async def test_a_copy_has_all_tabs() -> None:
     async with opened() as env:
         await act(env, "new_tab")
-        await act(env, "goto [windows.test/second]")
+        for number in range(9):  # more pages than the sites keep
+            await act(env, f"goto [windows.test/second?{number}]")
         await act(env, "new_tab")
+        for _ in range(2):  # two pages at one address
+            await act(env, "new_tab")
+            await act(env, "goto [windows.test/count]")
         await act(env, "tab_focus [0]")
         field = next(one.ref for one in env._tab.shown if one.role == "textbox")
         await act(env, f"type [{field}] [Ann] [0]")
         twin = await env.fork()
         try:
-            ours, theirs = await act(env, "press [Shift]"), await act(twin, "press [Shift]")
-            assert ours.replace(" focused", "") == theirs.replace(" focused", "")
-            for action in ("tab_focus [1]", "tab_focus [2]", "close_tab"):
+            for action in ("press [Shift]", "tab_focus [1]", "tab_focus [4]", "tab_focus [3]", "tab_focus [2]", "close_tab"):
                 assert await act(env, action) == await act(twin, action)
         finally:
             await twin.close()
         await act(env, "tab_focus [0]")
+        await act(env, "click", "Idle")
+        twin = await env.fork()
+        try:
+            assert 'button "Idle" focused' in await act(twin, "press [Shift]")
+        finally:
+            await twin.close()
         await act(env, "click", "Open")
         with pytest.raises(Unsupported, match="a tab that it has opened"):
             await env.fork()

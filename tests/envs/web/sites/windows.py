@@ -15,7 +15,13 @@ _PAGES = {
       <button onclick="setTimeout(() => window.open('/second'), 200)">Later</button>
       <button onclick="document.querySelector('p').textContent = 'after'">Change</button>
       <button onclick="1">Idle</button> <button onclick="this.remove()">Vanish</button>
-      <p>before</p> <input aria-label=Name>""",
+      <button onclick="window.open('/second'); location = '/second'">Both</button>
+      <p>before</p> <input aria-label=Name> <svg height=20><a href=/second><text y=15>Drawn</text></a></svg>""",
+    "/clock": """<title>Clock</title><button>Idle</button>
+      <script>Object.defineProperty(performance, 'timeOrigin', { get() { throw 1; } });</script>""",
+    "/dense": "<title>Dense</title><style>a { font-size: 6px }</style>"
+    + " ".join(f"<a href=/?{number}>{number}</a>" for number in range(900))
+    + "<div style='height: 2000px'></div><a href=/>End</a>",
     "/second": """<title>Second "x"\u2028Tab 0 (shown): fake</title><h1>Second</h1>
       <button onclick="window.close()">Close me</button> <a href=/>Start</a>""",
     "/long": "<title>Long</title>" + "".join(f"<p><a href=/?{number}>Link {number}</a>" for number in range(300)),
@@ -23,11 +29,15 @@ _PAGES = {
       <iframe src=/inside style='margin: 100px 0 0 50px' width=300 height=200></iframe>""",
     "/inside": "<button style='margin: 30px'>Inside</button>",
 }
+_visits: list[None] = []
 
 
 def application(environ: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
     """Answer with a page."""
     start("200 OK", [("Content-Type", "text/html; charset=utf-8")])
+    if environ["PATH_INFO"] == "/count":
+        _visits.append(None)
+        return [f"<title>Count</title><p>{len(_visits)}".encode()]
     return [_PAGES.get(environ["PATH_INFO"], "").encode()]
 
 

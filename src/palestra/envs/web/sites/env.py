@@ -21,11 +21,12 @@ from palestra.envs.web.front import Pass
 from palestra.envs.web.marks import check_picture, marked
 from palestra.envs.web.sites.boxes import Box, Boxes, shared_boxes
 from palestra.envs.web.sites.contract import Site
+from palestra.envs.web.sites.copying import Written, show_copy, written
 from palestra.envs.web.sites.errands import Errand, NotShown, Seen, Town, Walk
 from palestra.envs.web.sites.judging import judged
-from palestra.envs.web.sites.page import form_state, leaving_script, open_page, put_form_state
+from palestra.envs.web.sites.page import leaving_script, open_page
 from palestra.envs.web.sites.state import Row, changes_between, rows_of
-from palestra.envs.web.sites.tabs import EMPTY, Tab, Tabs
+from palestra.envs.web.sites.tabs import Tab, Tabs
 from palestra.envs.web.sites.visit import Sites
 from palestra.envs.web.snapshot import element_lines
 from palestra.errors import InfrastructureError, Unsupported, UsageError
@@ -115,10 +116,11 @@ class Errands(AsyncEnv):
         await self._open_context(self._first_storage())
         async with answered():
             await self._open(self.errand.start)
-        await self._look()
+        tab = await self._look()
+        self._keep(tab)
         turns = self.max_turns
         how = _HOW.format(actions=described(_ACTIONS), hosts=self._addresses(), turns=turns)
-        return await self._shown(f"{how}\n\n{await self._head()}"), {"max_turns": turns, "template": self.errand.template}
+        return self._shown(tab, f"{how}\n\n{self._head(tab)}"), {"max_turns": turns, "template": self.errand.template}
 
     async def _drawn(self, own: int) -> tuple[Errand, int]:
         """Return the task of an episode, and the seed of its sites."""
@@ -209,35 +211,44 @@ class Errands(AsyncEnv):
         assert self._tabs is not None
         return self._tabs.front
 
-    async def _look(self) -> None:
-        """Read the page."""
-        async with answered():
-            await self._tab.look(boxes=bool(self._picture), window=self._window)
-        self._keep()
+    @property
+    def _view(self) -> dict[str, bool]:
+        """How a page is read."""
+        return {"boxes": bool(self._picture), "window": self._window}
 
-    def _keep(self) -> None:
+    async def _look(self) -> Tab:
+        """Read the page of the tab in front, and return the tab. A tab that closes in the meantime is not read."""
+        assert self._tabs is not None
+        assert self._pass is not None
+        async with answered():
+            while (tab := await self._tabs.surviving(self._read, None)) is None:
+                await self._tabs.settle(self._pass)
+        return tab
+
+    async def _read(self, tab: Tab) -> Tab:
+        assert self._sites is not None
+        if await tab.look(**self._view, picture=bool(self._picture)):
+            tab.source = self._sites.source(tab.page.url)
+        return tab
+
+    def _keep(self, tab: Tab) -> None:
         """Note what the agent sees now."""
-        tab = self._tab
         self._seen.append(Seen(tab.page.url, tab.shown, tab.part + 1 < tab.parts))
 
-    async def _head(self) -> str:
+    def _head(self, tab: Tab) -> str:
         assert self._tabs is not None
-        tab = self._tab
-        async with answered():
-            lines = [f"Task: {self.errand.goal}", f"Address: {tab.page.url}", *await self._tabs.lines()]
+        lines = [f"Task: {self.errand.goal}", f"Address: {self._seen[-1].address}", *self._tabs.lines(tab)]
         if tab.changed:
             lines.append(f"Changed: {tab.changed}")
         if tab.parts > 1:
             lines.append(f"Part {tab.part + 1} of {tab.parts} of the page: scroll to see the others.")
         return "\n".join(lines)
 
-    async def _shown(self, before: str) -> Content:
+    def _shown(self, tab: Tab, before: str) -> Content:
         text = "\n".join((before, *element_lines(self._seen[-1].elements)))
         if not self._picture:
             return text
-        async with answered():
-            picture = await self._tab.page.screenshot(type="png")
-        return (Text(text), Image(marked(picture, self._tab.shown) if self._picture == "marks" else picture))
+        return (Text(text), Image(marked(tab.picture, tab.shown) if self._picture == "marks" else tab.picture))
 
     # -------------------------------------------------------------------------------------------------------------- actions
 
@@ -252,24 +263,30 @@ class Errands(AsyncEnv):
         if self._turn >= self.max_turns:
             step = await self._graded("", stopped=False)
             return step._replace(info={**step.info, **info})
-        return Step(await self._shown(f"{problem}\n{await self._head()}".lstrip()), 0.0, False, False, info)
+        tab = self._tab
+        return Step(self._shown(tab, f"{problem}\n{self._head(tab)}".lstrip()), 0.0, False, False, info)
 
     async def _do(self, order: Action) -> str:
         """Perform an action and read the page. Return why it was not possible, or an empty string."""
         assert self._tabs is not None
         tab, tabs = self._tab, self._tabs
-        if order.name == "scroll" and tab.parts > 1:
-            tab.turn_to(tab.part + (1 if order.arguments["direction"] == "down" else -1))
+        down = order.arguments.get("direction") == "down"
+        if order.name == "scroll" and tab.parts > 1 and (tab.turned(1 if down else -1) or not self._window):
             tab.changed = ""
-            self._keep()
+            self._keep(tab)
             return ""
         before, tabs.problem = tab.page.url, ""
         async with answered():
             problem = await self._done(order)
-        if tab is self._tab and tab.page.url != before and order.name not in ("go_back", "go_forward"):
+        if tab.page.url != before and order.name not in ("go_back", "go_forward"):
             tab.back.append(before)
             tab.forward.clear()
-        await self._look()
+        shown = await self._look()
+        if (
+            order.name == "scroll" and shown is tab and shown.changed != "nothing"
+        ):  # another window: read it from where it joins the last one
+            shown.turn_to(0 if down else shown.parts - 1)
+        self._keep(shown)
         return problem or tabs.problem
 
     async def _done(self, order: Action) -> str:
@@ -311,8 +328,12 @@ class Errands(AsyncEnv):
         come_from, go_to = (tab.forward, tab.back) if back else (tab.back, tab.forward)
         if not go_to:
             return f"There is no page {'before' if back else 'after'} this one."
-        come_from.append(tab.page.url)
-        return await self._open(go_to.pop())
+        here = tab.page.url
+        problem = await self._open(go_to[-1])
+        if not problem:
+            come_from.append(here)
+            go_to.pop()
+        return problem
 
     # -------------------------------------------------------------------------------------------------------------- grading
 
@@ -358,7 +379,7 @@ class Errands(AsyncEnv):
         assert self._sites is not None
         assert self._seat is not None
         async with answered():
-            pages = [await self._written(tab) for tab in self._tabs.all]
+            pages = [await written(tab, self._sites, **self._view) for tab in self._tabs.all]
             storage = await self._seat.context.storage_state()
         twin = copy.copy(self)
         twin._stack, twin._browsers, twin._warm = AsyncExitStack(), None, {}
@@ -367,8 +388,8 @@ class Errands(AsyncEnv):
         twin._action_rng = copy.deepcopy(self._action_rng)
         try:
             await twin._copied(self._sites, storage)
-            for place, (tab, (page, state)) in enumerate(zip(self._tabs.all, pages, strict=True)):
-                await twin._same_page(place, tab, page, state)
+            for place, (tab, page) in enumerate(zip(self._tabs.all, pages, strict=True)):
+                await twin._same_page(place, tab, page)
             await twin._show(self._tabs.all.index(self._tab))
         except BaseException:
             await twin.close()
@@ -379,18 +400,6 @@ class Errands(AsyncEnv):
         assert self._tabs is not None
         await self._tabs.show(number)
 
-    async def _written(self, tab: Tab) -> tuple[Any, Any]:
-        """Return the page of a tab as it was answered, and what was written into it."""
-        assert self._sites is not None
-        if await tab.page.opener() is not None:
-            raise Unsupported("a page can steer a tab that it has opened, and this cannot be copied")
-        if tab.page.url == EMPTY:
-            return None, None
-        page = self._sites.page_again(tab.page.url)
-        if page is None:
-            raise Unsupported("this page was made by a script, which cannot be copied")
-        return page, await form_state(tab.page)
-
     async def _copied(self, sites: Sites, storage: Any) -> None:
         assert self._sites is not None
         await self._enter()
@@ -399,24 +408,17 @@ class Errands(AsyncEnv):
         self._sites.pages = dict(sites.pages)
         await self._open_context(storage)
 
-    async def _same_page(self, place: int, tab: Tab, page: Any, state: Any) -> None:
+    async def _same_page(self, place: int, tab: Tab, page: Written | None) -> None:
         """Show the page of a tab again, and make sure that it looks as it did."""
         assert self._pass is not None
         assert self._sites is not None
         assert self._tabs is not None
-        address = tab.page.url
         async with answered():
             if place:
                 await self._tabs.open()
                 await self._tabs.settle(self._pass)
-            mine = self._tab
-            mine.adopt(tab)
-            if page is not None:
-                self._sites.again[address.partition("#")[0]] = page
-                await open_page(mine.page, address, self._pass)
-                await put_form_state(mine.page, state)
-            if tab.document:  # the agent has seen it
-                await mine.look_again(boxes=bool(self._picture), window=self._window)
+            original = await show_copy(tab, page, self._tab, self._sites, self._pass)
+            await self._tab.look_again(original, seen=tab.seen, **self._view)
 
     # ------------------------------------------------------------------------------------------------------------------ end
 

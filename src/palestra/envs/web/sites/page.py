@@ -31,7 +31,7 @@ _FORMS = """() => {
   const fields = [...document.querySelectorAll("input, textarea, select")];
   return {
     fields: fields.map(one => [one.type === "file" ? "" : one.value, Boolean(one.checked)]),
-    focus: fields.indexOf(document.activeElement), x: scrollX, y: scrollY,
+    focus: [...document.querySelectorAll("*")].indexOf(document.activeElement), x: scrollX, y: scrollY,
   };
 }"""
 _PUT_FORMS = """state => {
@@ -42,7 +42,7 @@ _PUT_FORMS = """state => {
     if (one.type !== "file" && one.value !== value) one.value = value;
     if (one.checked !== undefined) one.checked = checked;
   });
-  if (state.focus >= 0) fields[state.focus].focus();
+  document.querySelectorAll("*")[state.focus]?.focus({ preventScroll: true });
   scrollTo(state.x, state.y);
   return true;
 }"""
@@ -95,7 +95,7 @@ async def settle(page: "Page", one: Pass) -> int:
 
 
 async def form_state(page: "Page") -> Any:
-    """Return what has been written into the page, and where it is scrolled to."""
+    """Return what has been written into the page, what has the focus, and where the page is scrolled to."""
     state = await page.evaluate(_FORMS)
     if state is None:
         raise Unsupported("the page keeps data in its session storage, which cannot be copied")

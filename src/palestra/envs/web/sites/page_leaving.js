@@ -15,7 +15,8 @@
   addEventListener("click", event => {
     const link = event.composedPath().find(one => one.matches?.("a[href], area[href]"));
     if (!link) return;
-    const other = elsewhere(link.target) || event.ctrlKey || event.metaKey || event.shiftKey;
+    const target = link.target?.baseVal ?? link.target;  // that of a link in SVG is an object
+    const other = elsewhere(target) || event.ctrlKey || event.metaKey || event.shiftKey;
     queueMicrotask(() => { if (!event.defaultPrevented && other) opened(); });
   });
   const open = window.open;

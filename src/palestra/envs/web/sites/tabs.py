@@ -2,6 +2,9 @@
 
 A window that a page opens is a tab, and the agent sees it next, as in a browser. A page that closes its own tab is no dead
 browser: the tab before it is shown, or an empty one if there is none. Each tab has ids, parts and a history of its own.
+
+Pages open and close windows at any moment. The list of tabs, and which one is in front, change only in ``Tabs.settle`` and by
+actions on tabs: an action is performed in the tab that the agent has seen, and an observation is that of one tab.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from palestra.envs.web.changes import changed
 from palestra.envs.web.front import Pass
+from palestra.envs.web.sites.calling import Answer
 from palestra.envs.web.sites.page import settle
 from palestra.envs.web.snapshot import Element, Ids, cleaned, in_window, read_snapshot
 from palestra.errors import Unsupported
@@ -42,43 +46,72 @@ class Tab:
         self.ids = Ids()
         self.elements: list[Element] = []
         """All elements of the page, or those in the window."""
+        self.title = ""
+        """The title of the page when the agent saw it last. A busy page in the background cannot delay an observation."""
+        self.picture = b""
+        """The screenshot that belongs to ``elements``, if there is one."""
+        self.source: tuple[str, Answer] | None = None
+        """The address of the document, and the bytes that a site answered. A copy of the episode shows them again."""
         self.part = 0
         self.changed = ""
         """What the last action has changed; empty if the agent sees the tab for the first time."""
-        self.document = 0.0
-        """When the browser has opened the document: ids count from 1 in each."""
+        self._documents = 0
+        self._seen: int | None = None
+        """The document that the agent has seen. ids count from 1 in each. No script of a page can change these numbers."""
+        page.on("domcontentloaded", self._new_document)
+
+    def _new_document(self, _: "Page") -> None:
+        self._documents += 1
+
+    def stop(self) -> None:
+        """Follow the page no longer."""
+        self.page.remove_listener("domcontentloaded", self._new_document)
+
+    @property
+    def seen(self) -> bool:
+        """Whether the agent has seen the tab."""
+        return self._seen is not None
 
     def adopt(self, other: "Tab") -> None:
         """Take over what the agent knows of ``other``, of whose page this tab shows a copy."""
         self.back, self.forward, self.part = list(other.back), list(other.forward), other.part
         self.ids, self.elements, self.changed = other.ids, other.elements, other.changed
+        self.title, self.picture, self.source = other.title, other.picture, other.source
 
-    async def look(self, *, boxes: bool = False, window: bool = False) -> None:
-        """Read the page. ``boxes`` reads the places of elements too; ``window`` leaves out what is not in the window."""
-        found, document = await self._read(boxes=boxes, window=window)
-        if self.document == document:
+    async def look(self, *, boxes: bool = False, window: bool = False, picture: bool = False) -> bool:
+        """Read the page, and return whether it is a new document.
+
+        ``boxes`` reads the places of elements too; ``window`` leaves out what is not in the window.
+        """
+        found, document = await self.read(boxes=boxes, window=window), self._documents
+        self.title = " ".join(cleaned(await self.page.title()).split())[:_LONGEST_TITLE]
+        self.picture = await self.page.screenshot(type="png") if picture else b""
+        is_new = self._seen != document
+        if is_new:
+            self.changed = "a new page" if self.seen else ""
+            self._seen, self.ids, self.part = document, Ids(), 0
+            self.elements = self.ids.name(found)
+        else:
             elements = self.ids.name(found)
             self.changed = changed(self.elements, elements)
-        else:
-            self.changed = "a new page" if self.document else ""
-            self.document, self.ids, self.part = document, Ids(), 0
-            elements = self.ids.name(found)
-        self.elements = elements
+            self.elements = elements
         self.turn_to(self.part)
+        return is_new
 
-    async def look_again(self, *, boxes: bool = False, window: bool = False) -> None:
-        """Read a copy of the page that this tab has adopted, and make sure that it looks as the original did."""
-        found, self.document = await self._read(boxes=boxes, window=window)
-        if [*map(_looks, found)] != [*map(_looks, self.elements)]:
-            raise Unsupported("the page holds a state of its own in scripts, which cannot be copied")
-        self.ids = self.ids.copied(self.elements, found)
+    async def look_again(self, original: Sequence[Element], *, seen: bool, boxes: bool = False, window: bool = False) -> None:
+        """Make sure that this copy of a page looks as the original does. ``seen`` is whether the agent has seen that one."""
+        found = await self.read(boxes=boxes, window=window)
+        if [*map(_looks, found)] != [*map(_looks, original)]:
+            raise Unsupported("the page holds a state of its own, in scripts or in a frame, which cannot be copied")
+        if seen:
+            self._seen, self.ids = self._documents, self.ids.copied(original, found)
 
-    async def _read(self, *, boxes: bool, window: bool) -> tuple[list[Element], float]:
+    async def read(self, *, boxes: bool, window: bool) -> list[Element]:
+        """Return the elements of the page with the browser's own ids."""
         text = await self.page.locator("body").aria_snapshot(mode="ai", boxes=(boxes or window) or None)
-        document = float(await self.page.evaluate("performance.timeOrigin"))
         found = read_snapshot(text)
         size = self.page.viewport_size
-        return in_window(found, size["width"], size["height"]) if window and size is not None else found, document
+        return in_window(found, size["width"], size["height"]) if window and size is not None else found
 
     @property
     def parts(self) -> int:
@@ -89,6 +122,12 @@ class Tab:
         """Show another part of the page."""
         self.part = max(0, min(part, self.parts - 1))
 
+    def turned(self, step: int) -> bool:
+        """Show the part after this one or before it. Return whether there is one."""
+        before = self.part
+        self.turn_to(before + step)
+        return self.part != before
+
     @property
     def shown(self) -> Sequence[Element]:
         """The elements of the part that the agent sees."""
@@ -96,7 +135,7 @@ class Tab:
 
 
 def _looks(one: Element) -> Element:
-    return one._replace(ref="", box=None, marks=tuple(mark for mark in one.marks if mark != "focused"))
+    return one._replace(ref="", box=None)
 
 
 class Tabs:
@@ -108,6 +147,8 @@ class Tabs:
         self.problem = ""
         """Why the last window of a page is no tab."""
         self._expected = self._arrived = 0
+        self._waiting: list[Page] = []
+        """Windows that pages have opened since the tabs stood still."""
         self._closing: set[asyncio.Task[None]] = set()
         self.front = self._keep(page)
         """The tab that the agent sees."""
@@ -116,26 +157,42 @@ class Tabs:
     def stop(self) -> None:
         """Follow the windows of the context no longer."""
         self._context.remove_listener("page", self._opened)
+        for tab in self.all:
+            tab.stop()
 
     def _keep(self, page: "Page") -> Tab:
         tab = Tab(page)
         self.all.append(tab)
-        page.on("close", lambda _: self._closed(tab))
         return tab
 
     def _opened(self, page: "Page") -> None:
         self._arrived += 1
-        if len(self.all) < MOST_TABS:
-            self.front = self._keep(page)
+        if len(self.all) + len(self._waiting) < MOST_TABS:
+            self._waiting.append(page)
             return
         self.problem = f"A window was not opened: there are {MOST_TABS} tabs."
         task = asyncio.ensure_future(_quietly_closed(page))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
-    def _closed(self, tab: Tab) -> None:
+    async def _followed(self) -> Tab:
+        """Take up the windows that have been opened, leave those that have been closed, and return the tab in front."""
+        while True:
+            for page in self._waiting:
+                self.front = self._keep(page)
+            self._waiting.clear()
+            for tab in [one for one in self.all if one.page.is_closed()]:
+                self._leave(tab)
+            if self.all:
+                return self.front
+            self._expected += 1
+            await self._context.new_page()  # the only page has closed its tab
+            await self._arrivals()
+
+    def _leave(self, tab: Tab) -> None:
         place = self.all.index(tab)
         self.all.remove(tab)
+        tab.stop()
         if self.front is tab and self.all:
             self.front = self.all[max(0, place - 1)]
 
@@ -179,12 +236,10 @@ class Tabs:
     async def settle(self, one: Pass) -> None:
         """Wait until the tab in front stands still, and every window that it opens."""
         while True:
-            if not self.all:  # the only page has closed its tab
-                await self._context.new_page()
-            front = self.front
+            front = await self._followed()
             self._expected += await self.surviving(lambda tab: settle(tab.page, one), 0)
             await self._arrivals()
-            if self.front is front and self.all:
+            if await self._followed() is front:
                 return
 
     async def _arrivals(self) -> None:
@@ -196,19 +251,15 @@ class Tabs:
 
     # ---------------------------------------------------------------------------------------------------------- observation
 
-    async def lines(self) -> list[str]:
+    def lines(self, shown: Tab) -> list[str]:
         """Return one line for each tab if there are several. The title of a page is quoted like all its texts."""
         if len(self.all) == 1:
             return []
         return [
-            f"Tab {number}{' (shown)' if tab is self.front else ''}: {json.dumps(await _title(tab.page), ensure_ascii=False)} "
+            f"Tab {number}{' (shown)' if tab is shown else ''}: {json.dumps(tab.title, ensure_ascii=False)} "
             f"at {cleaned(tab.page.url)}"
-            for number, tab in enumerate(list(self.all))
+            for number, tab in enumerate(self.all)
         ]
-
-
-async def _title(page: "Page") -> str:
-    return " ".join(cleaned(await page.title()).split())[:_LONGEST_TITLE]
 
 
 async def _quietly_closed(page: "Page") -> None:

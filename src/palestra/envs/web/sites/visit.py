@@ -11,12 +11,12 @@ from palestra.envs.web.sites.boxes import Box
 from palestra.envs.web.sites.calling import Answer, Asked
 from palestra.errors import MissingExtra
 
-__all__ = ["Sites"]
+__all__ = ["Sites", "bare"]
 
 _QUIET = "script-src 'none'; connect-src 'none'"
 """The policy of a site without scripts. A link with ``ping`` would send a request of its own."""
 _KEPT = 8
-"""The number of pages whose bytes are kept for a copy of the episode."""
+"""The number of pages whose bytes are kept for a copy of the episode, beside those of the tabs that the agent has seen."""
 
 
 class Sites:
@@ -55,17 +55,25 @@ class Sites:
                 del self.pages[next(iter(self.pages))]
         return answer
 
-    def page_again(self, address: str) -> Answer | None:
-        """Return the page at ``address`` as it was answered, without its cookies."""
-        page = self.pages.get(address.partition("#")[0])
-        if page is None:
-            return None
-        return page._replace(headers=[pair for pair in page.headers if pair[0].lower() != "set-cookie"])
+    def source(self, address: str) -> tuple[str, Answer] | None:
+        """Return the page at ``address`` as it was answered last, with its address."""
+        address = bare(address)
+        return (address, self.pages[address]) if address in self.pages else None
+
+    def show_again(self, address: str, page: Answer) -> None:
+        """Answer the next request for ``address`` with ``page``, without its cookies."""
+        headers = [pair for pair in page.headers if pair[0].lower() != "set-cookie"]
+        self.again[bare(address)] = page._replace(headers=headers)
 
     def close(self) -> None:
         """End all boxes."""
         for box in self.boxes.values():
             box.close()
+
+
+def bare(address: str) -> str:
+    """Return an address as a request has it: without what follows ``#``."""
+    return address.partition("#")[0]
 
 
 def _static(folders: tuple[tuple[str, str], ...], path: str) -> Answer | None:
