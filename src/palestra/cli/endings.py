@@ -31,6 +31,7 @@ __all__ = ["EXTRAS", "TRACEBACK_VARIABLE", "ExitCode", "Interrupted", "answered"
 TRACEBACK_VARIABLE = "PALESTRA_TRACEBACK"
 
 EXTRAS = {
+    "PIL": "web",
     "accelerate": "hf",
     "agentdojo": "agentdojo",
     "datasets": "data",
