@@ -60,6 +60,10 @@ class GuardedBot(BabyAIBot):  # type: ignore[misc]
         self.stack.grown = 0
         return int(super().replan(action_taken))
 
+    def mind(self) -> tuple[Any, ...]:
+        """Return what decides its next action beside the world. What it has seen only grows, so the number of cells is enough."""
+        return int(self.vis_mask.sum()), repr(self.stack)
+
     def _check_erroneous_box_opening(self, action: int | None) -> None:
         """Accept that the agent opens a box. If the mission needed it, an assertion of the bot fails later."""
 
@@ -132,6 +136,10 @@ class OpeningBot:
         self.mission = mission
         if not isinstance(mission.instrs, PickupInstr):
             raise Stuck
+
+    def mind(self) -> tuple[Any, ...]:
+        """Return nothing: the world alone decides the next action."""
+        return ()
 
     def replan(self, action_taken: int | None = None) -> int:
         """Return the next primitive action. It is the first of a shortest way, so the past does not matter."""

@@ -102,7 +102,13 @@ def _played(world: World, bot: Any, action: int) -> Plan | None:
     env = world.grid_env
     plan = Plan([], [world.place], [0])
     progress = _progress(env.instrs)
+    seen: set[tuple[Any, ...]] = set()
     while True:
+        # Only deeds change the world, so a bot that is as it was once before would walk in a circle until minigrid's step limit.
+        state = (world.place, plan.deeds[-1], action, *bot.mind())
+        if state in seen:
+            return None
+        seen.add(state)
         outcome = world.act(action)
         now = _progress(env.instrs)
         plan.actions.append(action)
