@@ -269,7 +269,8 @@ async def costs_of(world: str, episodes: int) -> tuple[WorldCosts, float]:
     turns = sum(number for _, _, number in found)
     reset, turn = median(one for one, _, _ in found), sum(taken for _, taken, _ in found) / turns
     machine = f"{os.cpu_count()} cores"
-    return WorldCosts(date.today().isoformat(), machine, reset, turn, megabytes), turns / episodes
+    load = os.getloadavg()[0]
+    return WorldCosts(date.today().isoformat(), machine, episodes, load, reset, turn, megabytes), turns / episodes
 
 
 async def work(world: str, core: int, episodes: int) -> None:
@@ -357,6 +358,8 @@ if __name__ == "__main__":
     parser.add_argument("--core", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--episodes", type=int, default=1, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.quick and given.write:
+        parser.error("--write keeps constants of 20 episodes: leave out --quick")
     if given.worker:
         asyncio.run(work(given.worker, given.core, given.episodes))
     else:

@@ -80,7 +80,8 @@ def test_the_constants_in_the_package_are_read() -> None:
 def test_the_command_prints_a_row_for_each() -> None:
     result = CliRunner().invoke(app, ["plan", "--gpus", "8", "--episodes", "100", "--episodes", "1000"])
     assert result.exit_code == 0
-    warning, _, _, *rows = result.stdout.splitlines()
+    warning, _, names, *rows = result.stdout.splitlines()
+    assert "cores  machines" in names
     assert warning.startswith("Simulated, not measured")
     assert len(rows) == 2
 
@@ -90,6 +91,8 @@ def test_the_costs_of_browsers_in_the_package_are_read() -> None:
     assert set(worlds) == {"miniwob", "site"}
     for costs in worlds.values():
         assert costs.date > "2026"
+        assert costs.episodes > 0
+        assert costs.load > 0.0
         assert 0.0 < costs.turn_cpu < 10.0
         assert 0.0 < costs.reset_cpu < 10.0
         assert 1.0 < costs.megabytes < 2000.0
@@ -104,6 +107,7 @@ def test_browsers_cost_cores_and_memory() -> None:
     assert resets.workers == plan(8, 1000, Workload(turns=10, env_cpu=0.5), constants=FREE).workers > light.workers
     wide = plan(8, 1000, Workload(turns=10, megabytes=1024.0), constants=FREE)
     assert (wide.workers, wide.rate) == (light.workers, light.rate)
+    assert (light.cores, wide.cores) == (light.workers, 250)
     assert wide.dollars - light.dollars == pytest.approx((250 - light.workers) * 0.04)
     assert wide.machines == 1 + 4  # 32 of the 250 cores are those of the machine with the GPUs
 
@@ -115,6 +119,7 @@ def test_the_command_knows_worlds_and_names_them() -> None:
     assert json.loads(heavy.stdout)["plans"][0]["workers"] > 10 * json.loads(light.stdout)["plans"][0]["workers"]
     shown = CliRunner().invoke(app, [*options[:-1], "--world", "site"])
     assert shown.stdout.splitlines()[2].startswith("site: ")
+    assert shown.stdout.splitlines()[2].endswith(" episodes, load average 12.0)")
     for wrong in (["--world", "moon"], ["--world", "site", "--env-cpu", "3"]):
         refused = CliRunner().invoke(app, [*options, *wrong])
         assert refused.exit_code != 0

@@ -14,7 +14,7 @@ from palestra.trajectory import Completion, Image, StopReason, Task, Text, Traje
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-PAGE = 'Task: Go.\n[e1] heading "Start"\n  [e5] button "Go" focused\n[e55] button "Other"'
+PAGE = 'Task: Go.\n[e1] heading "Start\u200b[e5] button"\n  [e5] button "Go" focused\n[e55] button "Other"'
 HOSTILE_INFOS: list[Any] = [
     *({"element": HOSTILE, "box": [0, 0, 1, 1]}, {"element": "e5", "box": ["1px", None, HOSTILE, 4]}),
     *({"element": ["e5"], "box": HOSTILE}, HOSTILE, None, {"element": "e6"}),
@@ -70,6 +70,7 @@ def test_what_a_file_says_of_an_element_is_not_trusted(watched: Watched, url: st
     watched.open(f"{url}#/r/0/e/0")
     page = watched.page
     expect(page.locator("section.turn")).to_have_count(3 + len(HOSTILE_INFOS))
-    assert page.locator(".shot").count() <= 1
+    page.wait_for_function("[...document.images].every(one => one.complete)")
+    expect(page.locator(".shot")).to_have_count(1)
     outlined = [page.locator(f"#turn-{number} .acted").count() for number in range(2, 2 + len(HOSTILE_INFOS))]
     assert outlined == [0, 1, 0, 0, 0, 0]

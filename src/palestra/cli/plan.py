@@ -41,7 +41,7 @@ def plan_command(  # noqa: PLR0913 - one parameter per option
     head = [
         "Simulated, not measured: the speed of the GPUs is taken from publications, nothing here has run on a GPU.",
         f"CPU costs measured on {constants.date} ({constants.machine}); {turns} turns of {tokens} tokens per episode",
-        "  GPUs  episodes  sampling  workers  episodes/s  machines     $/h  $/1000 episodes  bottleneck",
+        "  GPUs  episodes  sampling  workers  episodes/s   cores  machines     $/h  $/1000 episodes  bottleneck",
     ]
     if world:
         head.insert(2, _described(world))
@@ -62,12 +62,12 @@ def _described(world: str) -> str:
     costs = read_worlds()[world]
     return (
         f"{world}: {costs.reset_cpu:.2f} CPU s per reset, {costs.turn_cpu:.2f} per turn and {costs.megabytes:.0f} MB per "
-        f"episode, measured on {costs.date} ({costs.machine})"
+        f"episode, measured on {costs.date} ({costs.machine}, {costs.episodes} episodes, load average {costs.load:.1f})"
     )
 
 
 def _line(found: Plan) -> str:
     return (
-        f"{found.gpus:6d}{found.episodes:10d}{found.sampling:10d}{found.workers:9d}{found.rate:12.1f}{found.machines:10d}"
-        f"{found.dollars:8.0f}{found.dollars_per_thousand:17.2f}  {found.bottleneck}"
+        f"{found.gpus:6d}{found.episodes:10d}{found.sampling:10d}{found.workers:9d}{found.rate:12.1f}{found.cores:8d}"
+        f"{found.machines:10d}{found.dollars:8.0f}{found.dollars_per_thousand:17.2f}  {found.bottleneck}"
     )

@@ -70,6 +70,8 @@ class Plan:
     workers: int
     rate: float
     bottleneck: str
+    cores: int
+    """CPU cores of the workers, and those that their memory needs. Machines and costs count these."""
     machines: int
     dollars: float
     """USD per hour."""
@@ -137,7 +139,7 @@ def _split(  # noqa: PLR0913 - the inputs of a plan
     cores = max(workers, math.ceil(episodes * load.megabytes / 1024 / GIGABYTES_PER_CORE))
     machines = math.ceil(gpus / GPUS_PER_MACHINE) + math.ceil(max(0, cores - 32 * math.ceil(gpus / 8)) / CORES_PER_MACHINE)
     dollars = gpus * prices.gpu + cores * prices.core
-    return Plan(gpus, episodes, sampling, workers, rate, bottleneck, machines, dollars, dollars / (rate * 3.6))
+    return Plan(gpus, episodes, sampling, workers, rate, bottleneck, cores, machines, dollars, dollars / (rate * 3.6))
 
 
 def _learner_rate(gpus: int, sampling: int, load: Workload, engine: EngineFigures) -> float:

@@ -19,6 +19,10 @@ class WorldCosts(NamedTuple):
 
     date: str
     machine: str
+    episodes: int
+    """The number of episodes that were measured."""
+    load: float
+    """The load average of the machine then. Far above the number of processes of the benchmark, the costs are too high."""
     reset_cpu: float
     """CPU seconds of a reset to the first observation."""
     turn_cpu: float

@@ -67,11 +67,15 @@ function outlined(body, acted) {
   return body;
 }
 
+// A node after a steering character begins in the middle of a line, and so do many nodes of rendered Markdown: a text of the page
+// there must not pass for the line of an element.
 function outlineLine(body, element) {
-  const line = new RegExp(`^ *\\[${element}\\] .*$`, "mu");
+  if (Reading.markdown) return;
+  const line = new RegExp(`^ *\\[${element}\\] .*$`, "gmu");
   const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
   while (walker.nextNode()) {
-    const found = line.exec(walker.currentNode.data);
+    const inside = walker.currentNode.previousSibling?.className === "steering";
+    const found = [...walker.currentNode.data.matchAll(line)].find((one) => one.index > 0 || !inside);
     if (!found) continue;
     const hit = walker.currentNode.splitText(found.index);
     hit.splitText(found[0].length);

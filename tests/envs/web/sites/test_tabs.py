@@ -179,7 +179,7 @@ async def test_the_window_shows_what_is_in_it_and_scroll_moves_it() -> None:
 async def test_a_dense_window_is_shown_in_parts_and_then_scrolled() -> None:
     async with opened("/dense", view="window") as env:
         assert "Part 1 of " in await act(env, "press [Shift]")
-        texts = []
+        texts: list[str] = []
         while len(texts) < 30 and (not texts or 'link "End"' not in texts[-1]):
             texts.append(await act(env, "scroll [down]"))
         assert 'link "End"' in texts[-1]
