@@ -134,8 +134,8 @@ class AgentGymBabyAI(BabyAISet):
 
     @property
     def ceiling(self) -> float | None:
-        """The oracle's mean score on the panel: with 20 turns it leaves 5 of 90 tasks unsolved. Unknown for ``train``."""
-        return 0.8952 if self.tasks.split == "test" else None
+        """The oracle's mean score: with 20 turns it leaves 5 of the panel's 90 tasks unsolved, and 36 of 814 in training."""
+        return 0.8952 if self.tasks.split == "test" else 0.9021
 
     def build(self, level: str) -> World:
         return World("GoToObjS4" if level == "GoToObjS6" else level, encoded=True)

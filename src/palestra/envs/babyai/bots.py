@@ -61,7 +61,7 @@ class GuardedBot(BabyAIBot):  # type: ignore[misc]
         return int(super().replan(action_taken))
 
     def mind(self) -> tuple[Any, ...]:
-        """Return what decides its next action beside the world. What it has seen only grows, so the number of cells is enough."""
+        """Return what decides its next action beside the world. What it has seen only grows, so the number of cells will do."""
         return int(self.vis_mask.sum()), repr(self.stack)
 
     def _check_erroneous_box_opening(self, action: int | None) -> None:

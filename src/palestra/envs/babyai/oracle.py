@@ -43,9 +43,13 @@ class Guide:
         self._plan: Plan | None = None
         self._index = 0
         self._next = 0
+        self._deeds = 0
+        self._hopeless: set[tuple[Any, ...]] = set()
+        """States from which no bot finishes. A search from one of them would fail again, and takes seconds."""
 
     def saw(self, primitive: int) -> None:
         """Tell the bot which primitive action the agent took."""
+        self._deeds += primitive not in _WALKING
         if self._bot is None:
             return
         try:
@@ -80,6 +84,9 @@ class Guide:
         from palestra.envs.babyai.bots import GuardedBot, KnowingBot, OpeningBot
 
         self._plan, self._index = None, 0
+        state = (self._world.place, self._deeds, _progress(self._world.grid_env.instrs))
+        if state in self._hopeless:
+            return
         for kind in (KnowingBot, GuardedBot, OpeningBot):
             try:
                 bot: Any = kind(self._world.grid_env)
@@ -90,6 +97,7 @@ class Guide:
             if plan is not None:
                 self._bot, self._next, self._plan = bot, first, plan
                 return
+        self._hopeless.add(state)
 
 
 _BOT_ERRORS = (AssertionError, IndexError, TypeError, ValueError, AttributeError)
@@ -104,7 +112,7 @@ def _played(world: World, bot: Any, action: int) -> Plan | None:
     progress = _progress(env.instrs)
     seen: set[tuple[Any, ...]] = set()
     while True:
-        # Only deeds change the world, so a bot that is as it was once before would walk in a circle until minigrid's step limit.
+        # Only deeds change the world, so a bot that is as it was once before walks in a circle until minigrid's step limit.
         state = (world.place, plan.deeds[-1], action, *bot.mind())
         if state in seen:
             return None
