@@ -61,7 +61,10 @@ class GuardedBot(BabyAIBot):  # type: ignore[misc]
         return int(super().replan(action_taken))
 
     def mind(self) -> tuple[Any, ...]:
-        """Return what decides its next action beside the world. What it has seen only grows, so the number of cells will do."""
+        """Return the bot's own state, which decides its next action together with the state of the world.
+
+        The bot never forgets a cell that it has seen, so the number of seen cells stands for the set of them.
+        """
         return int(self.vis_mask.sum()), repr(self.stack)
 
     def _check_erroneous_box_opening(self, action: int | None) -> None:
@@ -138,7 +141,7 @@ class OpeningBot:
             raise Stuck
 
     def mind(self) -> tuple[Any, ...]:
-        """Return nothing: the world alone decides the next action."""
+        """Return an empty state: the world alone decides the bot's next action."""
         return ()
 
     def replan(self, action_taken: int | None = None) -> int:

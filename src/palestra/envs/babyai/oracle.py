@@ -44,6 +44,7 @@ class Guide:
         self._index = 0
         self._next = 0
         self._deeds = 0
+        """How many actions of the agent could change the world: all but walking."""
         self._hopeless: set[tuple[Any, ...]] = set()
         """States from which no bot finishes. A search from one of them would fail again, and takes seconds."""
 
@@ -112,7 +113,7 @@ def _played(world: World, bot: Any, action: int) -> Plan | None:
     progress = _progress(env.instrs)
     seen: set[tuple[Any, ...]] = set()
     while True:
-        # Only deeds change the world, so a bot that is as it was once before walks in a circle until minigrid's step limit.
+        # Walking does not change the world, so a bot that comes back to an earlier state would walk in a circle for ever.
         state = (world.place, plan.deeds[-1], action, *bot.mind())
         if state in seen:
             return None
