@@ -339,6 +339,22 @@ class RemoteEngine(ABC):
 
     async def _part(self, prompt: list[int], sampling: Sampling, session: EngineSession | None) -> tuple[Part, int]:
         """Return one part of a completion, and the version that sampled it."""
+
+        async def sample(replica: ServerReplica) -> tuple[Part, int]:
+            version = replica.version
+            part = await self._sample(replica, prompt, sampling)
+            if len(part.ids) != len(part.logprobs):
+                raise PolicyError(f"{replica.url} returned {len(part.ids)} ids and {len(part.logprobs)} log-probs")
+            if part.finish is not None and replica.version != version:
+                raise InfrastructureError("the weights changed during the call")
+            return part, version
+
+        return (await self._answered(sample, session))[1]
+
+    async def _answered(
+        self, ask: Callable[[ServerReplica], Awaitable[_T]], session: EngineSession | None = None
+    ) -> tuple[ServerReplica, _T]:
+        """Return the answer to a call, and the replica that gave it. A failed call is repeated."""
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
@@ -346,33 +362,6 @@ class RemoteEngine(ABC):
             await self._running.wait()
             await self._readiness()
             replica = self._choose(session)
-            version = replica.version
-            replica.under_way += 1
-            try:
-                part = await self._sample(replica, prompt, sampling)
-            except _TROUBLE as error:
-                problem = f"{replica.url}: {error!r}"
-                if not isinstance(error, InfrastructureError):
-                    self._suspect(replica)
-                continue
-            finally:
-                replica.under_way -= 1
-            if len(part.ids) != len(part.logprobs):
-                raise PolicyError(f"{replica.url} returned {len(part.ids)} ids and {len(part.logprobs)} log-probs")
-            if part.finish is not None and replica.version != version:
-                problem = f"{replica.url}: the weights changed during the call"
-                continue
-            return part, version
-        raise InfrastructureError(f"{ATTEMPTS} calls failed, the last one at {problem}")
-
-    async def _answered(self, ask: Callable[[ServerReplica], Awaitable[_T]]) -> tuple[ServerReplica, _T]:
-        """Return the answer to a call that samples nothing, and the replica that gave it. A failed call is repeated."""
-        problem = ""
-        for attempt in range(ATTEMPTS):
-            if attempt:
-                await asyncio.sleep(random.uniform(0.5, 1.0) * min(0.25 * 2**attempt, LONGEST_WAIT))
-            await self._readiness()
-            replica = self._choose(None)
             replica.under_way += 1
             try:
                 return replica, await ask(replica)
