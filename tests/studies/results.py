@@ -1,6 +1,6 @@
 """Made-up results of runs."""
 
-from palestra.studies.results import Made, RunResult
+from palestra.studies.results import Curves, Made, RunResult
 
 
 def result(environment: str = "guess", arm: str = "ReBN", seed: int = 0, *, after: float = 1.0, tasks: int = 20) -> RunResult:
@@ -9,7 +9,7 @@ def result(environment: str = "guess", arm: str = "ReBN", seed: int = 0, *, afte
     )
     outcomes = {"success": [0.0] * tasks, "turns": [4.0] * tasks, "reward": [0.0] * tasks}
     later = {"success": [after] * tasks, "turns": [3.0] * tasks, "reward": [after] * tasks}
-    curves = {"success": [0.0, 0.5, 1.0], "entropy": [1.0, 0.5, 0.2]}
+    curves: Curves = {"success": [0.0, 0.5, 1.0], "entropy": [1.0, 0.5, 0.2]}
     return RunResult(
         environment=environment,
         arm=arm,

@@ -2,13 +2,14 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from tests.studies.results import result
 
 from palestra.errors import UsageError
 from palestra.studies import Cell, load_study
 from palestra.studies.page import fill_page, study_section
-from palestra.studies.results import played_path, result_path, write_result
+from palestra.studies.results import Curves, curves_of, played_path, read_results, result_path, write_result
 
 STUDY = """
 question = "Which is better?"
@@ -79,6 +80,22 @@ def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(st
     assert (study / "guess.svg").read_text(encoding="utf-8").startswith("<svg")
     fill_page(page)
     assert page.read_text(encoding="utf-8") == first
+
+
+def test_a_step_without_an_update_has_no_entropy_and_is_left_out_of_the_figure(study: Path, tmp_path: Path) -> None:
+    steps: list[dict[str, float]] = [{"success": 0.0, "entropy": 1.0}, {"success": 0.5}, {"success": 1.0, "entropy": 0.5}]
+    curves = curves_of(steps, ["success", "entropy", "tokens"])
+    assert curves == {"success": [0.0, 0.5, 1.0], "entropy": [1.0, None, 0.5]}
+    page = tmp_path / "page.md"
+    page.write_text("<!-- study: studies/guess -->\n<!-- end of study -->\n", encoding="utf-8")
+    every: list[Curves] = [{}, {"entropy": [None]}, curves]
+    for kept in every:
+        written = msgspec.structs.replace(result(), curves=kept)
+        write_result(result_path(study, Cell("guess", "ReBN", 0)), written)
+        (read,) = (one for one in read_results(study, load_study(study)) if one.cell == written.cell)
+        assert read.curves == kept
+        fill_page(page)
+    assert "entropy" in (study / "guess.svg").read_text(encoding="utf-8")
 
 
 def test_a_page_without_marks_is_refused(tmp_path: Path) -> None:

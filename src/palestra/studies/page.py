@@ -196,10 +196,9 @@ def _figure(folder: Path, study: Study, results: Sequence[RunResult], environmen
     panels: dict[str, dict[str, list[Course]]] = {}
     for curve in study.curves:
         for one in runs:
-            if curve in one.curves:
-                values = _smooth(one.curves[curve])
-                shown = np.arange(0, len(values), max(1, len(values) // _POINTS))
-                panels.setdefault(curve, {}).setdefault(one.arm, []).append(Course(shown.astype(float), values[shown]))
+            course = _course(one.curves.get(curve, []))
+            if len(course.places):
+                panels.setdefault(curve, {}).setdefault(one.arm, []).append(course)
     if not panels:
         return None
     path = folder / f"{runs[0].cell.name.partition('/')[0]}.svg"
@@ -209,6 +208,13 @@ def _figure(folder: Path, study: Study, results: Sequence[RunResult], environmen
 
 def _caption(environment: str, study: Study) -> str:
     return f"Curves of {environment} by step: {', '.join(study.curves)}"
+
+
+def _course(curve: Sequence[float | None]) -> Course:
+    """Some of the steps that have a value, slightly smoothed."""
+    places = np.array([step for step, value in enumerate(curve) if value is not None], dtype=np.float64)
+    values = _smooth([value for value in curve if value is not None]) if len(places) else places
+    return Course(*(array[:: max(1, len(places) // _POINTS)] for array in (places, values)))
 
 
 def _smooth(values: Sequence[float], window: int = 5) -> npt.NDArray[np.float64]:

@@ -3,7 +3,7 @@
 ``numbers`` leaves out what depends on the clock and the machine: two runs of one command have equal numbers.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,24 @@ from palestra.encoding import decode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.studies.study import Cell, Study
 
-__all__ = ["RUNS", "Made", "RunResult", "numbers", "played_path", "read_played", "read_results", "result_path", "write_result"]
+__all__ = [
+    "RUNS",
+    "Curves",
+    "Made",
+    "RunResult",
+    "curves_of",
+    "numbers",
+    "played_path",
+    "read_played",
+    "read_results",
+    "result_path",
+    "write_result",
+]
 
 RUNS = "runs"
 
+Curves = dict[str, list[float | None]]
+"""Metric → one value per step; ``None`` where a step has none."""
 Outcomes = dict[str, list[float]]
 """Measure → one value per held-out task."""
 
@@ -50,8 +64,7 @@ class RunResult(msgspec.Struct, frozen=True):
     overrides: list[str]
     before: Outcomes
     after: Outcomes
-    curves: dict[str, list[float]]
-    """Metric → one value per step."""
+    curves: Curves
     made: Made
     asked: list[str] = []
     """The first observation of every held-out task, if it identifies the task."""
@@ -60,6 +73,12 @@ class RunResult(msgspec.Struct, frozen=True):
     def cell(self) -> Cell:
         """The run that this is the result of."""
         return Cell(self.environment, self.arm, self.seed)
+
+
+def curves_of(steps: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Curves:
+    """The metrics that at least one step has: a step that updates nothing has no entropy, for example."""
+    known = [name for name in names if any(name in step for step in steps)]
+    return {name: [round(step[name], 4) if name in step else None for step in steps] for name in known}
 
 
 def numbers(result: RunResult) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,7 +29,7 @@ from palestra.models import find_model
 from palestra.registry import make
 from palestra.rollout import rollout
 from palestra.seeding import derive_seed
-from palestra.studies.results import Made, Outcomes, RunResult, played_path, result_path, write_result
+from palestra.studies.results import Made, Outcomes, RunResult, curves_of, played_path, result_path, write_result
 from palestra.studies.study import Cell, Study
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
@@ -103,7 +103,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say) -> Ru
         overrides=study.overrides_of(cell),
         before=before,
         after=after,
-        curves=_curves(steps, study.curves),
+        curves=curves_of(steps, dict.fromkeys((*CURVES, *study.curves))),
         asked=_asked(tasks) if study.environments[cell.environment].by_observation else [],
         made=Made(
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -183,11 +183,6 @@ def _held_out(config: TrainConfig, count: int) -> list[Task]:
 def _asked(tasks: Sequence[Task]) -> list[str]:
     with make(tasks[0].env) as env:
         return [text_of(env.reset(task=task)[0]) for task in tasks]
-
-
-def _curves(steps: Sequence[Mapping[str, Any]], shown: Sequence[str]) -> dict[str, list[float]]:
-    names = [name for name in dict.fromkeys((*CURVES, *shown)) if steps and name in steps[0]]
-    return {name: [round(step[name], 4) for step in steps] for name in names}
 
 
 @contextmanager
