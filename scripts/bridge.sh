@@ -5,6 +5,7 @@
 #   bash scripts/bridge.sh light           the bridges of a group: light, heavy, or all
 #   bash scripts/bridge.sh --reuse verl    with the environment of the last run, as it is, but for palestra
 #   bash scripts/bridge.sh --dry light     writes neither results nor the page
+#   bash scripts/bridge.sh --install agents   only makes the environment, .ci/bridges/agents
 #   bash scripts/bridge.sh --lock verl     only resolves the versions again, into constraints/locked/verl.txt
 #
 # constraints/NAME.txt says what is installed: requirements as pip reads them, under comment lines
@@ -84,22 +85,26 @@ build() {  # $1: bridge, $2: its Python
   [ ${#packages[@]} -eq 0 ] || "$venv/bin/pip" install --quiet --no-deps --ignore-requires-python "${packages[@]}"
 }
 
-run() {  # $1: bridge
-  local venv=$root/$1 tests python wanted example smoke begun=$SECONDS
+install() {  # $1: bridge
+  local python wanted begun=$SECONDS
   wanted=$(header "$1" python)
   python=$(python_of "${wanted:-3.11}")
   if [ -z "$python" ]; then
     echo "bridge $1: skipped, there is no Python ${wanted:-3.11} here"
-    return
-  fi
-  if [ "$reuse" = 0 ] || [ ! -e "$root/$1.installed" ]; then
+  elif [ "$reuse" = 0 ] || [ ! -e "$root/$1.installed" ]; then
     echo "bridge $1: installing"
     rm -f "$root/$1.installed"
     build "$1" "$python"
     echo $((SECONDS - begun)) >"$root/$1.installed"
   else
-    "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --reinstall-package palestra "$wheel"
+    "$uv" pip install --quiet --python "$root/$1/bin/python" --no-deps --reinstall-package palestra "$wheel"
   fi
+}
+
+run() {  # $1: bridge
+  local venv=$root/$1 tests example smoke begun
+  install "$1"
+  [ -e "$root/$1.installed" ] || return 0
   echo "bridge $1: testing (installed in $(cat "$root/$1.installed") s)"
   tests=$(header "$1" tests)
   # shellcheck disable=SC2086 # there may be several files
@@ -125,13 +130,14 @@ for word in "$@"; do
   case $word in
     --reuse) reuse=1 ;;
     --dry) dry=(--dry) ;;
+    --install) action=install; dry=(--dry) ;;
     --lock) action=lock ;;
     all) for file in constraints/*.txt; do names+=("$(basename "$file" .txt)"); done ;;
     light | heavy) mapfile -t files < <(grep -l "^# group: $word" constraints/*.txt); for file in "${files[@]}"; do names+=("$(basename "$file" .txt)"); done ;;
     *) [ -f "constraints/$word.txt" ] || { echo "bridge: there is no constraints/$word.txt" >&2; exit 2; }; names+=("$word") ;;
   esac
 done
-[ ${#names[@]} -gt 0 ] || { echo "usage: bash scripts/bridge.sh [--reuse] [--dry] [--lock] NAME...|light|heavy|all" >&2; exit 2; }
+[ ${#names[@]} -gt 0 ] || { echo "usage: bash scripts/bridge.sh [--reuse] [--dry] [--install] [--lock] NAME...|light|heavy|all" >&2; exit 2; }
 mkdir -p "$root"
 make_wheel
 failed=()

@@ -11,13 +11,11 @@ from tests.agents.witness import compare, renderers_of
 
 from palestra.agents import Gateway, Recording
 from palestra.agents.episode import SamplingRule
-from palestra.core import EngineSession, Generation, Sampling
+from palestra.core import Engine, EngineSession, Generation, Sampling
 from palestra.encoding import Ints
-from palestra.engines.hf import HFEngine
-from palestra.engines.vllm import VLLMEngine
 from palestra.trajectory import Tokens
 
-__all__ = ["WatchedHF", "WatchedVLLM", "play_and_account"]
+__all__ = ["play_and_account"]
 
 EPISODES = int(os.environ.get("PALESTRA_AGENT_EPISODES", "200"))
 TOGETHER = 16
@@ -26,34 +24,26 @@ SOLVED = dict.fromkeys(AGENTS, 0.5) | {"smolagents": 0.0}
 long as the others, and this model seldom gets to its end."""
 
 
-class WatchedHF(HFEngine):
-    """Remembers all that it samples."""
+def watch(engine: Engine) -> list[Tokens]:
+    """Return a list that receives all that the engine samples from now on."""
+    sampled: list[Tokens] = []
+    generate = engine.generate
 
-    sampled: list[Tokens]
-
-    async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
-        generation = await super().generate(prompt, sampling, session)
-        self.sampled.append(generation.tokens)
+    async def watched(prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
+        generation = await generate(prompt, sampling, session)
+        sampled.append(generation.tokens)
         return generation
 
-
-class WatchedVLLM(VLLMEngine):
-    """Remembers all that it samples."""
-
-    sampled: list[Tokens]
-
-    async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
-        generation = await super().generate(prompt, sampling, session)
-        self.sampled.append(generation.tokens)
-        return generation
+    engine.generate = watched  # type: ignore[method-assign]
+    return sampled
 
 
-async def play_and_account(name: str, engine: WatchedHF | WatchedVLLM, tokenizer: Any) -> None:
+async def play_and_account(name: str, engine: Engine, tokenizer: Any) -> None:
     """Let an agent play all episodes, and assert that each is accounted for and that the recordings hold every sampled token.
 
     The model can be wrong, and an agent can refuse what it writes. Such an episode is accounted for all the same.
     """
-    engine.sampled = []
+    sampled = watch(engine)
     gateway = Gateway(engine, renderers_of(tokenizer), rule=SamplingRule(Sampling(max_tokens=96, temperature=0.3)))
     ends: Counter[str] = Counter()
     recordings: list[Recording] = []
@@ -75,7 +65,7 @@ async def play_and_account(name: str, engine: WatchedHF | WatchedVLLM, tokenizer
         for number in range(EPISODES):
             group.create_task(play(number))
     assert ends.total() == len(recordings) == EPISODES
-    compare(recordings, engine.sampled)
+    compare(recordings, sampled)
     calls = sum(len(one.calls) for one in recordings)
     later = sum((Counter(one.links) for one in recordings), Counter())
     merged = later["extended"] / max(1, calls - later["start"])

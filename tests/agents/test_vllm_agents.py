@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.accounting import WatchedVLLM, play_and_account
+from tests.agents.accounting import play_and_account
 from tests.agents.adder import trained_adder
 from tests.agents.foreign import AGENTS
 from tests.engines.vllm_process import vllm_server
+
+from palestra.engines.vllm import VLLMEngine
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(1800), pytest.mark.filterwarnings("ignore")]
 
@@ -31,7 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Any]
 @pytest.mark.parametrize("name", AGENTS)
 async def test_every_episode_of_an_agent_over_vllm_is_accounted_for(name: str, served: tuple[str, Any]) -> None:
     url, tokenizer = served
-    engine = WatchedVLLM(url, timeout=600.0)
+    engine = VLLMEngine(url, timeout=600.0)
     await engine.connect()
     await play_and_account(name, engine, tokenizer)
     await engine.close()
