@@ -16,7 +16,7 @@ from palestra.rollout.defaults import TASKS_PER_ENV
 
 VERBS = [rollout, collect, evaluate, evaluate_async]
 ONLY_ROLLOUT = {"cut_as_invalid", "skip"}
-ONLY_TRAINER = {"first_group", "places"}
+ONLY_TRAINER = {"first_group", "places", "seating"}
 
 
 def keywords(verb: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from palestra.rollout.streaming import rollout
 
 if TYPE_CHECKING:
     from palestra.rollout.collecting import collect
-    from palestra.rollout.episode import EnvSupply, EpisodeKey, Players, run_episode
+    from palestra.rollout.episode import EnvSupply, EpisodeKey, Players, Seating, run_episode
     from palestra.rollout.groups import grouped, grouped_by_task
     from palestra.rollout.options import AnyPolicy, Book, Places, RolloutFunction, RolloutOptions
     from palestra.rollout.playing import play
@@ -31,6 +31,7 @@ __all__ = [
     "Players",
     "RolloutFunction",
     "RolloutOptions",
+    "Seating",
     "Supply",
     "TrajectoryWriter",
     "VectorEnv",
@@ -57,6 +58,7 @@ _HOMES = {
     "EpisodeRunner": "scheduler",
     "Places": "options",
     "Players": "episode",
+    "Seating": "episode",
     "RolloutFunction": "options",
     "RolloutOptions": "options",
     "Supply": "supply",

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -40,7 +40,7 @@ from palestra.trajectory import (
     opening_of,
 )
 
-__all__ = ["CLEAN_UP_SHARE", "EnvSupply", "EpisodeKey", "Players", "run_episode"]
+__all__ = ["CLEAN_UP_SHARE", "EnvSupply", "EpisodeKey", "Players", "Seating", "run_episode"]
 
 Players = Policy | Mapping[str, Policy]
 """One policy for every player, or one for each by name."""
@@ -87,6 +87,15 @@ class EpisodeKey:
         return f"{self.group}.{self.member}"
 
 
+@runtime_checkable
+class Seating(Protocol):
+    """Chooses the policies of an episode by its key, where ``Players`` are the same in every episode."""
+
+    def policy_of(self, key: EpisodeKey, player: str) -> Policy:
+        """The policy of ``player`` in the episode ``key``."""
+        ...
+
+
 class _Seat:
     """The conversation, policy, turns and segments of one player."""
 
@@ -117,7 +126,7 @@ class _RunningEpisode:
 
     __slots__ = ("cut_as_invalid", "failures", "final", "info", "key", "phase", "players", "seats", "stop", "unpaid")
 
-    def __init__(self, key: EpisodeKey, players: Players, *, cut_as_invalid: bool) -> None:
+    def __init__(self, key: EpisodeKey, players: Players | Seating, *, cut_as_invalid: bool) -> None:
         self.key = key
         self.players = players
         self.cut_as_invalid = cut_as_invalid
@@ -191,6 +200,8 @@ class _RunningEpisode:
         return seat
 
     def _policy_of(self, player: str) -> Policy:
+        if isinstance(self.players, Seating):
+            return self.players.policy_of(self.key, player)
         if not isinstance(self.players, Mapping):
             return self.players
         if player not in self.players:
@@ -270,7 +281,12 @@ class _RunningEpisode:
 
 
 async def run_episode(
-    supply: EnvSupply, players: Players, key: EpisodeKey, *, deadline: float = DEADLINE, cut_as_invalid: bool = False
+    supply: EnvSupply,
+    players: Players | Seating,
+    key: EpisodeKey,
+    *,
+    deadline: float = DEADLINE,
+    cut_as_invalid: bool = False,
 ) -> tuple[Trajectory, ...]:
     """Play the episode ``key``, and return one trajectory per player that acted.
 
@@ -288,7 +304,7 @@ async def run_episode(
 
 
 async def _run_episode(
-    supply: EnvSupply, players: Players, key: EpisodeKey, deadline: float, cut_as_invalid: bool
+    supply: EnvSupply, players: Players | Seating, key: EpisodeKey, deadline: float, cut_as_invalid: bool
 ) -> tuple[Trajectory, ...]:
     episode = _RunningEpisode(key, players, cut_as_invalid=cut_as_invalid)
     began = perf_counter()

@@ -1,8 +1,8 @@
 """The settings of a rollout, defined once, and the two contracts that every scheduler of episodes keeps.
 
-``rollout`` and ``collect`` write these settings out as keywords, except the two by which the trainer continues one stream of
-episodes with many rollouts. Everything below them passes one ``RolloutOptions``: the scheduler of this process, the dispatcher
-of a cluster, its workers, evaluation and training.
+``rollout`` and ``collect`` write these settings out as keywords, except three of the trainer, which continues one stream of
+episodes with many rollouts and may seat opponents. Everything below them passes one ``RolloutOptions``: the scheduler of this
+process, the dispatcher of a cluster, its workers, evaluation and training.
 """
 
 from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
@@ -15,7 +15,7 @@ from palestra.encoding import encode_json, tame
 from palestra.errors import UsageError
 from palestra.registry import WrapperFactory
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
-from palestra.rollout.episode import EpisodeKey
+from palestra.rollout.episode import EpisodeKey, Seating
 from palestra.rollout.supply import Envs
 from palestra.trajectory import Trajectory
 from palestra.wrappers import TurnLimit
@@ -56,6 +56,8 @@ class RolloutOptions:
     """The number of the first group. A rollout that continues another one continues its numbers, and so its random choices."""
     places: "Places | None" = None
     """A limit that this rollout shares with other rollouts of this process, beside its own ``concurrency``."""
+    seating: Seating | None = None
+    """Chooses the policy of every player by the episode, instead of the rollout's ``policy``. Only in this process."""
     skip: Container[tuple[int, int]] = ()
     """Episodes, as (group, member), that are not played: a resumed run has them already. Looked up just before each start."""
 

@@ -67,7 +67,7 @@ class EpisodeRunner:
 
     def __init__(self, policy: AnyPolicy, options: RolloutOptions, specs: Iterable[EnvSpec] = ()) -> None:
         self._options = options
-        self._players = _players(policy)
+        self._players = options.seating or _players(policy)
         self._supply = Supply(options.around(), specs, patience=options.deadline * CLEAN_UP_SHARE)
         self._stack = AsyncExitStack()
 

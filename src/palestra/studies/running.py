@@ -155,7 +155,7 @@ async def _measured(trainer: Trainer, tasks: Sequence[Task]) -> tuple[Outcomes, 
         await trainer.train()
         return msgspec.json.decode(path.read_bytes(), type=Outcomes), await _play(tasks, trainer.policy, concurrency)
     finally:
-        await trainer.engine.close()
+        await trainer.close()
 
 
 async def _play(tasks: Sequence[Task], player: Any, concurrency: int) -> Outcomes:

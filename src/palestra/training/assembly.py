@@ -25,6 +25,7 @@ from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.ranks import Leader
+from palestra.training.opponents import OpponentSetup, opponents_of
 from palestra.training.parts import check_parts
 from palestra.training.prompts import prompt_options, renderer_of
 from palestra.training.tasks import TrainingTasks
@@ -55,6 +56,7 @@ def assemble(
     engine = engine or build_engine(config, folder, say=say)
     sampled = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
     trainer = Trainer(config, learner, sampled, folder, show=show, say=say)
+    trainer.opponents = opponents_of(OpponentSetup(config, path, folder, sampled), trainer.policy)
     write_vocabulary(trainer.folder, tokenizer)
     return trainer
 

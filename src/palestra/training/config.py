@@ -26,6 +26,7 @@ from palestra.training.algorithms.shaping import Cut, Overlong, Shaping, overlon
 from palestra.training.difficulty import DIFFICULTY
 from palestra.training.learner.learner import LearnerConfig
 from palestra.training.learner.model import ModelConfig
+from palestra.training.opponents import OpponentSettings
 from palestra.training.placement import Launch, check_devices, server_devices
 from palestra.training.teaching import TeacherSettings
 from palestra.wrappers import lending
@@ -321,6 +322,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     advantage: AdvantageConfig = AdvantageConfig()
     teacher: TeacherSettings | None = None
     """A teacher whose log-probabilities are part of the advantages: on-policy distillation."""
+    opponent: OpponentSettings | None = None
+    """An opponent in games with several players. By default the model plays all players and learns from each."""
     partial: PartialGroups = PartialGroups()
     learner: LearnerConfig = LearnerConfig()
     epochs: _Positive = 1
@@ -380,6 +383,7 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         self._check_method()
         self._check_teacher()
+        self._check_opponent()
 
     def _check_method(self) -> None:
         method = parse_hook("advantage.method", self.advantage.method)[0]
@@ -403,6 +407,18 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if not self.teacher.task and (wrong := [key for key, is_set in needing.items() if is_set]):
             raise UsageError(
                 f"{wrong[0]} is about rewards, which teacher.task = 0 ignores: set teacher.task above 0, or leave it out"
+            )
+
+    def _check_opponent(self) -> None:
+        if self.opponent is None or self.opponent.name != "past":
+            return
+        if self.agent is not None:
+            raise UsageError('opponent.kind = "past" cannot play as an agent: name a policy of your own, or leave [agent] out')
+        if self.engine.name not in ("local", *SERVERS):
+            raise UsageError('opponent.kind = "past" needs engine.kind = "local", "vllm" or "sglang"')
+        if (self.engine.name == "local") == bool(self.opponent.urls):
+            raise UsageError(
+                "opponent.urls names servers for the earlier weights: set it if engine.kind names servers, and only then"
             )
 
     @property

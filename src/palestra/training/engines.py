@@ -6,7 +6,7 @@ learner write a model folder.
 """
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from palestra.training.launching import SERVERS, Fleet, LaunchedEngine, server_c
 from palestra.training.publishing import WEIGHTS, PublishedAdapters, PublishedWeights, Transfer
 from palestra.training.served import ServedEngine
 
-__all__ = ["EngineSetup", "folder_transfer", "local_engine", "lora_transfer", "sglang_engine", "vllm_engine"]
+__all__ = ["EngineSetup", "folder_transfer", "frozen_engine", "local_engine", "lora_transfer", "sglang_engine", "vllm_engine"]
 
 
 class EngineSetup(NamedTuple):
@@ -55,6 +55,21 @@ def vllm_engine(setup: EngineSetup) -> Engine:
 def sglang_engine(setup: EngineSetup) -> Engine:
     """The SGLang servers at ``engine.urls``, or those of ``[engine.launch]``."""
     return _served(setup, SGLangEngine)
+
+
+def frozen_engine(setup: EngineSetup, urls: Sequence[str]) -> Engine:
+    """An engine beside that of the run, for weights that do not follow the learner: ``update_weights`` gets model folders."""
+    if setup.config.engine.name == "local":
+        return local_engine(setup)
+    kind = {"vllm": VLLMEngine, "sglang": SGLangEngine}[setup.config.engine.name]
+    return ServedEngine(kind(urls, timeout=setup.config.play.deadline), _AsGiven())
+
+
+class _AsGiven:
+    """Servers load the model folder that ``update_weights`` gets."""
+
+    def write(self, weights: Any, version: int) -> Any:
+        return weights
 
 
 def folder_transfer(setup: EngineSetup) -> Transfer:

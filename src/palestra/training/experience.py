@@ -34,7 +34,7 @@ from palestra.training.learner.batch import Batch, Index
 from palestra.training.learner.learner import Learner, Measured, unsound_segments
 from palestra.trajectory import Trajectory, TrajectoryGroup
 
-__all__ = ["MASKED", "USED", "Experience", "prepare"]
+__all__ = ["MASKED", "USED", "Experience", "any_used", "prepare"]
 
 USED = "used"
 FAILED = "failed"
@@ -140,6 +140,16 @@ def prepare(
         envs=[envs[e] for e in chosen],
         left_out=dict.fromkeys(sorted(unsound_segments(batch)), str(InvalidSample.RECOMPUTED_NOT_FINITE)),
     )
+
+
+def any_used(groups: Sequence[TrajectoryGroup], partial: PartialGroups, shaping: Shaping) -> bool:
+    """Whether the rule ``partial`` would use any of ``groups``."""
+
+    def view(member: Trajectory) -> GroupMember | None:
+        left = None if member.stop.failed or not member.turns else shaped(member, shaping)
+        return None if left is None else episode_of(left)
+
+    return bool(select([[view(member) for member in group.members] for group in groups], partial).used)
 
 
 def _inspected(batch: Batch, measured: Measured, tokens: Index, mismatch: float) -> InvalidSample | None:

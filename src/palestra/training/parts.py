@@ -30,6 +30,7 @@ from palestra.training.config import (
 )
 from palestra.training.difficulty import DIFFICULTY
 from palestra.training.learner.learner import SCHEDULE
+from palestra.training.opponents import OPPONENT
 from palestra.training.teaching import TEACHER
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 
@@ -100,6 +101,8 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield HISTORY, config.prompt.history
     if config.teacher is not None:
         yield TEACHER, config.teacher.kind
+    if config.opponent is not None:
+        yield OPPONENT, config.opponent.kind
     yield POLICY, config.player
     if config.horizon is not None:
         yield from ((HORIZON, value) for value in (config.horizon.default, *config.horizon.environments.values()))

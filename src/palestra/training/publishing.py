@@ -70,9 +70,11 @@ class PublishedWeights(NamedTuple):
     """The model whose configuration and tokenizer every version has."""
     dtype: str = "float32"
     """The data type of the published weights."""
+    kept: int = _KEPT
+    """How many versions stay."""
 
     def write(self, weights: PolicyWeights, version: int) -> Path:
-        """Publish ``weights`` as ``version`` and return the version's folder. Later versions and all but the last two go."""
+        """Publish ``weights`` as ``version`` and return the version's folder. Later versions and the oldest ones go."""
         import torch
         import transformers
 
@@ -83,7 +85,11 @@ class PublishedWeights(NamedTuple):
             transformers.AutoTokenizer.from_pretrained(self.model).save_pretrained(part)
             weights.write(part, self.dtype)
 
-        return _published(Path(self.folder), version, fill)
+        return _published(Path(self.folder), version, fill, self.kept)
+
+    def path_of(self, version: int) -> Path:
+        """The folder of ``version``, whether it is there or not."""
+        return _path_of(Path(self.folder), version)
 
     def newest(self) -> tuple[Path, int] | None:
         """Return the newest version's folder and its number; ``None`` if nothing is published yet."""
@@ -108,9 +114,13 @@ class PublishedAdapters(NamedTuple):
         return LoraAdapter(str(final), f"{self.run}-{final.name}" if self.run else final.name, self.base)
 
 
-def _published(folder: Path, version: int, fill: Callable[[Path], None]) -> Path:
-    """Let ``fill`` write a version, and rename it into place. Later versions and all but the last two go."""
-    final = folder / f"version-{version:08d}"
+def _path_of(folder: Path, version: int) -> Path:
+    return folder / f"version-{version:08d}"
+
+
+def _published(folder: Path, version: int, fill: Callable[[Path], None], kept: int = _KEPT) -> Path:
+    """Let ``fill`` write a version, and rename it into place. Later versions and all but the last ``kept`` go."""
+    final = _path_of(folder, version)
     part = folder / f".{final.name}"
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
@@ -118,7 +128,7 @@ def _published(folder: Path, version: int, fill: Callable[[Path], None]) -> Path
     for late in [path for path in _versions(folder) if path.name >= final.name]:  # of a process that got further and died
         shutil.rmtree(late)
     part.rename(final)
-    for old in _versions(folder)[:-_KEPT]:
+    for old in _versions(folder)[:-kept]:
         shutil.rmtree(old)
     return final.resolve()
 

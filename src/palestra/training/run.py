@@ -107,7 +107,7 @@ async def _run(trainer: Trainer, *, check: bool) -> None:
             await checked(trainer)
         await _train_until_stopped(trainer)
     finally:
-        await trainer.engine.close()
+        await trainer.close()
 
 
 async def _train_until_stopped(trainer: Trainer) -> None:

@@ -11,7 +11,7 @@ from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints
 from palestra.engines.remote import RemoteEngine
 from palestra.errors import UsageError
-from palestra.training.publishing import PolicyWeights, Transfer
+from palestra.training.publishing import Transfer
 
 __all__ = ["ServedEngine", "SleepingEngine", "sleeping_engine"]
 
@@ -51,7 +51,7 @@ class ServedEngine:
     async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
         return await self._servers.generate(prompt, sampling, session)
 
-    async def update_weights(self, source: PolicyWeights, version: int) -> None:
+    async def update_weights(self, source: Any, version: int) -> None:
         if not self.context_length:
             await self._servers.connect()
             self.context_length = self._servers.context_length

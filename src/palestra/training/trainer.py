@@ -47,16 +47,15 @@ from palestra.rollout import (
 from palestra.seeding import derive, derive_seed
 from palestra.telemetry import span
 from palestra.training.admission import Admission
-from palestra.training.algorithms.groups import GroupMember, episode_of, select
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at
-from palestra.training.algorithms.shaping import Shaping, shaped
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.config import POLICY, TrainConfig
 from palestra.training.difficulty import RowOutcome
-from palestra.training.experience import USED, Experience, prepare
+from palestra.training.experience import USED, Experience, any_used, prepare
 from palestra.training.heldout import Progress, evaluate_held_out
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
+from palestra.training.opponents import Opponents
 from palestra.training.publishing import PolicyWeights
 from palestra.training.record import RunRecord
 from palestra.training.rescoring import Rescoring
@@ -95,6 +94,8 @@ class Trainer:
         self._make_policy = POLICY.load(config.player)
         self.policy = as_policy(self._make_policy(sampled))
         """The policy that plays: ``sampled``, or what the recipe's ``policy`` makes of it."""
+        self.opponents = Opponents()
+        """Play the other players of a game, in some of the tasks."""
         self.engine: Engine = sampled.engine
         self._sleeper = sleeping_engine(sampled.engine) if config.engine.sleep else None
         """The engine, if it gives its memory to the learner while the learner works."""
@@ -150,6 +151,11 @@ class Trainer:
                     self.stream.start(step)
                     await self.step(step)
 
+    async def close(self) -> None:
+        """Close the engine, and that of the opponents."""
+        await self.engine.close()
+        await self.opponents.close()
+
     async def step(self, step: int) -> None:
         """Make one step: wait for its groups, prepare, learn, publish, evaluate, account, record, checkpoint."""
         clock = StepClock(self._saving)
@@ -171,6 +177,7 @@ class Trainer:
         self._account(step, groups, experience)
         metrics = {
             **summarize(groups, experience),
+            **self.opponents.metrics(step, groups),
             **self._replacements(),
             **learned,
             **evaluated,
@@ -225,10 +232,12 @@ class Trainer:
             retries=play.retries,
             cut_as_invalid=play.cut == "as_invalid",
             wrappers=self._horizon(numbers, tasks, version),
+            seating=self.opponents.seating,
         )
         async with aclosing(self.rollout(tasks, self.policy, options)) as episodes:
             async for groups in grouped_by_task(episodes, play.group_size):
-                yield PlayedTask(groups[0].members[0].group, tuple(await self.rescored(groups)))
+                own = await self.rescored(self.opponents.learned_from(groups))
+                yield PlayedTask(groups[0].members[0].group, tuple(own))
 
     def _is_useless(self, task: PlayedTask) -> bool:
         """Whether the rules for partial groups drop all groups of ``task``, and the run may still replace it by another.
@@ -238,8 +247,7 @@ class Trainer:
         partial, replaced = self.config.partial, self.stream.admission.replaced
         if replaced >= partial.refill * self.config.play.tasks * (self.stream.version + 1):
             return False
-        views = [[_view(member, self.config.play.shaping) for member in group.members] for group in task.groups]
-        if select(views, partial).used:
+        if any_used(task.groups, partial, self.config.play.shaping):
             return False
         members = {member.member: member for group in task.groups for member in group.members}
         for number, member in sorted(members.items()):
@@ -319,7 +327,9 @@ class Trainer:
             yield from batch.split(self.config.minibatches, rng)
 
     async def _publish(self, version: int) -> None:
-        await self.engine.update_weights(PolicyWeights(self.learner), version)
+        weights = PolicyWeights(self.learner)
+        await self.engine.update_weights(weights, version)
+        await self.opponents.follow(weights, version)
 
     def _account(self, step: int, groups: Sequence[TrajectoryGroup], experience: Experience) -> None:
         """Write every episode's outcome into the ledger and every environment's outcome into the statistics.
@@ -464,12 +474,6 @@ class Trainer:
 
 def _name(group: int, member: int) -> str:
     return f"{group}.{member}"
-
-
-def _view(member: Trajectory, shaping: Shaping) -> GroupMember | None:
-    """What the rules for partial groups see of ``member``."""
-    left = None if member.stop.failed or not member.turns else shaped(member, shaping)
-    return None if left is None else episode_of(left)
 
 
 def _position(manifest: Manifest) -> LedgerPosition:

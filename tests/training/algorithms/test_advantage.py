@@ -18,6 +18,7 @@ from palestra.training.algorithms.groups import GroupMember
 METHODS: tuple[str, ...] = (
     "reinforce",
     "rebn",
+    "rae",
     "grpo",
     "dr_grpo",
     "rloo",
@@ -37,12 +38,14 @@ def episode(
     final_value: float = 0.0,
     kl: tuple[float, ...] | None = None,
     anchors: tuple[str, ...] = (),
+    player: str = "",
 ) -> GroupMember:
     return GroupMember(
         rewards=np.array(rewards, dtype=np.float64),
         lengths=np.array(lengths or (1,) * len(rewards), dtype=np.int64),
         terminated=terminated,
         anchors=anchors,
+        role=("env", player),
         kl=None if kl is None else np.array(kl),
         values=None if values is None else np.array(values),
         final_value=final_value,
@@ -86,6 +89,17 @@ def test_rebn_normalises_over_all_turns_of_all_episodes() -> None:
     credits = advantages([[episode(0.0, 1.0, lengths=(7, 1))], [episode(0.0)]], AdvantageConfig("rebn", discount=0.5))
     close(of(credits, 0).advantages, [0.0, 1.2247448713915890])
     close(of(credits, 1).advantages, [-1.2247448713915890])
+
+
+def test_rae_compares_with_the_other_episodes_of_the_same_player() -> None:
+    first = [episode(reward, player="first") for reward in (1.0, 0.0, -1.0)]
+    second = [episode(-1.0, 0.0, player="second"), episode(0.0, player="second")]
+    credits = advantages([first[:2], second, first[2:]], AdvantageConfig("rae"))
+    for (group, member), expected in {(0, 0): 1.5, (0, 1): 0.0, (2, 0): -1.5}.items():
+        close(of(credits, group, member).advantages, [expected])
+    close(of(credits, 1).advantages, [-1.0, -1.0])
+    close(of(credits, 1, 1).advantages, [1.0])
+    close(of(advantages([[episode(3.0)]], AdvantageConfig("rae"))).advantages, [0.0])
 
 
 def test_grpo_standardizes_the_total_reward_inside_the_group() -> None:

@@ -9,6 +9,7 @@ rebn                 (G_k − mean G) / std G over all turns of all episodes of 
 grpo                 (R − mean) / (std + ε) inside the group, the same for all turns
 dr_grpo              R − mean inside the group (aggregate the loss by a constant)
 rloo                 R − mean of the OTHERS of the group
+rae                  R − mean over all OTHER episodes of the batch with the same environment and player, for self-play
 reinforce_pp         return-to-go of every token, KL in the reward, then whitened over all sampled tokens of the batch
 reinforce_pp_group   R − mean inside the group, then whitened over all sampled tokens of the batch
 ppo_turn             generalized advantage estimation over turns; V is read before the turn's first token
@@ -56,8 +57,8 @@ class AdvantageConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The estimator and its options."""
 
     method: Hook = "rebn"
-    """``reinforce``, ``rebn``, ``grpo``, ``dr_grpo``, ``rloo``, ``reinforce_pp``, ``reinforce_pp_group``, ``ppo_turn``,
-    ``ppo_token``, ``gigpo``, or your own as ``module:name``."""
+    """``reinforce``, ``rebn``, ``rae``, ``grpo``, ``dr_grpo``, ``rloo``, ``reinforce_pp``, ``reinforce_pp_group``,
+    ``ppo_turn``, ``ppo_token``, ``gigpo``, or your own as ``module:name``."""
     discount: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
     """γ, per turn."""
     gae_lambda: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.95
@@ -231,6 +232,27 @@ def _rebn(groups: Groups, config: AdvantageConfig) -> Credits:
     return _whiten_all(_reinforce(groups, config), by_turn=True)
 
 
+def _rae(groups: Groups, config: AdvantageConfig) -> Credits:
+    """Role-conditioned: in most games one player wins more often than the other, whatever the model does.
+
+    The baseline is the mean of this batch. The published method keeps a running mean of earlier steps instead.
+    """
+
+    def total(episode: GroupMember) -> float:
+        return float(_turn_rewards(episode, config.kl_in_reward).sum())
+
+    totals: dict[tuple[str, str], list[float]] = {}
+    for episode in (member for group in groups for member in group if member is not None):
+        totals.setdefault(episode.role, []).append(total(episode))
+
+    def score(episode: GroupMember) -> Credit:
+        same = totals[episode.role]
+        others = (sum(same) - total(episode)) / (len(same) - 1) if len(same) > 1 else total(episode)
+        return Credit(episode, np.full(len(episode.rewards), total(episode) - others))
+
+    return _each(groups, score)
+
+
 def _reinforce_pp(groups: Groups, config: AdvantageConfig) -> Credits:
     def score(episode: GroupMember) -> Credit:
         # The reward is earned by the turn's last token and KL by each: the return of a token is its turn's return, less the KL
@@ -373,6 +395,7 @@ def _generalized(rewards: Array, values: Array, bootstrap: float, discounts: Arr
 _METHODS: dict[str, Estimator] = {
     "reinforce": _reinforce,
     "rebn": _rebn,
+    "rae": _rae,
     "grpo": _grpo,
     "dr_grpo": _dr_grpo,
     "rloo": _rloo,

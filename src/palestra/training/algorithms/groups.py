@@ -48,6 +48,8 @@ class GroupMember:
     """Whether the environment ended the episode. If a limit cut it, the future after the last turn has a value."""
     anchors: tuple[Content, ...] = ()
     """The observation before each turn (K). GiGPO compares turns with the same observation."""
+    role: tuple[str, str] = ("", "")
+    """The environment and the player. RAE compares episodes of the same role."""
     kl: Array | None = None
     """KL to the reference at each sampled token (T), for a penalty inside the reward."""
     values: Array | None = None
@@ -90,6 +92,7 @@ def episode_of(trajectory: Trajectory) -> GroupMember | None:
         lengths=lengths,
         terminated=trajectory.terminated,
         anchors=tuple(turn.observation for turn in trajectory.turns),
+        role=(trajectory.task.env, trajectory.player),
     )
 
 

@@ -1,0 +1,234 @@
+"""Opponents in games with several players.
+
+Without the table ``[opponent]`` the model plays all players of a game and learns from each: self-play. A model that meets only
+itself can forget how to beat what it has beaten before. With the table, the model plays one of the players in a share of the
+tasks, and an opponent plays the others. All episodes of a group have the same arrangement, so they can be compared. What the
+opponent plays is not learned from.
+
+``past`` is the model itself with the weights of an earlier step. Every ``every`` steps the run keeps the weights, and draws
+the next opponent from those that it keeps. They are in the run folder, so a resumed run meets the same opponents::
+
+    run/opponents/version-00000040/   config.json  model-00000-00000.safetensors  …
+
+With ``staleness`` above 0, episodes may be running when the opponent changes. They continue with the new one, as they continue
+with the new weights of the model.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from palestra.core import Conversation, Engine, Policy
+from palestra.errors import PolicyError, UsageError
+from palestra.policies import as_policy, next_completion
+from palestra.policies.sampled import SampledPolicy
+from palestra.references import Hook, Role, parse_hook
+from palestra.rollout import EpisodeKey, Seating
+from palestra.seeding import derive
+from palestra.training.publishing import PolicyWeights, PublishedWeights
+from palestra.trajectory import Completion, TrajectoryGroup
+
+if TYPE_CHECKING:
+    from palestra.training.config import TrainConfig
+
+__all__ = [
+    "OPPONENT",
+    "OpponentInSomeTasks",
+    "OpponentSettings",
+    "OpponentSetup",
+    "Opponents",
+    "PastModel",
+    "opponents_of",
+    "past_opponent",
+]
+
+OPPONENTS = "opponents"
+"""The name of the folder in the run folder."""
+OPPONENT = Role("opponent.kind", ("setup",), {"past": "palestra.training.opponents:past_opponent"}, factory=True)
+
+
+class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An opponent for the model, in games with several players."""
+
+    players: Annotated[tuple[str, ...], msgspec.Meta(min_length=2)]
+    """The names of the game's players. In a task with an opponent the model plays one of them, drawn by the run's seed."""
+    kind: Hook = "past"
+    """``past``: the model with earlier weights. Or your own as ``module:name``: a function of an ``OpponentSetup`` that returns
+    a policy."""
+    share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
+    """The share of tasks with an opponent. In the others the model plays all players and learns from each."""
+    every: Annotated[int, msgspec.Meta(ge=1)] = 20
+    """For ``past``: after this many steps the weights are kept, and another opponent is drawn."""
+    pool: Annotated[int, msgspec.Meta(ge=1)] = 5
+    """For ``past``: from how many of the latest kept weights an opponent is drawn."""
+    urls: tuple[str, ...] = ()
+    """For ``past``: addresses of servers that sample the opponent, if ``engine.kind`` is ``vllm`` or ``sglang``. They load the
+    kept weights from the run folder. The servers of the model cannot sample it: they have other weights."""
+
+    def __post_init__(self) -> None:
+        OPPONENT.check(self.kind)
+        if len(set(self.players)) != len(self.players):
+            raise UsageError("opponent.players names a player twice")
+
+    @property
+    def name(self) -> str:
+        """What ``kind`` uses: ``past`` or ``module:name``."""
+        return parse_hook(OPPONENT.key, self.kind)[0]
+
+
+class OpponentSetup(NamedTuple):
+    """What an opponent is built from."""
+
+    config: "TrainConfig"
+    model: str
+    """The model folder, or its name on the hub, that the first step starts from."""
+    folder: Path
+    """The run folder."""
+    sampled: SampledPolicy
+    """Samples from the model. Its renderer and its sampling settings suit an opponent with the same tokens."""
+
+
+class Opponents:
+    """Without opponents the model plays all players of a game, and learns from each."""
+
+    seating: Seating | None = None
+
+    def learned_from(self, groups: Sequence[TrajectoryGroup]) -> Sequence[TrajectoryGroup]:
+        """Return those of a task's ``groups`` that the model can learn from."""
+        return groups
+
+    def metrics(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        """What the metrics of a step say about opponents."""
+        return {}
+
+    async def follow(self, weights: PolicyWeights, version: int) -> None:
+        """Take notice of new weights of the model."""
+
+    async def close(self) -> None:
+        """Free what the opponents hold."""
+
+
+class OpponentInSomeTasks(Opponents):
+    """Decides which policy plays which player of a task, and which trajectories are learned from."""
+
+    def __init__(self, settings: OpponentSettings, seed: int, own: Policy, opponent: Policy) -> None:
+        self._settings = settings
+        self._seed = seed
+        self._own = own
+        self.opponent = opponent
+        self.seating = self
+
+    def learning_player(self, number: int) -> str | None:
+        """The player that the model plays against an opponent in the task ``number``; ``None`` if it plays all of them."""
+        rng = derive(self._seed, "opponent", number)
+        if rng.random() >= self._settings.share:
+            return None
+        return self._settings.players[int(rng.integers(len(self._settings.players)))]
+
+    def policy_of(self, key: EpisodeKey, player: str) -> Policy:
+        """The policy of ``player`` in the episode ``key``."""
+        if player not in self._settings.players:
+            raise PolicyError(f'opponent.players = {list(self._settings.players)}, but in {key.task.env} "{player}" acts')
+        return self._own if self.learning_player(key.group) in (None, player) else self.opponent
+
+    def learned_from(self, groups: Sequence[TrajectoryGroup]) -> Sequence[TrajectoryGroup]:
+        """Return those of a task's ``groups`` in which the model acted.
+
+        If it acted in none, because the opponent ended every game or every episode failed before, the first group is returned
+        without its turns: its episodes are accounted for, and nothing is learned from them.
+        """
+        learning = self.learning_player(groups[0].members[0].group)
+        if learning is None:
+            return groups
+        own = [group for group in groups if group.members[0].player == learning]
+        return own or [_without_turns(groups[0], learning)]
+
+    def metrics(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+        """The model's mean reward against the opponent, and the version of the opponent's weights."""
+        opposed = [member for group in groups for member in group.members if self.learning_player(member.group) is not None]
+        rewards = [member.reward for member in opposed if member.reward is not None and member.turns]
+        numbers = {"opponent/episodes": float(len(rewards))}
+        if rewards:
+            numbers["opponent/reward"] = float(np.mean(rewards))
+        if isinstance(self.opponent, PastModel):
+            numbers["opponent/version"] = float(self.opponent.version_at(step))
+        return numbers
+
+    async def follow(self, weights: PolicyWeights, version: int) -> None:
+        if isinstance(self.opponent, PastModel):
+            await self.opponent.follow(weights, version)
+
+    async def close(self) -> None:
+        if isinstance(self.opponent, PastModel):
+            await self.opponent.engine.close()
+
+
+class PastModel:
+    """The model with the weights of an earlier step."""
+
+    name = "past model"
+
+    def __init__(self, policy: Policy, engine: Engine, kept: PublishedWeights, settings: OpponentSettings, seed: int) -> None:
+        self._policy = policy
+        self.engine = engine
+        self._kept = kept
+        self._settings = settings
+        self._seed = seed
+        self.version = -1
+        """The version of the weights that play; -1 before the first."""
+
+    async def act(self, conversation: Conversation) -> Completion:
+        completion = await next_completion(self._policy, conversation)
+        return msgspec.structs.replace(completion, tokens=None, notes=())  # nothing that could be learned from
+
+    async def follow(self, weights: PolicyWeights, version: int) -> None:
+        """Keep the weights of ``version`` if their turn has come, and load the opponent of this version."""
+        if version % self._settings.every == 0:
+            await asyncio.to_thread(self._kept.write, weights, version)
+        if (wanted := self.version_at(version)) != self.version:
+            await self.engine.update_weights(str(self._kept.path_of(wanted)), wanted)
+            self.version = wanted
+
+    def version_at(self, step: int) -> int:
+        """The version that plays after ``step`` steps, drawn from those that the run has kept until then."""
+        newest = step - step % self._settings.every
+        known = range(newest, -1, -self._settings.every)[: self._settings.pool]
+        return known[int(derive(self._seed, "opponent weights", newest).integers(len(known)))]
+
+
+def opponents_of(setup: OpponentSetup, own: Policy) -> Opponents:
+    """Build the opponents that a recipe names."""
+    settings = setup.config.opponent
+    if settings is None:
+        return Opponents()
+    return OpponentInSomeTasks(settings, setup.config.seed, own, as_policy(OPPONENT.load(settings.kind)(setup)))
+
+
+def past_opponent(setup: OpponentSetup) -> Policy:
+    """The model with the weights of an earlier step, sampled by an engine of its own."""
+    from palestra.training.config import POLICY
+    from palestra.training.engines import EngineSetup, frozen_engine
+
+    config, settings, own = setup.config, setup.config.opponent, setup.sampled
+    assert settings is not None
+    engine = frozen_engine(EngineSetup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
+    sampled = SampledPolicy(own.renderer, engine, own.sampling, history=own.history, shots=own.shots)
+    # A resumed run goes back by this many kept weights at most, and needs those that were there then.
+    back = -(-config.keep * config.checkpoint_every // settings.every)
+    kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, settings.pool + back + 1)
+    return PastModel(as_policy(POLICY.load(config.player)(sampled)), engine, kept, settings, config.seed)
+
+
+def _tokenizer(model: str) -> Any:
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(model)
+
+
+def _without_turns(group: TrajectoryGroup, player: str) -> TrajectoryGroup:
+    members = [msgspec.structs.replace(one, player=player, turns=(), segments=(), policy="") for one in group.members]
+    return msgspec.structs.replace(group, members=tuple(members))
