@@ -5,6 +5,8 @@ A box writes to a layer: a tmpfs with a limit of bytes and of inodes. Over the h
 root folder that belong to uid 0 appear as the box's own (an id-mapped mount). Where the kernel refuses the overlay, the root
 folder is copied into the layer.
 
+bubblewrap gets the root folder with ``/dev`` in it, at ``box`` beside the layer (``shell_mounts``).
+
 Nothing is mounted in the host's namespace, so nothing stays mounted, whatever is killed.
 
 Part of the launcher: standard library only.
@@ -27,22 +29,23 @@ from typing import Any, NamedTuple
 from palestra.sandbox.cgroups import join
 from palestra.sandbox.launcher import LaunchedBox, Launcher, serve
 from palestra.sandbox.procfs import children_of, signal_quietly
+from palestra.sandbox.shell_mounts import MS_NODEV, MS_NOSUID, MS_PRIVATE, MS_REC, check, libc, mount, mount_box
 from palestra.sandbox.shell_users import COUNT, enter_range, first_of_range, limit_range, shift_owners
 
-MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_users", "shell_launcher")
+MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_users", "shell_mounts", "shell_launcher")
 """The modules that are sent to the launcher's process, in the order of their imports."""
 COMMANDS, STARTUP, FILTER = 200, 201, 3
 """Descriptors inside the box: the commands, the shell's startup file and the system call filter."""
+TERMINAL = "(terminal)"
+"""Stands for the name of the box's terminal on the command line of bubblewrap."""
 READY = struct.Struct("<ci")
 """The kind of layer (``b`` the host's, ``o`` overlay, ``c`` copy) and the process."""
 IDLE_SECONDS = 1.0
 """Seconds between two looks at a box in which only the shell runs."""
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_MS_NOSUID, _MS_NODEV, _MS_REC, _MS_PRIVATE = 2, 4, 0x4000, 0x40000
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
 _MOUNT_ATTR_IDMAP = 0x00100000
-_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class _MountAttributes(ctypes.Structure):
@@ -181,7 +184,7 @@ class ShellLauncher(Launcher):
             resource.setrlimit(which, (value, value))
         os.chdir("/")
         os.umask(0o022)
-        argv = self.config["argv" if kind == b"b" else "overlay_argv" if kind == b"o" else "copy_argv"]
+        argv = [_name_of(0) if word == TERMINAL else word for word in self.config["argv"]]
         os.execve(argv[0], argv, {})
 
     def _pass_descriptors(self, terminal: int, commands: int) -> None:
@@ -226,12 +229,12 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
     point, root = config["point"], config["root"]
     if not own:
         _enter_namespace(config)
-    _call(_LIBC.unshare(_CLONE_NEWNS), "unshare")
-    _mount("none", "/", "", _MS_REC | _MS_PRIVATE, "")
+    check(libc.unshare(_CLONE_NEWNS), "unshare")
+    mount("none", "/", "", MS_REC | MS_PRIVATE)
     limits = f"size={config['disk']},nr_inodes={config['inodes']},mode=755"
     identity = f",uid={own},gid={own}" if own else ""
-    _mount("layer", point, "tmpfs", _MS_NOSUID | _MS_NODEV, limits + identity)
-    for name in ("upper", "work", "merged", "shm"):
+    mount("layer", point, "tmpfs", MS_NOSUID | MS_NODEV, limits + identity)
+    for name in ("upper", "work", "merged", "shm", "box"):
         os.mkdir(f"{point}/{name}")
         os.chown(f"{point}/{name}", own, own)
     if source >= 0:
@@ -239,6 +242,7 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
     kind = _layer_over(root, point, own, COUNT if config["users"] else 1) if root else b"b"
     if source < 0 and kind == b"c":
         _copy(root, point, own)
+    mount_box(f"{point}/{'merged' if kind == b'o' else 'upper'}", point, own)
     if own and config["users"]:
         enter_range(config, own)
     elif own:
@@ -262,7 +266,7 @@ def _enter_namespace(config: dict[str, Any]) -> None:
         enter_range(config, 0)
         return
     user, group = os.geteuid(), os.getegid()
-    _call(_LIBC.unshare(_CLONE_NEWUSER), "unshare")
+    check(libc.unshare(_CLONE_NEWUSER), "unshare")
     _map_ids(user, group)
 
 
@@ -272,7 +276,7 @@ def _layer_over(root: str, point: str, own: int, count: int) -> bytes:
         lower = _id_mapped(root, point, own, count) if own else root
         kind = "index=off,metacopy=off" if own else "userxattr"
         options = f"lowerdir={lower},upperdir={point}/upper,workdir={point}/work,{kind}"
-        _mount("overlay", f"{point}/merged", "overlay", _MS_NOSUID | _MS_NODEV, options)
+        mount("overlay", f"{point}/merged", "overlay", MS_NOSUID | MS_NODEV, options)
     except OSError:
         return b"c"
     return b"o"
@@ -283,7 +287,7 @@ def _id_mapped(root: str, point: str, own: int, count: int) -> str:
     read, write = os.pipe()
     child = os.fork()
     if not child:
-        _LIBC.unshare(_CLONE_NEWUSER)
+        libc.unshare(_CLONE_NEWUSER)
         os.write(write, b"1")
         while True:
             signal.pause()
@@ -298,11 +302,11 @@ def _id_mapped(root: str, point: str, own: int, count: int) -> str:
         os.waitpid(child, 0)
     place = f"{point}/lower"
     os.mkdir(place)
-    tree = _LIBC.syscall(_OPEN_TREE, -100, root.encode(), 1 | os.O_CLOEXEC)
-    _call(tree, "open_tree")
+    tree = libc.syscall(_OPEN_TREE, -100, root.encode(), 1 | os.O_CLOEXEC)
+    check(tree, "open_tree")
     wanted = _MountAttributes(_MOUNT_ATTR_IDMAP, 0, 0, namespace)
-    _call(_LIBC.syscall(_MOUNT_SETATTR, tree, b"", 0x1000, ctypes.byref(wanted), ctypes.sizeof(wanted)), "mount_setattr")
-    _call(_LIBC.syscall(_MOVE_MOUNT, tree, b"", -100, place.encode(), 4), "move_mount")
+    check(libc.syscall(_MOUNT_SETATTR, tree, b"", 0x1000, ctypes.byref(wanted), ctypes.sizeof(wanted)), "mount_setattr")
+    check(libc.syscall(_MOVE_MOUNT, tree, b"", -100, place.encode(), 4), "move_mount")
     return place
 
 
@@ -324,17 +328,6 @@ def _write_skeleton(layer: str, config: dict[str, Any]) -> None:
             file.write(text)
 
 
-def _mount(source: str, target: str, kind: str, flags: int, options: str) -> None:
-    words = [word.encode() or None for word in (source, target, kind)]
-    _call(_LIBC.mount(*words, ctypes.c_ulong(flags), options.encode() or None), f"mounting {kind or source} on {target}")
-
-
-def _call(result: int, doing: str) -> None:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{doing}: {os.strerror(number)}")
-
-
 def _run(*words: str, keep: int = -1) -> None:
     done = subprocess.run(words, capture_output=True, check=False, env={}, pass_fds=[keep] if keep >= 0 else [])
     if done.returncode:
@@ -343,6 +336,14 @@ def _run(*words: str, keep: int = -1) -> None:
 
 def _is_folder(fd: int) -> bool:
     return stat.S_ISDIR(os.fstat(fd).st_mode)
+
+
+def _name_of(terminal: int) -> str:
+    """Return the path of the terminal, or one that does not exist if a container hides it."""
+    try:
+        return os.ttyname(terminal)
+    except OSError:
+        return TERMINAL
 
 
 def _folder(path: str) -> int:

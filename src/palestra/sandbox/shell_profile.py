@@ -19,7 +19,7 @@ from palestra.sandbox.cgroups import memory_hierarchy
 from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.profile import first_uid, links_into_usr
 from palestra.sandbox.seccomp import filter_program
-from palestra.sandbox.shell_launcher import COMMANDS, FILTER, STARTUP
+from palestra.sandbox.shell_launcher import COMMANDS, FILTER, STARTUP, TERMINAL
 from palestra.sandbox.users import users_config
 
 __all__ = ["ENVIRONMENT", "HOME", "NEXT", "SHELL_LIMITS", "ShellProfile"]
@@ -138,9 +138,7 @@ class ShellProfile:
         limits = self.limits
         system = self._small_system() if not self.root else []
         return {
-            "argv": self._bubblewrap("upper", system),
-            "overlay_argv": self._bubblewrap("merged", []),
-            "copy_argv": self._bubblewrap("upper", []),
+            "argv": self._bubblewrap(system),
             "rlimits": {
                 "AS": limits.process_memory,
                 "CPU": limits.session_cpu_seconds,
@@ -173,7 +171,7 @@ class ShellProfile:
             words += ["--ro-bind-try", path, path]
         return words
 
-    def _bubblewrap(self, folder: str, system: list[str]) -> list[str]:
+    def _bubblewrap(self, system: list[str]) -> list[str]:
         program = shutil.which("bwrap")
         if program is None:
             raise MissingExtra("the box needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
@@ -187,13 +185,8 @@ class ShellProfile:
             *("--unshare-cgroup-try", "--die-with-parent", "--hostname", "box", "--clearenv"),
             *("--cap-drop", "ALL", *(many if self.users else one)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
-            *("--bind", f"{self.point}/{folder}", "/", *system),
-            # A bind mount without "dev" cannot be opened. A shared mapping of /dev/zero would be memory that no limit counts.
-            *("--proc", "/proc", "--dev", "/dev", "--ro-bind", "/dev/zero", "/dev/zero"),
-            *("--bind", f"{self.point}/shm", "/dev/shm"),
-            # No new terminals: the machine has a limited number of them.
-            *("--size", "4096", "--tmpfs", "/dev/pts", "--remount-ro", "/dev/pts", "--remount-ro", "/dev"),
-            *("--remount-ro", "/proc", "--chdir", "/", "--"),
+            *("--dev-bind", f"{self.point}/box", "/", *system, "--dev-bind-try", TERMINAL, "/dev/console"),
+            *("--proc", "/proc", "--remount-ro", "/proc", "--chdir", "/", "--"),
             *("/bin/bash", "--noprofile", "--noediting", "--rcfile", f"/proc/self/fd/{STARTUP}", "-i"),
         ]
 
