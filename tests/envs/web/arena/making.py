@@ -20,11 +20,25 @@ from palestra.envs.web.sites.env import Errands
 from palestra.envs.web.sites.errands import NotShown, Walk
 from palestra.references import resolve
 
-__all__ = ["ADDRESSES", "OWN", "PLACES", "TRACES", "answer_of", "boxes_of", "enter_all", "next_action"]
+__all__ = [
+    "ADDRESSES",
+    "OWN",
+    "PLACES",
+    "TOWNS",
+    "TRACES",
+    "answer_of",
+    "boxes_of",
+    "enter_all",
+    "next_action",
+    "oracle_action",
+]
 
 OWN, TRACES = Path(__file__).with_name("own_tasks.json"), Path(__file__).with_name("traces.json")
 ADDRESSES = {"shopping": "http://shop.test", "reddit": "http://forum.test", "gitlab": "http://tracker.test"}
-_TOWNS = {"shopping": "shop", "reddit": "forum", "gitlab": "tracker"}
+TOWNS = {
+    site: f"palestra.envs.web.sites.{name}.town:town"
+    for site, name in {"shopping": "shop", "reddit": "forum", "gitlab": "tracker"}.items()
+}
 _TEMPLATES = {
     "shopping": ("price", "cheapest", "total", "heavier"),
     "reddit": ("author", "liked", "busier"),
@@ -37,15 +51,19 @@ PLACES = [(site, template) for site, templates in _TEMPLATES.items() for templat
 def boxes_of(place: int) -> dict[str, Any]:
     """Return the argument ``boxes`` of a task."""
     site, template = PLACES[place]
-    return {"town": f"palestra.envs.web.sites.{_TOWNS[site]}.town:town", "account": template, "world": place + 30}
+    return {"town": TOWNS[site], "account": template, "world": place + 30}
 
 
 def next_action(env: Errands, place: int) -> str:
     """Return what the oracle of the errand does next; its answer is not in the format of the benchmark."""
     boxes = boxes_of(place)
-    walk = Walk(env._seen, env._acted)
+    return oracle_action(env, boxes["town"], boxes["world"], boxes["account"])
+
+
+def oracle_action(env: Errands, town: str, world: int, template: str) -> str:
+    """Return what the oracle of an errand does next."""
     try:
-        return str(resolve(boxes["town"]).errand(boxes["world"], boxes["account"]).plan(walk))
+        return str(resolve(town).errand(world, template).plan(Walk(env._seen, env._acted)))
     except NotShown:
         return "scroll [down]"
 
@@ -134,8 +152,8 @@ def _traces() -> list[dict[str, Any]]:
 async def enter_all(stack: AsyncExitStack) -> None:
     """Keep a browser and the warm process of each site from one episode to the next."""
     await stack.enter_async_context(shared_browsers())
-    for name in _TOWNS.values():
-        for site in resolve(f"palestra.envs.web.sites.{name}.town:town").sites:
+    for town in TOWNS.values():
+        for site in resolve(town).sites:
             await stack.enter_async_context(shared_boxes(site))
 
 

@@ -30,7 +30,8 @@ for line in sys.stdin:
     asked = json.loads(line)
     if asked["do"] == "open":
         opened = True
-        answer = [{{"id": 7, "sites": ["shopping"], "goal": "Buy.", "start": asked["addresses"]["shopping"], "kind": "mutate"}}]
+        starts = [asked["addresses"]["shopping"]]
+        answer = [{{"id": 7, "sites": ["shopping"], "goal": "Buy.", "starts": starts, "kind": "mutate"}}]
     elif asked["answer"] == "die":
         sys.exit(1)
     elif asked["answer"] == "hang":
@@ -60,7 +61,7 @@ async def test_the_process_grades_and_its_death_or_failure_is_never_a_score() ->
     judge = Judge(PACKAGE)
     try:
         (task,) = await judge.tasks()
-        assert (task.id, task.sites, task.start) == (7, ("shopping",), "http://shop.test")
+        assert (task.id, task.sites, task.starts) == (7, ("shopping",), ("http://shop.test",))
         assert [(await judge.grade(7, answer, [])).score for answer in ("right", "wrong")] == [1.0, 0.0]
         with pytest.raises(InfrastructureError, match="does not answer"):
             await judge.grade(7, "die", [])
@@ -174,7 +175,7 @@ async def test_the_package_has_812_tasks_and_grades_stored_traces_as_it_does_alo
         tasks = await judge.tasks()
         assert len(tasks) == len({task.id for task in tasks}) == 812
         assert {task.kind for task in tasks} == {"retrieve", "mutate", "navigate"}
-        assert all(bool(task.start) == (set(task.sites) <= set(ADDRESSES)) for task in tasks)
+        assert all(bool(task.starts) == (set(task.sites) <= set(ADDRESSES)) for task in tasks)
         for one in json.loads(TRACES.read_text()):
             assert (await judge.grade(one["task"], one["answer"], one["trace"])).score == one["score"], one["task"]
     finally:
@@ -188,7 +189,9 @@ async def test_the_package_grades_the_answers_to_twenty_tasks_of_a_file() -> Non
     wanted = [one["eval"][0]["expected"]["retrieved_data"][0] for one in json.loads(OWN.read_text())]
     try:
         for task, right in zip(await judge.tasks(), wanted, strict=True):
-            trace = [entry(("GET", task.start, [("Accept", "text/html")], b""), (200, [("Content-Type", "text/html")], b""))]
+            trace = [
+                entry(("GET", task.starts[0], [("Accept", "text/html")], b""), (200, [("Content-Type", "text/html")], b""))
+            ]
             scores = [(await judge.grade(task.id, answer_of(task.kind, said), trace)).score for said in (right, "another")]
             assert scores == [1.0, 0.0], task.id
     finally:

@@ -53,9 +53,9 @@ def _all_of(data: str) -> Any:
 def _described(judge: Any, task: Any) -> dict[str, Any]:
     sites = [str(site.value) for site in task.sites]
     known = {str(site.value) for site in judge.config.environments}
-    start = judge.config.render_url(task.start_urls[0], list(task.sites)) if set(sites) <= known else ""
+    starts = [judge.config.render_url(one, list(task.sites)) for one in task.start_urls] if set(sites) <= known else []
     kind = str(task.expected_action).lower()
-    return {"id": task.task_id, "sites": sites, "goal": task.intent, "start": start, "kind": kind}
+    return {"id": task.task_id, "sites": sites, "goal": task.intent, "starts": starts, "kind": kind}
 
 
 def _graded(judge: Any, asked: dict[str, Any]) -> dict[str, Any]:

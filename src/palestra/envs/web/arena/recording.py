@@ -12,7 +12,7 @@ from palestra.envs.web.front import Headers
 from palestra.envs.web.sites.visit import Sites
 from palestra.errors import InfrastructureError
 
-__all__ = ["Recording", "entry"]
+__all__ = ["Passing", "Recording", "entry"]
 
 _SECONDS = 60.0
 _TIME = "2026-01-01T09:00:00Z"
@@ -20,20 +20,13 @@ _READABLE = ("application/json", "application/x-www-form-urlencoded")
 _DROPPED = frozenset({"host", "content-length", "accept-encoding"})
 
 
-class Recording(Sites):
-    """Answers the requests of one context, and keeps them."""
+class Passing(Sites):
+    """Answers the requests of one context: with boxes, or with the sites at addresses of the user's own."""
 
     def __init__(self, origins: Collection[str]) -> None:
         super().__init__({})
         self._origins = frozenset(origins)
         """Hosts with ports, such as ``localhost:7770``, to which requests are passed on."""
-        self._begun = 0
-        self._answered: dict[int, dict[str, Any]] = {}
-
-    @property
-    def entries(self) -> list[dict[str, Any]]:
-        """The requests that have an answer, in the order in which the browser sent them."""
-        return [self._answered[number] for number in sorted(self._answered)]
 
     @property
     def hosts(self) -> list[str]:
@@ -42,9 +35,26 @@ class Recording(Sites):
     async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
         netloc = urlsplit(url).netloc
         passed = netloc in self._origins and netloc not in self.boxes
+        return await (_passed_on if passed else super().visit)(method, url, headers, body)
+
+
+class Recording(Passing):
+    """Keeps the requests too."""
+
+    def __init__(self, origins: Collection[str]) -> None:
+        super().__init__(origins)
+        self._begun = 0
+        self._answered: dict[int, dict[str, Any]] = {}
+
+    @property
+    def entries(self) -> list[dict[str, Any]]:
+        """The requests that have an answer, in the order in which the browser sent them."""
+        return [self._answered[number] for number in sorted(self._answered)]
+
+    async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
         number = self._begun = self._begun + 1
-        answer = await (_passed_on if passed else super().visit)(method, url, headers, body)
-        if netloc in self.hosts:
+        answer = await super().visit(method, url, headers, body)
+        if urlsplit(url).netloc in self.hosts:
             self._answered[number] = entry((method, url, headers, body), answer)
         return answer
 

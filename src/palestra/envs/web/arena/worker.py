@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from palestra.errors import EnvError, InfrastructureError, MissingExtra
 from palestra.sharing import SharedPerLoop
 
-__all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "shared_judge"]
+__all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "original_tasks", "shared_judge"]
 
 PYTHON = "PALESTRA_WEBARENA_PYTHON"
 """The environment variable that names the Python which has the package."""
@@ -35,8 +35,8 @@ class ArenaTask(NamedTuple):
     id: int
     sites: tuple[str, ...]
     goal: str
-    start: str
-    """The address of the first page; empty if the address of a site is not known."""
+    starts: tuple[str, ...]
+    """The addresses of the first pages; none if the address of a site is not known."""
     kind: str
     """``retrieve``, ``mutate`` or ``navigate``."""
 
@@ -91,14 +91,9 @@ class Judge:
 
     async def _start(self) -> asyncio.subprocess.Process:
         """Start the process, and let it read the tasks."""
-        python = os.environ.get(PYTHON, "")
-        if not python or not os.access(python, os.X_OK):
-            raise MissingExtra(
-                f"WebArena-Verified runs in a virtual environment of its own: {_INSTALL}; then set {PYTHON} to its Python"
-            )
         judge = Path(__file__).with_name("judge.py")
         process = self._process = await asyncio.create_subprocess_exec(
-            *(python, "-I", str(judge)),
+            *(_python(), "-I", str(judge)),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -107,7 +102,9 @@ class Judge:
         )
         order = {"do": "open", "addresses": dict(self._package.addresses), "data": self._package.data}
         found = _without_failure(await _answer(process, order))
-        self._tasks = tuple(ArenaTask(**{**task, "sites": tuple(task["sites"])}) for task in found)
+        self._tasks = tuple(
+            ArenaTask(**{**task, "sites": tuple(task["sites"]), "starts": tuple(task["starts"])}) for task in found
+        )
         return process
 
     async def _end(self) -> None:
@@ -120,6 +117,31 @@ class Judge:
     async def close(self) -> None:
         """End the process."""
         await self._end()
+
+
+def _python() -> str:
+    python = os.environ.get(PYTHON, "")
+    if not python or not os.access(python, os.X_OK):
+        raise MissingExtra(
+            f"WebArena-Verified has a virtual environment of its own: {_INSTALL}; then set {PYTHON} to its Python"
+        )
+    return python
+
+
+async def original_tasks() -> Path:
+    """Return the file of WebArena's own tasks, which the package has beside those of WebArena-Verified."""
+    where = "import importlib.util as u; print(u.find_spec('webarena_verified').submodule_search_locations[0])"
+    process = await asyncio.create_subprocess_exec(_python(), "-I", "-c", where, stdout=asyncio.subprocess.PIPE)
+    try:
+        found, _ = await process.communicate()
+    except BaseException:
+        process.kill()
+        await process.wait()
+        raise
+    path = Path(found.decode().strip(), "assets", "dataset", "test.raw.json")
+    if process.returncode or not path.is_file():
+        raise MissingExtra(f"the Python of {PYTHON} has no webarena-verified 1.2.3, which has WebArena's tasks: {_INSTALL}")
+    return path
 
 
 async def _answer(process: asyncio.subprocess.Process, order: Mapping[str, Any]) -> Any:

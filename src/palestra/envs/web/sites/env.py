@@ -114,8 +114,7 @@ class Errands(AsyncEnv):
             self._sites.boxes[site.host] = await self._warm[site].open(world, self.errand.options.get(site.host))
         self._before = self._rows()
         await self._open_context(self._first_storage())
-        async with answered():
-            await self._open(self.errand.start)
+        await self._open_first()
         tab = await self._look()
         self._keep(tab)
         turns = self.max_turns
@@ -133,6 +132,10 @@ class Errands(AsyncEnv):
     def _first_storage(self) -> Any:
         """Return what the browser has stored when the episode begins."""
         return {"cookies": _cookies(self.errand), "origins": []}
+
+    async def _open_first(self) -> None:
+        async with answered():
+            await self._open(self.errand.start)
 
     def _addresses(self) -> str:
         assert self._sites is not None

@@ -1,0 +1,79 @@
+"""A task of WebArena: its goal in Palestra's browser, graded as WebArena defines it.
+
+118 of its 812 tasks need a language model that reads the answer. Without a judge they are not graded at all, since an episode
+that only sometimes has a score would bias a mean: the end of such an episode is an error of the grader. An episode seeded with
+``s`` plays the task at place ``s`` of the list, so that seeds 0 to 811 play each task once. At the turn limit, the answer is
+empty, and the checks of pages and addresses are made.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from palestra.core import Step
+from palestra.envs.graders import FunctionGrader
+from palestra.envs.web.arena.grading import Ending, passes
+from palestra.envs.web.arena.playing import Arena
+from palestra.envs.web.arena.tasks import WebTask, read_tasks
+from palestra.envs.web.arena.worker import original_tasks
+from palestra.envs.web.browsers import answered
+from palestra.envs.web.sites.errands import Errand
+from palestra.errors import UsageError
+from palestra.references import resolve
+from palestra.trajectory import StopReason
+
+__all__ = ["WebArena"]
+
+GRADING_SECONDS = 300.0
+"""The grader of a task may open several pages, and ask a judge."""
+_ANSWER = "End with stop, and the answer in its brackets if the task asks for one. Write N/A if the task cannot be done."
+
+
+class WebArena(Arena):
+    """Tasks of WebArena.
+
+    Args:
+        addresses: Name of a site, such as ``shopping``, to its address, which begins with ``http://``.
+        data: A file of tasks in the format of WebArena. Without it, they come from the package webarena-verified.
+        judge: A function, or its ``module:name``, plain or async: ``judge(answer, row)`` returns whether the answer means
+            ``row["answer"]``, for the task ``row["question"]``. If ``row["kind"]`` is ``"reason"``, the task cannot be done,
+            and the answer must name this reason.
+        staff: Name and password of an administrator of the shop: some tasks are graded by the shop's interface of programs.
+        options: Arguments of ``Arena``.
+    """
+
+    def __init__(
+        self,
+        addresses: Mapping[str, str],
+        *,
+        data: str = "",
+        judge: str | Callable[[str, dict[str, Any]], Any] | None = None,
+        staff: tuple[str, str] = ("admin", "admin1234"),
+        **options: Any,
+    ) -> None:
+        super().__init__(addresses, **options)
+        self._data = data
+        self._judge = None if judge is None else FunctionGrader(resolve(judge) if isinstance(judge, str) else judge)
+        self._staff = staff
+        self._all: list[WebTask] = []
+
+    async def _drawn(self, own: int) -> tuple[Errand, int]:
+        if not self._all:
+            self._all = read_tasks(self._data or await original_tasks(), dict(self.addresses))
+        playable = [task for task in self._all if task.starts]
+        if not playable:
+            raise UsageError("no task has only sites whose address is known: see the argument addresses")
+        self.arena = playable[self.task.seed % len(playable)]
+        return self._errand(self.arena.id, f"{self.arena.goal}\n{_ANSWER}", self.arena.starts, own)
+
+    async def _graded(self, answer: str, *, stopped: bool) -> Step:
+        assert self._sites is not None
+        self._check_alive()
+        shop = dict(self.addresses).get("shopping", "")
+        ending = Ending(self._tab.page, self._sites, self._open, shop.rstrip("/"), self._staff)
+        async with answered(GRADING_SECONDS):
+            success = await passes(self.arena, answer, ending, self._judge)
+        info: dict[str, Any] = {"success": success, "template": self.errand.template}
+        if stopped:
+            return Step("The episode has ended.", float(success), True, False, info)
+        info["stop_reason"] = StopReason.TURN_LIMIT
+        return Step("You have used all actions.", float(success), False, True, info)

@@ -1,0 +1,418 @@
+"""WebArena: its tasks and their checks, on stored pages and on Palestra's own sites. No image of its sites is needed."""
+
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from tests.envs.web.arena.making import ADDRESSES, TOWNS, enter_all, oracle_action
+
+from palestra.envs.graders import FunctionGrader
+from palestra.envs.web.arena.grading import Ending, answer_passes, contents_pass, passes
+from palestra.envs.web.arena.matching import equal, has_word, included, same_address
+from palestra.envs.web.arena.original import WebArena
+from palestra.envs.web.arena.recording import Passing
+from palestra.envs.web.arena.tasks import Call, Target, WebTask, read_tasks
+from palestra.envs.web.arena.worker import PYTHON, original_tasks
+from palestra.envs.web.sites.errands import Errand
+from palestra.errors import GraderError, MissingExtra, UsageError
+from palestra.references import resolve
+
+ALL_SITES = {
+    **{name: f"http://{name}.test" for name in ("shopping", "reddit", "gitlab", "map", "wikipedia")},
+    "shopping_admin": "http://shopping.test/admin/",
+}
+
+
+def row(**checks: Any) -> dict[str, Any]:
+    """A task in WebArena's format."""
+    kinds = [
+        kind
+        for kind, needed in (
+            ("string_match", "reference_answers"),
+            ("url_match", "reference_url"),
+            ("program_html", "program_html"),
+        )
+        if needed in checks
+    ]
+    return {
+        "sites": ["shopping"],
+        "task_id": 0,
+        "start_url": "__SHOPPING__",
+        "intent": "Look.",
+        "eval": {"eval_types": kinds, "string_note": "", **checks},
+    }
+
+
+def target(url: str = "last", locator: str = "", **wanted: Any) -> dict[str, Any]:
+    return {"url": url, "locator": locator, "required_contents": wanted}
+
+
+def read(tmp_path: Path, *rows: Any, **addresses: str) -> list[WebTask]:
+    (tmp_path / "tasks.json").write_text(json.dumps(rows))
+    return read_tasks(tmp_path / "tasks.json", addresses or ALL_SITES)
+
+
+# ---------------------------------------------------------------------------------------------------------------- comparing
+
+
+def test_texts_are_compared_without_quotes_capitals_and_spaces() -> None:
+    assert equal("Quest Band", ' "quest band"')
+    assert equal("'3'", "3")
+    assert not equal("Quest Band", "the quest band")
+    assert included("Quest", "The QUEST band")
+    assert not included("Quest", "band")
+
+
+@pytest.mark.parametrize(
+    ("text", "is_word"),
+    [
+        *((text, True) for text in ("2", "It is 2.", "2, 3", "(2)", "$2", "2%", "2's", "is 2. the", "a;2", "'2'")),
+        *((text, False) for text in ("12", "2.5", "2,300", "2:30", "1:2", "a2", "2nd", "1/2", "2-3", "")),
+    ],
+)
+def test_one_character_must_be_a_word(text: str, *, is_word: bool) -> None:
+    assert has_word("2", text) is is_word
+    assert included("2", text, alone=True) is is_word
+
+
+@pytest.mark.parametrize(
+    ("wanted", "address", "same"),
+    [
+        (["http://a.test/x/"], "http://a.test/x", True),
+        (["http://a.test/x"], "http://a.test/x/y?z=1", True),
+        (["http://a.test/x"], "http://b.test/x", False),
+        (["http://a.test/x?q=1"], "http://a.test/x?q=1&r=2", True),
+        (["http://a.test/x?q=1"], "http://a.test/x?q=2", False),
+        (["http://a.test/x?q=1"], "http://a.test/x", False),
+        (["http://a.test/x", "http://a.test/y?q=1"], "http://a.test/x", False),
+        (["http://a.test/x?q=1", "http://a.test/y?q=2"], "http://a.test/x?q=2", True),
+    ],
+)
+def test_addresses(wanted: list[str], address: str, *, same: bool) -> None:
+    assert same_address(wanted, address) is same
+
+
+# -------------------------------------------------------------------------------------------------------------------- tasks
+
+
+def test_addresses_of_the_user_replace_the_names_of_sites(tmp_path: Path) -> None:
+    checks = {
+        "reference_url": "__SHOPPING__/a |OR| __SHOPPING_ADMIN__/b",
+        "program_html": [target("func:reddit_get_post_url('__last_url__')", must_include=["x |OR| y", "z"])],
+    }
+    (one,) = read(tmp_path, {**row(**checks), "start_url": "__SHOPPING__/c |AND| __MAP__"})
+    assert one.starts == ("http://shopping.test/c", "http://map.test")
+    assert one.urls == ("http://shopping.test/a", "http://shopping.test/admin/b")
+    assert one.targets == (Target(Call("reddit_get_post_url", ("__last_url__",)), "", (), None, (("x", "y"), ("z",))),)
+    (other,) = read(tmp_path, row(reference_url="__SHOPPING__"), gitlab="http://gitlab.test")
+    assert other.starts == ()
+
+
+@pytest.mark.parametrize(
+    "checks",
+    [
+        {},
+        {"reference_answers": {"semantic": "x"}},
+        {"reference_answers": {}},
+        {"reference_answers": {"must_include": "x"}},
+        {"reference_url": "__SHOPPING__", "url_note": "EXACT"},
+        {"program_html": [target(exact="x")]},
+        {"program_html": [target("func:__import__('os').getcwd()", exact_match="x")]},
+        {"program_html": [target(locator="func:open('file')", exact_match="x")]},
+        {"program_html": [target(locator="func:shopping_get_latest_order_url('a')", exact_match="x")]},
+        {"program_html": [target(locator="alert(1)", exact_match="x")]},
+    ],
+)
+def test_checks_that_are_not_known_are_refused_when_the_file_is_read(tmp_path: Path, checks: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match=r"task 0 of .* is not in WebArena's format"):
+        read(tmp_path, row(**checks))
+
+
+def test_a_file_without_tasks_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="has no tasks of WebArena"):
+        read_tasks(tmp_path / "none.json", ALL_SITES)
+    (tmp_path / "tasks.json").write_text("{}")
+    with pytest.raises(UsageError, match="a list is expected"):
+        read_tasks(tmp_path / "tasks.json", ALL_SITES)
+
+
+async def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PYTHON, raising=False)
+    with pytest.raises(MissingExtra, match=f"webarena-verified.*set {PYTHON}"):
+        await original_tasks()
+
+
+needs_package = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python with webarena-verified")
+
+
+@needs_package
+@pytest.mark.worlds
+async def test_812_tasks_load_and_118_need_a_judge() -> None:
+    tasks = read_tasks(await original_tasks(), ALL_SITES)
+    assert len(tasks) == len({task.id for task in tasks}) == 812
+    assert all(task.starts and "__" not in " ".join((*task.starts, *task.urls)) for task in tasks)
+    assert sum(task.needs_judge for task in tasks) == 118
+    assert sum(bool(task.urls) for task in tasks) == 205
+    assert sum(bool(task.targets) for task in tasks) == 411
+    known = read_tasks(await original_tasks(), {"shopping": "http://shopping.test"})
+    assert sum(bool(task.starts) for task in known) == 187
+    for task in tasks:  # the answer of the file passes its own checks
+        if task.exact is not None or task.includes:
+            right = task.exact if task.exact is not None else " and ".join(task.includes)
+            assert await answer_passes(task._replace(similar=()), right, None), task.id
+
+
+# ------------------------------------------------------------------------------------------------------------------ grading
+
+
+def ending(sites: Passing, shop: str = "http://shop.test") -> Ending:
+    """An end at which no page may be looked at."""
+    return Ending(None, sites, None, shop, ("admin", "secret"))  # type: ignore[arg-type]
+
+
+async def test_without_a_judge_118_tasks_are_not_graded_and_never_0() -> None:
+    for task in (WebTask(3, (), "Why?", similar=("rain",)), WebTask(4, (), "Why?", impossible="no such shop")):
+        for answer in ("", "N/A", "something else", "rain"):
+            with pytest.raises(GraderError, match=f"task {task.id} of WebArena is not graded"):
+                await passes(task, answer, ending(Passing(())), None)
+
+
+async def test_a_judge_reads_the_answers_that_are_compared_by_meaning() -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    async def judge(answer: str, one: dict[str, Any]) -> bool:
+        asked.append((answer, one))
+        return one["answer"] in answer
+
+    grader, end = FunctionGrader(judge), ending(Passing(()))
+    similar, impossible = WebTask(3, (), "Why?", similar=("rain", "wind")), WebTask(4, (), "Why?", impossible="no shop")
+    assert await passes(similar, "rain and wind", end, grader)
+    assert not await passes(similar, "rain", end, grader)
+    assert asked[0] == ("rain and wind", {"question": "Why?", "answer": "rain", "kind": "answer"})
+    asked.clear()
+    assert await passes(impossible, "N/A", end, grader)
+    assert not asked
+    assert await passes(impossible, "there is no shop", end, grader)
+    assert asked[0][1]["kind"] == "reason"
+    with pytest.raises(GraderError, match="ZeroDivisionError"):
+        await passes(similar, "x", end, FunctionGrader(lambda answer, one: 1 / 0))
+
+
+def test_contents_are_compared_without_entities() -> None:
+    assert contents_pass(Target("last", "", includes=(("a & b", "c"), ("d",))), "<p>A &amp; B, D</p>")
+    assert not contents_pass(Target("last", "", includes=(("a", "c"), ("e",))), "a")
+    assert contents_pass(Target("last", "", exact="5"), " 5 ")
+    assert not contents_pass(Target("last", "", exact=""), "None")
+
+
+class Answering(Passing):
+    """Sites that always give the same answer."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__({"shop.test"})
+        self._answer = status, list[tuple[str, str]](), body.encode()
+
+    async def visit(self, *asked: Any) -> Any:
+        return self._answer
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, "{}"), (200, "<html>"), (200, '{"items": []}'), (200, "3")])
+async def test_a_shop_that_does_not_answer_the_grader_is_no_score(status: int, body: str) -> None:
+    task = WebTask(5, (), "Buy.", targets=(Target(Call("shopping_get_latest_order_url", ()), "", exact="x"),))
+    with pytest.raises(GraderError, match="the shop answers"):
+        await passes(task, "", ending(Answering(status, body)), None)
+
+
+# ------------------------------------------------------------------------------------------------------------- stored pages
+
+PAGES = {
+    "/": "<title>Home</title><a href='/f/books/7/comment/9'>Last comment</a>",
+    "/f/books/7/comment/9": "<p>One comment.</p>",
+    "/f/books/7/": "<p>A post with <b>every</b> comment &amp; more.</p>",
+    "/sales/order/view/order_id/12/": "<ul><li class=item>Green Kettle</li><li class=item>Mug</li></ul>",
+    "/members": "<table><tr><td data-label=Account><span class=gl-avatar-labeled-sublabel>@ann</span></td>"
+    "<td class=col-max-role><span>Guest</span></td></tr><tr><td data-label=Account><span class=gl-avatar-labeled-sublabel>"
+    "@bob</span></td><td class=col-max-role><span>Maintainer</span></td></tr></table>",
+    "/form": "<input id=name value=Ann>",
+    "/rest/V1/orders": '{"items": [{"increment_id": "000000012"}]}',
+    "/rest/V1/products/B00/reviews": '[{"nickname": "Old"}, {"nickname": "Zoe", "ratings": [{"percent": 80}]}]',
+    "/rest/V1/products/B01/reviews": "[]",
+}
+"""Pages as the sites of WebArena have them, as far as its checks look at them."""
+
+
+async def stored(request: web.Request) -> web.Response:
+    """Answer with a stored page."""
+    if request.path == "/rest/default/V1/integration/admin/token":
+        given = await request.json()
+        right = given == {"username": "admin", "password": "admin1234"}
+        return web.json_response("token-1", status=200 if right else 401)
+    if request.path.startswith("/rest/V1") and request.headers.get("Authorization") != "Bearer token-1":
+        return web.Response(status=401)
+    page = PAGES.get(request.path)
+    kind = "application/json" if request.path.startswith("/rest") else "text/html"
+    return web.Response(text=page, content_type=kind) if page is not None else web.Response(status=404)
+
+
+@asynccontextmanager
+async def storing() -> AsyncIterator[str]:
+    """Serve the stored pages."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", stored)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        yield site.name
+    finally:
+        await runner.cleanup()
+
+
+ITEMS = "[...document.querySelectorAll('.item')].map(one => one.outerText).join(', ')"
+ROLE = "func:gitlab_get_project_memeber_role(__page__, 'bob')"
+AUTHOR, RATING = (f"func:shopping_get_sku_latest_review_{what}('B00')" for what in ("author", "rating"))
+ON_STORED: list[tuple[dict[str, Any], bool]] = [
+    (target(locator="document.querySelector('a').outerText", exact_match="last comment"), True),
+    (target(locator="document.querySelector('b').outerText", exact_match="last comment"), False),
+    (target(locator="document.querySelector('b')", exact_match="None"), True),
+    (target("func:reddit_get_post_url('__SHOPPING__/f/books/7/comment/9')", must_include=["comment & more"]), True),
+    (target("func:shopping_get_latest_order_url()", ITEMS, must_include=["Kettle", "Pot |OR| Mug"]), True),
+    (target("func:shopping_get_latest_order_url()", ITEMS, must_include=["Kettle", "Pot"]), False),
+    (target("__SHOPPING__/members", ROLE, exact_match="Maintainer"), True),
+    (target("__SHOPPING__/members", ROLE, exact_match="Guest"), False),
+    (target("__SHOPPING__/form", ROLE, must_include=["Guest"]), False),
+    (target(locator=AUTHOR, exact_match="Zoe"), True),
+    (target(locator=RATING, must_include=["80"]), True),
+    (target(locator=AUTHOR.replace("B00", "B01"), must_include=["Zoe"]), False),
+    (
+        {
+            **target("__SHOPPING__/form", "document.querySelector('#name').value", exact_match="Zoe"),
+            "prep_actions": ["document.querySelector('#name').value = 'Zoe'"],
+        },
+        True,
+    ),
+    ({**target("__SHOPPING__/form", "document.title", exact_match="None"), "prep_actions": ["nothing.at.all"]}, False),
+]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+async def test_checks_of_contents_on_stored_pages(tmp_path: Path) -> None:
+    pytest.importorskip("playwright", reason="Playwright is not installed")
+    rows = [{**row(program_html=[one]), "task_id": place} for place, (one, _) in enumerate(ON_STORED)]
+    odd = {**row(program_html=[target("http://elsewhere.test/", must_include=["x"])]), "task_id": 99}
+    two = {**row(reference_url="__SHOPPING__/members"), "start_url": "__SHOPPING__ |AND| __SHOPPING__/members"}
+    (tmp_path / "tasks.json").write_text(json.dumps([*rows, odd, two]))
+    async with storing() as address:
+        env = WebArena({"shopping": address}, data=str(tmp_path / "tasks.json"), max_turns=3)
+        try:
+            for place, (one, right) in enumerate(ON_STORED):
+                await env.reset(seed=place)
+                step = await env.step("stop []")
+                assert (step.reward, step.terminated, step.info["success"]) == (float(right), True, right), one
+            await env.reset(seed=len(rows))
+            with pytest.raises(GraderError, match="no address of your sites"):
+                await env.step("stop []")
+            first, _ = await env.reset(seed=len(rows) + 1)
+            assert f'Tab 0 (shown): "Home" at {address}/' in str(first)
+            assert f"at {address}/members" in str(first)
+            await env.step('<tool_call>{"name": "tab_focus", "arguments": {"tab": 1}}</tool_call>')
+            assert (await env.step("stop [done]")).reward == 1.0
+            await env.reset(seed=0)
+            await env.step("wait")
+            await env.step("wait")
+            last = await env.step("wait")
+            assert (last.reward, last.truncated) == (1.0, True)  # the page is right, and no answer is asked for
+        finally:
+            await env.close()
+
+
+# --------------------------------------------------------------------------------------------------------------- own sites
+
+BODY = "document.querySelector('body').outerText"
+
+
+def on_own_sites() -> list[tuple[str, str, dict[str, Any]]]:
+    """Tasks in WebArena's format on Palestra's sites: site, template, and checks."""
+
+    def errand(site: str, template: str) -> Errand:
+        found = resolve(TOWNS[site]).errand(7, template)
+        assert isinstance(found, Errand)
+        return found
+
+    def row_of(site: str, template: str, place: int) -> str:
+        return str(errand(site, template).wanted[-1].row[place])
+
+    ticket = errand("gitlab", "comment").wanted[0].row
+    return [
+        ("shopping", "price", {"reference_answers": {"exact_match": errand("shopping", "price").answers[0]}}),
+        ("shopping", "cheapest", {"reference_answers": {"must_include": [errand("shopping", "cheapest").answers[0]]}}),
+        ("reddit", "author", {"reference_answers": {"must_include": list(errand("reddit", "author").answers)}}),
+        ("gitlab", "owner", {"reference_answers": {"fuzzy_match": [errand("gitlab", "owner").answers[0]]}}),
+        (
+            "shopping",
+            "add",
+            {"program_html": [target("__SHOPPING__/basket/", BODY, must_include=[row_of("shopping", "add", 2)])]},
+        ),
+        (
+            "shopping",
+            "rename",
+            {"program_html": [target("__SHOPPING__/accounts/profile/", BODY, must_include=[row_of("shopping", "rename", 2)])]},
+        ),
+        (
+            "gitlab",
+            "comment",
+            {
+                "reference_url": f"__GITLAB__/ticket/{ticket[0]}",
+                "url_note": "GOLD in PRED",
+                "program_html": [target(f"__GITLAB__/ticket/{ticket[0]}", "", must_include=[ticket[2]])],
+            },
+        ),
+        ("gitlab", "accept", {"program_html": [target("last", BODY, must_include=["accepted"])]}),
+    ]
+
+
+def same(answer: str, one: dict[str, Any]) -> bool:
+    """A judge without a model."""
+    return bool(answer.strip().lower() == one["answer"].lower())
+
+
+async def played(path: str, place: int, site: str, template: str) -> tuple[float, float]:
+    """The scores of one task: as the oracle of the errand does it, and with nothing done."""
+    scores = []
+    boxes = {"town": TOWNS[site], "account": template, "world": 7}
+    env = WebArena(ADDRESSES, data=path, boxes=boxes, judge=same, max_turns=40)
+    try:
+        for right in (True, False):
+            await env.reset(seed=place)
+            action = "stop [something else]"
+            while right and not (action := oracle_action(env, TOWNS[site], 7, template)).startswith("stop"):
+                await env.step(action)
+            scores.append((await env.step(action)).reward)
+    finally:
+        await env.close()
+    return scores[0], scores[1]
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+async def test_tasks_in_its_format_run_on_our_own_sites(tmp_path: Path) -> None:
+    pytest.importorskip("oscar", reason="django-oscar is not installed")
+    own = on_own_sites()
+    rows = [
+        {**row(**checks), "task_id": place, "sites": [site], "start_url": f"__{site.upper()}__"}
+        for place, (site, _, checks) in enumerate(own)
+    ]
+    (tmp_path / "tasks.json").write_text(json.dumps(rows))
+    async with AsyncExitStack() as stack:
+        await enter_all(stack)
+        for place, (site, template, _) in enumerate(own):
+            scores = await played(str(tmp_path / "tasks.json"), place, site, template)
+            assert scores == (1.0, 0.0), (site, template)
