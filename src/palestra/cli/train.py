@@ -75,8 +75,7 @@ def train_command(  # noqa: PLR0913 - one parameter per option
         _print_plan(config, folder)
         return
     on_cluster = cluster is not None or cluster_config is not None
-    if ranks > 1:
-        _check_ranks(config, on_cluster=on_cluster)
+    _check_ranks(config, ranks, on_cluster=on_cluster)
     check_folder(folder)
     with Dashboard(str(folder), config.steps) as dashboard:
         try:
@@ -128,10 +127,13 @@ def run_folder(recipe: Path, overrides: Sequence[str]) -> Path:
     return default_folder(recipe.stem, *sorted(override for override in overrides if override.partition("=")[0] not in FREE))
 
 
-def _check_ranks(config: "TrainConfig", *, on_cluster: bool) -> None:
-    if not on_cluster:
+def _check_ranks(config: "TrainConfig", ranks: int, *, on_cluster: bool) -> None:
+    from palestra.training.learner.context import check_groups
+
+    if ranks > 1 and not on_cluster:
         raise UsageError("--ranks is for a cluster: --cluster local starts one on this machine")
-    if config.model.share_prefix:
+    check_groups(config.learner.context_parallel, ranks)
+    if ranks > 1 and config.model.share_prefix:
         raise UsageError("a learner with several ranks cannot share prefixes: set model.share_prefix=false")
 
 

@@ -47,7 +47,7 @@ class ModelSize(msgspec.Struct, frozen=True):
     passes: float | None = None
     """Bytes of the largest pass; ``None`` if it is not known."""
     sharded: float | None = None
-    """The same bytes if the parameters are sharded over ranks."""
+    """The same bytes if the parameters are sharded over ranks, and ranks divide micro-batches as configured."""
     gathered: float = 0.0
     """Bytes that sharding adds to each rank."""
     reason: str = ""
@@ -71,9 +71,13 @@ class RunEstimate(msgspec.Struct, frozen=True):
     run_tokens: int
     checkpoint: float
     disk: float
+    divided: int = 1
+    """The number of ranks that divide a micro-batch."""
 
     def on_each_of(self, ranks: int) -> float:
-        """Return the learner's peak memory per rank. Parameters are sharded over ranks; the memory of a pass is not."""
+        """Return the learner's peak memory per rank. Parameters are sharded over ranks. The memory of a pass is not, unless
+        ranks divide micro-batches.
+        """
         total = sum(self.memory.values())
         if ranks == 1:
             return total
@@ -85,7 +89,8 @@ class RunEstimate(msgspec.Struct, frozen=True):
         """Return the estimate as lines of text."""
         total, model = sum(self.memory.values()), self.model
         parts = ", ".join(f"{name} {_size(value)}" for name, value in self.memory.items())
-        shares = ", ".join(f"{_size(self.on_each_of(ranks))} on each of {ranks}" for ranks in _RANKS)
+        possible = [ranks for ranks in _RANKS if not ranks % self.divided] or [self.divided]
+        shares = ", ".join(f"{_size(self.on_each_of(ranks))} on each of {ranks}" for ranks in possible)
         reason = f": {model.reason}" if model.reason else ""
         unknown = "" if model.passes is not None else f" (without activations, which are not known here{reason})"
         return [
@@ -118,6 +123,7 @@ def estimate(config: TrainConfig) -> RunEstimate:
         run_tokens=sum(episodes * most * config.play.max_tokens for most in turns),
         checkpoint=checkpoint,
         disk=checkpoint * (config.keep + 1),  # a new one is written before the oldest goes
+        divided=config.learner.context_parallel,
     )
 
 
@@ -184,7 +190,8 @@ def _largest_micro_batch(config: TrainConfig, turns: int, longest: int | None) -
     episodes = -(-config.play.tasks * config.play.group_size // config.minibatches)
     fitting = min(max(packing.positions // length, 1), episodes)
     shared = config.model.share_prefix and fitting > 1 and shots >= WORTH_SHARING
-    return MicroBatchShape(fitting, length, sampled, packing.layout == "packed", shots if shared else 0)
+    packed, divided = packing.layout == "packed", config.learner.context_parallel
+    return MicroBatchShape(fitting, length, sampled, packed, shots if shared else 0, divided)
 
 
 def _memory(config: TrainConfig, model: ModelSize) -> dict[str, float]:

@@ -34,7 +34,8 @@ _PRESETS = Path(__file__).parents[1] / "presets"
 FREE = (
     *("steps", "checkpoint_every", "keep", "settle", "samples", "writers"),
     *("engine.urls", "engine.launch", "engine.sleep", "engine.batch", "engine.rows", "engine.device"),
-    *("play.concurrency", "play.deadline", "play.retries", "model.device", "learner.packing", "learner.offload"),
+    *("play.concurrency", "play.deadline", "play.retries", "model.device"),
+    *("learner.packing", "learner.offload", "learner.context_parallel"),
     *(f"evaluation.{key}" for key in ("every", "temperature", "at_start", "metric", "keep_best", "patience")),
 )
 """Keys that may change when a run is resumed: none of them changes the result of a finished step."""

@@ -52,8 +52,8 @@ def warm_start(
         return finished_warm_start(folder)
     torch.manual_seed(derive_seed(config.seed, "torch", "warm start"))
     network = load_model(ModelConfig(path, device=config.model.device))
-    # ``decay`` counts the updates of the run, and these come before it.
-    pace = msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate, decay=None)
+    # ``decay`` counts the updates of the run, and these come before it. One process makes them.
+    pace = msgspec.structs.replace(config.learner, learning_rate=settings.learning_rate, decay=None, context_parallel=1)
     learner = Learner(network, pace)
     tokenizer = transformers.AutoTokenizer.from_pretrained(path)
 

@@ -129,6 +129,20 @@ def test_copies_are_left_out_of_a_shard_only_where_there_are_some() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("packed", [True, False])
+def test_ranks_that_divide_a_micro_batch_need_their_part_of_its_memory(packed: bool) -> None:
+    shape = MicroBatchShape(2, 1024, 256, packed=packed)
+    wide = settings("llama", num_attention_heads=4, num_key_value_heads=2)
+    whole, divided = (plan_memory(ModelConfig(""), wide, shape._replace(divided=ranks)) for ranks in (1, 4))
+    assert whole.passes == whole.sharded == divided.passes
+    assert whole.sharded is not None
+    assert divided.sharded is not None
+    assert 0.25 <= divided.sharded / whole.sharded <= 0.4  # the head of a rank may get all of the sampled tokens
+    with pytest.raises(Unsupported, match=r"learner\.context_parallel = 3 .* the model has 4 heads"):
+        plan_memory(ModelConfig(""), wide, shape._replace(divided=3))
+
+
+@pytest.mark.slow
 def test_a_model_of_32_billion_parameters_is_planned_within_10_seconds() -> None:
     heads = {"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 64}
     large = transformers.Qwen3Config(vocab_size=151_936, hidden_size=5120, intermediate_size=25_600, **heads)

@@ -26,6 +26,7 @@ from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_f
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
 from palestra.errors import Unsupported
+from palestra.training.learner.context import ContextGroup
 
 __all__ = ["SEGMENTS", "SegmentBounds", "attend", "is_flash", "register_segments", "segment_arguments", "unknown_windows"]
 
@@ -37,13 +38,14 @@ _windows: ContextVar[tuple[set[int], set[int]] | None] = ContextVar("windows", d
 
 
 class SegmentBounds:
-    """Where each segment of a packed row begins, and the end of the last.
+    """Where each segment of a packed row begins, and the end of the last; and the ranks that divide the row, if some do.
 
     An object, because ``torch.compile`` would compile a layer again for every other tuple of numbers.
     """
 
-    def __init__(self, places: tuple[int, ...]) -> None:
+    def __init__(self, places: tuple[int, ...], context: ContextGroup | None = None) -> None:
         self.places = places
+        self.context = context
 
 
 def is_flash(attention: str) -> bool:
@@ -57,12 +59,17 @@ def register_segments() -> None:
     AttentionMaskInterface.register(SEGMENTS, _mask)
 
 
-def segment_arguments(attention: str, bounds: tuple[int, ...] | None, device: torch.device) -> dict[str, Any]:
-    """Return the keywords for a decoder whose row holds segments with these ``bounds``; ``None`` stands for padded rows."""
+def segment_arguments(
+    attention: str, bounds: tuple[int, ...] | None, device: torch.device, context: ContextGroup | None = None
+) -> dict[str, Any]:
+    """Return the keywords for a decoder whose row holds segments with these ``bounds``; ``None`` stands for padded rows.
+
+    ``context``: the ranks that divide the row, which only ``segments`` knows.
+    """
     if bounds is None:
         return {}
     if attention == SEGMENTS:
-        return {"segment_bounds": SegmentBounds(bounds)}
+        return {"segment_bounds": SegmentBounds(bounds, context)}
     if not is_flash(attention):
         return {}
     ends = torch.tensor(bounds, dtype=torch.int32, device=device)
@@ -108,6 +115,10 @@ def attend(
             return sdpa_attention_forward(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
         return _with_sinks(query, *_repeated(query, key, value), attention_mask, sinks, scale).transpose(1, 2), None
     known: SegmentBounds | None = options.get("segment_bounds")
+    context = None if known is None else known.context
+    if context is not None:
+        query, key, value = context.with_whole_rows(query, key, value)
+        sinks = None if sinks is None else context.own_heads(sinks)
     bounds = (0, query.shape[2]) if known is None else known.places
     if sinks is not None:
         key, value = _repeated(query, key, value)
@@ -119,7 +130,8 @@ def attend(
         for start, stop in pairwise(bounds)
         for part in _causal([some[:, :, start:stop] for some in (query, key, value)], window, sinks, scale)
     ]
-    return torch.cat(parts, dim=1), None
+    result = torch.cat(parts, dim=1)
+    return result if context is None else context.with_own_positions(result), None
 
 
 def _causal(segment: Sequence[Tensor], window: int | None, sinks: Tensor | None, scale: float | None) -> Iterator[Tensor]:

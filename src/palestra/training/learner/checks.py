@@ -9,15 +9,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from palestra.errors import Unsupported
-from palestra.training.learner.attention import unknown_windows
+from palestra.errors import Unsupported, UsageError
+from palestra.training.learner.attention import SEGMENTS, unknown_windows
 from palestra.training.learner.batch import WORTH_SHARING
+from palestra.training.learner.context import Part
 from palestra.training.learner.model import ActorCritic, Inputs
 
-__all__ = ["check_head", "check_packing", "check_sharing"]
+__all__ = ["check_context", "check_head", "check_packing", "check_sharing"]
 
 _TOLERANCE = {"float32": 1e-2, "bfloat16": 1e-1}
 """Of the hidden states' size. Rounding in float32 stays below 1e-4. What leaks from one segment into another is larger."""
@@ -69,6 +71,54 @@ def check_packing(network: ActorCritic) -> None:
         raise Unsupported(
             f"{type(model).__name__} lets packed segments see each other: hidden states differ by {error:.2g} of their size "
             'from those of each segment alone. Use learner.packing.layout = "padded"'
+        )
+
+
+def check_context(network: ActorCritic) -> None:
+    """Raise unless ranks that divide a row compute what one rank computes for all of it. All ranks must call it.
+
+    Layers other than attention that mix positions (convolutions, state spaces) see only the positions of their own rank.
+    """
+    context = network.context
+    assert context is not None
+    name, key = type(network.language_model).__name__, f"learner.context_parallel = {context.size}"
+    _check_divisible(network, name, key)
+    ids = _tokens(network, 8 * context.size)
+    row = _row(ids, ids.shape[1:])
+
+    def mine(whole: Tensor) -> Tensor:
+        return whole.chunk(context.size, dim=1)[context.rank]
+
+    nothing = np.zeros(0, dtype=np.int64)
+    own = row._replace(input_ids=mine(ids), position_ids=mine(row.position_ids), part=Part(nothing, 0, nothing, 0))
+    with _evaluating(network):
+        with unknown_windows() as unknown:
+            part = network.run(lambda: network.hidden(own)[1])
+        whole = network.run(lambda: network.hidden(row)[1])
+    if unknown:
+        raise Unsupported(
+            f"{name} limits attention to {min(unknown)} positions in its mask alone, and {key} uses no mask. "
+            "Use learner.context_parallel = 1"
+        )
+    error = context.largest((part - mine(whole)).abs().max() / whole.abs().mean())
+    if error > _TOLERANCE[network.config.compute]:
+        raise Unsupported(
+            f"{name} mixes positions outside of attention: with {key}, hidden states differ by {error:.2g} of their size from "
+            "those of one rank. Use learner.context_parallel = 1"
+        )
+
+
+def _check_divisible(network: ActorCritic, name: str, key: str) -> None:
+    if network.config.attention != SEGMENTS:
+        raise UsageError(f'{key} needs model.attention = "{SEGMENTS}", got "{network.config.attention}"')
+    if network.config.share_prefix:
+        raise UsageError(f"{key} divides the rows that model.share_prefix shortens: set only one of them")
+    rope = getattr(network.language_model.config.get_text_config(), "rope_parameters", None) or {}
+    kinds = {str(part.get("rope_type")) for part in (rope, *rope.values()) if isinstance(part, dict)}
+    if moving := kinds & {"dynamic", "longrope"}:
+        raise Unsupported(
+            f"{name} has rotary positions of type {min(moving)}, which depend on the length that a rank sees, so {key} would "
+            "change them. Use learner.context_parallel = 1"
         )
 
 

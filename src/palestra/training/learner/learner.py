@@ -31,8 +31,9 @@ from palestra.training.algorithms.groups import Array
 from palestra.training.algorithms.loss import LossConfig, PolicyTokens, ValueTokens, policy_loss, value_loss
 from palestra.training.algorithms.validity import MISMATCH
 from palestra.training.learner.batch import Batch, MicroBatch, PackingConfig, micro_batch, plan, token_weights, value_weights
-from palestra.training.learner.checks import check_packing
+from palestra.training.learner.checks import check_context, check_packing
 from palestra.training.learner.compiling import compile_layers
+from palestra.training.learner.context import context_group
 from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
 from palestra.training.learner.optimizer import MOMENTS, HostAdamW, fresh_state, moment_rows
 from palestra.training.learner.state import GENERATOR, StateReader, TensorRows, rows_of, write_state
@@ -69,6 +70,10 @@ class LearnerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offload: bool = False
     """Keep AdamW's moments in the memory of the host, and copy those of one parameter at a time to the GPU for an update. Saves
     8 bytes per trained parameter on the GPU. Each update copies as many bytes to the GPU, and back."""
+    context_parallel: Annotated[int, msgspec.Meta(ge=1)] = 1
+    """Number of neighboring ranks that divide the positions of every micro-batch among them (Ulysses), for long episodes: each
+    keeps that part of the activations. The number of ranks must be a multiple of it, and the heads of the model must be
+    divisible by it. Needs ``model.attention = "segments"``."""
     gradient_clip: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
     """The largest norm of the gradient; a larger one is scaled down."""
     temperature: Annotated[float, msgspec.Meta(gt=0.0)] = 1.0
@@ -117,9 +122,13 @@ class Learner:
         self.teacher = teacher
         self.ranks = dist.get_world_size() if dist.is_initialized() else 1
         self.rank = dist.get_rank() if dist.is_initialized() else 0
+        self.context = context_group(config.context_parallel)
         for module in (network, reference, teacher):
             if module is not None and config.packing.layout == "packed":
                 check_packing(module)
+            if module is not None and self.context is not None:
+                module.context = self.context
+                check_context(module)
             if module is not None and self.ranks > 1 and not isinstance(module, FSDPModule):
                 shard(module)
             if isinstance(module, FSDPModule):
@@ -178,7 +187,7 @@ class Learner:
         network.eval()
         for micro in self._passes(batch):
             with torch.no_grad():
-                out: Outputs = network(Inputs.of(micro, self.device), self.config.temperature)
+                out: Outputs = network(self._inputs(micro), self.config.temperature)
             logprobs[micro.tokens] = out.statistics.logprobs.cpu().numpy()
             entropies[micro.tokens] = out.statistics.entropy.cpu().numpy()
             if out.values is not None and out.end_values is not None:
@@ -190,13 +199,19 @@ class Learner:
         return Measured(logprobs, entropies, values if critic else None, finals)
 
     def _passes(self, batch: Batch) -> Iterator[MicroBatch]:
-        for members in plan(batch, self.ranks, self.config.packing)[self.rank]:
+        together = self.config.context_parallel
+        for members in plan(batch, self.ranks // together, self.config.packing)[self.rank // together]:
             yield micro_batch(batch, members, self.config.packing.layout)
+
+    def _inputs(self, micro: MicroBatch) -> Inputs:
+        return Inputs.of(micro, self.device, self.context)
 
     def _summed(self, array: Array) -> Array:
         if self.ranks == 1:
             return array
         tensor = torch.from_numpy(array).to(self.device)
+        if self.context is not None and self.context.rank:
+            tensor = torch.zeros_like(tensor)  # the ranks that divide a micro-batch have the same numbers: the first adds them
         dist.all_reduce(tensor)
         summed: Array = tensor.cpu().numpy()
         return summed
@@ -268,7 +283,7 @@ class Learner:
 
         To give these tokens the weight 0 is not enough: the gradient of a NaN is NaN, whatever it is multiplied with.
         """
-        out = self.network(Inputs.of(micro, self.device), self.config.temperature, differentiable_entropy)
+        out = self.network(self._inputs(micro), self.config.temperature, differentiable_entropy)
         places = micro.segments[~out.statistics.logprobs.detach().isfinite().cpu().numpy()]
         broken = {micro.chosen[place] for place in places}
         if not self._summed(np.array([float(len(broken))]))[0]:
@@ -276,7 +291,7 @@ class Learner:
         del out  # its activations would stay beside those of the second pass
         # All ranks make the pass again, because the passes of all ranks have collective calls.
         micro = self._without(batch, micro, broken)
-        return micro, self.network(Inputs.of(micro, self.device), self.config.temperature, differentiable_entropy)
+        return micro, self.network(self._inputs(micro), self.config.temperature, differentiable_entropy)
 
     def _without(self, batch: Batch, micro: MicroBatch, segments: set[int]) -> MicroBatch:
         if segments.isdisjoint(micro.chosen):

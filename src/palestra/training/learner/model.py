@@ -23,6 +23,7 @@ from palestra.errors import UsageError
 from palestra.training.algorithms.loss import TokenStatistics, token_statistics
 from palestra.training.learner.attention import SEGMENTS, segment_arguments
 from palestra.training.learner.batch import MicroBatch
+from palestra.training.learner.context import ContextGroup, Part, part_of
 
 __all__ = [
     "ActorCritic",
@@ -78,7 +79,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Inputs(NamedTuple):
-    """A micro-batch as tensors; see ``batch.MicroBatch``."""
+    """A micro-batch as tensors, or the part of it that this rank computes; see ``batch.MicroBatch``."""
 
     input_ids: Tensor
     position_ids: Tensor
@@ -88,13 +89,16 @@ class Inputs(NamedTuple):
     ends: Tensor
     bounds: tuple[int, ...] | None = None
     prefix: int = 0
+    part: Part | None = None
+    """What this rank computes, if the ranks of a group divide the micro-batch."""
 
     @classmethod
-    def of(cls, micro: MicroBatch, device: torch.device) -> "Inputs":
-        """``micro`` on ``device``."""
-        arrays = {name: getattr(micro, name) for name in cls._fields if name not in ("bounds", "prefix")}
+    def of(cls, micro: MicroBatch, device: torch.device, context: ContextGroup | None = None) -> "Inputs":
+        """``micro`` on ``device``: all of it, or the part of this rank of ``context``."""
+        micro, part = (micro, None) if context is None else part_of(micro, context)
+        arrays = {name: getattr(micro, name) for name in cls._fields if name not in ("bounds", "prefix", "part")}
         tensors = {n: None if array is None else torch.from_numpy(array).to(device) for n, array in arrays.items()}
-        return cls(**tensors, bounds=micro.bounds, prefix=micro.prefix)
+        return cls(**tensors, bounds=micro.bounds, prefix=micro.prefix, part=part)
 
 
 class Outputs(NamedTuple):
@@ -114,6 +118,8 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         super().__init__()
         self.model = model
         self.config = config
+        self.context: ContextGroup | None = None
+        """The ranks that divide micro-batches with this one."""
         width = model.config.get_text_config().hidden_size
         self.critic = nn.Linear(width, 1) if config.critic else None
         if self.critic is not None:
@@ -145,10 +151,25 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             states = hidden[inputs.predictors]
             statistics = self._speak(states, inputs.targets, temperature, differentiable_entropy)
             if self.critic is None:
-                return Outputs(statistics, None, None)
+                return self._gathered(inputs.part, Outputs(statistics, None, None))
             # Summed over their single column: a view, as squeeze() gives, would lose FSDP its backward hook.
             values, end_values = (self.critic(some).float().sum(-1) for some in (states, hidden[inputs.ends]))
-            return Outputs(statistics, values, end_values)
+            return self._gathered(inputs.part, Outputs(statistics, values, end_values))
+
+    def _gathered(self, part: Part | None, own: Outputs) -> Outputs:
+        """The outputs for the whole micro-batch, of which this rank has computed a part."""
+        if part is None or self.context is None:
+            return own
+        device, gathered = own.statistics.logprobs.device, self.context.gathered
+        tokens, segments = (torch.as_tensor(places, device=device) for places in (part.tokens, part.segments))
+        statistics = TokenStatistics(*(gathered(one, tokens, part.token_count) for one in own.statistics))
+        if own.values is None or own.end_values is None:
+            return Outputs(statistics, None, None)
+        return Outputs(
+            statistics,
+            gathered(own.values, tokens, part.token_count),
+            gathered(own.end_values, segments, part.segment_count),
+        )
 
     def hidden(self, inputs: Inputs) -> tuple[Inputs, Tensor]:
         """The last hidden states, and the inputs whose places refer to them."""
@@ -160,7 +181,7 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
                 attention_mask=inputs.attention_mask,
                 position_ids=inputs.position_ids,
                 use_cache=False,
-                **segment_arguments(self.config.attention, inputs.bounds, inputs.input_ids.device),
+                **segment_arguments(self.config.attention, inputs.bounds, inputs.input_ids.device, self._dividing(inputs)),
             ).last_hidden_state
             return inputs, states
         rows = len(inputs.input_ids)
@@ -177,6 +198,10 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
             use_cache=True,
         ).last_hidden_state
         return _without_prefix(inputs, shared), states
+
+    def _dividing(self, inputs: Inputs) -> ContextGroup | None:
+        """The ranks that divide ``inputs``; ``None`` if this rank computes all of it."""
+        return None if inputs.part is None else self.context
 
     def _speak(self, states: Tensor, targets: Tensor, temperature: float, differentiable_entropy: bool) -> TokenStatistics:
         head = self.language_model.get_output_embeddings()

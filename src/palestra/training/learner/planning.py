@@ -22,6 +22,7 @@ from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import msgspec
+import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import (
@@ -36,6 +37,7 @@ from torch.utils._pytree import tree_leaves
 from palestra.errors import Unsupported
 from palestra.training.algorithms.loss import undivided
 from palestra.training.learner.attention import SEGMENTS, is_flash, register_segments
+from palestra.training.learner.context import ContextGroup, Part
 from palestra.training.learner.loading import assembled
 from palestra.training.learner.model import ActorCritic, Inputs, ModelConfig
 from palestra.training.learner.sharded import empty_model, hollow, replace_parameters
@@ -66,6 +68,8 @@ class MicroBatchShape(NamedTuple):
     """Whether the segments share one row."""
     prefix: int = 0
     """Leading tokens that all segments have in common, if the learner computes them once."""
+    divided: int = 1
+    """The number of ranks that divide its positions."""
 
 
 class LearnerMemory(NamedTuple):
@@ -78,7 +82,7 @@ class LearnerMemory(NamedTuple):
     passes: int | None
     """Bytes of the largest pass, beside weights, gradients and optimizer; ``None`` if the family cannot be planned."""
     sharded: int | None
-    """The same bytes on a rank that has a shard of the parameters."""
+    """The same bytes on a rank that has a shard of the parameters, and its part of a micro-batch that ranks divide."""
     gathered: int
     """Bytes that such a rank needs in addition: those that FSDP gathers for a layer."""
 
@@ -115,8 +119,9 @@ def plan_memory(config: ModelConfig, settings: Any, shape: MicroBatchShape) -> L
     parameters = _count(_built(config, settings).parameters())
     half = config.compute == "bfloat16"
     with undivided() if gpu else nullcontext():
-        alone = _extended(config, settings, shape, torch.float32)
-        sharded = _extended(config, settings, shape, torch.bfloat16) if half else alone
+        alone = _extended(config, settings, shape._replace(divided=1), torch.float32)
+        other = half or shape.divided > 1
+        sharded = _extended(config, settings, shape, torch.bfloat16 if half else torch.float32) if other else alone
     outside = max(parameters - alone.layers, 0) * _FLOAT
     return LearnerMemory(
         parameters=parameters,
@@ -186,6 +191,7 @@ def _planned(config: ModelConfig, settings: Any, shape: MicroBatchShape, dtype: 
         raise Unsupported(f"{type(decoder).__name__} has no attribute layers")
     layers = [_count(layer.parameters()) for layer in decoder.layers]
     trained = _count(p for p in network.parameters() if p.requires_grad)
+    network.context = ContextGroup(shape.divided, 0) if shape.divided > 1 else None
     with FakeTensorMode(allow_non_fake_inputs=True):
         replace_parameters(network, lambda _: True, lambda p: torch.empty(p.shape, dtype=dtype))
         return _Part(_passes(network, shape), trained, sum(layers), max(layers))
@@ -221,6 +227,8 @@ def _inputs(shape: MicroBatchShape) -> Inputs:
     ):  # the memory hardly depends on the number of segments, but the time of the plan does
         length, sampled = (-(-number * segments // _SEGMENTS) for number in (length, sampled))
         segments = _SEGMENTS
+    if shape.divided > 1:
+        return _divided_inputs(shape, segments, length, sampled)
     rows = (1, segments * length) if shape.packed else (segments, length)
     ids = torch.zeros(rows, dtype=torch.int64)
     places = torch.arange(length).repeat(segments).view(rows)
@@ -228,6 +236,19 @@ def _inputs(shape: MicroBatchShape) -> Inputs:
     if shape.packed:
         return Inputs(ids, places, None, predictors, predictors, ends, tuple(range(0, segments * length + 1, length)))
     return Inputs(ids, places, torch.ones_like(ids), predictors, predictors, ends, prefix=shape.prefix)
+
+
+def _divided_inputs(shape: MicroBatchShape, segments: int, length: int, sampled: int) -> Inputs:
+    """The part of a rank whose positions predict as many of the sampled tokens as they can."""
+    rows, columns, most = (1, segments * length, segments * sampled) if shape.packed else (segments, length, sampled)
+    width = -(-columns // shape.divided)
+    ids = torch.zeros(rows, width, dtype=torch.int64)
+    own, ends = np.arange(rows * min(most, width)), np.arange(segments)
+    part = Part(own, segments * sampled, ends, segments)
+    predictors = torch.zeros(len(own), dtype=torch.int64)
+    starts = range(0, columns, length) if shape.packed else [0]
+    bounds = (*starts, width * shape.divided)
+    return Inputs(ids, ids, None, predictors, predictors, torch.zeros(segments, dtype=torch.int64), bounds, part=part)
 
 
 class _Live(TorchDispatchMode):  # type: ignore[misc]
