@@ -14,6 +14,7 @@ repeat names of the first observation, a name is then the same token wherever it
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
@@ -171,10 +172,12 @@ def _suite_text(envs: str, tasks: int, turns: int, seed: int, unit: _Unit = "phr
     if not specs:
         raise UsageError(f"no environment that can run here matches {envs!r}")
     for known in specs:
-        for number in range(tasks):
-            # Random moves need not contain all words of good ones.
-            players = ("oracle", "random") if unit == "word" and number % 2 else ("random", "oracle")
-            yield from _episode_text(known, turns, derive_seed(seed, "tiny text", number), players)
+        with make(known.id) as first:
+            for number in range(tasks):
+                # Random moves need not contain all words of good ones.
+                players = ("oracle", "random") if unit == "word" and number % 2 else ("random", "oracle")
+                with nullcontext(first) if first.unwrapped.reusable else make(known.id) as env:
+                    yield from _episode_text(env, turns, derive_seed(seed, "tiny text", number), players)
 
 
 def _representatives(pattern: str) -> list[EnvSpec]:
@@ -189,19 +192,18 @@ def _is_default(known: EnvSpec, asked: str) -> bool:
     return not known.levels or known.id == asked or known.id.endswith(known.levels[0])
 
 
-def _episode_text(known: EnvSpec, turns: int, seed: int, players: Sequence[str]) -> Iterator[str]:
-    with make(known.id) as env:
-        observation, _ = env.reset(seed=seed)
-        yield text_of(observation)
-        for _ in range(turns):
-            action = _action(env, players)
-            if action is None:
-                return
-            step = env.step(action)
-            yield action
-            yield text_of(step.observation)
-            if step.terminated or step.truncated:
-                return
+def _episode_text(env: Env, turns: int, seed: int, players: Sequence[str]) -> Iterator[str]:
+    observation, _ = env.reset(seed=seed)
+    yield text_of(observation)
+    for _ in range(turns):
+        action = _action(env, players)
+        if action is None:
+            return
+        step = env.step(action)
+        yield action
+        yield text_of(step.observation)
+        if step.terminated or step.truncated:
+            return
 
 
 def _action(env: Env, players: Sequence[str]) -> str | None:

@@ -148,6 +148,18 @@ async def test_a_wrong_click_costs_and_a_screenshot_is_a_picture() -> None:
 
 
 @in_browser
+async def test_without_the_penalty_a_wrong_end_has_the_reward_of_no_end() -> None:
+    env = MiniWob("click-test-2", penalty=False)
+    try:
+        await env.reset(seed=1)
+        step = await env.step("click [e2]")
+        assert (step.reward, step.terminated, step.info["success"]) == (0.0, True, False)
+        assert (await play(env, 1))[1] == 1.0
+    finally:
+        await env.close()
+
+
+@in_browser
 async def test_a_browser_that_dies_is_an_infrastructure_failure_and_the_next_episode_has_another() -> None:
     env = MiniWob("click-test-2")
     try:

@@ -60,6 +60,7 @@ class MiniWob(AsyncEnv):
         name: The name of the task, such as ``click-test-2``.
         max_turns: The turn limit.
         picture: Whether the observation has a screenshot beside the elements; ``"marks"`` draws the ids of elements on it.
+        penalty: Whether a wrong end has the reward -1. Without it, it has 0, as an episode that reaches its last turn.
     """
 
     reward_range = (-1.0, 1.0)
@@ -67,13 +68,14 @@ class MiniWob(AsyncEnv):
     counts_turns = True
     max_turns: int
 
-    def __init__(self, name: str, max_turns: int = 15, *, picture: bool | str = False) -> None:
+    def __init__(self, name: str, max_turns: int = 15, *, picture: bool | str = False, penalty: bool = True) -> None:
         if name not in TASKS:
             raise UsageError(f"MiniWoB++ has no task {name!r}: see palestra list web:miniwob-")
         check_picture(picture)
         self._name = name
         self.max_turns = max_turns
         self._picture = picture
+        self._least = -1.0 if penalty else 0.0
         self._by_point = TASKS[name].by_point
         self._actions = (*_BY_ELEMENT, *_BY_POINT) if self._by_point else _BY_ELEMENT
         self._stack = AsyncExitStack()
@@ -115,7 +117,7 @@ class MiniWob(AsyncEnv):
             text = await self._page.locator("body").aria_snapshot(
                 mode="ai", boxes=bool(self._by_point or self._picture) or None
             )
-        self._reward = _in_range(raw)
+        self._reward = max(self._least, _in_range(raw))
         self.goal = cleaned(goal["utterance"] if isinstance(goal, dict) else goal)
         seen = [one for one in read_snapshot(text) if self.goal not in (one.value, one.name)]
         self._pages.append(self._ids.name(seen))

@@ -1,10 +1,15 @@
 """The pages of MiniWoB++, from the folder of the package, answered by the proxy of the jail: there is no server.
 
+A page is one document: its scripts and styles are written into it. Every further file of a page would cost the browser, its
+network process and Playwright a request per reset, even if the browser has kept the file.
+
 The package itself is not imported, because it loads Selenium and Gymnasium.
 """
 
 import importlib.util
 import mimetypes
+import posixpath
+import re
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +22,11 @@ ORIGIN = "http://miniwob.test"
 WINDOW = {"width": 500, "height": 320}
 _KEEP = f"max-age={100 * 365 * 24 * 3600}, immutable"
 """A hundred years: the proxy dates its answers with the beginning of the episode, which is long ago for the browser."""
+_SCRIPT = re.compile(rb'<script src="([^"]+)"></script>')
+_STYLE = re.compile(rb'<link rel="stylesheet"(?: type="text/css")? href="([^"]+)">')
+_ADDRESS = re.compile(rb"""(url\(\s*["']?)(?!["']|data:|/)""")
+_ALONE = re.compile(rb"\A\xef\xbb\xbf|</script|</style|<!--", re.IGNORECASE)
+"""What a document cannot hold: the mark of another encoding, and what would end a script or a style. Such a file stays one."""
 
 
 def page_address(task: str) -> str:
@@ -33,7 +43,7 @@ class Pages:
     async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
         """Answer a request."""
         address = url.partition("#")[0].partition("?")[0]
-        content = _file(address[len(ORIGIN) + 1 :]) if method == "GET" and address.startswith(f"{ORIGIN}/") else None
+        content = _answer(address[len(ORIGIN) + 1 :]) if method == "GET" and address.startswith(f"{ORIGIN}/") else None
         if content is None:
             return 404, [("Content-Type", "text/plain")], b""
         kind = mimetypes.guess_type(address)[0] or "application/octet-stream"
@@ -46,6 +56,26 @@ def _folder() -> Path:
     if found is None or found.origin is None:
         raise MissingExtra('the tasks of MiniWoB++ need the package miniwob: pip install "palestra[web]"')
     return (Path(found.origin).parent / "html").resolve()
+
+
+@cache
+def _answer(name: str) -> bytes | None:
+    """Return a file, and a page with its scripts and styles in it. Their bytes stay, so the browser reads them as before."""
+    content = _file(name)
+    if content is None or not name.endswith(".html"):
+        return content
+
+    def inside(found: "re.Match[bytes]") -> bytes:
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[1].decode()))
+        text = _file(path)
+        if text is None or _ALONE.search(text):
+            return found[0]
+        if path.endswith(".js"):
+            return b"<script>" + text + b"</script>"
+        folder = f"/{posixpath.dirname(path)}/".encode()
+        return b"<style>" + _ADDRESS.sub(rb"\1" + folder, text) + b"</style>"
+
+    return _STYLE.sub(inside, _SCRIPT.sub(inside, content))
 
 
 @cache
