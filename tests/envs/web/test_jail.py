@@ -110,3 +110,12 @@ def test_a_missing_chromium_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> 
         chromium_program()
     with pytest.raises(MissingExtra, match="apt-get install bubblewrap"):
         write_jail(Path("/nowhere"), "/usr/bin/chromium", 3128)
+
+
+def test_the_headless_shell_is_used_before_the_whole_browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PALESTRA_CHROMIUM", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("chromium", "chromium-headless-shell"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+        assert chromium_program() == str((tmp_path / name).resolve())
