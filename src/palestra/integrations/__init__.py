@@ -21,6 +21,12 @@ _ROWS = {
     "verifiers": "palestra.integrations.verifiers_tasks:VerifiersTasks",
 }
 """Schemes whose environments have a finite number of tasks."""
+_BROWSERGYM = (
+    'uv venv browsergym && uv pip install --python browsergym/bin/python "browsergym-core==0.14.3" '
+    '"browsergym-miniwob==0.14.3"; '
+    "then set PALESTRA_BROWSERGYM_PYTHON to browsergym/bin/python"
+)
+"""BrowserGym pins a Playwright of its own, so it has a virtual environment of its own."""
 
 
 def register_theirs() -> None:
@@ -29,3 +35,9 @@ def register_theirs() -> None:
         need = Need(label=label, module=module, fix=TRIED[bridge].fix)
         rows = _ROWS.get(scheme, "")
         register_files(scheme, f"palestra.integrations.{entry}", as_text=False, needs=[need], rows=rows)
+    register_files(
+        "browsergym",
+        "palestra.integrations.browsergym:BrowserGymEnv",
+        as_text=False,
+        needs=[Need(label="BrowserGym", variable="PALESTRA_BROWSERGYM_PYTHON", fix=_BROWSERGYM)],
+    )

@@ -65,20 +65,20 @@ def described(names: tuple[str, ...]) -> str:
     return "\n".join(" ".join((name, *(f"[{one}]" for one in ACTIONS[name][0]))) + f": {ACTIONS[name][1]}" for name in names)
 
 
-def read_action(message: str, names: tuple[str, ...] = tuple(ACTIONS)) -> Action:
-    """Return the action in ``message``, one of ``names``."""
+def read_action(message: str, names: tuple[str, ...] = tuple(ACTIONS), ids: "re.Pattern[str]" = _REF) -> Action:
+    """Return the action in ``message``, one of ``names``. ``ids`` is the form of the ids of elements."""
     calls = find_calls(message)
     if calls:
         call = calls[-1]
         if isinstance(call, BadCall):
             return Action(problem=f"The tool call cannot be read: {call.error}")
-        return _checked(call.name, {name: _word(value) for name, value in call.arguments.items()}, names)
+        return _checked(call.name, {name: _word(value) for name, value in call.arguments.items()}, names, ids)
     line = action_line(message, keep="[]")
     name, _, rest = line.partition("[")
     name = name.strip().lower()
     if name not in names:
         return Action(problem=f"There is no action {name[:40]!r}. The actions are: {', '.join(names)}.")
-    return _checked(name, _bracketed(name, f"[{rest}" if rest else ""), names)
+    return _checked(name, _bracketed(name, f"[{rest}" if rest else ""), names, ids)
 
 
 def _bracketed(name: str, rest: str) -> dict[str, str]:
@@ -104,7 +104,7 @@ def _word(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _checked(name: str, arguments: Mapping[str, str], names: tuple[str, ...]) -> Action:
+def _checked(name: str, arguments: Mapping[str, str], names: tuple[str, ...], ids: "re.Pattern[str]") -> Action:
     if name not in names:
         return Action(problem=f"There is no action {name[:40]!r}. The actions are: {', '.join(names)}.")
     wanted = ACTIONS[name][0]
@@ -113,8 +113,10 @@ def _checked(name: str, arguments: Mapping[str, str], names: tuple[str, ...]) ->
         form = " ".join((name, *(f"[{one}]" for one in wanted)))
         return Action(problem=f"The action {name} has another form: {form}.")
     for one in arguments:
-        if one in _REFS and not _REF.fullmatch(arguments[one]):
-            return Action(problem=f"{arguments[one][:40]!r} is not the id of an element, such as e5.")
+        if one in _REFS and not ids.fullmatch(arguments[one]):
+            return Action(
+                problem=f"{arguments[one][:40]!r} is not the id of an element{', such as e5' if ids is _REF else ''}."
+            )
         if one == "tab" and not _TAB.fullmatch(arguments[one]):
             return Action(problem=f"{arguments[one][:40]!r} is not the number of a tab.")
         if one in _NUMBERS and not _NUMBER.fullmatch(arguments[one]):

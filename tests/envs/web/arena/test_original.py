@@ -400,9 +400,9 @@ async def played(path: str, place: int, site: str, template: str) -> tuple[float
     return scores[0], scores[1]
 
 
+@pytest.mark.worlds
 @pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 async def test_tasks_in_its_format_run_on_our_own_sites(tmp_path: Path) -> None:
     pytest.importorskip("oscar", reason="django-oscar is not installed")
     own = on_own_sites()

@@ -1,14 +1,14 @@
 """Palestra's side of the process that grades WebArena-Verified. Episodes with the same sites and tasks share one process."""
 
 import asyncio
-import json
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from palestra.errors import EnvError, InfrastructureError, MissingExtra
+from palestra.envs.web.piped import Piped
+from palestra.errors import EnvError, MissingExtra
 from palestra.sharing import SharedPerLoop
 
 __all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "original_tasks", "shared_judge"]
@@ -16,7 +16,6 @@ __all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "original_tasks"
 PYTHON = "PALESTRA_WEBARENA_PYTHON"
 """The environment variable that names the Python which has the package."""
 ANSWER_SECONDS = 120.0
-_MOST_LINE = 64 * 2**20
 _INSTALL = 'uv venv arena && uv pip install --python arena/bin/python "webarena-verified==1.2.3"'
 
 
@@ -54,7 +53,7 @@ class Judge:
     def __init__(self, package: Package) -> None:
         self._package = package
         self._turn = asyncio.Lock()
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = Piped("WebArena-Verified", _python, Path(__file__).with_name("judge.py"))
         self._tasks: tuple[ArenaTask, ...] = ()
 
     async def tasks(self) -> tuple[ArenaTask, ...]:
@@ -66,57 +65,31 @@ class Judge:
 
     async def grade(self, task: int, answer: str, trace: list[dict[str, Any]]) -> Graded:
         """Return the score of the package for an answer and the requests of an episode."""
+        order = {"do": "grade", "task": task, "answer": answer, "trace": trace}
         async with self._ready() as process:
-            said = await _answer(process, {"do": "grade", "task": task, "answer": answer, "trace": trace})
-        found = _without_failure(said)
+            found = await process.ask(order, ANSWER_SECONDS)
         if found["error"]:
             raise EnvError(f"WebArena-Verified cannot grade its task {task}: {found['error'][:500]}")
         return Graded(float(found["score"]), str(found["status"]))
 
     @asynccontextmanager
-    async def _ready(self) -> AsyncIterator[asyncio.subprocess.Process]:
-        """Wait for the turn, and give a process that has read the tasks. An exception in between ends the process.
+    async def _ready(self) -> AsyncIterator[Piped]:
+        """Wait for the turn, and give a process that has read the tasks.
 
         The process may have ended while a caller waited, so only the one whose turn it is knows whether to start another.
         """
         async with self._turn:
-            try:
-                yield self._process or await self._start()
-            except (ConnectionError, TimeoutError):
-                await self._end()
-                raise InfrastructureError("the process that grades WebArena-Verified does not answer") from None
-            except BaseException:  # a cancelled question leaves its answer in the pipe
-                await self._end()
-                raise
-
-    async def _start(self) -> asyncio.subprocess.Process:
-        """Start the process, and let it read the tasks."""
-        judge = Path(__file__).with_name("judge.py")
-        process = self._process = await asyncio.create_subprocess_exec(
-            *(_python(), "-I", str(judge)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            limit=_MOST_LINE,
-            env={"PATH": os.defpath, "PYTHONHASHSEED": "0"},
-        )
-        order = {"do": "open", "addresses": dict(self._package.addresses), "data": self._package.data}
-        found = _without_failure(await _answer(process, order))
-        self._tasks = tuple(
-            ArenaTask(**{**task, "sites": tuple(task["sites"]), "starts": tuple(task["starts"])}) for task in found
-        )
-        return process
-
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is not None:
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+            if self._process.pid is None:
+                order = {"do": "open", "addresses": dict(self._package.addresses), "data": self._package.data}
+                found = await self._process.begin(order, ANSWER_SECONDS)
+                self._tasks = tuple(
+                    ArenaTask(**{**task, "sites": tuple(task["sites"]), "starts": tuple(task["starts"])}) for task in found
+                )
+            yield self._process
 
     async def close(self) -> None:
         """End the process."""
-        await self._end()
+        await self._process.kill()
 
 
 def _python() -> str:
@@ -142,24 +115,6 @@ async def original_tasks() -> Path:
     if process.returncode or not path.is_file():
         raise MissingExtra(f"the Python of {PYTHON} has no webarena-verified 1.2.3, which has WebArena's tasks: {_INSTALL}")
     return path
-
-
-async def _answer(process: asyncio.subprocess.Process, order: Mapping[str, Any]) -> Any:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    async with asyncio.timeout(ANSWER_SECONDS):
-        process.stdin.write(json.dumps(order).encode() + b"\n")
-        await process.stdin.drain()
-        line = await process.stdout.readline()
-    if not line:
-        raise ConnectionError
-    return json.loads(line)
-
-
-def _without_failure(answer: Any) -> Any:
-    if isinstance(answer, dict) and "failure" in answer:
-        raise EnvError(f"the package webarena-verified has failed: {answer['failure'][-1000:]}")
-    return answer
 
 
 _shared: SharedPerLoop[Package, Judge] = SharedPerLoop(Judge, Judge.close)
