@@ -24,6 +24,8 @@ __all__ = ["Entry", "NewFile", "copy_of", "files_of", "move_away", "names_in", "
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_ENTRIES = 5_000
+_LONGEST = 768
+"""Characters of the longest path of a folder whose entries are read; ``fetch_file`` refuses paths above 1,024 characters."""
 
 
 class NewFile(NamedTuple):
@@ -119,7 +121,7 @@ def read_tree(layer: int, folder: str, limit: int) -> list[Entry]:
 
 
 def _walk(layer: int, folder: str, owner: int | None = None) -> Iterator[tuple[str, int]]:
-    """Yield path and mode of everything below ``folder``, which belongs to ``owner``.
+    """Yield path and mode of everything below ``folder``, which belongs to ``owner``, except what is in folders too deep.
 
     A folder that the box's first user has closed counts as empty: that is what it has chosen. One that another user of the box
     has closed raises ``PermissionError``, because only this process cannot read it.
@@ -138,10 +140,14 @@ def _walk(layer: int, folder: str, owner: int | None = None) -> Iterator[tuple[s
             for name in sorted(os.listdir(fd)):
                 status = os.stat(name, dir_fd=fd, follow_symlinks=False)
                 yield f"{path}/{name}", status.st_mode
-                if stat.S_ISDIR(status.st_mode):
+                if stat.S_ISDIR(status.st_mode) and not _is_deep(f"{path}/{name}"):
                     pending.append((f"{path}/{name}", status.st_uid))
         finally:
             os.close(fd)
+
+
+def _is_deep(folder: str) -> bool:
+    return len(folder) > _LONGEST
 
 
 def _descend(layer: int, path: str) -> int:
@@ -159,7 +165,7 @@ def copy_of(layer: int, path: str, limit: int) -> list[NewFile]:
     """Return the file or folder ``path`` as new files for another layer, links unfollowed. Empty folders are left out.
 
     Raises:
-        OSError: It is missing or not readable, or has more than 5,000 entries or ``limit`` bytes.
+        OSError: It is missing or not readable, has more than 5,000 entries or ``limit`` bytes, or is too deep.
     """
     above, _, name = path.rpartition("/")
     parent = _descend(layer, above) if above else os.dup(layer)
@@ -170,6 +176,8 @@ def copy_of(layer: int, path: str, limit: int) -> list[NewFile]:
     entries = list(_walk(layer, path, status.st_uid)) if stat.S_ISDIR(status.st_mode) else [(path, status.st_mode)]
     if len(entries) > _MOST_ENTRIES:
         raise OSError(errno.EFBIG, f"more than {_MOST_ENTRIES} files", path)
+    if any(stat.S_ISDIR(mode) and _is_deep(place) for place, mode in entries):
+        raise OSError(errno.ENAMETOOLONG, f"a folder in it has a path of more than {_LONGEST} characters", path)
     found, left = [], limit
     for place, mode in entries:
         if stat.S_ISREG(mode):

@@ -21,7 +21,6 @@ import signal
 import socket
 import stat
 import struct
-import subprocess
 import sys
 import termios
 from typing import Any, NamedTuple
@@ -29,10 +28,11 @@ from typing import Any, NamedTuple
 from palestra.sandbox.cgroups import join
 from palestra.sandbox.launcher import LaunchedBox, Launcher, serve
 from palestra.sandbox.procfs import children_of, signal_quietly
+from palestra.sandbox.shell_copying import copy_tree
 from palestra.sandbox.shell_mounts import MS_NODEV, MS_NOSUID, MS_PRIVATE, MS_REC, check, libc, mount, mount_box
-from palestra.sandbox.shell_users import COUNT, enter_range, first_of_range, limit_range, shift_owners
+from palestra.sandbox.shell_users import COUNT, enter_range, first_of_range, limit_range, shifted
 
-MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_users", "shell_mounts", "shell_launcher")
+MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_users", "shell_copying", "shell_mounts", "shell_launcher")
 """The modules that are sent to the launcher's process, in the order of their imports."""
 COMMANDS, STARTUP, FILTER = 200, 201, 3
 """Descriptors inside the box: the commands, the shell's startup file and the system call filter."""
@@ -238,7 +238,7 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
         os.mkdir(f"{point}/{name}")
         os.chown(f"{point}/{name}", own, own)
     if source >= 0:
-        _copy(f"/proc/self/fd/{source}", point, own, keep=source)
+        _copy(f"/proc/self/fd/{source}", point, own)
     kind = _layer_over(root, point, own, COUNT if config["users"] else 1) if root else b"b"
     if source < 0 and kind == b"c":
         _copy(root, point, own)
@@ -254,10 +254,9 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
     return kind
 
 
-def _copy(source: str, point: str, own: int, keep: int = -1) -> None:
-    _run("/bin/cp", "-a", f"{source}/.", f"{point}/upper/", keep=keep)
-    if own:  # the first user of the source becomes the first of this box
-        shift_owners(f"{point}/upper", own)
+def _copy(source: str, point: str, own: int) -> None:
+    """Copy a layer or a whole system into the layer. As root, the first user of the source becomes the first of this box."""
+    copy_tree(source, f"{point}/upper", shifted(os.stat(source).st_uid, own) if own else lambda user: user)
 
 
 def _enter_namespace(config: dict[str, Any]) -> None:
@@ -326,12 +325,6 @@ def _write_skeleton(layer: str, config: dict[str, Any]) -> None:
     for path, text in config["files"].items():
         with open(f"{layer}/{path}", "w") as file:
             file.write(text)
-
-
-def _run(*words: str, keep: int = -1) -> None:
-    done = subprocess.run(words, capture_output=True, check=False, env={}, pass_fds=[keep] if keep >= 0 else [])
-    if done.returncode:
-        raise OSError(done.returncode, done.stderr.decode(errors="replace").strip()[-300:])
 
 
 def _is_folder(fd: int) -> bool:

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["COUNT", "enter_range", "first_of_range", "limit_range", "shift_owners"]
+__all__ = ["COUNT", "enter_range", "first_of_range", "limit_range", "shift_owners", "shifted"]
 
 COUNT = 65536
 """Users of a box."""
@@ -136,6 +136,14 @@ def shift_owners(folder: str, to: int) -> None:
         os.close(fd)
 
 
+def shifted(first: int, to: int) -> Callable[[int], int]:
+    """Return the function from users of a box that begins at ``first`` to those of one that begins at ``to``.
+
+    What belongs to no user of the box goes to ``to``.
+    """
+    return lambda user: to + (user - first if 0 <= user - first < COUNT else 0)
+
+
 def _shift_entries(fd: int, first: int, to: int) -> list[str]:
     """Give the entries of one folder to their new users, and return the names of those that are folders."""
     return [name for name in os.listdir(fd) if stat.S_ISDIR(_shift(name, fd, first, to))]
@@ -143,7 +151,7 @@ def _shift_entries(fd: int, first: int, to: int) -> list[str]:
 
 def _shift(name: str, fd: int, first: int, to: int) -> int:
     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-    user, group = (to + (one - first if 0 <= one - first < COUNT else 0) for one in (status.st_uid, status.st_gid))
+    user, group = map(shifted(first, to), (status.st_uid, status.st_gid))
     os.chown(name, user, group, dir_fd=fd, follow_symlinks=False)
     return status.st_mode
 
