@@ -103,8 +103,48 @@ async def test_all_oracles_solve_twenty_tasks() -> None:
     assert sum(map(len, missed.values())) <= 0.01 * 20 * len(SOLVERS)
 
 
+async def shown_in_a_new_browser(names: tuple[str, ...], seeds: range) -> dict[tuple[str, int], tuple[list[str], float]]:
+    """Task and seed → the observations of the oracle's episode and its reward; the first observation if there is no oracle."""
+    shown: dict[tuple[str, int], tuple[list[str], float]] = {}
+    places = asyncio.Semaphore(4)
+
+    async def one(name: str) -> None:
+        async with places:
+            env = MiniWob(name)
+            try:
+                for seed in seeds:
+                    if name in SOLVERS:
+                        shown[name, seed] = await play(env, seed)
+                    else:
+                        shown[name, seed] = [text_of((await env.reset(seed=seed))[0])], 0.0
+            finally:
+                await env.close()
+
+    async with shared_browsers():
+        await asyncio.gather(*(one(name) for name in names))
+    return shown
+
+
+async def check_two_browsers(names: tuple[str, ...], seeds: range) -> None:
+    first, second = [await shown_in_a_new_browser(names, seeds) for _ in range(2)]
+    assert len(first) == len(names) * len(seeds)
+    assert {key for key in first if first[key] != second[key]} == set()
+
+
 @in_browser
-async def test_an_episode_is_the_same_in_a_new_browser_and_after_another_one() -> None:
+async def test_two_browsers_show_the_same() -> None:
+    await check_two_browsers(("enter-date", "count-shape", "click-pie"), range(1))
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+@in_browser
+async def test_two_browsers_show_the_same_in_all_tasks() -> None:
+    await check_two_browsers(tuple(TASKS), range(2))
+
+
+@in_browser
+async def test_an_episode_is_the_same_in_a_new_context_and_after_another_one() -> None:
     fresh, used = MiniWob("enter-date"), MiniWob("enter-date")
     try:
         await play(used, 7)
