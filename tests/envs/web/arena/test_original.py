@@ -239,6 +239,7 @@ PAGES = {
     "<td class=col-max-role><span>Guest</span></td></tr><tr><td data-label=Account><span class=gl-avatar-labeled-sublabel>"
     "@bob</span></td><td class=col-max-role><span>Maintainer</span></td></tr></table>",
     "/form": "<input id=name value=Ann>",
+    "/popup": "<p>Popup</p><script>window.open('/members')</script>",
     "/rest/V1/orders": '{"items": [{"increment_id": "000000012"}]}',
     "/rest/V1/products/B00/reviews": '[{"nickname": "Old"}, {"nickname": "Zoe", "ratings": [{"percent": 80}]}]',
     "/rest/V1/products/B01/reviews": "[]",
@@ -274,6 +275,7 @@ async def storing() -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+BODY = "document.querySelector('body').outerText"
 ITEMS = "[...document.querySelectorAll('.item')].map(one => one.outerText).join(', ')"
 ROLE = "func:gitlab_get_project_memeber_role(__page__, 'bob')"
 AUTHOR, RATING = (f"func:shopping_get_sku_latest_review_{what}('B00')" for what in ("author", "rating"))
@@ -303,10 +305,13 @@ ON_STORED: list[tuple[dict[str, Any], bool]] = [
 
 @pytest.mark.browser
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 async def test_checks_of_contents_on_stored_pages(tmp_path: Path) -> None:
     pytest.importorskip("playwright", reason="Playwright is not installed")
     rows = [{**row(program_html=[one]), "task_id": place} for place, (one, _) in enumerate(ON_STORED)]
     odd = {**row(program_html=[target("http://elsewhere.test/", must_include=["x"])]), "task_id": 99}
+    popups = [target("__SHOPPING__/popup", BODY, must_include=["Popup"]), target("__SHOPPING__/form", BODY, must_include=[""])]
+    rows.append(row(program_html=[*popups, target("last", "document.querySelector('#name').value", exact_match="Ann")]))
     two = {**row(reference_url="__SHOPPING__/members"), "start_url": "__SHOPPING__ |AND| __SHOPPING__/members"}
     (tmp_path / "tasks.json").write_text(json.dumps([*rows, odd, two]))
     async with storing() as address:
@@ -316,6 +321,8 @@ async def test_checks_of_contents_on_stored_pages(tmp_path: Path) -> None:
                 await env.reset(seed=place)
                 step = await env.step("stop []")
                 assert (step.reward, step.terminated, step.info["success"]) == (float(right), True, right), one
+            await env.reset(seed=len(ON_STORED))
+            assert (await env.step("stop []")).reward == 1.0
             await env.reset(seed=len(rows))
             with pytest.raises(GraderError, match="no address of your sites"):
                 await env.step("stop []")
@@ -334,8 +341,6 @@ async def test_checks_of_contents_on_stored_pages(tmp_path: Path) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- own sites
-
-BODY = "document.querySelector('body').outerText"
 
 
 def on_own_sites() -> list[tuple[str, str, dict[str, Any]]]:

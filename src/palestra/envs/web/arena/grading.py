@@ -35,7 +35,7 @@ class Ending(NamedTuple):
     page: "Page"
     sites: Sites
     open: Callable[[str], Awaitable[str]]
-    """Opens an address in the tab of ``page``; returns why that is not possible, or an empty text."""
+    """Opens an address in ``page``, also if that opens other windows; returns why that is not possible, or an empty text."""
     shop: str
     """The address of the site ``shopping``."""
     staff: tuple[str, str]

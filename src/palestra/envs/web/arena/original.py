@@ -17,6 +17,7 @@ from palestra.envs.web.arena.tasks import WebTask, read_tasks
 from palestra.envs.web.arena.worker import original_tasks
 from palestra.envs.web.browsers import answered
 from palestra.envs.web.sites.errands import Errand
+from palestra.envs.web.sites.page import open_page
 from palestra.errors import UsageError
 from palestra.references import resolve
 from palestra.trajectory import StopReason
@@ -67,9 +68,11 @@ class WebArena(Arena):
 
     async def _graded(self, answer: str, *, stopped: bool) -> Step:
         assert self._sites is not None
+        assert self._pass is not None
         self._check_alive()
         shop = dict(self.addresses).get("shopping", "")
-        ending = Ending(self._tab.page, self._sites, self._open, shop.rstrip("/"), self._staff)
+        page, one = self._tab.page, self._pass
+        ending = Ending(page, self._sites, lambda address: open_page(page, address, one), shop.rstrip("/"), self._staff)
         async with answered(GRADING_SECONDS):
             success = await passes(self.arena, answer, ending, self._judge)
         info: dict[str, Any] = {"success": success, "template": self.errand.template}
