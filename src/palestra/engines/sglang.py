@@ -6,12 +6,14 @@ SGLang's ``ignore_eos`` would ignore ``stop_token_ids`` too, so it stays off. If
 model that the request did not name, the engine continues the reply in another call.
 """
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 from palestra.core import Sampling
+from palestra.engines.collective import GROUP, Invitation, Send, WeightBucket, while_sending
 from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica
-from palestra.errors import PolicyError
+from palestra.errors import InfrastructureError, PolicyError
 from palestra.trajectory import Finish
 
 __all__ = ["SGLangEngine", "generate_request"]
@@ -21,6 +23,8 @@ _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": None}
 
 class SGLangEngine(RemoteEngine):
     """Sample through SGLang servers."""
+
+    unique_id = False
 
     async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
         request = generate_request(prompt, sampling) | ({"lora_path": replica.adapter} if replica.adapter else {})
@@ -43,6 +47,34 @@ class SGLangEngine(RemoteEngine):
 
     async def _load(self, replica: ServerReplica, folder: str) -> None:
         await self._succeed(replica, "/update_weights_from_disk", {"model_path": folder, "flush_cache": True})
+
+    async def workers(self, replica: ServerReplica) -> int:
+        return int((await self._get(replica, "/get_server_info"))["tp_size"])
+
+    async def join_group(self, replica: ServerReplica, invitation: Invitation) -> None:
+        body = {
+            "master_address": invitation.address,
+            "master_port": invitation.port,
+            "rank_offset": 1,
+            "world_size": invitation.size,
+            "group_name": GROUP,
+            "backend": invitation.backend,
+        }
+        with suppress(PolicyError, InfrastructureError):  # the group of an earlier run, or of a broken transfer
+            await self._post(replica, "/destroy_weights_update_group", {"group_name": GROUP})
+        await self._succeed(replica, "/init_weights_update_group", body)
+
+    async def receive(self, replica: ServerReplica, buckets: Sequence[WeightBucket], send: Send) -> None:
+        """One call per bucket, whose tensors are broadcast one by one. The last call empties the cache of prefixes."""
+        for bucket in buckets:
+            body = {
+                "names": bucket.names,
+                "dtypes": bucket.dtypes,
+                "shapes": bucket.shapes,
+                "group_name": GROUP,
+                "flush_cache": bucket is buckets[-1],
+            }
+            await while_sending(self._succeed(replica, "/update_weights_from_distributed", body), send(bucket, True))
 
     async def _load_adapter(self, replica: ServerReplica, adapter: LoraAdapter) -> None:
         with suppress(PolicyError):  # SGLang refuses a second adapter of the same name

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from palestra.core import Sampling
 from palestra.encoding import Ints
+from palestra.engines.collective import Invitation, Send, WeightBucket, while_sending
 from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica, same_ids
 from palestra.errors import PolicyError, UsageError
 from palestra.trajectory import Finish
@@ -33,6 +34,8 @@ _FINISH = {"stop": Finish.STOP, "length": Finish.LENGTH, "abort": None}
 
 class VLLMEngine(RemoteEngine):
     """Sample through vLLM servers."""
+
+    unique_id = True
 
     def __init__(self, urls: str | Sequence[str], **options: Any) -> None:
         super().__init__(urls, **options)
@@ -124,6 +127,37 @@ class VLLMEngine(RemoteEngine):
     async def _load(self, replica: ServerReplica, folder: str) -> None:
         body = {"method": "reload_weights", "kwargs": {"weights_path": folder}}
         await self._post(replica, "/collective_rpc", body)
+
+    async def workers(self, replica: ServerReplica) -> int:
+        return int((await self._get(replica, "/get_world_size"))["world_size"])
+
+    async def join_group(self, replica: ServerReplica, invitation: Invitation) -> None:
+        place: dict[str, Any] = {"master_address": invitation.address, "master_port": invitation.port}
+        info = {
+            **({"nccl_unique_id_b64": invitation.key} if invitation.key else place),
+            "rank_offset": 1,
+            "world_size": invitation.size,
+            "packed": True,
+            "packed_buffer_size_bytes": invitation.bucket,
+            "packed_num_buffers": 2,
+        }
+        await self._post(replica, "/init_weight_transfer_engine", {"init_info": info}, decode=False)
+
+    async def receive(self, replica: ServerReplica, buckets: Sequence[WeightBucket], send: Send) -> None:
+        """One call for all buckets: the server divides the tensors into buckets by the rule of the learner."""
+        info = {
+            "names": [name for bucket in buckets for name in bucket.names],
+            "dtype_names": [dtype for bucket in buckets for dtype in bucket.dtypes],
+            "shapes": [shape for bucket in buckets for shape in bucket.shapes],
+        }
+
+        async def send_all() -> None:
+            for bucket in buckets:
+                await send(bucket, False)
+
+        await self._post(replica, "/start_weight_update", decode=False)
+        await while_sending(self._post(replica, "/update_weights", {"update_info": info}, decode=False), send_all())
+        await self._post(replica, "/finish_weight_update", decode=False)
 
     async def _load_adapter(self, replica: ServerReplica, adapter: LoraAdapter) -> None:
         with suppress(PolicyError):  # vLLM refuses a second adapter of the same name

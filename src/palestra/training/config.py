@@ -27,7 +27,7 @@ from palestra.training.difficulty import DIFFICULTY
 from palestra.training.learner.learner import LearnerConfig
 from palestra.training.learner.model import ModelConfig
 from palestra.training.opponents import OpponentSettings
-from palestra.training.placement import Launch, check_devices, server_devices
+from palestra.training.placement import Launch, check_collective, check_devices, server_devices
 from palestra.training.teaching import TeacherSettings
 from palestra.wrappers import lending
 
@@ -68,7 +68,7 @@ ENGINE = Role(
 TRANSFER = Role(
     "engine.transfer",
     ("setup",),
-    {name: f"palestra.training.engines:{name}_transfer" for name in ("folder", "lora")},
+    {name: f"palestra.training.engines:{name}_transfer" for name in ("folder", "lora", "collective")},
     factory=True,
 )
 HISTORY = replace(strategy.HISTORY, key="prompt.history")
@@ -197,7 +197,8 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     transfer: Hook = "folder"
     """How new weights reach servers. ``folder``: they load a model folder with all weights. ``lora``: they load the adapters
     alone, which needs ``model.lora`` and servers that were started with ``--enable-lora``. Servers at ``urls`` first load the
-    model of the run, unless it is ``{use = "lora", load_base = false}``. Or your own as ``module:name``."""
+    model of the run, unless it is ``{use = "lora", load_base = false}``. ``collective``: the learner broadcasts all weights in
+    bfloat16 to the GPUs of the servers, without files. Or your own as ``module:name``."""
     sleep: bool = False
     """Whether vLLM servers give the memory of their GPUs to the learner while it works. Servers and learner can then share
     GPUs. Needs ``staleness = 0``, and servers that were started with ``--enable-sleep-mode``."""
@@ -215,6 +216,7 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         TRANSFER.check(self.transfer)
         if self.name == "local" and self.transfer_name != "folder":
             raise UsageError('engine.transfer is for servers: set engine.kind = "vllm" or "sglang" as well')
+        check_collective(self.transfer_name, self.dtype, sleep=self.sleep)
         if self.sleep and self.name in ("local", "sglang"):
             raise UsageError('engine.sleep is for vLLM servers: set engine.kind = "vllm" as well')
         if self.name in SERVERS and not self.urls and self.launch is None:
@@ -234,7 +236,7 @@ class EngineSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def transfer_name(self) -> str:
-        """What ``transfer`` uses: ``folder``, ``lora`` or ``module:name``."""
+        """What ``transfer`` uses: ``folder``, ``lora``, ``collective`` or ``module:name``."""
         return parse_hook("engine.transfer", self.transfer)[0]
 
 

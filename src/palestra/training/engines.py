@@ -17,12 +17,22 @@ from palestra.core import Engine
 from palestra.engines.hf import HFEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
+from palestra.training.collective import CollectiveTransfer
 from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.launching import SERVERS, Fleet, LaunchedEngine, server_commands
 from palestra.training.publishing import WEIGHTS, PublishedAdapters, PublishedWeights, Transfer
 from palestra.training.served import ServedEngine
 
-__all__ = ["EngineSetup", "folder_transfer", "frozen_engine", "local_engine", "lora_transfer", "sglang_engine", "vllm_engine"]
+__all__ = [
+    "EngineSetup",
+    "collective_transfer",
+    "folder_transfer",
+    "frozen_engine",
+    "local_engine",
+    "lora_transfer",
+    "sglang_engine",
+    "vllm_engine",
+]
 
 
 class EngineSetup(NamedTuple):
@@ -95,6 +105,11 @@ def lora_transfer(setup: EngineSetup, *, load_base: bool = True) -> Transfer:
     )
 
 
+def collective_transfer(setup: EngineSetup, *, bucket: int = 1 << 30) -> Transfer:
+    """All weights in bfloat16, broadcast in buckets of about ``bucket`` bytes."""
+    return CollectiveTransfer(setup.config.model.device, bucket=bucket, say=setup.say)
+
+
 def _served(setup: EngineSetup, kind: type[VLLMEngine] | type[SGLangEngine]) -> Engine:
     launch = setup.config.engine.launch
     commands = [] if launch is None else server_commands(setup.config, setup.model)
@@ -102,7 +117,7 @@ def _served(setup: EngineSetup, kind: type[VLLMEngine] | type[SGLangEngine]) -> 
     servers = kind(urls, timeout=setup.config.play.deadline)
     settings = setup.config.engine
     transfer = TRANSFER.load(settings.transfer)(setup)
-    engine = ServedEngine(servers, transfer, keep_weights=settings.transfer_name != "folder")
+    engine = ServedEngine(servers, transfer, keep_weights=settings.transfer_name not in ("folder", "collective"))
     if launch is None:
         return engine
     folder = setup.folder / SERVERS

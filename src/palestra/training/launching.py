@@ -73,7 +73,9 @@ def server_commands(config: TrainConfig, model: str) -> list[ServerCommand]:
         port = free_port("127.0.0.1")
         values = {"{model}": model, "{port}": str(port)}
         sleeping = ("--enable-sleep-mode",) if config.engine.sleep and not launch.command else ()
-        parts = (*launch.command_for(config.engine.name, rank), *sleeping, *launch.arguments)
+        receiving = config.engine.transfer_name == "collective" and config.engine.name == "vllm" and not launch.command
+        group = ("--weight-transfer-config", '{"backend": "nccl"}') if receiving else ()
+        parts = (*launch.command_for(config.engine.name, rank), *sleeping, *group, *launch.arguments)
         arguments = [values.get(part, part) for part in parts]
         commands.append(ServerCommand(tuple(arguments), f"http://127.0.0.1:{port}", devices))
     return commands

@@ -11,7 +11,7 @@ import msgspec
 
 from palestra.errors import UsageError
 
-__all__ = ["Launch", "check_devices", "server_devices"]
+__all__ = ["Launch", "check_collective", "check_devices", "server_devices"]
 
 _RANKS = (8, 16, 32, 64, 128, 256, 512)
 """The ranks of adapters that vLLM knows."""
@@ -98,6 +98,16 @@ def check_devices(device: str, chosen: tuple[str, ...]) -> None:
                 f'engine.launch.devices = "{place}" puts a server on GPU {name}, which is the learner\'s '
                 f'(model.device = "{device}"): name other GPUs, or set engine.sleep = true'
             )
+
+
+def check_collective(transfer: str, dtype: str, *, sleep: bool) -> None:
+    """Raise ``UsageError`` if ``engine.transfer`` is ``collective`` and the other settings of the engine do not fit it."""
+    if transfer == "collective" and (dtype != "bfloat16" or sleep):
+        wrong = "engine.sleep shares GPUs" if sleep else f'engine.dtype = "{dtype}"'
+        raise UsageError(
+            f'engine.transfer = "collective" broadcasts bfloat16 to other GPUs than those of the learner, but {wrong}: set '
+            'engine.dtype = "bfloat16" and engine.sleep = false'
+        )
 
 
 def _index(device: str) -> int | None:

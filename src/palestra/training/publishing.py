@@ -42,6 +42,10 @@ class PolicyWeights:
         """Yield names and tensors one at a time, under the names of the model in memory, with adapters merged."""
         return self._learner.weights()
 
+    def checkpoint_items(self, dtype: str = "bfloat16") -> "Iterator[tuple[str, Tensor]]":
+        """Yield names and tensors one at a time, under the names of the model's checkpoint, with adapters merged."""
+        return self._learner.checkpoint_weights(dtype)
+
     def write(self, folder: Path, dtype: str = "bfloat16") -> None:
         """Write safetensors with the names of the model's checkpoint into ``folder``, which must exist."""
         self._learner.write_weights(folder, dtype)

@@ -37,7 +37,7 @@ from palestra.training.learner.context import context_group
 from palestra.training.learner.model import ActorCritic, Inputs, Outputs, shard
 from palestra.training.learner.optimizer import MOMENTS, HostAdamW, fresh_state, moment_rows
 from palestra.training.learner.state import GENERATOR, StateReader, TensorRows, rows_of, write_state
-from palestra.training.learner.weights import index_weights, memory_weights, write_adapters, write_weights
+from palestra.training.learner.weights import checkpoint_weights, index_weights, memory_weights, write_adapters, write_weights
 
 __all__ = ["SCHEDULE", "Learner", "LearnerConfig", "Measured", "unsound_segments"]
 
@@ -349,6 +349,10 @@ class Learner:
     def weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield the policy's full weights for an engine in this process, with adapters merged. All ranks must iterate."""
         return memory_weights(self.network)
+
+    def checkpoint_weights(self, dtype: str) -> Iterator[tuple[str, Tensor]]:
+        """Yield the policy's full weights in ``dtype`` under the names of the checkpoint. All ranks must iterate."""
+        return checkpoint_weights(self.network, getattr(torch, dtype))
 
     def write_weights(self, folder: Path, dtype: str) -> None:
         """Write the policy's weights into ``folder`` as transformers would save them, with adapters merged.

@@ -62,6 +62,10 @@ class Leader(Learner):
         self._orders.give("weights")
         return super().weights()
 
+    def checkpoint_weights(self, dtype: str) -> Iterator[tuple[str, Tensor]]:
+        self._orders.give("checkpoint_weights", dtype)
+        return super().checkpoint_weights(dtype)
+
     def write_weights(self, folder: Path, dtype: str) -> None:
         self._orders.give("write_weights", folder, dtype)
         super().write_weights(folder, dtype)
@@ -92,7 +96,7 @@ def follow(learner: Learner) -> None:
     orders = _Orders()
     while (order := orders.take())[0] != "dismiss":
         done = getattr(learner, order[0])(*order[1:])
-        if order[0] == "weights":
+        if order[0] in ("weights", "checkpoint_weights"):
             deque(done, maxlen=0)  # every rank must take part in gathering them
 
 
