@@ -1,5 +1,6 @@
 """Runs of a study, with a model that trains in seconds: made once, resumed, repeated to the bit, by several processes."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -77,7 +78,8 @@ def test_the_players_show_floor_and_ceiling(study: Path) -> None:
 def test_a_repeated_run_has_the_same_numbers(study: Path, tmp_path: Path) -> None:
     known = load_study(study)
     kept = read_results(study, known)[0]
-    assert numbers(run_cell(study, known, kept.cell, tmp_path, print)) == numbers(kept)
+    with asyncio.Runner() as loop:
+        assert numbers(run_cell(study, known, kept.cell, tmp_path, print, loop)) == numbers(kept)
 
 
 def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path) -> None:

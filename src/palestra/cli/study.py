@@ -1,5 +1,6 @@
 """``palestra study``: make the runs of a study, repeat one of them, and write its tables and figures."""
 
+import asyncio
 import subprocess
 import sys
 import tempfile
@@ -71,8 +72,8 @@ def repeat_command(
     kept = next((one for one in read_results(study, known) if one.cell == cells[0]), None)
     if kept is None:
         raise UsageError(f"{cells[0]} has no result yet: palestra study run {study} --only {only}")
-    with tempfile.TemporaryDirectory() as folder:
-        made = run_cell(study, known, cells[0], Path(folder), _progress(as_json))
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as loop:
+        made = run_cell(study, known, cells[0], Path(folder), _progress(as_json), loop)
     ours, theirs = numbers(made), numbers(kept)
     different = [name for name in ours if ours[name] != theirs.get(name)]
     if different:

@@ -58,12 +58,18 @@ def run_study(folder: Path, study: Study, cells: Sequence[Cell], work: Path, say
         work: The folder of the training runs: one folder per run, with checkpoints, which ``palestra view`` opens.
         say: Called with a line about each run.
     """
+    # One event loop for all runs: an agent's framework may keep connections, and closes them after its episode.
+    with asyncio.Runner() as loop:
+        return _run_all(folder, study, cells, work, say, loop)
+
+
+def _run_all(folder: Path, study: Study, cells: Sequence[Cell], work: Path, say: Say, loop: asyncio.Runner) -> int:
     made = 0
     for environment in dict.fromkeys(cell.environment for cell in cells):
         for player in study.players:
             path = played_path(folder, environment, player)
             if not path.exists():
-                write_result(path, play_reference(folder, study, environment, player))
+                write_result(path, play_reference(folder, study, environment, player, loop))
     for cell in cells:
         path = result_path(folder, cell)
         if path.exists():
@@ -71,14 +77,14 @@ def run_study(folder: Path, study: Study, cells: Sequence[Cell], work: Path, say
         with _unless_taken(work / "locks" / cell.name) as ours:
             if ours and not path.exists():
                 say(f"{cell}: running")
-                result = run_cell(folder, study, cell, work, say)
+                result = run_cell(folder, study, cell, work, say, loop)
                 write_result(path, result)
                 say(f"{cell}: {_in_brief(result, study.measure)}")
                 made += 1
     return made
 
 
-def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say) -> RunResult:
+def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop: asyncio.Runner) -> RunResult:
     """Train one arm with one seed, with the evaluation before and after."""
     torch.set_num_threads(1)  # a tiny model is slower with two, and two runs share two cores
     config = _config(folder, study, cell)
@@ -89,7 +95,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say) -> Ru
     with claimed(config, work / cell.name):
         trainer = assemble(config, work / cell.name, say=say)
         try:
-            before, after = asyncio.run(_measured(trainer, tasks))
+            before, after = loop.run(_measured(trainer, tasks))
         finally:
             trainer.ledger.close()
         steps = [msgspec.json.decode(line) for line in (trainer.folder / "metrics.jsonl").read_bytes().splitlines()]
@@ -118,12 +124,12 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say) -> Ru
     )
 
 
-def play_reference(folder: Path, study: Study, environment: str, player: str) -> Outcomes:
+def play_reference(folder: Path, study: Study, environment: str, player: str, loop: asyncio.Runner) -> Outcomes:
     """Play the held-out tasks of ``environment`` with ``random`` or ``oracle``."""
     cell = Cell(environment, next(iter(study.arms)), study.seeds[0])
     config = _config(folder, study, cell)
     tasks = _held_out(config, study.held_out_of(environment))
-    return asyncio.run(_play(tasks, player, config.play.concurrency))
+    return loop.run(_play(tasks, player, config.play.concurrency))
 
 
 def _config(folder: Path, study: Study, cell: Cell) -> TrainConfig:
