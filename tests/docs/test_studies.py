@@ -12,7 +12,7 @@ from palestra.studies.page import fill_page
 from tests.docs.test_pages import ROOT
 
 
-@pytest.mark.parametrize("page", ["design/learning.md", "results/worlds-training.md"])
+@pytest.mark.parametrize("page", ["design/learning.md", "results/worlds-training.md", "tutorials/06-train-your-agent.md"])
 def test_a_page_and_its_figures_are_those_of_the_results(page: str, tmp_path: Path) -> None:
     studies = ROOT / "docs" / "results" / "studies"
     shutil.copytree(studies, tmp_path / "results" / "studies")
@@ -26,8 +26,9 @@ def test_a_page_and_its_figures_are_those_of_the_results(page: str, tmp_path: Pa
             assert figure.read_bytes() == (studies / folder.name / figure.name).read_bytes(), figure.name
 
 
-def test_crafting_improves_with_every_seed() -> None:
-    folder = ROOT / "docs" / "results" / "studies" / "craft"
+@pytest.mark.parametrize("study", ["agent", "craft"])
+def test_the_reward_improves_with_every_seed(study: str) -> None:
+    folder = ROOT / "docs" / "results" / "studies" / study
     runs = read_results(folder, load_study(folder))
     assert [one.seed for one in runs] == [0, 1, 2]
     for one in runs:
