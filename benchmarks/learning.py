@@ -9,6 +9,7 @@ Left out: GPUs, models above 135 M parameters, and any search for hyper-paramete
 """
 
 import argparse
+import asyncio
 import tempfile
 from pathlib import Path
 
@@ -31,8 +32,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true")
     parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        found = run_cell(Path(folder), STUDY, Cell("guess", "PPO", 0), Path(folder), print)
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as loop:
+        found = run_cell(Path(folder), STUDY, Cell("guess", "PPO", 0), Path(folder), print, loop)
     rise = float(np.mean(found.after["reward"]) - np.mean(found.before["reward"]))
     finish([Row("reward after 12 steps, less that before", rise, ">= 0.02"), Row("seconds", found.made.seconds, "")])
 
