@@ -35,4 +35,4 @@ def test_the_reward_improves_with_every_seed(study: str) -> None:
         after, before = (
             [Score((), task, value) for task, value in enumerate(side["reward"])] for side in (one.after, one.before)
         )
-        assert compare(after, before).difference.low > 0
+        assert compare(after, before, bounds=(-0.1, 1.0)).difference.low > 0  # an action that is no move costs 0.1
