@@ -16,11 +16,13 @@ from palestra.core import Policy
 from palestra.errors import PolicyError, UsageError
 from palestra.policies import as_policy
 from palestra.rollout import EpisodeKey
+from palestra.training.algorithms.shaping import Shaping, shaped
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.opponents import OpponentInSomeTasks, OpponentSettings, OpponentSetup, PastModel
+from palestra.training.preflight import preflight
 from palestra.training.trainer import Trainer
-from palestra.trajectory import StopReason, Task, Trajectory, TrajectoryGroup
+from palestra.trajectory import Completion, Finish, StopReason, Task, Trajectory, TrajectoryGroup, Turn
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
@@ -45,14 +47,16 @@ class Nim(Env):
 
 
 class Resigned(Env):
-    """The first player's move ends the game, so the second never acts."""
+    """Some moves of the first player end the game, so that the second never acts."""
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed, task=task)
         return "resign", {"player": "first"}
 
     def step(self, action: str) -> Step:
-        return Step("the end", -1.0, True, False, {"rewards": {"first": -1.0, "second": 1.0}})
+        if sum(action.encode()) % 2:
+            return Step("the end", -1.0, True, False, {"rewards": {"first": -1.0, "second": 1.0}})
+        return Step("resign", 0.0, False, False, {"player": "second"})
 
 
 def one_stone(setup: OpponentSetup) -> Policy:
@@ -93,8 +97,9 @@ def test_the_model_plays_either_player_in_a_share_of_the_tasks() -> None:
 
 
 def test_a_player_that_the_recipe_does_not_name_fails_the_episode() -> None:
-    with pytest.raises(PolicyError, match=r"opponent\.players = .*, but in game \"white\" acts"):
+    with pytest.raises(PolicyError, match=r'game has a player "white", and opponent\.players = '):
         arranged(1.0).policy_of(EpisodeKey(Task("game")), "white")
+    assert arranged(1.0).policy_of(EpisodeKey(Task("game")), "") is not arranged(1.0).opponent
 
 
 def test_only_the_group_of_the_model_is_learned_from() -> None:
@@ -106,8 +111,32 @@ def test_only_the_group_of_the_model_is_learned_from() -> None:
     assert all(member.player == learning and not member.turns for member in left.members)
 
 
-def _group(player: str) -> TrajectoryGroup:
-    members = tuple(Trajectory(Task("game"), StopReason.TERMINATED, player=player, member=m) for m in (0, 1))
+def test_episodes_in_which_the_model_did_not_act_stay_in_its_group() -> None:
+    opponents = arranged(1.0)
+    learning = str(opponents.learning_player(0))
+    other = next(player for player in PLAYERS if player != learning)
+    (group,) = opponents.learned_from([_group(other), _group(learning, 1)])
+    assert [(member.member, bool(member.turns)) for member in group.members] == [(0, False), (1, True)]
+    (group,) = opponents.learned_from([_group(other, 0), _group("third", 1)])
+    assert [(member.member, member.player, member.turns) for member in group.members] == [(0, learning, ()), (1, learning, ())]
+
+
+def test_a_cut_belongs_to_the_player_whose_reply_was_cut() -> None:
+    def ended(finish: Finish) -> Trajectory:
+        turns = (Turn("o", Completion("a"), 1.0), Turn("o", Completion("b", finish), 1.0))
+        return Trajectory(Task("game"), StopReason.LENGTH_CUT, turns=turns, player="first")
+
+    assert shaped(ended(Finish.STOP), Shaping(cut=-1.0)) == ended(Finish.STOP)
+    cut = shaped(ended(Finish.LENGTH), Shaping(cut=-1.0))
+    assert cut is not None
+    assert cut.reward == 0.0
+
+
+def _group(player: str, *numbers: int) -> TrajectoryGroup:
+    turns = (Turn("o", Completion("a"), 1.0),)
+    members = tuple(
+        Trajectory(Task("game"), StopReason.TERMINATED, turns=turns, player=player, member=m) for m in numbers or (0, 1)
+    )
     return TrajectoryGroup(members[0].task, members)
 
 
@@ -118,7 +147,8 @@ def _group(player: str) -> TrajectoryGroup:
         ({"players": ["a", "a"]}, "names a player twice"),
         ({"kind": "future"}, "opponent.kind"),
         ({"share": 0.0}, "> 0.0"),
-        ({"urls": ["http://127.0.0.1:9"]}, "only then"),
+        ({"urls": ["http://127.0.0.1:9"]}, "opponent.urls is for servers"),
+        ({"kind": "mine:policy"}, 'opponent.every is for opponent.kind = "past"'),
     ],
 )
 def test_wrong_settings_are_named(table: dict[str, Any], message: str) -> None:
@@ -127,8 +157,11 @@ def test_wrong_settings_are_named(table: dict[str, Any], message: str) -> None:
 
 
 def test_servers_of_the_model_cannot_sample_the_opponent() -> None:
-    with pytest.raises(msgspec.ValidationError, match=r"opponent\.urls names servers"):
-        config(engine={"kind": "vllm", "urls": ["http://127.0.0.1:9"]})
+    served = {"kind": "vllm", "urls": ["http://127.0.0.1:9"]}
+    with pytest.raises(msgspec.ValidationError, match=r"name others in opponent\.urls"):
+        config(engine=served)
+    with pytest.raises(msgspec.ValidationError, match=r"http://127\.0\.0\.1:9 is in engine\.urls and in opponent\.urls"):
+        config(engine=served, opponent={"urls": ["http://127.0.0.1:9/"]})
     with pytest.raises(msgspec.ValidationError, match="cannot play as an agent"):
         config(agent={"program": "my_agent:run"})
 
@@ -167,7 +200,7 @@ def _has_the_weights_of(trainer: Trainer, folder: Path) -> None:
 
 @pytest.mark.slow
 async def test_what_an_opponent_of_ones_own_plays_is_not_learned_from(tiny_model: Path, tmp_path: Path) -> None:
-    own = config(tiny_model, steps=2, opponent={"kind": f"{__name__}:one_stone"})
+    own = config(tiny_model, steps=2, opponent={"kind": f"{__name__}:one_stone", "every": 20, "pool": 5})
     await _trained(own, tmp_path)
     lines = _metrics(tmp_path)
     assert [line["opponent/episodes"] for line in lines] == [8.0, 8.0]
@@ -176,12 +209,27 @@ async def test_what_an_opponent_of_ones_own_plays_is_not_learned_from(tiny_model
 
 
 @pytest.mark.slow
-async def test_games_that_end_before_the_model_acts_are_accounted_for(tiny_model: Path, tmp_path: Path) -> None:
-    trainer = await _trained(config(tiny_model, env="Resigned", steps=2), tmp_path)
-    assert [line["members/members"] for line in _metrics(tmp_path)] == [8, 8]
-    with trainer.ledger:
-        states = Counter(trainer.ledger.state(f"{group}.{member}") for group in range(8) for member in range(2))
-    assert None not in states
+async def test_games_that_end_before_the_model_acts_are_accounted_for_and_the_run_resumes(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    for steps in (2, 3):
+        trainer = await _trained(config(tiny_model, env="Resigned", steps=steps), tmp_path)
+        with trainer.ledger:
+            assert trainer.ledger.audit().balanced
+    lines = _metrics(tmp_path)
+    assert [line["members/members"] for line in lines] == [8, 8, 8]
+    assert 0 < sum(line["opponent/episodes"] for line in lines) < 24  # in the others the model was absent
+    assert not any(name.startswith("invalid/") for line in lines for name in line)
+
+
+@pytest.mark.slow
+async def test_the_preflight_plays_with_the_opponent(tiny_model: Path, tmp_path: Path) -> None:
+    for players, expected in (("white", "second"), 'has a player "first"'), (("third", "first", "second"), "third"):
+        trainer = assemble(config(tiny_model, opponent={"players": list(players)}), tmp_path / players[0])
+        found = await preflight(trainer)
+        await trainer.close()
+        trainer.ledger.close()
+        assert any(expected in str(finding) for finding in found), found
 
 
 async def _trained(settings: TrainConfig, folder: Path) -> Trainer:

@@ -135,6 +135,8 @@ def _check_ranks(config: "TrainConfig", ranks: int, *, on_cluster: bool) -> None
     check_groups(config.learner.context_parallel, ranks)
     if ranks > 1 and config.model.share_prefix:
         raise UsageError("a learner with several ranks cannot share prefixes: set model.share_prefix=false")
+    if on_cluster and config.opponent is not None:
+        raise UsageError("[opponent] does not work on a cluster yet: train in one process")
 
 
 def _train(config: "TrainConfig", folder: Path, *, check: bool, show: Callable[[Mapping[str, Any]], None]) -> None:

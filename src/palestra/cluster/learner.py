@@ -25,7 +25,7 @@ from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaS
 from palestra.connections import free_port
 from palestra.core import Engine
 from palestra.durable.checkpoint import Checkpoints
-from palestra.errors import PalestraError, UsageError
+from palestra.errors import PalestraError
 from palestra.rollout import RolloutFunction
 from palestra.training.publishing import WEIGHTS, PublishedWeights
 
@@ -137,8 +137,6 @@ class LearnerActor(Answering):
         from palestra.training.learner.ranks import Leader
         from palestra.training.run import checked
 
-        if config.opponent is not None:
-            raise UsageError("[opponent] does not work on a cluster yet: train in one process")
         folder = Path(learning.folder)
         engine: Engine
         if learning.replicas:  # before any worker: workers take all the room that is left

@@ -38,7 +38,7 @@ from palestra.trajectory import Finish, Tokens
 __all__ = ["LoraAdapter", "Part", "RemoteEngine", "ServerReplica"]
 
 ATTEMPTS = 6
-"""Most calls for one part of a completion; then the engine raises ``InfrastructureError``."""
+"""Most calls for one part of a completion, or for one score; then the engine raises ``InfrastructureError``."""
 LONGEST_WAIT = 30.0
 """Longest pause between two attempts, in seconds."""
 STICKY_SLACK = 8

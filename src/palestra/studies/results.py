@@ -76,9 +76,15 @@ class RunResult(msgspec.Struct, frozen=True):
 
 
 def curves_of(steps: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Curves:
-    """The metrics that at least one step has: a step that updates nothing has no entropy, for example."""
-    known = [name for name in names if any(name in step for step in steps)]
-    return {name: [round(step[name], 4) if name in step else None for step in steps] for name in known}
+    """The metrics that at least one step has: a step that updates nothing has no entropy, and one whose gradient is not finite
+    has no norm of it.
+    """
+    found = {name: [step.get(name) for step in steps] for name in names}
+    return {
+        name: [None if value is None else round(value, 4) for value in values]
+        for name, values in found.items()
+        if any(value is not None for value in values)
+    }
 
 
 def numbers(result: RunResult) -> dict[str, Any]:

@@ -412,16 +412,8 @@ class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
     def _check_opponent(self) -> None:
-        if self.opponent is None or self.opponent.name != "past":
-            return
-        if self.agent is not None:
-            raise UsageError('opponent.kind = "past" cannot play as an agent: name a policy of your own, or leave [agent] out')
-        if self.engine.name not in ("local", *SERVERS):
-            raise UsageError('opponent.kind = "past" needs engine.kind = "local", "vllm" or "sglang"')
-        if (self.engine.name == "local") == bool(self.opponent.urls):
-            raise UsageError(
-                "opponent.urls names servers for the earlier weights: set it if engine.kind names servers, and only then"
-            )
+        if self.opponent is not None:
+            self.opponent.check(self.engine.name, self.engine.urls, has_agent=self.agent is not None)
 
     @property
     def player(self) -> Hook:

@@ -40,7 +40,8 @@ USED = "used"
 FAILED = "failed"
 MASKED = "masked"
 DROPPED = "dropped"
-_OUTCOMES = (USED, FAILED, MASKED, DROPPED)
+ABSENT = "absent"
+_OUTCOMES = (USED, FAILED, MASKED, DROPPED, ABSENT)
 _AS_PLAYED = Shaping()
 
 
@@ -50,7 +51,8 @@ class Experience:
 
     batch: Batch
     outcomes: list[list[str]]
-    """Of every member: ``used``, ``failed``, ``masked``, ``dropped`` with its group, or the name of what is invalid."""
+    """Of every member: ``used``, ``failed``, ``masked``, ``dropped`` with its group, ``absent`` if an opponent ended the game
+    before the model acted, or the name of what is invalid."""
     counts: GroupCounts
     invalid: dict[str, int]
     """Invalid members by what is wrong with them."""
@@ -162,10 +164,12 @@ def _invalid(outcomes: Sequence[Sequence[str]]) -> dict[str, int]:
 
 
 def _row(trajectory: Trajectory, reason: InvalidSample | None, shaping: Shaping) -> _Row:
-    if reason is not None:
-        return _Row(str(reason))
     if trajectory.stop.failed:
         return _Row(FAILED)
+    if trajectory.player and not trajectory.turns:
+        return _Row(ABSENT)
+    if reason is not None:
+        return _Row(str(reason))
     left = shaped(trajectory, shaping)
     return _Row(MASKED) if left is None else _Row(USED, left)
 

@@ -24,19 +24,20 @@ import numpy as np
 
 from palestra.core import Conversation, Engine, Policy
 from palestra.errors import PolicyError, UsageError
-from palestra.policies import as_policy, next_completion
+from palestra.policies import as_policy, is_privileged, next_completion
 from palestra.policies.sampled import SampledPolicy
 from palestra.references import Hook, Role, parse_hook
 from palestra.rollout import EpisodeKey, Seating
 from palestra.seeding import derive
 from palestra.training.publishing import PolicyWeights, PublishedWeights
-from palestra.trajectory import Completion, TrajectoryGroup
+from palestra.trajectory import Completion, Trajectory, TrajectoryGroup
 
 if TYPE_CHECKING:
     from palestra.training.config import TrainConfig
 
 __all__ = [
     "OPPONENT",
+    "OPPONENTS",
     "OpponentInSomeTasks",
     "OpponentSettings",
     "OpponentSetup",
@@ -58,7 +59,7 @@ class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The names of the game's players. In a task with an opponent the model plays one of them, drawn by the run's seed."""
     kind: Hook = "past"
     """``past``: the model with earlier weights. Or your own as ``module:name``: a function of an ``OpponentSetup`` that returns
-    a policy."""
+    a policy. If the policy has an async method ``close``, the run calls it at its end."""
     share: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.5
     """The share of tasks with an opponent. In the others the model plays all players and learns from each."""
     every: Annotated[int, msgspec.Meta(ge=1)] = 20
@@ -73,6 +74,26 @@ class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         OPPONENT.check(self.kind)
         if len(set(self.players)) != len(self.players):
             raise UsageError("opponent.players names a player twice")
+        default = OpponentSettings.__struct_defaults__
+        ours = dict(zip(self.__struct_fields__[-len(default) :], default, strict=True))
+        for key in ("every", "pool", "urls") if self.name != "past" else ():
+            if getattr(self, key) != ours[key]:
+                raise UsageError(f'opponent.{key} is for opponent.kind = "past": leave it out')
+
+    def check(self, engine: str, urls: Sequence[str], *, has_agent: bool) -> None:
+        """Raise ``UsageError`` if there can be no such opponent beside the run's ``engine``, whose servers are ``urls``."""
+        if self.name != "past":
+            return
+        if has_agent:
+            raise UsageError('opponent.kind = "past" cannot play as an agent: name a policy of your own, or leave [agent] out')
+        if engine not in ("local", "vllm", "sglang"):
+            raise UsageError('opponent.kind = "past" needs engine.kind = "local", "vllm" or "sglang"')
+        if engine == "local" and self.urls:
+            raise UsageError('opponent.urls is for servers: set engine.kind = "vllm" or "sglang" as well')
+        if engine != "local" and not self.urls:
+            raise UsageError("the servers of the model cannot hold earlier weights as well: name others in opponent.urls")
+        if same := {url.rstrip("/") for url in urls} & {url.rstrip("/") for url in self.urls}:
+            raise UsageError(f"{min(same)} is in engine.urls and in opponent.urls: a server can hold one version only")
 
     @property
     def name(self) -> str:
@@ -131,21 +152,28 @@ class OpponentInSomeTasks(Opponents):
 
     def policy_of(self, key: EpisodeKey, player: str) -> Policy:
         """The policy of ``player`` in the episode ``key``."""
+        if not player:
+            return self._own  # an environment for one player
         if player not in self._settings.players:
-            raise PolicyError(f'opponent.players = {list(self._settings.players)}, but in {key.task.env} "{player}" acts')
+            raise PolicyError(f'{key.task.env} has a player "{player}", and opponent.players = {list(self._settings.players)}')
         return self._own if self.learning_player(key.group) in (None, player) else self.opponent
 
     def learned_from(self, groups: Sequence[TrajectoryGroup]) -> Sequence[TrajectoryGroup]:
-        """Return those of a task's ``groups`` in which the model acted.
+        """Return the group of the player that the model is, with every episode of the task.
 
-        If it acted in none, because the opponent ended every game or every episode failed before, the first group is returned
-        without its turns: its episodes are accounted for, and nothing is learned from them.
+        In an episode that ended before this player acted, its trajectory is a copy without turns: the episode is accounted for,
+        and nothing is learned from it.
         """
         learning = self.learning_player(groups[0].members[0].group)
-        if learning is None:
+        if learning is None or not any(member.player for group in groups for member in group.members):
             return groups
-        own = [group for group in groups if group.members[0].player == learning]
-        return own or [_without_turns(groups[0], learning)]
+        found: dict[int, Trajectory] = {}
+        for one in (member for group in groups for member in group.members):
+            if one.player == learning:
+                found[one.member] = one
+            else:
+                found.setdefault(one.member, msgspec.structs.replace(one, player=learning, turns=(), segments=(), policy=""))
+        return [TrajectoryGroup(groups[0].task, tuple(found[number] for number in sorted(found)))]
 
     def metrics(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """The model's mean reward against the opponent, and the version of the opponent's weights."""
@@ -163,8 +191,9 @@ class OpponentInSomeTasks(Opponents):
             await self.opponent.follow(weights, version)
 
     async def close(self) -> None:
-        if isinstance(self.opponent, PastModel):
-            await self.opponent.engine.close()
+        close = getattr(self.opponent, "close", None)
+        if close is not None:
+            await close()
 
 
 class PastModel:
@@ -180,6 +209,11 @@ class PastModel:
         self._seed = seed
         self.version = -1
         """The version of the weights that play; -1 before the first."""
+        self.privileged = is_privileged(policy)
+
+    async def close(self) -> None:
+        """Close the engine."""
+        await self.engine.close()
 
     async def act(self, conversation: Conversation) -> Completion:
         completion = await next_completion(self._policy, conversation)
@@ -220,15 +254,13 @@ def past_opponent(setup: OpponentSetup) -> Policy:
     # A resumed run goes back by this many kept weights at most, and needs those that were there then.
     back = -(-config.keep * config.checkpoint_every // settings.every)
     kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, settings.pool + back + 1)
-    return PastModel(as_policy(POLICY.load(config.player)(sampled)), engine, kept, settings, config.seed)
+    policy = as_policy(POLICY.load(config.player)(sampled))
+    if hasattr(policy, "end_episode"):
+        raise UsageError('opponent.kind = "past" cannot play with a policy that has end_episode, such as an agent')
+    return PastModel(policy, engine, kept, settings, config.seed)
 
 
 def _tokenizer(model: str) -> Any:
     import transformers
 
     return transformers.AutoTokenizer.from_pretrained(model)
-
-
-def _without_turns(group: TrajectoryGroup, player: str) -> TrajectoryGroup:
-    members = [msgspec.structs.replace(one, player=player, turns=(), segments=(), policy="") for one in group.members]
-    return msgspec.structs.replace(group, members=tuple(members))

@@ -21,7 +21,7 @@ from palestra.core import Conversation
 from palestra.errors import UsageError
 from palestra.policies import as_policy
 from palestra.registry import spec
-from palestra.rollout import rollout
+from palestra.rollout import RolloutOptions, play_episodes, rollout
 from palestra.rollout.supply import row_count
 from palestra.seeding import derive_seed
 from palestra.training.algorithms.validity import SampleLimits
@@ -71,7 +71,7 @@ async def preflight(trainer: Trainer) -> list[PreflightFinding]:
         spec(env).factory()  # raises for an unknown id or a missing package
         findings += [*_few_rows(trainer, env), *await _Examination(trainer, env).findings()]
     if not any(finding.fatal for finding in findings):
-        findings += await _sampling(trainer)
+        findings += [*await _sampling(trainer), *await _opposed(trainer)]
     return sorted(findings, key=lambda finding: not finding.fatal)
 
 
@@ -220,6 +220,26 @@ async def _sampling(trainer: Trainer) -> list[PreflightFinding]:
     elif apart > 0.05:
         found.append(PreflightFinding(False, "model", f"engine and learner differ by {apart:.3g} nats a token"))
     return found
+
+
+async def _opposed(trainer: Trainer) -> list[PreflightFinding]:
+    """Play with the opponent, and compare the players that act with those that the recipe names."""
+    config, opponents = trainer.config, trainer.opponents
+    if config.opponent is None:
+        return []
+    await opponents.follow(PolicyWeights(trainer.learner), 0)
+    seed = derive_seed(config.seed, "preflight", "opponent")
+    options = RolloutOptions(n=_TASKS, deadline=config.play.deadline, retries=0, seed=seed, seating=opponents.seating)
+    played = [one async for one in play_episodes(list(config.envs), trainer.policy, options)]
+    found = [
+        PreflightFinding(True, one.task.env, f"it cannot be played with the opponent: {_failure(one)}")
+        for one in played
+        if one.stop.failed
+    ]
+    idle = [name for name in config.opponent.players if name not in {one.player for one in played}]
+    if idle and not found:
+        found.append(PreflightFinding(False, "opponent.players", f"{', '.join(idle)} did not act in {len(played)} probe games"))
+    return list(dict.fromkeys(found))
 
 
 async def _captured(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightFinding]:

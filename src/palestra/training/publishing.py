@@ -93,7 +93,7 @@ class PublishedWeights(NamedTuple):
 
     def path_of(self, version: int) -> Path:
         """The folder of ``version``, whether it is there or not."""
-        return _path_of(Path(self.folder), version)
+        return _path_of(Path(self.folder).resolve(), version)
 
     def newest(self) -> tuple[Path, int] | None:
         """Return the newest version's folder and its number; ``None`` if nothing is published yet."""

@@ -33,6 +33,7 @@ _PRESETS = Path(__file__).parents[1] / "presets"
 
 FREE = (
     *("steps", "checkpoint_every", "keep", "settle", "samples", "writers"),
+    *("opponent.urls", "teacher.urls"),
     *("engine.urls", "engine.launch", "engine.sleep", "engine.batch", "engine.rows", "engine.device"),
     *("play.concurrency", "play.deadline", "play.retries", "model.device"),
     *("learner.packing", "learner.offload", "learner.context_parallel"),

@@ -23,6 +23,7 @@ from palestra.rendering.vocabulary import VOCABULARY
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.heldout import EVALUATIONS
+from palestra.training.opponents import OPPONENTS
 from palestra.training.parts import register_variants
 from palestra.training.preflight import examine
 from palestra.training.publishing import WEIGHTS
@@ -37,7 +38,7 @@ __all__ = ["checked", "claimed", "train"]
 _RESULTS = "metrics.jsonl"
 _HANGUP = getattr(signal, "SIGHUP", None)  # not on Windows
 _ENDINGS = [signal.SIGTERM] if _HANGUP is None else [signal.SIGTERM, _HANGUP]
-_LEFTOVERS = (WARM_START, f"{WARM_START}.part", "checkpoints", EVALUATIONS, WEIGHTS, VOCABULARY)
+_LEFTOVERS = (WARM_START, f"{WARM_START}.part", "checkpoints", EVALUATIONS, WEIGHTS, OPPONENTS, VOCABULARY)
 """What a run without a finished step may have left in the folder. Another run must not use any of it."""
 
 

@@ -11,7 +11,7 @@ from itertools import islice
 import msgspec
 import numpy as np
 
-from palestra.training.algorithms.shaping import CUTS
+from palestra.training.algorithms.shaping import is_cut
 from palestra.training.experience import MASKED, Experience
 from palestra.trajectory import Trajectory, TrajectoryGroup, verdicts
 
@@ -41,14 +41,15 @@ def summarize(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict
 
 
 def _of(members: Sequence[Trajectory]) -> dict[str, float]:
-    finished = [member for member in members if not member.stop.failed]
-    numbers: dict[str, float] = {"episodes": len(finished), "failed": len(members) - len(finished)}
+    failed = sum(member.stop.failed for member in members)
+    finished = [member for member in members if not member.stop.failed and member.turns]  # without turns: the model was absent
+    numbers: dict[str, float] = {"episodes": len(members) - failed, "failed": failed}
     if finished:
         sampled = [sum(len(segment.logprobs) for segment in member.segments) for member in finished]
         numbers |= {
             "reward": float(np.mean([member.reward for member in finished if member.reward is not None])),
             "turns": float(np.mean([len(member.turns) for member in finished])),
-            "cut": float(np.mean([member.stop in CUTS for member in finished])),
+            "cut": float(np.mean([is_cut(member) for member in finished])),
             "format_errors": float(np.mean([_is_malformed(member) for member in finished])),
             "tokens_per_episode": float(np.mean(sampled)),
         }
@@ -69,7 +70,7 @@ def solved(groups: Sequence[Sequence[Trajectory]]) -> list[list[bool]]:
 
 def _is_malformed(member: Trajectory) -> bool:
     """Whether the last action of the episode was not a move."""
-    return member.stop in CUTS or bool(member.turns and member.turns[-1].info.get("format_error"))
+    return is_cut(member) or bool(member.turns and member.turns[-1].info.get("format_error"))
 
 
 class StepClock:

@@ -95,7 +95,6 @@ class Trainer:
         self.policy = as_policy(self._make_policy(sampled))
         """The policy that plays: ``sampled``, or what the recipe's ``policy`` makes of it."""
         self.opponents = Opponents()
-        """Play the other players of a game, in some of the tasks."""
         self.engine: Engine = sampled.engine
         self._sleeper = sleeping_engine(sampled.engine) if config.engine.sleep else None
         """The engine, if it gives its memory to the learner while the learner works."""
@@ -153,8 +152,10 @@ class Trainer:
 
     async def close(self) -> None:
         """Close the engine, and that of the opponents."""
-        await self.engine.close()
-        await self.opponents.close()
+        try:
+            await self.engine.close()
+        finally:
+            await self.opponents.close()
 
     async def step(self, step: int) -> None:
         """Make one step: wait for its groups, prepare, learn, publish, evaluate, account, record, checkpoint."""
@@ -236,8 +237,7 @@ class Trainer:
         )
         async with aclosing(self.rollout(tasks, self.policy, options)) as episodes:
             async for groups in grouped_by_task(episodes, play.group_size):
-                own = await self.rescored(self.opponents.learned_from(groups))
-                yield PlayedTask(groups[0].members[0].group, tuple(own))
+                yield PlayedTask(groups[0].members[0].group, tuple(await self.rescored(self.opponents.learned_from(groups))))
 
     def _is_useless(self, task: PlayedTask) -> bool:
         """Whether the rules for partial groups drop all groups of ``task``, and the run may still replace it by another.

@@ -18,14 +18,24 @@ import msgspec
 
 from palestra.encoding import floats, ints
 from palestra.errors import UsageError
-from palestra.trajectory import Segment, StopReason, Trajectory
+from palestra.trajectory import Finish, Segment, StopReason, Trajectory
 
-__all__ = ["CUTS", "Cut", "Overlong", "Shaping", "overlong_penalty", "shaped"]
+__all__ = ["CUTS", "Cut", "Overlong", "Shaping", "is_cut", "overlong_penalty", "shaped"]
 
 Cut = Literal["as_invalid", "mask"] | float
 
 CUTS = (StopReason.LENGTH_CUT, StopReason.CONTEXT_OVERFLOW, StopReason.EMPTY_COMPLETION)
 """Endings of an episode whose last turn was cut."""
+
+
+_CUT = (Finish.LENGTH, Finish.OVERFLOW, Finish.EMPTY)
+
+
+def is_cut(trajectory: Trajectory) -> bool:
+    """Whether the last turn of ``trajectory`` was cut. Of several players, only the one who was cut ends with such a turn."""
+    if trajectory.stop not in CUTS or not trajectory.turns:
+        return False
+    return not trajectory.player or trajectory.turns[-1].completion.finish in _CUT
 
 
 class Overlong(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -60,7 +70,7 @@ def overlong_penalty(length: int, limit: int, buffer: int) -> float:
 
 def shaped(trajectory: Trajectory, shaping: Shaping) -> Trajectory | None:
     """Return ``trajectory`` with the rewards to learn from; ``None`` if no turn is left."""
-    if trajectory.stop in CUTS and trajectory.turns:
+    if is_cut(trajectory):
         if shaping.cut == "mask":
             trajectory = _without_last_turn(trajectory)
             if not trajectory.segments:

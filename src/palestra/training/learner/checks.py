@@ -67,7 +67,7 @@ def check_packing(network: ActorCritic) -> None:
             'no mask. Use learner.packing.layout = "padded" or model.attention = "sdpa"'
         )
     error = _difference(packed, alone)
-    if error > _TOLERANCE[network.config.compute]:
+    if not error <= _TOLERANCE[network.config.compute]:  # also if it is NaN
         raise Unsupported(
             f"{type(model).__name__} lets packed segments see each other: hidden states differ by {error:.2g} of their size "
             'from those of each segment alone. Use learner.packing.layout = "padded"'
@@ -101,7 +101,7 @@ def check_context(network: ActorCritic) -> None:
             "Use learner.context_parallel = 1"
         )
     error = context.largest((part - mine(whole)).abs().max() / whole.abs().mean())
-    if error > _TOLERANCE[network.config.compute]:
+    if not error <= _TOLERANCE[network.config.compute]:  # also if it is NaN
         raise Unsupported(
             f"{name} mixes positions outside of attention: with {key}, hidden states differ by {error:.2g} of their size from "
             "those of one rank. Use learner.context_parallel = 1"
@@ -112,7 +112,7 @@ def _check_divisible(network: ActorCritic, name: str, key: str) -> None:
     if network.config.attention != SEGMENTS:
         raise UsageError(f'{key} needs model.attention = "{SEGMENTS}", got "{network.config.attention}"')
     if network.config.share_prefix:
-        raise UsageError(f"{key} divides the rows that model.share_prefix shortens: set only one of them")
+        raise UsageError(f"{key} cannot be used with model.share_prefix: set only one of them")
     rope = getattr(network.language_model.config.get_text_config(), "rope_parameters", None) or {}
     kinds = {str(part.get("rope_type")) for part in (rope, *rope.values()) if isinstance(part, dict)}
     if moving := kinds & {"dynamic", "longrope"}:
@@ -138,7 +138,7 @@ def check_sharing(network: ActorCritic) -> None:
         error = _difference(shared.flatten(0, 1)[moved.ends], whole.flatten(0, 1)[last])
     except (AttributeError, IndexError, TypeError, RuntimeError) as failure:
         raise Unsupported(f"{type(model).__name__} cannot share prefixes ({failure}): use model.share_prefix = false") from None
-    if error > _TOLERANCE[network.config.compute]:
+    if not error <= _TOLERANCE[network.config.compute]:  # also if it is NaN
         raise Unsupported(
             f"{type(model).__name__} gives other results with a shared prefix: hidden states differ by {error:.2g} of "
             "their size. Use model.share_prefix = false"

@@ -40,10 +40,10 @@ class ContextGroup(NamedTuple):
         """Exchange (rows, heads, own positions, width) for (rows, own heads, positions, width)."""
         heads, groups = query.shape[1], key.shape[1]
         repeats = math.lcm(groups, self.size) // groups
-        if heads % self.size or heads % (groups * repeats):
+        if heads % self.size:
             raise Unsupported(
-                f"learner.context_parallel = {self.size} divides the heads of attention among ranks, but the model has {heads} "
-                f"heads and {groups} of keys and values: choose a number that divides both"
+                f"learner.context_parallel = {self.size} divides the heads of attention among ranks, and the model has "
+                f"{heads}: choose a number that divides them"
             )
         key, value = (some.repeat_interleave(repeats, dim=1) if repeats > 1 else some for some in (key, value))
         return tuple(_exchanged(some, self, 1, 2) for some in (query, key, value))
