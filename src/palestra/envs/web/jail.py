@@ -59,7 +59,9 @@ def chromium_program() -> str:
     if found is None:
         named = os.environ.get("PALESTRA_CHROMIUM")
         where = f"PALESTRA_CHROMIUM names {named}" if named else "none is on the PATH"
-        raise MissingExtra(f"the web needs Chromium, but {where}: apt-get install chromium, or set PALESTRA_CHROMIUM")
+        raise MissingExtra(
+            f"the web needs Chromium, but {where}: apt-get install chromium-headless-shell, or set PALESTRA_CHROMIUM"
+        )
     return str(Path(found).resolve())
 
 

@@ -7,6 +7,6 @@ __all__ = ["BROWSER"]
 
 BROWSER = (
     Need(label="Playwright", module="playwright", extra="web"),
-    Need(label="Chromium", condition=has_chromium, fix="apt-get install chromium, or set PALESTRA_CHROMIUM"),
+    Need(label="Chromium", condition=has_chromium, fix="apt-get install chromium-headless-shell, or set PALESTRA_CHROMIUM"),
     Need(label="bubblewrap", program="bwrap", fix="apt-get install bubblewrap"),
 )
