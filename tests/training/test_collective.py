@@ -24,9 +24,10 @@ from palestra.connections import free_port
 from palestra.engines.remote import RemoteEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
-from palestra.errors import PolicyError
+from palestra.errors import PolicyError, UsageError
 from palestra.training.collective import CollectiveTransfer, bucketed
 from palestra.training.config import TrainConfig
+from palestra.training.engines import EngineSetup, collective_transfer
 from palestra.training.launching import server_commands
 from palestra.training.learner.learner import Learner
 from palestra.training.publishing import PolicyWeights
@@ -145,12 +146,13 @@ def test_buckets_end_with_the_tensor_that_fills_them() -> None:
     assert torch.equal(buckets[1].data.view(torch.bfloat16)[5:], weights[3][1])
 
 
-async def test_a_server_without_a_transfer_is_named_with_what_it_lacks() -> None:
+@pytest.mark.parametrize(("status", "detail"), [(404, "Not Found"), (500, "Weight transfer not configured")])
+async def test_a_server_without_a_transfer_is_named_with_what_it_lacks(status: int, detail: str) -> None:
     async def absent(request: web.Request) -> web.Response:
         known: dict[str, Any] = {"/v1/models": {"data": [{"id": "m", "max_model_len": 64}]}}
         if request.path in known:
             return web.json_response(known[request.path])
-        return web.json_response({"detail": "Not Found"}, status=404 if "world" in request.path else 200)
+        return web.json_response({"detail": detail}, status=status if "world" in request.path else 200)
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", absent)
@@ -170,5 +172,7 @@ def test_settings_that_cannot_work_are_refused() -> None:
         convert(urls=["http://x"], dtype="float32")
     with pytest.raises(msgspec.ValidationError, match=r"but engine\.sleep shares GPUs"):
         convert(urls=["http://x"], sleep=True)
+    with pytest.raises(UsageError, match="sends from a GPU to GPUs"):
+        collective_transfer(EngineSetup(convert(urls=["http://x"]), "m", Path("run"), None))
     (command,) = server_commands(convert(launch={}), "m")
     assert command.arguments[-2:] == ("--weight-transfer-config", '{"backend": "nccl"}')

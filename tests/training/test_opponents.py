@@ -60,7 +60,15 @@ class Resigned(Env):
 
 
 def one_stone(setup: OpponentSetup) -> Policy:
-    return as_policy(lambda text: "1")
+    def act(text: str) -> str:
+        asked.append(text)
+        return "1"
+
+    return as_policy(act)
+
+
+asked: list[str] = []
+"""What the fixed opponent was asked."""
 
 
 def config(model: Path | str = "m", *, env: str = "Nim", steps: int = 4, opponent: Any = None, **changes: Any) -> TrainConfig:
@@ -224,6 +232,13 @@ async def test_games_that_end_before_the_model_acts_are_accounted_for_and_the_ru
 
 @pytest.mark.slow
 async def test_the_preflight_plays_with_the_opponent(tiny_model: Path, tmp_path: Path) -> None:
+    asked.clear()
+    fixed = {"kind": f"{__name__}:one_stone", "share": 0.001, "every": 20, "pool": 5}
+    trainer = assemble(config(tiny_model, opponent=fixed, seed=2), tmp_path / "fixed")  # the model is second in both probes
+    await preflight(trainer)
+    await trainer.close()
+    trainer.ledger.close()
+    assert asked
     for players, expected in (("white", "second"), 'has a player "first"'), (("third", "first", "second"), "third"):
         trainer = assemble(config(tiny_model, opponent={"players": list(players)}), tmp_path / players[0])
         found = await preflight(trainer)

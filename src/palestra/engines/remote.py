@@ -84,6 +84,8 @@ class ServerReplica:
         """The ``LoraAdapter.base`` that the server has loaded; empty if it is not known what the server holds."""
         self.asleep: bool | None = None
         """Whether the server has given its memory back; ``None`` until it was asked."""
+        self.doubts = 0
+        """How often the server was suspected of having been restarted. Connections that it had are not used again."""
         self.restarts = 0
         """How often the server was started again, as far as ``RemoteEngine.suspect`` was called."""
 
@@ -396,6 +398,7 @@ class RemoteEngine(ABC):
 
     def _suspect(self, replica: ServerReplica) -> None:
         replica.healthy = False
+        replica.doubts += 1
         replica.base = ""  # if it was restarted, it has the weights that it starts with
         if replica not in self._reviving:
             self._reviving[replica] = asyncio.create_task(self._revive(replica))
@@ -410,7 +413,7 @@ class RemoteEngine(ABC):
             try:
                 await self._get(replica, "/health", decode=False)
                 if source is not None:
-                    await self._supply(replica, source)
+                    await self._supply_again(replica, source)
             except (*_TROUBLE, PolicyError):
                 await asyncio.sleep(wait)
                 wait = min(2 * wait, LONGEST_WAIT)
@@ -418,6 +421,15 @@ class RemoteEngine(ABC):
             replica.version = version
             replica.healthy = version == self.version and restarts == replica.restarts
         del self._reviving[replica]
+
+    async def _supply_again(self, replica: ServerReplica, source: Any) -> None:
+        """Give a server the weights that the others have. Weights that arrive in parts must not arrive while it samples."""
+        in_parts = hasattr(source, "load_into")
+        if in_parts:
+            await self._pause(replica)
+        await self._supply(replica, source)
+        if in_parts and self._running.is_set():
+            await self._resume(replica)
 
     async def _everywhere(self, call: Any) -> None:
         """Call all healthy replicas. One that fails is suspected; if none is left, raise ``InfrastructureError``."""

@@ -4,9 +4,10 @@ The weights are gathered once per version, one decoder layer at a time, into buc
 checkpoint, tied weights once. The buckets stay in the memory of rank 0's host until the next version (2 bytes per parameter).
 So a server that is restarted meanwhile gets the version that the others have, whatever the learner computes by then.
 
-Each server has a group with the learner. A server that dies in the middle breaks its own group alone: the others get their
-weights, and the dead one gets them again, in a new group, when it answers. NCCL carries the groups if the learner is on a GPU,
-gloo otherwise. vLLM's workers join by NCCL's unique id, and SGLang's by the address of a store.
+Each server has a group with the learner. Over gloo, a server that dies in the middle breaks its own group alone: the others get
+their weights, and the dead one gets them again, in a new group, when it answers. NCCL carries the groups if the learner is on a
+GPU. vLLM's workers join by the unique id of NCCL, SGLang's by the address of a store. With vLLM, a broadcast over NCCL has no
+time limit and cannot be aborted: a server that dies in it stops the learner.
 """
 
 import asyncio
@@ -64,7 +65,7 @@ class CollectiveTransfer:
         self.say = say
         self._device = torch.device(device)
         self._channels: dict[tuple[str, int], _Channel] = {}
-        """The groups, by address and number of restarts."""
+        """The groups, by address and number of doubts about the server: after each it gets a new group."""
 
     def write(self, weights: PolicyWeights, version: int) -> "WeightStream":
         """Gather ``weights`` as ``version``."""
@@ -78,19 +79,17 @@ class CollectiveTransfer:
             channel = await self._channel(engine, replica)
             await engine.receive(replica, stream.buckets, channel.send)
         except PolicyError as error:
-            raise PolicyError(
-                f"{replica.url} does not receive weights over a process group ({error}). Start vLLM with "
-                '--weight-transfer-config \'{"backend": "nccl"}\' and the environment variable VLLM_SERVER_DEV_MODE=1, or set '
-                'engine.transfer = "folder"'
-            ) from None
+            raise _cannot_receive(replica, error) from None
         except (RuntimeError, aiohttp.ClientError, TimeoutError, InfrastructureError, OSError) as error:
             self._give_up(replica)
+            if "not configured" in str(error):  # vLLM answers 500 if it lacks the option
+                raise _cannot_receive(replica, error) from None
             what = f"{replica.url} did not get version {stream.version} of the weights ({str(error) or type(error).__name__})"
             self.say(f"{what}. It gets them when it answers again")
             raise InfrastructureError(what) from None
 
     async def _channel(self, engine: ReceivingEngine, replica: ServerReplica) -> "_Channel":
-        key = replica.url, replica.restarts
+        key = replica.url, replica.doubts
         if key not in self._channels:
             self._give_up(replica)
             self._channels[key] = await self._joined(engine, replica)
@@ -121,6 +120,14 @@ class CollectiveTransfer:
     def _give_up(self, replica: ServerReplica) -> None:
         for key in [key for key in self._channels if key[0] == replica.url]:
             self._channels.pop(key).close()
+
+
+def _cannot_receive(replica: ServerReplica, error: Exception) -> PolicyError:
+    return PolicyError(
+        f"{replica.url} does not receive weights over a process group ({error}). Start vLLM with "
+        '--weight-transfer-config \'{"backend": "nccl"}\' and the environment variable VLLM_SERVER_DEV_MODE=1, or set '
+        'engine.transfer = "folder"'
+    )
 
 
 class WeightStream(NamedTuple):

@@ -17,6 +17,7 @@ from palestra.core import Engine
 from palestra.engines.hf import HFEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
+from palestra.errors import UsageError
 from palestra.training.collective import CollectiveTransfer
 from palestra.training.config import TRANSFER, TrainConfig
 from palestra.training.launching import SERVERS, Fleet, LaunchedEngine, server_commands
@@ -107,6 +108,10 @@ def lora_transfer(setup: EngineSetup, *, load_base: bool = True) -> Transfer:
 
 def collective_transfer(setup: EngineSetup, *, bucket: int = 1 << 30) -> Transfer:
     """All weights in bfloat16, broadcast in buckets of about ``bucket`` bytes."""
+    if not setup.config.model.device.startswith("cuda"):
+        raise UsageError(
+            'engine.transfer = "collective" sends from a GPU to GPUs: set model.device = "cuda", or engine.transfer = "folder"'
+        )
     return CollectiveTransfer(setup.config.model.device, bucket=bucket, say=setup.say)
 
 

@@ -244,6 +244,7 @@ def _member(
     assert member is not None
     tokens = batch.tokens_of(e)
     # ``shaping`` has decided the reward of a cut turn, and nothing after that turn has a value.
+    # That is also so if the turn of another player was cut: the game has ended.
     ended = trajectory.stop in CUTS and shaping.cut != "mask"
     member = replace(member, terminated=member.terminated or ended)
     if measured is None:

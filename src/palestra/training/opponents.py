@@ -143,6 +143,11 @@ class OpponentInSomeTasks(Opponents):
         self.opponent = opponent
         self.seating = self
 
+    def always(self) -> "OpponentInSomeTasks":
+        """The same, with the opponent in every task."""
+        settings = msgspec.structs.replace(self._settings, share=1.0)
+        return OpponentInSomeTasks(settings, self._seed, self._own, self.opponent)
+
     def learning_player(self, number: int) -> str | None:
         """The player that the model plays against an opponent in the task ``number``; ``None`` if it plays all of them."""
         rng = derive(self._seed, "opponent", number)
@@ -177,7 +182,9 @@ class OpponentInSomeTasks(Opponents):
 
     def metrics(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """The model's mean reward against the opponent, and the version of the opponent's weights."""
-        opposed = [member for group in groups for member in group.members if self.learning_player(member.group) is not None]
+        opposed = [
+            one for group in groups for one in group.members if one.player and self.learning_player(one.group) is not None
+        ]
         rewards = [member.reward for member in opposed if member.reward is not None and member.turns]
         numbers = {"opponent/episodes": float(len(rewards))}
         if rewards:

@@ -27,6 +27,7 @@ from palestra.seeding import derive_seed
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.imitation import TaughtPolicy
 from palestra.training.learner.batch import Batch
+from palestra.training.opponents import OpponentInSomeTasks
 from palestra.training.prompts import prompt_options
 from palestra.training.publishing import PolicyWeights
 from palestra.training.trainer import Trainer
@@ -225,11 +226,11 @@ async def _sampling(trainer: Trainer) -> list[PreflightFinding]:
 async def _opposed(trainer: Trainer) -> list[PreflightFinding]:
     """Play with the opponent, and compare the players that act with those that the recipe names."""
     config, opponents = trainer.config, trainer.opponents
-    if config.opponent is None:
+    if not isinstance(opponents, OpponentInSomeTasks) or config.opponent is None:
         return []
     await opponents.follow(PolicyWeights(trainer.learner), 0)
     seed = derive_seed(config.seed, "preflight", "opponent")
-    options = RolloutOptions(n=_TASKS, deadline=config.play.deadline, retries=0, seed=seed, seating=opponents.seating)
+    options = RolloutOptions(n=_TASKS, deadline=config.play.deadline, retries=0, seed=seed, seating=opponents.always())
     played = [one async for one in play_episodes(list(config.envs), trainer.policy, options)]
     found = [
         PreflightFinding(True, one.task.env, f"it cannot be played with the opponent: {_failure(one)}")

@@ -42,7 +42,7 @@ def summarize(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict
 
 def _of(members: Sequence[Trajectory]) -> dict[str, float]:
     failed = sum(member.stop.failed for member in members)
-    finished = [member for member in members if not member.stop.failed and member.turns]  # without turns: the model was absent
+    finished = [member for member in members if not member.stop.failed and member.turns]  # without turns, nothing was played
     numbers: dict[str, float] = {"episodes": len(members) - failed, "failed": failed}
     if finished:
         sampled = [sum(len(segment.logprobs) for segment in member.segments) for member in finished]
@@ -53,7 +53,7 @@ def _of(members: Sequence[Trajectory]) -> dict[str, float]:
             "format_errors": float(np.mean([_is_malformed(member) for member in finished])),
             "tokens_per_episode": float(np.mean(sampled)),
         }
-    (said,) = solved([members])
+    (said,) = solved([[member for member in members if member.turns or member.stop.failed]])
     return {**numbers, "success": float(np.mean(said))} if said else numbers
 
 
