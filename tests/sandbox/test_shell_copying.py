@@ -1,5 +1,6 @@
-"""Copies of layers: everything that ``cp -a`` keeps, at any depth."""
+"""Copies of layers: everything that ``cp -a`` keeps, at any depth, and nothing from outside."""
 
+import asyncio
 import os
 import stat
 from pathlib import Path
@@ -8,8 +9,12 @@ import pytest
 
 pytest.importorskip("pyseccomp")
 
-from palestra.sandbox.shell import SHELL_LIMITS, Shells
-from palestra.sandbox.shell_copying import copy_tree
+from palestra.errors import Unsupported
+from palestra.sandbox import shell_copying
+from palestra.sandbox.layers import NewFile
+from palestra.sandbox.procfs import children_of, read
+from palestra.sandbox.shell import SHELL_LIMITS, Shell, Shells
+from palestra.sandbox.shell_copying import _Place, copy_tree
 from palestra.sandbox.shell_users import COUNT, shifted
 
 NEST = """import os
@@ -17,6 +22,22 @@ for _ in range(2500):
     os.mkdir("d")
     os.chdir("d")
 open("bottom", "w").close()"""
+IMPOSTOR = r"""import os, re, sys, threading
+def race():
+    while True:
+        os.rename("a/z", "z")
+        os.rename("z", "a/z")
+def prompt(number):
+    print(f"\x1b]7717;{sys.argv[1]};{number};0\x07", end="", flush=True)
+os.makedirs("a/z/deep")
+open("a/z/deep/file", "w").close()
+threading.Thread(target=race, daemon=True).start()
+prompt(sys.argv[2])
+for line in sys.stdin:
+    open("/.palestra-fork", "w").write("#whole\n")
+    prompt(re.search(r"__number=(\d+)", line)[1])"""
+"""Takes the place of the shell, answers as the shell would, and moves a folder all the time."""
+ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 
 
 def listing(folder: Path) -> dict[str, tuple[int, int, int, bytes]]:
@@ -76,6 +97,130 @@ async def test_folders_of_any_depth_are_copied_to_a_new_session_and_refused_for_
 
 async def test_a_layer_that_is_full_can_be_copied() -> None:
     async with Shells(warm=0) as shells, await shells.open() as shell:
-        await shell.run("truncate -s 60M hole; head -c 200M /dev/urandom > full")
+        await shell.run("truncate -s 60M hole another; head -c 200M /dev/urandom > full; head -c 200M /dev/urandom > more")
+        sizes = (await shell.run("stat -c %s hole another full; df --output=avail . | tail -1")).text.split()
+        assert sizes == [str(60 * 2**20)] * 2 + [str(SHELL_LIMITS.file_bytes), "0"]
+        digests = (await shell.run("sha256sum full more")).text
         async with await shell.reopened() as again:
-            assert (await again.run("stat -c %s hole full")).text == f"{60 * 2**20}\n{SHELL_LIMITS.file_bytes}\n"
+            assert (await again.run("stat -c %s hole another full")).text.split() == sizes[:3]
+            assert (await again.run("sha256sum full more")).text == digests
+
+
+def test_a_folder_that_is_moved_during_the_copy_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target, outside = (tmp_path / name for name in ("box/source", "target", "outside"))
+    for folder in (source / "a/keys", source / "a/z", outside / "keys", target):
+        folder.mkdir(parents=True)
+    (outside / "keys/secret").write_text("of the host")
+    names = os.listdir
+
+    def names_and_move(fd: int) -> list[str]:
+        found = sorted(names(fd))  # "z" is visited before "keys"
+        if os.readlink(f"/proc/self/fd/{fd}") == str(source / "a/z"):
+            os.rename(source / "a/z", outside / "z")
+        return found
+
+    monkeypatch.setattr(os, "listdir", names_and_move)
+    with pytest.raises(OSError, match="a process has moved a folder"):
+        copy_tree(str(source), str(target), lambda user: user)
+    assert (outside / "z").exists()
+    assert list(target.rglob("secret")) == []
+
+
+def test_a_copy_stays_on_its_file_system() -> None:
+    place = _Place("/")
+    try:
+        with pytest.raises(OSError, match="another file system"):
+            place.descend("proc")
+    finally:
+        os.close(place.fd)
+
+
+def is_stopped(shell: Shell) -> bool:
+    """Whether the first process of the agent is stopped."""
+    pid = children_of(children_of(shell._box.outer)[0])[0]
+    return read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[0] == b"T"
+
+
+async def until_stopped(shell: Shell, wanted: bool) -> None:
+    async with asyncio.timeout(20):
+        while is_stopped(shell) is not wanted:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_program_in_place_of_the_shell_is_stopped_during_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    impostor = NewFile("srv/impostor", IMPOSTOR.encode())
+    async with Shells(warm=0) as shells, await shells.open([impostor]) as shell:
+        opened = shells.open_from
+
+        async def looking(source: int) -> Shell:
+            await until_stopped(shell, True)
+            return await opened(source)
+
+        monkeypatch.setattr(shells, "open_from", looking)
+        started = await shell.run(f"trap 'exec python3 /srv/impostor {shells.profile.word} $__number' DEBUG")
+        assert (started.exit_code, started.text) == (0, "")
+        for _ in range(3):
+            async with await shell.fork() as twin:
+                assert (await twin.run("find . -type f | wc -l")).text == "1\n"
+            await until_stopped(shell, False)
+
+
+async def test_a_process_that_starts_during_a_fork_is_noticed() -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        await shell.run("printf() { [[ $1 == '#whole'* ]] && { sleep 600 & }; builtin printf \"$@\"; }")
+        assert shell.processes() == []
+        with pytest.raises(Unsupported, match="processes run"):
+            await shell.fork()
+        assert (await shell.run("unset -f printf; kill $!; wait; ls -A / | grep -c palestra")).text.splitlines()[-1] == "0"
+        async with await shell.fork() as twin:
+            assert (await twin.run("echo on")).text == "on\n"
+
+
+async def test_a_fork_does_not_lengthen_a_session() -> None:
+    async with Shells(warm=0, session_seconds=3.0) as shells, await shells.open() as shell:
+        await asyncio.sleep(1.5)
+        async with await shell.fork():
+            ended = await shell.run("sleep 2.5; echo on", wall_seconds=20)
+            assert (ended.ended, ended.text) == (True, "")
+
+
+def test_paths_of_linked_files_are_remembered_only_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shell_copying, "_LONGEST_PATH", 20)
+    monkeypatch.setattr(shell_copying, "_MOST_REMEMBERED", 25)
+    source, target = tmp_path / "source", tmp_path / "target"
+    for folder in (source / "a", source / "b" / ("b" * 20), target):
+        folder.mkdir(parents=True)
+    for name in ("near", "next"):
+        (source / "a" / name).write_text(name)
+        os.link(source / "a" / name, source / f"{name}-at-the-top")
+    deep = source / "b" / ("b" * 20)
+    (deep / "far").write_text("far")
+    os.link(deep / "far", deep / "again")
+    walk = shell_copying._Walk(str(source), str(target), lambda user: user)
+    try:
+        walk.copy_entries()
+        assert len(walk._linked) == 1, "two paths do not fit"
+    finally:
+        walk.close()
+    for path in target.iterdir():
+        path.unlink()
+    copy_tree(str(source), str(target), lambda user: user)
+    assert sorted(path.stat().st_nlink for path in target.rglob("ne*")) == [1, 1, 2, 2]
+    assert [path.stat().st_nlink for path in (target / "b" / ("b" * 20)).iterdir()] == [1, 1], "too far for a path"
+
+
+@ROOT_ONLY
+def test_a_copy_keeps_owners_and_file_capabilities(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    (source / "d").mkdir(parents=True)
+    (source / "d/f").write_text("x")
+    (source / "l").symlink_to("f")
+    capability = bytes.fromhex("0100000200200000000000000000000000000000")
+    for name, user in (("d", 1_000), ("d/f", 1_033), ("l", 1_001)):
+        os.chown(source / name, user, user + 1, follow_symlinks=False)
+    os.setxattr(source / "d/f", "security.capability", capability)
+    target.mkdir()
+    copy_tree(str(source), str(target), shifted(1_000, 70_000))
+    found = [(target / name).lstat() for name in ("d", "d/f", "l")]
+    assert [(status.st_uid, status.st_gid) for status in found] == [(70_000, 70_001), (70_033, 70_034), (70_001, 70_002)]
+    assert os.getxattr(target / "d/f", "security.capability") == capability

@@ -153,21 +153,29 @@ class Shell:
     async def fork(self) -> "Shell":
         """Return another session with a copy of the files, the working folder and the exported variables.
 
+        The shell is stopped while its files are copied.
+
         Raises:
             Unsupported: Processes run in the session; they cannot be copied.
         """
         self._require_alive()
         if self.became:
             raise Unsupported("a shell that has become another user cannot be forked")
-        if self.running or self._box.processes():
-            raise Unsupported("processes run in this shell, and a fork cannot copy them")
+        self._require_quiet()
         await self._quietly(_STATE)
         try:
+            self._require_quiet()  # the agent may have replaced what _STATE runs
             if not self.fetch(".palestra-fork").endswith(b"#whole\n"):
                 raise Unsupported("the layer of this shell is full, so a fork has no room for the shell's variables")
-            return await self._shells.open_from(self._box.layer)
+            with self._box.stopped():
+                return await self._shells.open_from(self._box.layer)
         finally:
-            await self._quietly("rm -f /.palestra-fork; __restore $__status")
+            if self.alive and not self.running:
+                await self._quietly("rm -f /.palestra-fork; __restore $__status")
+
+    def _require_quiet(self) -> None:
+        if self.running or self._box.processes():
+            raise Unsupported("processes run in this shell, and a fork cannot copy them")
 
     async def _quietly(self, command: str) -> None:
         kept = bytes(self._box.data)

@@ -9,7 +9,8 @@ import signal
 import socket
 import struct
 import termios
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 
 from palestra.errors import InfrastructureError
 from palestra.sandbox.box import Exit, machine_failures
@@ -109,6 +110,7 @@ class ShellBox:
         self.layer, self.view = fds
         kind, self.outer = READY.unpack(packet)
         self.kind = kind.decode()
+        self._deadline = time.monotonic() + self._pool.session_seconds
         with machine_failures("starting a shell"):
             self._pool.order(b"A", self.number, self._pool.session_seconds, fds=[self.layer])
 
@@ -206,6 +208,15 @@ class ShellBox:
         """Kill everything that the shell has started."""
         for pid in self.processes():
             signal_quietly(pid, signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop every process inside for a while. The launcher does so before it starts a box that is asked for afterwards."""
+        self._pool.order(b"D", self.number)
+        try:
+            yield
+        finally:
+            self._pool.order(b"A", self.number, max(0.0, self._deadline - time.monotonic()))
 
     def kill(self, reason: KilledBy | None = None) -> None:
         """Ask the launcher to kill the whole box."""
