@@ -78,20 +78,24 @@ class ShellLauncher(Launcher):
 
     def _start(self, number: int, fds: list[int]) -> None:
         """Start a box: in the spare process, which has its files already, unless the files are copied from another box."""
-        spare, self.spare = self.spare, None
-        if spare is None or len(fds) != self.descriptors or _is_folder(fds[3]):
+        if self.spare is None or len(fds) != self.descriptors or _is_folder(fds[3]) or not self._use_spare(number, fds):
             super()._start(number, fds)
-            self.spare = spare
-        else:
-            try:
+
+    def _use_spare(self, number: int, fds: list[int]) -> bool:
+        """Let the spare process become the box; return false if it has ended."""
+        assert self.spare is not None
+        spare, self.spare = self.spare, None
+        try:
+            with spare.channel:
                 socket.send_fds(spare.channel, [b"S"], fds)
-            except OSError as error:
-                self._refuse(number, fds, error)
-            else:
-                self.boxes[number] = self.by_pid[spare.pid] = LaunchedBox(number, spare.pid, spare.group, spare.kills)
-                for fd in fds:
-                    os.close(fd)
-            spare.channel.close()
+        except OSError:
+            if self.groups:
+                self.groups.give_back(spare.group)
+            return False
+        self.boxes[number] = self.by_pid[spare.pid] = LaunchedBox(number, spare.pid, spare.group, spare.kills)
+        for fd in fds:
+            os.close(fd)
+        return True
 
     def _arm(self, box: LaunchedBox, seconds: float, folders: list[int]) -> None:
         super()._arm(box, seconds, folders)
@@ -114,11 +118,18 @@ class ShellLauncher(Launcher):
             try:
                 ours.close()
                 self.control.close()
+                self._close_layers()
                 self._be_spare(theirs, group)
             finally:
                 os._exit(125)
         theirs.close()
         return _Spare(pid, ours, group, kills)
+
+    def _close_layers(self) -> None:
+        """Close the layers of all boxes. A layer takes memory until the last process closes it, and a spare may wait long."""
+        for box in self.boxes.values():
+            for fd in box.folders:
+                os.close(fd)
 
     def _be_spare(self, channel: socket.socket, group: str) -> None:
         problem, kind = "", b""
