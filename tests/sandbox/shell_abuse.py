@@ -123,6 +123,10 @@ SHELL = [
     Attempt(
         "deep folders", "for i in $(seq 9000); do mkdir d && cd d || break; done 2>/dev/null; [ $i -gt 6000 ] && echo BREACH"
     ),
+    Attempt(
+        "map /dev/zero",
+        """python3 -c 'import mmap, os\nmmap.mmap(os.open("/dev/zero", 0), 2**20, prot=mmap.PROT_READ)' && echo BREACH""",
+    ),
     Attempt("the real-time clock", "date -s 2001-01-01 && echo BREACH"),
     Attempt("priority", "nice -n -10 sh -c '[ $(nice) -lt 0 ]' && echo BREACH"),
     Attempt("out-of-memory score", "echo -1000 > /proc/self/oom_score_adj && echo BREACH"),

@@ -104,7 +104,7 @@ def small_root(folder: Path) -> Path:
     """A root folder with bash and a few programs."""
     for name in ("bin", "etc", "tmp", "root", "proc", "dev"):
         (folder / name).mkdir(parents=True)
-    for program in ("bash", "cat", "rm", "ls"):
+    for program in ("bash", "cat", "rm", "ls", "mkdir"):
         shutil.copy(f"/usr/bin/{program}", folder / "bin")
         linked = subprocess.run(["ldd", f"/usr/bin/{program}"], capture_output=True, check=True, text=True).stdout
         for library in (word for word in linked.split() if word.startswith("/")):
@@ -123,10 +123,23 @@ async def test_another_root_is_never_changed(tmp_path: Path) -> None:
             assert (await twin.run("cat /etc/hostname; ls")).text.startswith("mine\n")
         assert shell.fetch("etc/hostname") == b"mine\n"
         async with await shells.open() as fresh:
-            assert (await fresh.run("cat /etc/hostname; echo /bin/*")).text == "pristine\n/bin/bash /bin/cat /bin/ls /bin/rm\n"
+            assert (
+                await fresh.run("cat /etc/hostname; echo /bin/*")
+            ).text == "pristine\n/bin/bash /bin/cat /bin/ls /bin/mkdir /bin/rm\n"
     assert (root / "etc/hostname").read_text() == "pristine\n"
     with pytest.raises(UsageError, match="no root folder"):
         Shells(root=str(tmp_path / "none"))
+
+
+async def test_a_fork_keeps_what_an_agent_has_removed_from_another_root(tmp_path: Path) -> None:
+    root = small_root(tmp_path / "root")
+    (root / "etc/d/below").mkdir(parents=True)
+    (root / "etc/d/old").write_text("old")
+    async with Shells(root=str(root)) as shells, await shells.open() as shell:
+        await shell.run("rm -r /etc/d /etc/hostname; mkdir /etc/d; echo > /etc/d/new")
+        async with await shell.fork() as twin, await twin.fork() as second:
+            for one in (shell, twin, second):
+                assert (await one.run("ls /etc /etc/d")).text == "/etc:\nd\n\n/etc/d:\nnew\n"
 
 
 def test_without_bubblewrap_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
