@@ -255,7 +255,7 @@ def test_a_generated_dockerfile_builds_the_tree_of_docker(daemon: str, cache: Ro
 
 
 @pytest.mark.full
-@settings(checked, max_examples=80)
+@settings(checked, max_examples=200)
 @given(text=dockerfiles)
 def test_two_hundred_generated_dockerfiles_build_the_tree_of_docker(
     daemon: str, cache: RootCache, context: Path, text: str
