@@ -4,6 +4,7 @@ A grader reads the model's reply and the row of the question and returns a ``Gra
 environments of their own (``qa``, ``maths`` and ``code``); see ``questions`` for how a name becomes one of them.
 """
 
+import asyncio
 import copy
 import inspect
 import re
@@ -203,16 +204,19 @@ def _bare_letter(text: str, choices: list[str]) -> str | None:
 class FunctionGrader(Grader):
     """A function of yours, plain or async: ``grade(reply, row)`` returns whether the reply is right, or a reward.
 
-    ``reply`` is all that the model wrote, ``row`` the row of the file. A number counts as solved if it is at least 1.
+    ``reply`` is all that the model wrote, ``row`` the row of the file. A number counts as solved if it is at least 1. With
+    ``in_thread``, a function that waits, for example for a model, blocks no other episode.
     """
 
-    def __init__(self, function: Callable[[str, Row], Any], name: str = "") -> None:
+    def __init__(self, function: Callable[[str, Row], Any], name: str = "", *, in_thread: bool = False) -> None:
         self._function = function
+        self._in_thread = in_thread
         self.name = name or getattr(function, "__name__", type(function).__name__)
 
     async def grade(self, reply: str, row: Row) -> Grade:
         try:
-            result = self._function(reply, copy.deepcopy(row["row"]))  # all episodes share the rows of a file
+            given = reply, copy.deepcopy(row["row"])  # all episodes share the rows of a file
+            result = await asyncio.to_thread(self._function, *given) if self._in_thread else self._function(*given)
             if inspect.isawaitable(result):
                 result = await result
         except EpisodeError:

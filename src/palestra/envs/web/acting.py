@@ -15,7 +15,7 @@ from palestra.envs.web.snapshot import Element, Ids
 if TYPE_CHECKING:
     from playwright.async_api import ElementHandle, Page
 
-__all__ = ["MILLISECONDS_PER_ACTION", "acted_on", "advance", "perform"]
+__all__ = ["MILLISECONDS_PER_ACTION", "acted_on", "advance", "is_navigation", "perform"]
 
 MILLISECONDS_PER_ACTION = 500
 """How far the page's clock advances after an action."""
@@ -68,8 +68,19 @@ def acted_on(action: Action, elements: Sequence[Element]) -> dict[str, Any]:
 
 
 async def advance(page: "Page", milliseconds: int = MILLISECONDS_PER_ACTION) -> None:
-    """Advance the clock of the page, and run the timers that are due."""
-    await page.evaluate("milliseconds => window.__palestraAdvance && window.__palestraAdvance(milliseconds)", milliseconds)
+    """Advance the clock of the page, and run the timers that are due. A timer may open another document."""
+    from playwright.async_api import Error
+
+    try:
+        await page.evaluate("milliseconds => window.__palestraAdvance && window.__palestraAdvance(milliseconds)", milliseconds)
+    except Error as error:
+        if not is_navigation(error.message):
+            raise
+
+
+def is_navigation(message: str) -> bool:
+    """Return whether a message of Playwright says that another document has taken the place of the one that was asked."""
+    return "context was destroyed" in message or "navigat" in message
 
 
 async def perform(page: "Page", action: Action, ids: Ids) -> str:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from aiohttp import web
     from playwright.async_api import Browser, BrowserContext, Page, Playwright
 
-__all__ = ["Browsers", "Seat", "answered", "shared_browsers"]
+__all__ = ["Browsers", "Seat", "answered", "is_death", "shared_browsers"]
 
 R = TypeVar("R")
 
@@ -65,12 +65,13 @@ async def answered(seconds: float = ANSWER_SECONDS) -> AsyncIterator[None]:
     except (TimeoutError, NoAnswer):
         raise InfrastructureError(f"the browser did not answer within {seconds:g} s") from None
     except Error as error:
-        if _is_death(error.message):
+        if is_death(error.message):
             raise InfrastructureError(f"the browser has died: {error.message.splitlines()[0][:200]}") from None
         raise
 
 
-def _is_death(message: str) -> bool:
+def is_death(message: str) -> bool:
+    """Return whether a message of Playwright says that the browser, or the process of a page, has ended."""
     return any(
         words in message
         for words in ("has been closed", "Target crashed", "Connection closed", "Page crashed", "Browser closed")

@@ -4,6 +4,7 @@ The contents are read in the tab that the agent saw last, since the logins and t
 then. Requests of the grader itself go the same way as those of the browser, so they reach the same sites and no others.
 """
 
+import asyncio
 import html
 import json
 from collections.abc import Awaitable, Callable
@@ -11,16 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode, urlsplit
 
 from palestra.envs.graders import Grader
+from palestra.envs.web.acting import is_navigation
 from palestra.envs.web.arena.matching import bare, equal, included, same_address
 from palestra.envs.web.arena.tasks import Call, Target, WebTask
+from palestra.envs.web.browsers import is_death
 from palestra.envs.web.sites.visit import Sites
 from palestra.errors import GraderError
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-__all__ = ["Ending", "answer_passes", "contents_pass", "passes"]
+__all__ = ["Ending", "answer_passes", "contents_pass", "pages_pass"]
 
+JUDGE_SECONDS = 300.0
 _ROLE = """name => {
   const names = [...document.querySelectorAll("td[data-label='Account'] span.gl-avatar-labeled-sublabel")];
   const place = names.findIndex(one => one.outerText === "@" + name);
@@ -36,33 +40,23 @@ class Ending(NamedTuple):
     sites: Sites
     open: Callable[[str], Awaitable[str]]
     """Opens an address in ``page``, also if that opens other windows; returns why that is not possible, or an empty text."""
+    rest: Callable[[], Awaitable[None]]
+    """Lets half a second pass in ``page``, and waits until it stands still."""
     shop: str
     """The address of the site ``shopping``."""
     staff: tuple[str, str]
-    """Name and password of an administrator of the shop, for its interface of programs."""
-
-
-async def passes(task: WebTask, answer: str, ending: Ending, judge: Grader | None) -> bool:
-    """Return whether all checks of a task pass.
-
-    Raises:
-        GraderError: A check cannot be made, or needs a judge and there is none.
-    """
-    if task.needs_judge and judge is None:
-        raise GraderError(f"task {task.id} of WebArena is not graded: a judge has to read its answer, see the argument judge")
-    if not await answer_passes(task, answer, judge) or (task.urls and not same_address(task.urls, ending.page.url)):
-        return False
-    for target in task.targets:
-        if not contents_pass(target, await _selected(target, ending)):
-            return False
-    return True
+    """Name and password of an administrator of the shop, for its REST API."""
 
 
 # ------------------------------------------------------------------------------------------------------------------- answer
 
 
 async def answer_passes(task: WebTask, answer: str, judge: Grader | None) -> bool:
-    """Return whether the answer is the wanted one."""
+    """Return whether the answer is the wanted one.
+
+    Raises:
+        GraderError: The judge has failed, or does not answer in time.
+    """
     answer = bare(answer)
     if task.exact is not None and not equal(task.exact, answer):
         return False
@@ -78,11 +72,29 @@ async def answer_passes(task: WebTask, answer: str, judge: Grader | None) -> boo
 
 async def _judged(judge: Grader | None, goal: str, answer: str, wanted: str, kind: str) -> bool:
     assert judge is not None
-    grade = await judge.grade(answer, {"row": {"question": goal, "answer": wanted, "kind": kind}})
+    try:
+        async with asyncio.timeout(JUDGE_SECONDS):
+            grade = await judge.grade(answer, {"row": {"question": goal, "answer": wanted, "kind": kind}})
+    except TimeoutError:
+        raise GraderError(f"the judge did not answer within {JUDGE_SECONDS:g} s") from None
     return bool(grade.success)
 
 
 # ----------------------------------------------------------------------------------------------------------------- contents
+
+
+async def pages_pass(task: WebTask, ending: Ending) -> bool:
+    """Return whether the last address and the contents of pages are the wanted ones.
+
+    Raises:
+        GraderError: A check cannot be made.
+    """
+    if task.urls and not same_address(task.urls, ending.page.url):
+        return False
+    for target in task.targets:
+        if not contents_pass(target, await _selected(target, ending)):
+            return False
+    return True
 
 
 def contents_pass(target: Target, found: str) -> bool:
@@ -106,26 +118,34 @@ async def _selected(target: Target, ending: Ending) -> str:
     if not target.locator.strip():
         return await ending.page.content()
     for one in target.prepare:
-        if await _evaluated(ending.page, f"() => {one}") is _FAILED:
+        if await _evaluated(ending, f"() => {one}") is _FAILED:
             break
-    found = await _evaluated(ending.page, f"() => {target.locator}")
+        await ending.rest()
+    found = await _evaluated(ending, f"() => {target.locator}")
     return "" if found is _FAILED else str(found)
 
 
 _FAILED = object()
 
 
-async def _evaluated(page: "Page", script: str, argument: str = "") -> Any:
-    """Return the value of a script. A page on which it fails is not the wanted one; a dead browser is no evidence."""
+async def _evaluated(ending: Ending, script: str, argument: str = "", *, again: bool = True) -> Any:
+    """Return the value of a script. A page on which it fails is not the wanted one; a dead browser is no evidence.
+
+    If the page opens another document in the meantime, the script runs once more in that one.
+    """
     from playwright.async_api import Error
 
+    page = ending.page
     try:
         return await page.evaluate(script, argument)
-    except Error:
+    except Error as error:
         browser = page.context.browser
-        if page.is_closed() or browser is None or not browser.is_connected():
+        if is_death(error.message) or page.is_closed() or browser is None or not browser.is_connected():
             raise
-        return _FAILED
+        if not again or not is_navigation(error.message):
+            return _FAILED
+    await ending.rest()
+    return await _evaluated(ending, script, argument, again=False)
 
 
 async def _address(url: str | Call, ending: Ending) -> str:
@@ -149,7 +169,7 @@ def _post(address: str) -> str:
 
 async def _called(call: Call, ending: Ending) -> str:
     if call.name == "gitlab_get_project_memeber_role":
-        found = await _evaluated(ending.page, _ROLE, call.arguments[1])
+        found = await _evaluated(ending, _ROLE, call.arguments[1])
         return "" if found is _FAILED else str(found)
     if call.name not in ("shopping_get_sku_latest_review_author", "shopping_get_sku_latest_review_rating"):
         raise GraderError(f"{call.name} returns no content")

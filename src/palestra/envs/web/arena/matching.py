@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 __all__ = ["bare", "equal", "has_word", "included", "same_address"]
 
-_SPLIT = r"\s;@#$%&*?!\"()\[\]{}<>“”«»‘’`"
+_SPLIT = r"\s;@#$%&*?!\"()\[\]{}<>“”„«»‘’`\u2012-\u2015"
 """Characters that end a word wherever they are."""
 _CLOSING = r"[\])}>\"'»”’ ]*"
 
@@ -41,8 +41,8 @@ def has_word(letter: str, text: str) -> bool:
     Brackets, quotes and most marks end a word. A comma or colon does so unless a digit follows, and a period at the end of a
     sentence: ``3`` is no word of ``3.5``, ``2,3`` or ``3:30``. A sentence ends wherever a space follows a period.
     """
-    before = rf"(?:(?<![^{_SPLIT}])|(?<=[:,])(?!\d)|(?<=')(?<![^{_SPLIT}]')|(?<=--)|(?<=\.\.\.))"
-    after = rf"(?=[{_SPLIT}]|[:,](?!\d)|--|\.\.\.|\.{_CLOSING}(?:\s|$)|'s?(?![^{_SPLIT}.,:-])|$)"
+    before = rf"(?:(?<![^{_SPLIT}])|(?<=[:,])(?!\d)|(?<=')(?<![^{_SPLIT}]')|(?<=--)|(?<=\.\.))"
+    after = rf"(?=[{_SPLIT}]|[:,](?!\d)|--|\.\.|\.{_CLOSING}(?:\s|$)|'s?(?![^{_SPLIT}.,:-])|$)"
     return re.search(before + re.escape(letter) + after, text) is not None
 
 

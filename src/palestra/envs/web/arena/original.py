@@ -1,9 +1,10 @@
 """A task of WebArena: its goal in Palestra's browser, graded as WebArena defines it.
 
 118 of its 812 tasks need a language model that reads the answer. Without a judge they are not graded at all, since an episode
-that only sometimes has a score would bias a mean: the end of such an episode is an error of the grader. An episode seeded with
-``s`` plays the task at place ``s`` of the list, so that seeds 0 to 811 play each task once. At the turn limit, the answer is
-empty, and the checks of pages and addresses are made.
+that only sometimes has a score would bias a mean: such an episode is an error of the grader, and its reset says so before
+anything is played. The tasks stay in the list, so that a seed means the same task with a judge and without one. An episode
+seeded with ``s`` plays the task at place ``s`` of the list, so that seeds 0 to 811 play each task once. At the turn limit, the
+answer is empty, and the checks of pages and addresses are made.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,21 +12,21 @@ from typing import Any
 
 from palestra.core import Step
 from palestra.envs.graders import FunctionGrader
-from palestra.envs.web.arena.grading import Ending, passes
+from palestra.envs.web.arena.grading import Ending, answer_passes, pages_pass
 from palestra.envs.web.arena.playing import Arena
 from palestra.envs.web.arena.tasks import WebTask, read_tasks
 from palestra.envs.web.arena.worker import original_tasks
 from palestra.envs.web.browsers import answered
 from palestra.envs.web.sites.errands import Errand
-from palestra.envs.web.sites.page import open_page
-from palestra.errors import UsageError
+from palestra.envs.web.sites.page import ROUNDS, open_page, rest
+from palestra.errors import GraderError, UsageError
 from palestra.references import resolve
 from palestra.trajectory import StopReason
 
 __all__ = ["WebArena"]
 
-GRADING_SECONDS = 300.0
-"""The grader of a task may open several pages, and ask a judge."""
+PAGES_SECONDS = 300.0
+"""The grader of a task may open several pages."""
 _ANSWER = "End with stop, and the answer in its brackets if the task asks for one. Write N/A if the task cannot be done."
 
 
@@ -37,8 +38,9 @@ class WebArena(Arena):
         data: A file of tasks in the format of WebArena. Without it, they come from the package webarena-verified.
         judge: A function, or its ``module:name``, plain or async: ``judge(answer, row)`` returns whether the answer means
             ``row["answer"]``, for the task ``row["question"]``. If ``row["kind"]`` is ``"reason"``, the task cannot be done,
-            and the answer must name this reason.
-        staff: Name and password of an administrator of the shop: some tasks are graded by the shop's interface of programs.
+            and the answer must name this reason. A plain function runs in a thread. A judge that does not answer within 300 s
+            is an error of the grader.
+        staff: Name and password of an administrator of the shop: some tasks are graded by the shop's REST API.
         options: Arguments of ``Arena``.
     """
 
@@ -53,7 +55,8 @@ class WebArena(Arena):
     ) -> None:
         super().__init__(addresses, **options)
         self._data = data
-        self._judge = None if judge is None else FunctionGrader(resolve(judge) if isinstance(judge, str) else judge)
+        function = resolve(judge) if isinstance(judge, str) else judge
+        self._judge = None if function is None else FunctionGrader(function, in_thread=True)
         self._staff = staff
         self._all: list[WebTask] = []
 
@@ -64,6 +67,10 @@ class WebArena(Arena):
         if not playable:
             raise UsageError("no task has only sites whose address is known: see the argument addresses")
         self.arena = playable[self.task.seed % len(playable)]
+        if self.arena.needs_judge and self._judge is None:
+            raise GraderError(
+                f"task {self.arena.id} of WebArena is not graded: a judge has to read its answer, see the argument judge"
+            )
         return self._errand(self.arena.id, f"{self.arena.goal}\n{_ANSWER}", self.arena.starts, own)
 
     async def _graded(self, answer: str, *, stopped: bool) -> Step:
@@ -72,9 +79,18 @@ class WebArena(Arena):
         self._check_alive()
         shop = dict(self.addresses).get("shopping", "")
         page, one = self._tab.page, self._pass
-        ending = Ending(page, self._sites, lambda address: open_page(page, address, one), shop.rstrip("/"), self._staff)
-        async with answered(GRADING_SECONDS):
-            success = await passes(self.arena, answer, ending, self._judge)
+
+        async def opened(address: str) -> str:
+            problem = await open_page(page, address, one)
+            for _ in range(0 if problem else ROUNDS):
+                await rest(page, one)
+            return problem
+
+        ending = Ending(page, self._sites, opened, lambda: rest(page, one), shop.rstrip("/"), self._staff)
+        success = await answer_passes(self.arena, answer, self._judge)  # a judge has a deadline of its own
+        if success:
+            async with answered(PAGES_SECONDS):
+                success = await pages_pass(self.arena, ending)
         info: dict[str, Any] = {"success": success, "template": self.errand.template}
         if stopped:
             return Step("The episode has ended.", float(success), True, False, info)

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from palestra.envs.web.acting import advance
 from palestra.envs.web.arena.recording import Passing
 from palestra.envs.web.browsers import answered
 from palestra.envs.web.sites.env import Errands
 from palestra.envs.web.sites.errands import Errand, Town, Walk
+from palestra.envs.web.sites.page import ROUNDS
 from palestra.envs.web.sites.visit import Sites
 from palestra.errors import Unsupported, UsageError
 
@@ -44,6 +46,7 @@ class Arena(Errands):
     """
 
     reward_range = (0.0, 1.0)
+    care = "Do what the task asks and nothing else."
     starts: Sequence[str]
     """The addresses of the first pages, one tab for each. The agent sees the first one."""
 
@@ -83,6 +86,16 @@ class Arena(Errands):
                 await self._tabs.settle(self._pass)
                 await self._open(address)
         await self._tabs.show(0)
+
+    async def _open(self, address: str) -> str:
+        """Open an address, and let the page's clock advance: other sites begin much of their work with timers."""
+        assert self._tabs is not None
+        assert self._pass is not None
+        problem = await super()._open(address)
+        for _ in range(0 if problem else ROUNDS):
+            await self._tabs.surviving(lambda tab: advance(tab.page), None)
+            await self._tabs.settle(self._pass)
+        return problem
 
     def _new_sites(self) -> Sites:
         return Passing(self._origins())

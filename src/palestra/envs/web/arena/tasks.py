@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from palestra.envs.web.arena.matching import bare
 from palestra.errors import UsageError
 
 __all__ = ["CALLS", "Call", "Target", "WebTask", "read_tasks"]
@@ -113,16 +114,19 @@ def _task(row: Mapping[str, Any], known: set[str]) -> WebTask:
     if "string_match" in kinds:
         found |= _answer(checks)
     if "url_match" in kinds:
-        found["urls"] = tuple(checks["reference_url"].split(" |OR| "))
+        found["urls"] = _alternatives(checks["reference_url"])
     if "program_html" in kinds:
         found["targets"] = tuple(map(_target, checks["program_html"]))
+        if not found["targets"]:
+            raise ValueError("the check program_html names no page")
     starts = tuple(row["start_url"].split(" |AND| ")) if set(sites) <= known else ()
     return WebTask(int(row["task_id"]), sites, str(row["intent"]), starts, **found)
 
 
 def _answer(checks: Mapping[str, Any]) -> dict[str, Any]:
     wanted = dict(checks["reference_answers"])
-    found = {"exact": wanted.pop("exact_match", None), "includes": _texts(wanted.pop("must_include", []))}
+    includes = _texts(wanted.pop("must_include", []))
+    found = {"exact": wanted.pop("exact_match", None), "includes": tuple(map(_filled, includes))}
     similar = wanted.pop("fuzzy_match", [])
     if similar == "N/A":
         found["impossible"] = str(checks.get("string_note", ""))
@@ -137,11 +141,24 @@ def _target(row: Mapping[str, Any]) -> Target:
     wanted = row["required_contents"]
     if set(wanted) not in ({"exact_match"}, {"must_include"}):
         raise ValueError(f"contents are compared by {', '.join(wanted) or 'nothing'}")
-    includes = tuple(tuple(one.split(" |OR| ")) for one in _texts(wanted.get("must_include", [])))
+    includes = tuple(map(_alternatives, _texts(wanted.get("must_include", []))))
+    if "must_include" in wanted and not includes:
+        raise ValueError("the contents must include nothing: such a check passes on every page")
     locator = _called(row["locator"])
     if isinstance(locator, str) and locator.strip() and not locator.startswith(("document.", "[...document.")):
         raise ValueError(f"unknown locator {locator[:60]!r}")
     return Target(_called(row["url"]), locator, _texts(row.get("prep_actions", [])), wanted.get("exact_match"), includes)
+
+
+def _alternatives(text: str) -> tuple[str, ...]:
+    return tuple(map(_filled, text.split(" |OR| ")))
+
+
+def _filled(text: str) -> str:
+    """Return a text that must be found somewhere. An empty one is everywhere, so each agent would pass."""
+    if not bare(text):
+        raise ValueError(f"a text to look for is empty: {text!r}")
+    return text
 
 
 def _texts(values: Sequence[str]) -> tuple[str, ...]:

@@ -42,8 +42,8 @@ _ACTIONS = (
 )
 _HOW = (
     "You use web sites in a browser. Each line below is an element of the page with its id. Write one action as the last line "
-    "of your message, for example: click [e5]\n{actions}\nThe sites are {hosts}. You have {turns} actions. Do what the task "
-    "asks and nothing else: other changes cost. End with stop."
+    "of your message, for example: click [e5]\n{actions}\nThe sites are {hosts}. You have {turns} actions. {care} "
+    "End with stop."
 )
 EPISODES_PER_CONTEXT = 50
 
@@ -63,6 +63,8 @@ class Errands(AsyncEnv):
     reward_range = (-1.0, 1.0)
     reusable = True
     counts_turns = True
+    care = "Do what the task asks and nothing else: other changes cost."
+    """The sentence of the first observation about changes that the task does not ask for."""
     max_turns: int
 
     def __init__(
@@ -118,7 +120,7 @@ class Errands(AsyncEnv):
         tab = await self._look()
         self._keep(tab)
         turns = self.max_turns
-        how = _HOW.format(actions=described(_ACTIONS), hosts=self._addresses(), turns=turns)
+        how = _HOW.format(actions=described(_ACTIONS), hosts=self._addresses(), turns=turns, care=self.care)
         return self._shown(tab, f"{how}\n\n{self._head(tab)}"), {"max_turns": turns, "template": self.errand.template}
 
     async def _drawn(self, own: int) -> tuple[Errand, int]:

@@ -8,15 +8,18 @@ import asyncio
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from palestra.envs.web.acting import advance, is_navigation
 from palestra.envs.web.front import Pass
 from palestra.errors import InfrastructureError, Unsupported
 
 if TYPE_CHECKING:
     from playwright.async_api import Page
 
-__all__ = ["form_state", "leaving_script", "open_page", "put_form_state", "settle"]
+__all__ = ["ROUNDS", "form_state", "leaving_script", "open_page", "put_form_state", "rest", "settle"]
 
 SETTLE_SECONDS = 30.0
+ROUNDS = 6
+"""How often ``rest`` follows the opening of a page of another site: 3 s by its clock, as WebArena waits after each page."""
 _AFTER_LEAVING_SECONDS = 3.0
 """A navigation that shows no new document within this time, such as a download, has been refused."""
 _STANDING = """async () => {
@@ -78,7 +81,7 @@ async def settle(page: "Page", one: Pass) -> int:
         try:
             complete, leaving, more = await page.evaluate(_STANDING)
         except Error as error:
-            if "context was destroyed" not in error.message and "navigat" not in error.message:
+            if not is_navigation(error.message):
                 raise
             complete, leaving, more = False, False, 0
         opened += max(0, int(more))
@@ -92,6 +95,12 @@ async def settle(page: "Page", one: Pass) -> int:
         if now - begun > SETTLE_SECONDS:
             raise InfrastructureError(f"the page did not come to rest within {SETTLE_SECONDS:g} s")
         await asyncio.sleep(0.005)
+
+
+async def rest(page: "Page", one: Pass) -> None:
+    """Let half a second pass by the clock of the page, and wait until the page stands still again."""
+    await advance(page)
+    await settle(page, one)
 
 
 async def form_state(page: "Page") -> Any:

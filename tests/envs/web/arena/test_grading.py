@@ -1,0 +1,125 @@
+"""The checks of WebArena at the end of an episode, without a browser."""
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from palestra.envs.graders import FunctionGrader
+from palestra.envs.web.arena import grading
+from palestra.envs.web.arena.grading import Ending, answer_passes, contents_pass, pages_pass
+from palestra.envs.web.arena.original import WebArena
+from palestra.envs.web.arena.recording import Passing
+from palestra.envs.web.arena.tasks import Call, Target, WebTask
+from palestra.envs.web.browsers import answered
+from palestra.errors import GraderError, InfrastructureError
+
+SHOP = {"shopping": "http://shop.test"}
+
+
+def ending(sites: Passing, shop: str = "http://shop.test") -> Ending:
+    """An end at which no page may be looked at."""
+    return Ending(None, sites, None, None, shop, ("admin", "secret"))  # type: ignore[arg-type]
+
+
+async def test_a_judge_reads_the_answers_that_are_compared_by_meaning() -> None:
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    async def judge(answer: str, one: dict[str, Any]) -> bool:
+        asked.append((answer, one))
+        return one["answer"] in answer
+
+    grader = FunctionGrader(judge)
+    similar, impossible = WebTask(3, (), "Why?", similar=("rain", "wind")), WebTask(4, (), "Why?", impossible="no shop")
+    assert await answer_passes(similar, "rain and wind", grader)
+    assert not await answer_passes(similar, "rain", grader)
+    assert asked[0] == ("rain and wind", {"question": "Why?", "answer": "rain", "kind": "answer"})
+    asked.clear()
+    assert await answer_passes(impossible, "N/A", grader)
+    assert not asked
+    assert await answer_passes(impossible, "there is no shop", grader)
+    assert asked[0][1]["kind"] == "reason"
+    with pytest.raises(GraderError, match="ZeroDivisionError"):
+        await answer_passes(similar, "x", FunctionGrader(lambda answer, one: 1 / 0))
+
+
+async def test_a_judge_that_does_not_answer_is_an_error_of_the_grader(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grading, "JUDGE_SECONDS", 0.05)
+    task, asked = WebTask(3, (), "Why?", similar=("rain",)), threading.Event()
+    env = WebArena(SHOP, judge=lambda answer, one: asked.wait(10.0))  # a plain function: it must not block the loop
+    try:
+        with pytest.raises(GraderError, match=r"did not answer within 0\.05 s"):
+            await answer_passes(task, "x", env._judge)
+    finally:
+        asked.set()
+        await env.close()
+
+
+class Failing:
+    """A page whose scripts fail with these messages, and then return a text."""
+
+    def __init__(self, *messages: str) -> None:
+        self.error = pytest.importorskip("playwright.async_api", reason="Playwright is not installed").Error
+        self.messages = [*messages]
+        self.context = SimpleNamespace(browser=SimpleNamespace(is_connected=lambda: True))
+        self.rests = 0
+
+    async def evaluate(self, script: str, argument: str) -> str:
+        if self.messages:
+            raise self.error(self.messages.pop(0))
+        return "found"
+
+    def is_closed(self) -> bool:
+        return False
+
+    async def rest(self) -> None:
+        self.rests += 1
+
+
+MOVED = "Page.evaluate: Execution context was destroyed, most likely because of a navigation"
+
+
+@pytest.mark.parametrize(
+    ("messages", "success"), [([], True), ([MOVED], True), ([MOVED, MOVED], False), (["x is null"], False)]
+)
+async def test_a_page_that_opens_another_document_is_read_once_more(messages: list[str], *, success: bool) -> None:
+    page = Failing(*messages)
+    end = ending(Passing(()))._replace(page=page, rest=page.rest)  # type: ignore[arg-type]
+    task = WebTask(5, (), "Look.", targets=(Target("last", "document.title", exact="found"),))
+    assert await pages_pass(task, end) is success
+    assert page.rests == (MOVED in messages)
+
+
+async def test_a_crashed_page_is_no_score() -> None:
+    page = Failing("Page.evaluate: Target crashed")
+    end = ending(Passing(()))._replace(page=page, rest=page.rest)  # type: ignore[arg-type]
+    task = WebTask(5, (), "Look.", targets=(Target("last", "document.title", exact="found"),))
+    with pytest.raises(InfrastructureError, match="Target crashed"):
+        async with answered():
+            await pages_pass(task, end)
+
+
+def test_contents_are_compared_without_entities() -> None:
+    assert contents_pass(Target("last", "", includes=(("a & b", "c"), ("d",))), "<p>A &amp; B, D</p>")
+    assert not contents_pass(Target("last", "", includes=(("a", "c"), ("e",))), "a")
+    assert contents_pass(Target("last", "", exact="5"), " 5 ")
+    assert not contents_pass(Target("last", "", exact=""), "None")
+
+
+class Answering(Passing):
+    """Sites that always give the same answer."""
+
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__({"shop.test"})
+        self._answer = status, list[tuple[str, str]](), body.encode()
+
+    async def visit(self, *asked: Any) -> Any:
+        return self._answer
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, "{}"), (200, "<html>"), (200, '{"items": []}'), (200, "3")])
+async def test_a_shop_that_does_not_answer_the_grader_is_no_score(status: int, body: str) -> None:
+    task = WebTask(5, (), "Buy.", targets=(Target(Call("shopping_get_latest_order_url", ()), "", exact="x"),))
+    with pytest.raises(GraderError, match="the shop answers"):
+        await pages_pass(task, ending(Answering(status, body)))
