@@ -69,6 +69,17 @@ def test_an_unknown_task_is_refused() -> None:
         MiniWob("click-nothing")
 
 
+@in_browser
+async def test_letters_of_all_languages_reach_the_observation() -> None:
+    env = MiniWob("unicode-test")
+    try:
+        seen, reward = await play(env, 0)
+        assert reward == 1.0
+        assert '"Cancél"' in seen[0]
+    finally:
+        await env.close()
+
+
 async def solved(names: tuple[str, ...], seeds: range) -> dict[str, list[int]]:
     """Task → the seeds that its oracle does not solve."""
     missed: dict[str, list[int]] = {}

@@ -1,20 +1,23 @@
 """The pages of MiniWoB++ as one document each."""
 
 import importlib.util
+import posixpath
+from html.parser import HTMLParser
 
 import pytest
 
 if importlib.util.find_spec("miniwob") is None:
     pytest.skip("miniwob is not installed", allow_module_level=True)
 
-from palestra.envs.web.miniwob.pages import ORIGIN, Pages, page_address
+from palestra.envs.web.miniwob import pages
+from palestra.envs.web.miniwob.pages import ORIGIN, Pages, _file, page_address
 from palestra.envs.web.miniwob.tasks import TASKS
 
 
 async def page(task: str) -> bytes:
     status, headers, content = await Pages().visit("GET", page_address(task), [], b"")
     assert status == 200
-    assert dict(headers)["Content-Type"] == "text/html"
+    assert dict(headers)["Content-Type"] == "text/html; charset=utf-8"
     return content
 
 
@@ -31,16 +34,55 @@ async def test_a_page_holds_its_scripts_and_styles() -> None:
         assert (await file(path))[1] in content
 
 
+class Scripts(HTMLParser):
+    """The scripts of a page as a browser finds them: the address and the body of each."""
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__()
+        self.found: list[tuple[str | None, str]] = []
+        self._inside = False
+        self.feed(content.decode())
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "script":
+            self._inside = True
+            self.found.append((dict(attrs).get("src"), ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        self._inside = self._inside and tag != "script"
+
+    def handle_data(self, data: str) -> None:
+        if self._inside:
+            source, body = self.found[-1]
+            self.found[-1] = source, body + data
+
+
 @pytest.mark.parametrize("task", TASKS)
-async def test_every_page_ends_each_script_that_it_begins(task: str) -> None:
-    content = await page(task)
-    assert content.count(b"<script>") + content.count(b"<script ") <= content.count(b"</script>")
+async def test_every_script_of_a_page_is_its_file_from_the_first_to_the_last_character(task: str) -> None:
+    original = _file(f"miniwob/{task}.html")
+    assert original is not None
+    wanted = []
+    for source, body in Scripts(original).found:
+        if source is not None:
+            status, content = await file(posixpath.normpath(posixpath.join("miniwob", source)))
+            assert status == 200
+            body = content.decode("utf-8-sig")
+        wanted.append((None, body))
+    assert Scripts(await page(task)).found == wanted
 
 
-async def test_a_script_in_an_encoding_of_its_own_stays_a_file() -> None:
-    content = await page("click-pie")
-    assert b'<script src="../common/special/click-pie/wheelnav.min.js"></script>' in content
-    assert (await file("common/special/click-pie/wheelnav.min.js"))[1].startswith(b"\xef\xbb\xbf")
+async def test_a_script_that_would_end_too_early_stays_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = {
+        "a.html": b'<script src="a.js"></script><script src="b.js"></script><link rel="stylesheet" href="c.css">',
+        "a.js": b"write('</style><SCRIPT></Script>')",
+        "b.js": b"\xef\xbb\xbfwrite('</style>')",
+        "c.css": b"/* </STYLE> */",
+    }
+    monkeypatch.setattr(pages, "_file", files.get)
+    assert pages._answer.__wrapped__("a.html") == (
+        b'<script src="a.js"></script><script>write(\'</style>\')</script><link rel="stylesheet" href="c.css">'
+    )
 
 
 async def test_the_pictures_of_a_style_are_found_from_the_page() -> None:

@@ -2,7 +2,7 @@
 
 The page's own clock and random numbers are set by the seed, so the same task and actions give the same episode. The reward is
 MiniWoB's raw reward, without its discount for time: 1 for a solved task, for some tasks a part of 1, and -1 for a wrong end.
-Any reward above 0 is a success, as in the literature. An episode that reaches its last turn has the reward 0.
+Any reward above 0 is a success, as in the literature. An episode that reaches the turn limit has the reward 0.
 """
 
 import math
@@ -60,7 +60,7 @@ class MiniWob(AsyncEnv):
         name: The name of the task, such as ``click-test-2``.
         max_turns: The turn limit.
         picture: Whether the observation has a screenshot beside the elements; ``"marks"`` draws the ids of elements on it.
-        penalty: Whether a wrong end has the reward -1. Without it, it has 0, as an episode that reaches its last turn.
+        penalty: Whether a wrong end has the reward -1. Without it, it has 0, like an episode that reaches the turn limit.
     """
 
     reward_range = (-1.0, 1.0)

@@ -25,8 +25,13 @@ _KEEP = f"max-age={100 * 365 * 24 * 3600}, immutable"
 _SCRIPT = re.compile(rb'<script src="([^"]+)"></script>')
 _STYLE = re.compile(rb'<link rel="stylesheet"(?: type="text/css")? href="([^"]+)">')
 _ADDRESS = re.compile(rb"""(url\(\s*["']?)(?!["']|data:|/)""")
-_ALONE = re.compile(rb"\A\xef\xbb\xbf|</script|</style|<!--", re.IGNORECASE)
-"""What a document cannot hold: the mark of another encoding, and what would end a script or a style. Such a file stays one."""
+_ALONE = {
+    ".js": re.compile(rb"</script|<!--", re.IGNORECASE),
+    ".css": re.compile(rb"</style", re.IGNORECASE),
+}
+"""What would end a script or a style too early inside a document. Such a file is loaded separately."""
+_MARK = b"\xef\xbb\xbf"
+"""The mark of UTF-8, which only a file of its own may begin with."""
 
 
 def page_address(task: str) -> str:
@@ -47,6 +52,7 @@ class Pages:
         if content is None:
             return 404, [("Content-Type", "text/plain")], b""
         kind = mimetypes.guess_type(address)[0] or "application/octet-stream"
+        kind += "; charset=utf-8" if kind == "text/html" else ""
         return 200, [("Content-Type", kind), ("Cache-Control", _KEEP)], content
 
 
@@ -60,7 +66,7 @@ def _folder() -> Path:
 
 @cache
 def _answer(name: str) -> bytes | None:
-    """Return a file, and a page with its scripts and styles in it. Their bytes stay, so the browser reads them as before."""
+    """Return a file, and a page with its scripts and styles in it. All of them are UTF-8, and the answer says so."""
     content = _file(name)
     if content is None or not name.endswith(".html"):
         return content
@@ -68,9 +74,11 @@ def _answer(name: str) -> bytes | None:
     def inside(found: "re.Match[bytes]") -> bytes:
         path = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[1].decode()))
         text = _file(path)
-        if text is None or _ALONE.search(text):
+        kind = posixpath.splitext(path)[1]
+        if text is None or kind not in _ALONE or _ALONE[kind].search(text):
             return found[0]
-        if path.endswith(".js"):
+        text = text.removeprefix(_MARK)
+        if kind == ".js":
             return b"<script>" + text + b"</script>"
         folder = f"/{posixpath.dirname(path)}/".encode()
         return b"<style>" + _ADDRESS.sub(rb"\1" + folder, text) + b"</style>"
