@@ -17,8 +17,8 @@ from typing import Any
 from palestra.core import AsyncEnv, Step
 from palestra.envs.web.actions import Action, described, read_action
 from palestra.envs.web.jail import chromium_program
-from palestra.envs.web.piped import Piped
-from palestra.errors import MissingExtra
+from palestra.envs.web.piped import Piped, named_python
+from palestra.envs.web.snapshot import cleaned
 from palestra.trajectory import Content, StopReason, Task
 
 __all__ = ["PYTHON", "BrowserGymEnv", "call_of"]
@@ -34,6 +34,8 @@ _SHOWN = re.compile(r"^\s*\[(\w+)\] (\w+)", re.MULTILINE)
 _ADDRESS = re.compile(r"https?://\S+")
 _PASSED = re.compile(r"HOME|MINIWOB_URL|WA_\w+")
 """Variables that the packages of BrowserGym read."""
+_SCRIPT = Path(__file__).with_name("browsergym_process.py")
+_INSTALL = 'uv venv browsergym && uv pip install --python browsergym/bin/python "browsergym-core==0.14.3"'
 _ACTIONS = (
     *("click", "double_click", "type", "select", "press", "hover", "drag", "scroll", "click_at", "drag_at", "wait"),
     *("goto", "go_back", "go_forward", "new_tab", "tab_focus", "close_tab", "stop"),
@@ -74,7 +76,7 @@ class BrowserGymEnv(AsyncEnv):
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self._begin(seed, task)
         if self._process is None or self._process.pid is None:
-            self._process = Piped("BrowserGym", _python, Path(__file__).with_name("browsergym_process.py"), _variables())
+            self._process = Piped("BrowserGym", _python, _SCRIPT, _variables())
             await self._process.begin({**self._order, "chromium": chromium_program()}, RESET_SECONDS)
         found = await self._process.ask({"do": "reset", "seed": self.task.seed & LARGEST_SEED}, RESET_SECONDS)
         self._turn, self._score, self._tree = 0, 0.0, found["tree"]
@@ -100,7 +102,7 @@ class BrowserGymEnv(AsyncEnv):
         info = dict(step.info)
         if (step.terminated or step.truncated) and self._judges:
             info["success"] = self._score >= 1.0
-        if step.truncated:
+        if step.truncated and self._turn >= self.max_turns:
             info["stop_reason"] = StopReason.TURN_LIMIT
         return step._replace(info=info)
 
@@ -155,25 +157,27 @@ _CALLS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
 
 
 def _text(found: Mapping[str, Any]) -> str:
-    """Return the observation. BrowserGym quotes the texts of pages in its tree; titles and errors are quoted here."""
-    lines = [f"Task: {found['goal']}", f"Address: {found['url']}"]
+    """Return the observation. BrowserGym quotes the texts of pages in its tree; the goal, titles and errors are quoted here."""
+    lines = [f"Task: {_quoted(found['goal'])}", f"Address: {cleaned(found['url'])}"]
     if len(found["urls"]) > 1:
         lines += [
-            f"Tab {place}{' (shown)' if place == found['tab'] else ''}: {json.dumps(title, ensure_ascii=False)} at {url}"
+            f"Tab {place}{' (shown)' if place == found['tab'] else ''}: {_quoted(title)} at {cleaned(url)}"
             for place, (title, url) in enumerate(zip(found["titles"], found["urls"], strict=True))
         ]
     if found["focused"]:
         lines.append(f"Focused: [{found['focused']}]")
     if found["error"]:
-        lines.insert(0, f"The action failed: {json.dumps(found['error'][:_LONGEST_ERROR], ensure_ascii=False)}")
+        lines.insert(0, f"The action failed: {_quoted(found['error'][:_LONGEST_ERROR])}")
     return "\n".join((*lines, found["tree"]))
 
 
+def _quoted(text: str) -> str:
+    """Return a text of a page in quotes and without characters that end a line."""
+    return cleaned(json.dumps(text, ensure_ascii=False))
+
+
 def _python() -> str:
-    python = os.environ.get(PYTHON, "")
-    if not python or not os.access(python, os.X_OK):
-        raise MissingExtra(f"{PYTHON} must name the Python of a virtual environment with BrowserGym, got {python!r}")
-    return python
+    return named_python(PYTHON, _INSTALL)
 
 
 def _variables() -> dict[str, str]:

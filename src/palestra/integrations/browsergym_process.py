@@ -1,44 +1,42 @@
-"""The process in which an environment of BrowserGym runs. It runs in the virtual environment of that package.
+"""What plays an environment of BrowserGym. ``piped_process`` runs it with the Python of that package.
 
-Palestra starts this file by its path with another Python, so it imports nothing of Palestra. Each line of the input is a
-question in JSON, each line of the output its answer.
+It imports nothing of Palestra.
 """
 
 import importlib
-import json
-import os
-import sys
-import traceback
 from typing import Any
 
-_SUBSETS = ["chat", "infeas", "bid", "coord", "nav", "tab"]
+_SUBSETS = ["chat", "bid", "coord", "nav", "tab"]
+_DEATHS = ("has been closed", "Target crashed", "Connection closed", "Page crashed", "Browser closed")
+"""Words of Playwright if the browser, or the process of a page, has ended."""
+_env: Any = None
 
 
-def main() -> None:
-    """Answer until the input ends."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the package prints is no answer
-    env: Any = None
+def answer(asked: dict[str, Any]) -> Any:
+    """Answer a question. If the browser has died, the process ends, so that Palestra plays the episode again."""
     try:
-        for line in sys.stdin:
-            asked = json.loads(line)
-            try:
-                if asked["do"] == "make":
-                    env = _made(asked)
-                    answer: Any = {}
-                elif asked["do"] == "reset":
-                    answer = _seen(env.reset(seed=asked["seed"])[0])
-                else:
-                    observation, reward, terminated, truncated, _ = env.step(asked["action"])
-                    ended = {"terminated": bool(terminated), "truncated": bool(truncated)}
-                    answer = {**_seen(observation), "reward": float(reward), **ended}
-            except Exception:
-                answer = {"failure": traceback.format_exc()}
-            answers.write(json.dumps(answer) + "\n")
-            answers.flush()
-    finally:
-        if env is not None:
-            env.close()
+        return _answer(asked)
+    except Exception as error:
+        if any(words in str(error) for words in _DEATHS):
+            raise SystemExit(f"the browser has died: {error}") from error
+        raise
+
+
+def close() -> None:
+    """End the browsers."""
+    if _env is not None:
+        _env.close()
+
+
+def _answer(asked: dict[str, Any]) -> Any:
+    global _env
+    if asked["do"] == "make":
+        _env = _made(asked)
+        return {}
+    if asked["do"] == "reset":
+        return _seen(_env.reset(seed=asked["seed"])[0])
+    observation, reward, terminated, truncated, _ = _env.step(asked["action"])
+    return {**_seen(observation), "reward": float(reward), "terminated": bool(terminated), "truncated": bool(truncated)}
 
 
 def _made(asked: dict[str, Any]) -> Any:
@@ -65,7 +63,3 @@ def _seen(observation: dict[str, Any]) -> dict[str, Any]:
         "focused": observation["focused_element_bid"],
         "error": observation["last_action_error"],
     }
-
-
-if __name__ == "__main__":
-    main()

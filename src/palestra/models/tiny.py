@@ -14,7 +14,7 @@ repeat names of the first observation, a name is then the same token wherever it
 
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Literal
 
@@ -172,12 +172,15 @@ def _suite_text(envs: str, tasks: int, turns: int, seed: int, unit: _Unit = "phr
     if not specs:
         raise UsageError(f"no environment that can run here matches {envs!r}")
     for known in specs:
-        with make(known.id) as first:
+        env: Env | None = None
+        with ExitStack() as stack:
             for number in range(tasks):
+                if env is None or not env.unwrapped.reusable:
+                    stack.close()
+                    env = stack.enter_context(make(known.id))
                 # Random moves need not contain all words of good ones.
                 players = ("oracle", "random") if unit == "word" and number % 2 else ("random", "oracle")
-                with nullcontext(first) if first.unwrapped.reusable else make(known.id) as env:
-                    yield from _episode_text(env, turns, derive_seed(seed, "tiny text", number), players)
+                yield from _episode_text(env, turns, derive_seed(seed, "tiny text", number), players)
 
 
 def _representatives(pattern: str) -> list[EnvSpec]:

@@ -54,7 +54,7 @@ def _found() -> str | None:
 
 
 def chromium_program() -> str:
-    """Return the path of the Chromium to use: ``PALESTRA_CHROMIUM``, or the first one on the ``PATH``."""
+    """Return the path of the Chromium to use: ``PALESTRA_CHROMIUM``, or the first of ``_NAMES`` on the ``PATH``."""
     found = _found()
     if found is None:
         named = os.environ.get("PALESTRA_CHROMIUM")

@@ -163,6 +163,17 @@ async def test_without_a_judge_tasks_that_need_one_are_refused_before_they_are_p
     await env.close()
 
 
+async def test_the_package_is_asked_once_where_its_tasks_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "assets/dataset").mkdir(parents=True)
+    (tmp_path / "assets/dataset/test.raw.json").write_text("[]")
+    (tmp_path / "python").write_text(f"#!/bin/sh\nread question\necho asked >>{tmp_path}/asked\necho '\"{tmp_path}\"'\n")
+    (tmp_path / "python").chmod(0o755)
+    monkeypatch.setenv(PYTHON, str(tmp_path / "python"))
+    for _ in range(2):
+        assert await original_tasks() == tmp_path / "assets/dataset/test.raw.json"
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
 needs_package = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python with webarena-verified")
 
 

@@ -1,34 +1,24 @@
-"""The process that reads and grades the tasks of WebArena-Verified. It runs in the environment of that package.
+"""What reads and grades the tasks of WebArena-Verified. ``piped_process`` runs it with the Python of that package.
 
-Palestra starts this file by its path with another Python, so it imports nothing of Palestra. Each line of the input is a
-question in JSON, each line of the output its answer.
+It imports nothing of Palestra.
 """
 
 import importlib
 import json
-import os
-import sys
-import traceback
 from typing import Any
 
+_judge: Any = None
 
-def main() -> None:
-    """Answer until the input ends."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # what the package prints is no answer
-    judge: Any = None
-    for line in sys.stdin:
-        asked = json.loads(line)
-        try:
-            if asked["do"] == "open":
-                judge = _opened(asked["addresses"], asked["data"])
-                answer: Any = [_described(judge, task) for task in judge.reader.tasks]
-            else:
-                answer = _graded(judge, asked)
-        except Exception:
-            answer = {"failure": traceback.format_exc()}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+
+def answer(asked: dict[str, Any]) -> Any:
+    """Answer a question: where the package is, its tasks, or the grade of an episode."""
+    global _judge
+    if asked["do"] == "where":
+        return importlib.import_module("webarena_verified").__path__[0]
+    if asked["do"] == "open":
+        _judge = _opened(asked["addresses"], asked["data"])
+        return [_described(_judge, task) for task in _judge.reader.tasks]
+    return _graded(_judge, asked)
 
 
 def _opened(addresses: dict[str, str], data: str) -> Any:
@@ -73,7 +63,3 @@ def _error(one: Any) -> str:
         return ""
     inside = [assertion.error_msg for assertion in one.assertions or () if assertion.error_msg]
     return "; ".join([one.error_msg] if one.error_msg else inside) or f"{one.evaluator_name} gives no reason"
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,12 @@
 """Palestra's side of the process that grades WebArena-Verified. Episodes with the same sites and tasks share one process."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from palestra.envs.web.piped import Piped
+from palestra.envs.web.piped import Piped, named_python
 from palestra.errors import EnvError, MissingExtra
 from palestra.sharing import SharedPerLoop
 
@@ -15,7 +14,7 @@ __all__ = ["PYTHON", "ArenaTask", "Graded", "Judge", "Package", "original_tasks"
 
 PYTHON = "PALESTRA_WEBARENA_PYTHON"
 """The environment variable that names the Python which has the package."""
-ANSWER_SECONDS = 120.0
+ANSWER_SECONDS, WHERE_SECONDS = 120.0, 60.0
 _INSTALL = 'uv venv arena && uv pip install --python arena/bin/python "webarena-verified==1.2.3"'
 
 
@@ -53,7 +52,7 @@ class Judge:
     def __init__(self, package: Package) -> None:
         self._package = package
         self._turn = asyncio.Lock()
-        self._process = Piped("WebArena-Verified", _python, Path(__file__).with_name("judge.py"))
+        self._process = _process()
         self._tasks: tuple[ArenaTask, ...] = ()
 
     async def tasks(self) -> tuple[ArenaTask, ...]:
@@ -93,28 +92,32 @@ class Judge:
 
 
 def _python() -> str:
-    python = os.environ.get(PYTHON, "")
-    if not python or not os.access(python, os.X_OK):
-        raise MissingExtra(
-            f"WebArena-Verified has a virtual environment of its own: {_INSTALL}; then set {PYTHON} to its Python"
-        )
-    return python
+    return named_python(PYTHON, _INSTALL)
+
+
+_folders: dict[str, str] = {}
+"""Python → the folder of its package."""
 
 
 async def original_tasks() -> Path:
     """Return the file of WebArena's own tasks, which the package has beside those of WebArena-Verified."""
-    where = "import importlib.util as u; print(u.find_spec('webarena_verified').submodule_search_locations[0])"
-    process = await asyncio.create_subprocess_exec(_python(), "-I", "-c", where, stdout=asyncio.subprocess.PIPE)
-    try:
-        found, _ = await process.communicate()
-    except BaseException:
-        process.kill()
-        await process.wait()
-        raise
-    path = Path(found.decode().strip(), "assets", "dataset", "test.raw.json")
-    if process.returncode or not path.is_file():
-        raise MissingExtra(f"the Python of {PYTHON} has no webarena-verified 1.2.3, which has WebArena's tasks: {_INSTALL}")
+    python = _python()
+    if python not in _folders:
+        process = _process()
+        try:
+            _folders[python] = await process.begin({"do": "where"}, WHERE_SECONDS)
+        except EnvError as error:
+            raise MissingExtra(f"the Python of {PYTHON} has no webarena-verified: {_INSTALL}; {error}") from None
+        finally:
+            await process.kill()
+    path = Path(_folders[python], "assets", "dataset", "test.raw.json")
+    if not path.is_file():
+        raise MissingExtra(f"the webarena-verified of {PYTHON} has no tasks of WebArena, version 1.2.3 has: {_INSTALL}")
     return path
+
+
+def _process() -> Piped:
+    return Piped("WebArena-Verified", _python, Path(__file__).with_name("judge.py"))
 
 
 _shared: SharedPerLoop[Package, Judge] = SharedPerLoop(Judge, Judge.close)

@@ -1,0 +1,34 @@
+"""The loop of a process that ``Piped`` starts: it reads questions and writes answers. It runs with another Python.
+
+Palestra starts this file by its path, with the path of a script as its argument, so both import nothing of Palestra. The script
+defines ``answer(asked)``, and ``close()`` if there is something to end. Each line of the input is a question in JSON, each line
+of the output its answer. An exception is the answer ``{"failure": traceback}``; ``SystemExit`` ends the process.
+"""
+
+import json
+import os
+import runpy
+import sys
+import traceback
+from typing import Any
+
+
+def main(script: str) -> None:
+    """Answer until the input ends."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what a package prints is no answer
+    names = runpy.run_path(script)
+    try:
+        for line in sys.stdin:
+            try:
+                answer: Any = names["answer"](json.loads(line))
+            except Exception:
+                answer = {"failure": traceback.format_exc()}
+            answers.write(json.dumps(answer) + "\n")
+            answers.flush()
+    finally:
+        names.get("close", lambda: None)()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
