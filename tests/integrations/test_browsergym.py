@@ -14,8 +14,9 @@ import palestra
 from palestra.core import Step
 from palestra.envs.web.actions import read_action
 from palestra.errors import EnvError, InfrastructureError, MissingExtra
-from palestra.integrations import browsergym, browsergym_process
-from palestra.integrations.browsergym import _ACTIONS, _ID, PYTHON, BrowserGymEnv, call_of
+from palestra.integrations import browsergym, browsergym_calls, browsergym_process
+from palestra.integrations.browsergym import _ACTIONS, _ID, PYTHON, BrowserGymEnv
+from palestra.integrations.browsergym_calls import call_of
 from palestra.trajectory import StopReason
 
 
@@ -54,7 +55,7 @@ def test_actions_in_both_forms_become_calls(message: str, call: str) -> None:
 
 
 def test_every_action_has_a_call() -> None:
-    assert set(browsergym._CALLS) == set(_ACTIONS)
+    assert set(browsergym_calls._CALLS) == set(_ACTIONS)
 
 
 def test_a_page_cannot_write_a_line_of_the_observation() -> None:

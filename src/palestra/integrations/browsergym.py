@@ -10,28 +10,27 @@ import importlib.util
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from palestra.core import AsyncEnv, Step
-from palestra.envs.web.actions import Action, described, read_action
+from palestra.envs.web.actions import described, read_action
 from palestra.envs.web.jail import chromium_program
 from palestra.envs.web.piped import Piped, named_python
 from palestra.envs.web.snapshot import cleaned
+from palestra.integrations.browsergym_calls import call_of
 from palestra.trajectory import Content, StopReason, Task
 
-__all__ = ["PYTHON", "BrowserGymEnv", "call_of"]
+__all__ = ["PYTHON", "BrowserGymEnv"]
 
 PYTHON = "PALESTRA_BROWSERGYM_PYTHON"
 """The environment variable that names the Python which has BrowserGym."""
 RESET_SECONDS, STEP_SECONDS = 180.0, 120.0
 LARGEST_SEED = 2**31 - 1
-_PIXELS = 400
 _LONGEST_ERROR = 500
 _ID = re.compile(r"[a-zA-Z]{0,8}\d{1,6}")
 _SHOWN = re.compile(r"^\s*\[(\w+)\] (\w+)", re.MULTILINE)
-_ADDRESS = re.compile(r"https?://\S+")
 _PASSED = re.compile(r"HOME|MINIWOB_URL|WA_\w+")
 """Variables that the packages of BrowserGym read."""
 _SCRIPT = Path(__file__).with_name("browsergym_process.py")
@@ -120,40 +119,6 @@ class BrowserGymEnv(AsyncEnv):
         process, self._process = self._process, None
         if process is not None:
             await process.end()
-
-
-def call_of(order: Action) -> str:
-    """Return BrowserGym's calls for an action, one per line; an empty text for an address that must not be opened."""
-    if order.name == "goto" and not _ADDRESS.fullmatch(order.arguments["address"]):
-        return ""
-    return _CALLS[order.name](order.arguments)
-
-
-def _typed(given: Mapping[str, str]) -> str:
-    enter = "\nkeyboard_press('Enter')" if given.get("enter") == "1" else ""
-    return f"fill({given['element']!r}, {given['text']!r}){enter}"
-
-
-_CALLS: Mapping[str, Callable[[Mapping[str, str]], str]] = {
-    "click": lambda given: f"click({given['element']!r})",
-    "double_click": lambda given: f"dblclick({given['element']!r})",
-    "type": _typed,
-    "select": lambda given: f"select_option({given['element']!r}, {given['option']!r})",
-    "press": lambda given: f"keyboard_press({given['keys']!r})",
-    "hover": lambda given: f"hover({given['element']!r})",
-    "drag": lambda given: f"drag_and_drop({given['element']!r}, {given['target']!r})",
-    "scroll": lambda given: f"scroll(0, {_PIXELS if given['direction'] == 'down' else -_PIXELS})",
-    "click_at": lambda given: f"mouse_click({float(given['x'])}, {float(given['y'])})",
-    "drag_at": lambda given: f"mouse_drag_and_drop({', '.join(str(float(given[one])) for one in ('x', 'y', 'to_x', 'to_y'))})",
-    "wait": lambda given: "noop(500)",
-    "goto": lambda given: f"goto({given['address']!r})",
-    "go_back": lambda given: "go_back()",
-    "go_forward": lambda given: "go_forward()",
-    "new_tab": lambda given: "new_tab()",
-    "tab_focus": lambda given: f"tab_focus({int(given['tab'])})",
-    "close_tab": lambda given: "tab_close()",
-    "stop": lambda given: f"send_msg_to_user({given.get('answer', '')!r})",
-}
 
 
 def _text(found: Mapping[str, Any]) -> str:
