@@ -18,10 +18,12 @@ from palestra.cluster import ClusterConfig, Dispatcher, LocalProvider, Lost, Poo
 from palestra.cluster.providers import LocalHandle, WorkerHandle
 from palestra.cluster.rays import RayProvider
 from palestra.cluster.worker import JobOrders, Opened, RolloutWorker, StaleSession
+from palestra.core import Policy
 from palestra.encoding import encode_msgpack
 from palestra.errors import Boundary, UnknownEnv, UsageError
+from palestra.policies import as_policy
 from palestra.registry import register, unregister
-from palestra.rollout import RolloutOptions, collect
+from palestra.rollout import EpisodeKey, RolloutOptions, collect
 from tests.leftovers import nothing_left_here
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -285,6 +287,15 @@ async def test_what_a_caller_did_wrong_is_told() -> None:
             await anext(stream)
         with pytest.raises(UsageError, match="no policy"):
             await anext(workers.rollout(GUESS, "nobody", RolloutOptions(n=1)))
+        with pytest.raises(UsageError, match="cannot choose the policies of players"):
+            await anext(workers.rollout(GUESS, "random", RolloutOptions(n=1, seating=Random())))
+
+
+class Random:
+    """Seats the same policy everywhere."""
+
+    def policy_of(self, key: EpisodeKey, player: str) -> Policy:
+        return as_policy("random")
 
 
 async def test_a_worker_is_told_what_only_the_dispatcher_has_registered() -> None:

@@ -24,7 +24,7 @@ from palestra.cluster.jobs import Job, QueuedEpisode, WorkerSession
 from palestra.cluster.providers import Lost, WorkerHandle, WorkerProvider
 from palestra.cluster.worker import JobOrders, Lease, Played, Setup, StaleSession, decode_batch
 from palestra.encoding import encode_msgpack
-from palestra.errors import Boundary
+from palestra.errors import Boundary, UsageError
 from palestra.registry import EnvSpec
 from palestra.rollout import AnyPolicy, Book, Envs, RolloutOptions, episode_keys
 from palestra.trajectory import Failure, Phase, StopReason, Trajectory
@@ -74,6 +74,8 @@ class Dispatcher:
         self, envs: Envs, policy: AnyPolicy, options: RolloutOptions, *, book: Book | None = None
     ) -> AsyncGenerator[Trajectory, None]:
         """Play a rollout on the workers: a ``RolloutFunction``. Leases, losses and ends are entered into ``book``."""
+        if options.seating is not None:
+            raise UsageError("a cluster cannot choose the policies of players by the episode: play in one process")
         keys, specs = episode_keys(envs, options)
         options.around()  # refuses an unknown name here, not on a worker
         if self._broken is not None:

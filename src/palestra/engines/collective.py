@@ -1,7 +1,7 @@
 """Weights that servers receive over a process group instead of reading files: what the learner and a server agree on.
 
-The learner is rank 0 of a group, and the workers of ONE server are the others. Each server has a group of its own, so a server
-that dies breaks no other group. The learner sends buckets of tensors, and the server's HTTP interface says what is in them.
+The learner is rank 0 of a group, and the workers of ONE server are the others. Each server has a group of its own.
+The learner sends buckets of tensors, and the server's HTTP interface says what is in them.
 ``palestra.training.collective`` sends; the engines here speak to the servers.
 """
 

@@ -84,10 +84,8 @@ class ServerReplica:
         """The ``LoraAdapter.base`` that the server has loaded; empty if it is not known what the server holds."""
         self.asleep: bool | None = None
         """Whether the server has given its memory back; ``None`` until it was asked."""
-        self.doubts = 0
-        """How often the server was suspected of having been restarted. Connections that it had are not used again."""
         self.restarts = 0
-        """How often the server was started again, as far as ``RemoteEngine.suspect`` was called."""
+        """How often the server was, or may have been, started again. What it knew before is not relied on."""
 
 
 class RemoteEngine(ABC):
@@ -397,8 +395,8 @@ class RemoteEngine(ABC):
         return idlest
 
     def _suspect(self, replica: ServerReplica) -> None:
+        replica.restarts += replica.healthy  # while it is being revived, a call that fails late says nothing new
         replica.healthy = False
-        replica.doubts += 1
         replica.base = ""  # if it was restarted, it has the weights that it starts with
         if replica not in self._reviving:
             self._reviving[replica] = asyncio.create_task(self._revive(replica))

@@ -1,8 +1,8 @@
 """Mounts of a shell box that are made before bubblewrap starts: the root folder as the box sees it, and its ``/dev``.
 
 They hang below a second mount of the layer, so that the layer itself stays free of them and can be copied. bubblewrap takes
-the whole tree with one bind mount. To let it make a ``/dev`` of its own would take a fifth of the time to start a box, while a
-spare process has time.
+the whole tree with one bind mount. A ``/dev`` of bubblewrap's own would be made while the caller waits; a spare process
+makes this one before.
 
 Part of the launcher: standard library only.
 """

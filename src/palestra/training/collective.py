@@ -65,7 +65,7 @@ class CollectiveTransfer:
         self.say = say
         self._device = torch.device(device)
         self._channels: dict[tuple[str, int], _Channel] = {}
-        """The groups, by address and number of doubts about the server: after each it gets a new group."""
+        """The groups, by address and number of restarts, certain or possible: after each, the server gets a new group."""
 
     def write(self, weights: PolicyWeights, version: int) -> "WeightStream":
         """Gather ``weights`` as ``version``."""
@@ -89,7 +89,7 @@ class CollectiveTransfer:
             raise InfrastructureError(what) from None
 
     async def _channel(self, engine: ReceivingEngine, replica: ServerReplica) -> "_Channel":
-        key = replica.url, replica.doubts
+        key = replica.url, replica.restarts
         if key not in self._channels:
             self._give_up(replica)
             self._channels[key] = await self._joined(engine, replica)

@@ -74,11 +74,10 @@ class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         OPPONENT.check(self.kind)
         if len(set(self.players)) != len(self.players):
             raise UsageError("opponent.players names a player twice")
-        default = OpponentSettings.__struct_defaults__
-        ours = dict(zip(self.__struct_fields__[-len(default) :], default, strict=True))
-        for key in ("every", "pool", "urls") if self.name != "past" else ():
-            if getattr(self, key) != ours[key]:
-                raise UsageError(f'opponent.{key} is for opponent.kind = "past": leave it out')
+        past = [one for one in msgspec.structs.fields(type(self)) if one.name in ("every", "pool", "urls")]
+        for one in past if self.name != "past" else ():
+            if getattr(self, one.name) != one.default:
+                raise UsageError(f'opponent.{one.name} is for opponent.kind = "past": leave it out')
 
     def check(self, engine: str, urls: Sequence[str], *, has_agent: bool) -> None:
         """Raise ``UsageError`` if there can be no such opponent beside the run's ``engine``, whose servers are ``urls``."""

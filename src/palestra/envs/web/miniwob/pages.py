@@ -31,7 +31,7 @@ _ALONE = {
 }
 """What would end a script or a style too early inside a document. Such a file is loaded separately."""
 _MARK = b"\xef\xbb\xbf"
-"""The mark of UTF-8, which only a file of its own may begin with."""
+"""The byte order mark of UTF-8. It may stand only at the beginning of a file."""
 
 
 def page_address(task: str) -> str:
