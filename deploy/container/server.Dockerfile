@@ -2,11 +2,13 @@
 #   docker build --file deploy/container/server.Dockerfile --tag palestra-server .
 #   docker run --rm --publish 8443:8443 --volume palestra-token:/token palestra-server "game:*"
 # The token is in the volume: docker run --rm --volume palestra-token:/token --entrypoint cat palestra-server /token/token
-# The box for code needs user namespaces; where Docker forbids them, add --security-opt seccomp=unconfined. It has not been built in CI.
+# The box for code runs Debian's own Python. It needs user namespaces and a /proc of its own: add
+#   --security-opt seccomp=unconfined --security-opt systempaths=unconfined
+# CI does not build this file. Debian's Docker has built it, on a base made of Debian 12 and Python 3.12.
 FROM python:3.12-slim-bookworm
 
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends bubblewrap=0.8.* libseccomp2=2.5.* \
+    && apt-get install --yes --no-install-recommends bubblewrap=0.8.* libseccomp2=2.5.* python3=3.11.* \
     && rm -rf /var/lib/apt/lists/*
 
 COPY constraints.txt dist/*.whl /tmp/wheel/
