@@ -129,14 +129,9 @@ def navigation(index: str, reference: Nav, families: Nav) -> Nav:
     for section, title in SECTIONS.items():
         rows = re.findall(r"^\| ([A-Z][^|]*) \| (\[.*) \|$", parts[section], re.MULTILINE)
         inside: Nav = [{name: entries(row)} for name, row in rows] or entries(parts[section])
-        if section == "Design":
-            inside = [one for one in inside if not str(next(iter(one.values()))).startswith("results/")]
-        if section == "Results":
-            inside.append({"Training in the worlds": "results/worlds-training.md"})
-            inside.append({"Leaderboard": "reference/leaderboard.md"})
         if section == "Reference":
             nav.append({"Environments": [{"Gallery": "gallery.md"}, *families]})
-            inside = [one for one in inside if next(iter(one.values())) not in HERE_ALREADY]
+            inside = [one for one in inside if next(iter(one.values())) != "reference/suite/index.md"]  # stands in the gallery
         nav.append({title: inside})
         if section == "Reference":
             nav.append({"API": reference})
@@ -147,10 +142,6 @@ def navigation(index: str, reference: Nav, families: Nav) -> Nav:
         "Security": "security.md",
     }
     return [*nav, {"About": [{title: target} for title, target in about.items()]}]
-
-
-HERE_ALREADY = {"reference/suite/index.md", "reference/leaderboard.md"}
-"""Pages of the reference that stand elsewhere in the navigation."""
 
 
 def toml(nav: "str | Nav") -> str:
