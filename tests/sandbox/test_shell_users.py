@@ -3,6 +3,7 @@
 import asyncio
 import os
 import resource
+import stat
 import shutil
 import subprocess
 import sys
@@ -117,6 +118,16 @@ def test_owners_change_at_any_depth_with_few_descriptors() -> None:
     finally:
         os.chdir(where)
         remove_tree(folder)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_files_keep_their_set_id_bits_when_their_owner_changes(tmp_path: Path) -> None:
+    for name, mode in {"user": 0o4755, "group": 0o2755, "both": 0o6711, "plain": 0o644}.items():
+        (tmp_path / name).touch()
+        (tmp_path / name).chmod(mode)
+    shift_owners(str(tmp_path), 5000)
+    found = {path.name: (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
+    assert found == {"user": (5000, 0o4755), "group": (5000, 0o2755), "both": (5000, 0o6711), "plain": (5000, 0o644)}
 
 
 def test_ranges_of_boxes_lie_above_those_with_one_user_and_below_the_last_uid() -> None:

@@ -25,6 +25,7 @@ COUNT = 65536
 _FIRST, _RANGES = 29_100 * COUNT, 36_000
 """Ranges for root's boxes: above the uids of boxes with one user (``profile.first_uid``), and below 2**32."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_SET_ID = stat.S_ISUID | stat.S_ISGID
 _CLONE_NEWUSER, _DUMPABLE = 0x10000000, 4
 _BESIDE = 4
 """Processes beside those of the agent: bubblewrap's two, and those that end while the box starts."""
@@ -153,6 +154,8 @@ def _shift(name: str, fd: int, first: int, to: int) -> int:
     status = os.stat(name, dir_fd=fd, follow_symlinks=False)
     user, group = map(shifted(first, to), (status.st_uid, status.st_gid))
     os.chown(name, user, group, dir_fd=fd, follow_symlinks=False)
+    if stat.S_ISREG(status.st_mode) and status.st_mode & _SET_ID:  # the kernel takes these bits when the owner changes
+        os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=fd)
     return status.st_mode
 
 
