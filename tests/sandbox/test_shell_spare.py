@@ -13,19 +13,19 @@ pytest.importorskip("pyseccomp")
 from palestra.sandbox.launcher import Launcher
 from palestra.sandbox.procfs import children_of
 from palestra.sandbox.shell import Shell, Shells
-from palestra.sandbox.shell_launcher import ShellLauncher, _Spare
+from palestra.sandbox.shell_launcher import SPARES, ShellLauncher, _Spare
 
 SECONDS = 20.0
 
 
-async def spare_of(shells: Shells, shell: Shell) -> int:
-    """The spare process, while ``shell`` is the only session."""
+async def spares_of(shells: Shells, shell: Shell) -> set[int]:
+    """The spare processes, while ``shell`` is the only session."""
     process = shells._pool._process
     assert process is not None
     async with asyncio.timeout(SECONDS):
-        while not (found := set(children_of(process.pid)) - {shell._box.outer}):
+        while len(found := set(children_of(process.pid)) - {shell._box.outer}) < SPARES:
             await asyncio.sleep(0.01)
-    return found.pop()
+    return found
 
 
 def folders_held_by(pid: int) -> list[str]:
@@ -36,18 +36,19 @@ def folders_held_by(pid: int) -> list[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may look at the descriptors of a process in another namespace")
 async def test_a_spare_process_holds_no_layer_of_a_box() -> None:
     async with Shells(warm=0) as shells, await shells.open() as shell:
-        spare = await spare_of(shells, shell)
+        spares = await spares_of(shells, shell)
         async with asyncio.timeout(SECONDS):
-            while folders_held_by(spare):
+            while any(folders_held_by(spare) for spare in spares):
                 await asyncio.sleep(0.01)
 
 
-async def test_a_spare_process_that_has_ended_costs_no_start() -> None:
+async def test_spare_processes_that_have_ended_cost_no_start() -> None:
     async with Shells(warm=0) as shells, await shells.open() as shell:
-        spare = await spare_of(shells, shell)
-        os.kill(spare, signal.SIGKILL)
+        spares = await spares_of(shells, shell)
+        for spare in spares:
+            os.kill(spare, signal.SIGKILL)
         async with asyncio.timeout(SECONDS):
-            while os.path.exists(f"/proc/{spare}"):
+            while any(os.path.exists(f"/proc/{spare}") for spare in spares):
                 await asyncio.sleep(0.01)
         async with await shells.open() as other:
             assert (await other.run("echo on")).text == "on\n"
@@ -65,7 +66,7 @@ def test_the_group_of_a_spare_process_that_has_ended_is_used_again(monkeypatch: 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.close()
     monkeypatch.setattr(launcher, "groups", Groups(), raising=False)
-    launcher.spare = _Spare(0, ours, "group", 0)
+    launcher.spares = [_Spare(0, ours, "group", 0)]
     fds = [os.open(os.devnull, os.O_RDONLY) for _ in range(launcher.descriptors)]
     try:
         launcher._start(7, fds)

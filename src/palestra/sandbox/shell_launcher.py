@@ -5,7 +5,7 @@ A box writes to a layer: a tmpfs with a limit of bytes and of inodes. Over the h
 root folder that belong to uid 0 appear as the box's own (an id-mapped mount). Where the kernel refuses the overlay, the root
 folder is copied into the layer.
 
-bubblewrap gets the root folder with ``/dev`` in it, at ``box`` beside the layer (``shell_mounts``).
+bubblewrap gets the root folder with ``/dev`` and the host's programs in it, at ``box`` beside the layer (``shell_mounts``).
 
 Nothing is mounted in the host's namespace, so nothing stays mounted, whatever is killed.
 
@@ -29,7 +29,7 @@ from palestra.sandbox.cgroups import join
 from palestra.sandbox.launcher import LaunchedBox, Launcher, serve
 from palestra.sandbox.procfs import children_of, signal_quietly
 from palestra.sandbox.shell_copying import copy_tree
-from palestra.sandbox.shell_mounts import MS_NODEV, MS_NOSUID, MS_PRIVATE, MS_REC, check, libc, mount, mount_box
+from palestra.sandbox.shell_mounts import MS_NODEV, MS_NOSUID, MS_PRIVATE, MS_REC, check, libc, mount, mount_box, mount_programs
 from palestra.sandbox.shell_users import COUNT, enter_range, first_of_range, limit_range, shifted
 
 MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_users", "shell_copying", "shell_mounts", "shell_launcher")
@@ -40,6 +40,8 @@ TERMINAL = "(terminal)"
 """Stands for the name of the box's terminal on the command line of bubblewrap."""
 READY = struct.Struct("<ci")
 """The kind of layer (``b`` the host's, ``o`` overlay, ``c`` copy) and the process."""
+SPARES = 2
+"""Processes that wait as the next boxes: while one starts, a second one has time to get ready."""
 IDLE_SECONDS = 1.0
 """Seconds between two looks at a box in which only the shell runs."""
 
@@ -72,19 +74,19 @@ class ShellLauncher(Launcher):
         self.startup = self.memory_file(config["startup"].encode())
         self.looked: dict[int, float] = {}
         """When each box was last looked at."""
-        self.spare: _Spare | None = None
+        self.spares: list[_Spare] = []
 
     # ------------------------------------------------------------------------------------------------------------- spares
 
     def _start(self, number: int, fds: list[int]) -> None:
-        """Start a box: in the spare process, which has its files already, unless the files are copied from another box."""
-        if self.spare is None or len(fds) != self.descriptors or _is_folder(fds[3]) or not self._use_spare(number, fds):
-            super()._start(number, fds)
+        """Start a box: in a spare process, which has its files already, unless the files are copied from another box."""
+        while self.spares and len(fds) == self.descriptors and not _is_folder(fds[3]):
+            if self._use_spare(self.spares.pop(0), number, fds):
+                return
+        super()._start(number, fds)
 
-    def _use_spare(self, number: int, fds: list[int]) -> bool:
+    def _use_spare(self, spare: _Spare, number: int, fds: list[int]) -> bool:
         """Let the spare process become the box; return false if it has ended."""
-        assert self.spare is not None
-        spare, self.spare = self.spare, None
         try:
             with spare.channel:
                 socket.send_fds(spare.channel, [b"S"], fds)
@@ -99,10 +101,10 @@ class ShellLauncher(Launcher):
 
     def _arm(self, box: LaunchedBox, seconds: float, folders: list[int]) -> None:
         super()._arm(box, seconds, folders)
-        if self.spare is None:  # now, because the shell waits for its first command
-            self.spare = self._new_spare()
+        while len(self.spares) < SPARES and (spare := self._new_spare()):  # now: the shell waits for its first command
+            self.spares.append(spare)
 
-    def _new_spare(self) -> "_Spare | None":
+    def _new_spare(self) -> _Spare | None:
         """Fork a process that prepares the files of a box and waits. To join a control group takes up to 20 ms."""
         group = ""
         try:
@@ -147,11 +149,11 @@ class ShellLauncher(Launcher):
 
     def _kill_orphans(self) -> None:
         for pid in children_of(os.getpid()):
-            if pid not in self.by_pid and (self.spare is None or pid != self.spare.pid):
+            if pid not in self.by_pid and all(pid != spare.pid for spare in self.spares):
                 signal_quietly(pid, signal.SIGKILL)
 
     def kill_all(self) -> None:
-        self.spare = None
+        self.spares.clear()
         super().kill_all()
 
     # --------------------------------------------------------------------------------------------------- becoming bubblewrap
@@ -254,6 +256,7 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
     if source < 0 and kind == b"c":
         _copy(root, point, own)
     mount_box(f"{point}/{'merged' if kind == b'o' else 'upper'}", point, own)
+    mount_programs(config["programs"], point, own)
     if own and config["users"]:
         enter_range(config, own)
     elif own:
@@ -329,7 +332,7 @@ def _map_ids(user: int, group: int) -> None:
 def _write_skeleton(layer: str, config: dict[str, Any]) -> None:
     """Write the folders and files of a small system beside ``/usr``."""
     for path, mode in config["folders"]:
-        os.mkdir(f"{layer}/{path}")
+        os.makedirs(f"{layer}/{path}", exist_ok=True)
         os.chmod(f"{layer}/{path}", mode)
     for target, path in config["links"]:
         os.symlink(target, f"{layer}{path}")

@@ -1,8 +1,9 @@
-"""Mounts of a shell box that are made before bubblewrap starts: the root folder as the box sees it, and its ``/dev``.
+"""Mounts of a shell box that are made before bubblewrap starts: the root folder as the box sees it, its ``/dev``, and the
+host's programs if the box has no system of its own.
 
 They hang below a second mount of the layer, so that the layer itself stays free of them and can be copied. bubblewrap takes
-the whole tree with one bind mount. A ``/dev`` of bubblewrap's own would be made while the caller waits; a spare process
-makes this one before.
+the whole tree with one bind mount. Mounts of bubblewrap's own would be made while the caller waits, and bubblewrap reads the
+table of all mounts after each; a spare process makes these before.
 
 Part of the launcher: standard library only.
 """
@@ -10,14 +11,19 @@ Part of the launcher: standard library only.
 import contextlib
 import ctypes
 import os
+import re
+from collections.abc import Sequence
 
-__all__ = ["MS_NODEV", "MS_NOSUID", "MS_PRIVATE", "MS_REC", "check", "libc", "mount", "mount_box"]
+__all__ = ["MS_NODEV", "MS_NOSUID", "MS_PRIVATE", "MS_REC", "check", "libc", "mount", "mount_box", "mount_programs"]
 
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 0x4000, 0x40000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 0x1000
 _KEPT = 0b1111
 """Flags that a remount must repeat: read-only, nosuid, nodev and noexec. A user namespace may not take them away."""
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _DEVICES = ("null", "full", "random", "urandom", "tty")
+_OCTAL = re.compile(r"\\([0-7]{3})")
+"""How the table of mounts writes blanks and other special characters."""
 _LINKS = {"stdin": "/proc/self/fd/0", "stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2", "fd": "/proc/self/fd"}
 
 libc = ctypes.CDLL(None, use_errno=True)
@@ -61,6 +67,53 @@ def mount_box(folder: str, point: str, own: int) -> None:
     mount(f"{point}/shm", f"{devices}/shm", "", _MS_BIND)
     _touch(f"{devices}/console")  # bubblewrap mounts the terminal here
     _remount(devices, _MS_RDONLY)
+
+
+def mount_programs(paths: Sequence[str], point: str, own: int) -> None:
+    """Mount folders and files of the host read-only at the same paths of the box, with everything mounted in them.
+
+    What stands at these paths may come from another box, and this process may be root of the host: no link is followed.
+    """
+    for path in filter(os.path.exists, paths):
+        target = _place(f"{point}/box", path, os.path.isdir(path), own)
+        try:
+            mount(path, f"/proc/self/fd/{target}", "", _MS_BIND | MS_REC)
+        finally:
+            os.close(target)
+        for place in _mounted_at(f"{point}/box{path}"):
+            with contextlib.suppress(PermissionError):  # it is closed to the box, too
+                _remount(place, _MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def _place(box: str, path: str, is_folder: bool, own: int) -> int:
+    """Return a descriptor of ``path`` below the folder ``box``, which is made if it is missing."""
+    *above, name = path.strip("/").split("/")
+    fd = os.open(box, _FOLDER)
+    for folder in [*above, name] if is_folder else above:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(folder, 0o755, dir_fd=fd)
+            os.chown(folder, own, own, dir_fd=fd, follow_symlinks=False)
+        fd = _opened(folder, _FOLDER, fd)
+    if is_folder:
+        return fd
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=fd))
+        os.chown(name, own, own, dir_fd=fd, follow_symlinks=False)
+    return _opened(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, fd)
+
+
+def _opened(name: str, flags: int, folder: int) -> int:
+    try:
+        return os.open(name, flags, dir_fd=folder)
+    finally:
+        os.close(folder)
+
+
+def _mounted_at(path: str) -> list[str]:
+    """Return ``path`` and everything that is mounted below it, outermost first."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        places = [_OCTAL.sub(lambda code: chr(int(code[1], 8)), line.split()[4]) for line in file]
+    return sorted(place for place in places if place == path or place.startswith(f"{path}/"))
 
 
 def _bind(source: str, target: str, flags: int) -> None:

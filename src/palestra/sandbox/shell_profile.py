@@ -136,9 +136,8 @@ class ShellProfile:
     def launcher_config(self) -> dict[str, Any]:
         """Return the launcher's configuration. Raise ``MissingExtra`` if this machine lacks what a box needs."""
         limits = self.limits
-        system = self._small_system() if not self.root else []
         return {
-            "argv": self._bubblewrap(system),
+            "argv": self._bubblewrap(),
             "rlimits": {
                 "AS": limits.process_memory,
                 "CPU": limits.session_cpu_seconds,
@@ -159,24 +158,17 @@ class ShellProfile:
             "point": self.point,
             "folders": _FOLDERS,
             "files": _FILES,
+            "programs": [] if self.root else _programs(),
             "links": [(link[1], link[2]) for link in _in_threes(links_into_usr()) if link[0] == "--symlink"],
             "startup": self.startup(),
         }
 
-    def _small_system(self) -> list[str]:
-        # Links are part of the layer, because a fork brings them along.
-        bound = (word for three in _in_threes(links_into_usr()) if three[0] != "--symlink" for word in three)
-        words = ["--ro-bind", "/usr", "/usr", *bound]
-        for path in ("/etc/alternatives", "/etc/ld.so.cache"):
-            words += ["--ro-bind-try", path, path]
-        return words
-
-    def _bubblewrap(self, system: list[str]) -> list[str]:
+    def _bubblewrap(self) -> list[str]:
         program = shutil.which("bwrap")
         if program is None:
             raise MissingExtra("the box needs bubblewrap, but no bwrap is on the PATH: apt-get install bubblewrap")
-        number = "1000" if system else "0"
-        environment = {**ENVIRONMENT, "HOME": f"/{HOME}" if system else "/root"}
+        number = "0" if self.root else "1000"
+        environment = {**ENVIRONMENT, "HOME": "/root" if self.root else f"/{HOME}"}
         one = ("--unshare-user", "--disable-userns", "--uid", number, "--gid", number)
         many = (word for name in _CAPABILITIES for word in ("--cap-add", f"CAP_{name}"))
         return [
@@ -185,10 +177,16 @@ class ShellProfile:
             *("--unshare-cgroup-try", "--die-with-parent", "--hostname", "box", "--clearenv"),
             *("--cap-drop", "ALL", *(many if self.users else one)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
-            *("--dev-bind", f"{self.point}/box", "/", *system, "--dev-bind-try", TERMINAL, "/dev/console"),
+            *("--dev-bind", f"{self.point}/box", "/", "--dev-bind-try", TERMINAL, "/dev/console"),
             *("--proc", "/proc", "--remount-ro", "/proc", "--chdir", "/", "--"),
             *("/bin/bash", "--noprofile", "--noediting", "--rcfile", f"/proc/self/fd/{STARTUP}", "-i"),
         ]
+
+
+def _programs() -> list[str]:
+    """Return the host's folders and files of programs. Links into ``/usr`` are part of the layer: a fork brings them along."""
+    bound = (three[1] for three in _in_threes(links_into_usr()) if three[0] != "--symlink")
+    return ["/usr", *bound, "/etc/alternatives", "/etc/ld.so.cache"]
 
 
 def _in_threes(words: list[str]) -> list[list[str]]:
