@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from palestra.errors import MissingExtra, Unsupported, UsageError
 from palestra.sandbox.layers import NewFile
 from palestra.sandbox.screen import clean, shortened
-from palestra.sandbox.shell import Shell, Shells
+from palestra.sandbox.shell import SHELL_LIMITS, Shell, Shells
 
 ROOT = Path(__file__).parents[2]
 AS_ROOT_ONLY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can play both parts")
@@ -171,6 +171,41 @@ def test_control_sequences_are_cleaned(raw: bytes, text: str) -> None:
 def test_no_control_character_is_left(raw: bytes) -> None:
     assert not set(clean(raw)) & (set(map(chr, range(32))) - set("\n\t")) - set("\n\t")
     assert len(shortened(clean(raw), 40)) <= 90
+
+
+async def test_files_take_the_place_of_links_and_links_of_files() -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        await shell.run("ln -s /etc/hostname a; echo old > b; ln b c; ln -s nowhere d")
+        new = [NewFile(f"home/agent/{name}", link=link) for name, link in (("b", "c"), ("d", "a"))]
+        for _ in range(2):  # a second time, over the first
+            shell.put([NewFile("home/agent/a", b"new\n"), *new])
+        assert (await shell.run("cat a b c d; readlink b d; cat /etc/hostname")).text == "new\nold\nold\nnew\nc\na\nbox\n"
+
+
+@pytest.mark.parametrize("command", ["exec bash --norc -i", "export PROMPT_COMMAND; exec bash --norc -i"])
+async def test_a_command_that_replaces_the_shell_is_noticed_at_once(command: str) -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        outcome = await shell.run(command)
+        assert (outcome.running, outcome.replaced, outcome.ended) == (True, True, False)
+        assert outcome.seconds < SHELL_LIMITS.wall_seconds / 3
+        assert "42" in (await shell.send("echo $((6 * 7))\n", wall_seconds=2)).text
+        outcome = await shell.send("exit 3\n", wall_seconds=5)
+        assert (outcome.exit_code, outcome.ended) == (3, True)
+
+
+async def test_a_program_that_answers_in_place_of_the_shell_is_noticed_by_the_next_command() -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        forge = f"printf '\\e]7717;{shells.profile.word};1;0\\a'; exec sleep 60"
+        assert (await shell.run(forge)).exit_code == 0
+        outcome = await shell.run("echo on")
+        assert (outcome.running, outcome.replaced) == (True, True)
+        assert outcome.seconds < SHELL_LIMITS.wall_seconds / 3
+
+
+async def test_a_command_that_takes_its_time_is_no_replacement() -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        outcome = await shell.run("sleep 1; (exec sleep 0.5); bash -c 'sleep 0.5'; echo done")
+        assert (outcome.text, outcome.replaced, outcome.exit_code) == ("done\n", False, 0)
 
 
 @pytest.mark.full

@@ -3,8 +3,8 @@
 import asyncio
 import os
 import resource
-import stat
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile

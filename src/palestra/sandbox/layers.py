@@ -4,6 +4,7 @@ The agent may have put anything there. No path component is ever followed throug
 files are read by ``fetch_file``.
 """
 
+import contextlib
 import errno
 import os
 import secrets
@@ -84,6 +85,7 @@ def _opened(folders: dict[str, int], path: str, owner: int) -> int:
 
 
 def _write(folder: int, name: str, file: NewFile, owner: int) -> None:
+    _make_room(folder, name, bool(file.link))
     if file.link:
         os.symlink(file.link, name, dir_fd=folder)
         if owner:
@@ -100,6 +102,14 @@ def _write(folder: int, name: str, file: NewFile, owner: int) -> None:
         os.utime(fd, (file.modified, file.modified))
     finally:
         os.close(fd)
+
+
+def _make_room(folder: int, name: str, for_link: bool) -> None:
+    """Remove what cannot be overwritten: a link, a file with other names, and any file if a link takes its place."""
+    with contextlib.suppress(FileNotFoundError):
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode) and (for_link or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1):
+            os.unlink(name, dir_fd=folder)
 
 
 def read_tree(layer: int, folder: str, limit: int) -> list[Entry]:

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -36,6 +36,8 @@ MOST_COMMAND_BYTES = 60_000
 """Bytes of the longest command: it has to fit into a pipe."""
 _GRACE_SECONDS = 1.0
 _KEYS_SECONDS = 0.5
+_LOOK_SECONDS = 0.25
+"""Seconds between two looks at whether a command has replaced the shell."""
 _STATE = (
     "{ printf 'cd -- %q 2>/dev/null\\n' \"$PWD\"; declare -px; printf '#whole\\n'; } > /.palestra-fork 2>/dev/null; "
     "__restore $__status"
@@ -52,6 +54,8 @@ class ShellOutcome:
     """``None`` while the command runs, and if the shell was killed. Code in the box can forge it: it is no evidence."""
     running: bool = False
     """The command still runs."""
+    replaced: bool = False
+    """The command has replaced the shell by a program that runs, as ``exec bash`` does. No other command can be run."""
     ended: bool = False
     """The shell itself has ended."""
     killed_by: KilledBy | None = None
@@ -97,7 +101,10 @@ class Shell:
         await self.close()
 
     async def run(self, command: str, *, wall_seconds: float | None = None) -> ShellOutcome:
-        """Run a command and return its output; if it takes longer than ``wall_seconds``, the output until then."""
+        """Run a command and return its output; if it takes longer than ``wall_seconds``, the output until then.
+
+        If the command replaces the shell (``exec``), its first output is returned, because no prompt will follow.
+        """
         self._require_alive()
         if self.running:
             raise UsageError("a command still runs in this shell: send() keys to it, or interrupt() it")
@@ -107,7 +114,7 @@ class Shell:
         began = time.monotonic()
         self.running = True
         self._box.begin(written)
-        return await self._wait(wall_seconds or self.limits.wall_seconds, began)
+        return await self._wait(wall_seconds or self.limits.wall_seconds, began, looks=True)
 
     async def send(self, keys: str, *, wall_seconds: float = _KEYS_SECONDS) -> ShellOutcome:
         """Type ``keys`` for the running command, and return what it prints within ``wall_seconds``."""
@@ -251,24 +258,37 @@ class Shell:
             async with asyncio.timeout(seconds):
                 await asyncio.shield(self._box.prompt)
 
-    async def _wait(self, seconds: float, began: float) -> ShellOutcome:
-        box = self._box
+    async def _prompted(self, seconds: float) -> bool:
+        """Wait for the prompt, but not if another program has replaced the shell. Return whether one has."""
+        deadline = time.monotonic() + seconds
+        while not self._box.prompt.done() and (left := deadline - time.monotonic()) > 0:
+            await self._settled(min(_LOOK_SECONDS, left))
+            if not self._box.prompt.done() and self._box.replaced():
+                await self._settled(min(_KEYS_SECONDS, left))
+                return True
+        return False
+
+    async def _wait(self, seconds: float, began: float, looks: bool = False) -> ShellOutcome:
+        box, replaced = self._box, False
         if self.running and not box.prompt.done():
             try:
-                await self._settled(seconds)
+                if looks:
+                    replaced = await self._prompted(seconds)
+                else:
+                    await self._settled(seconds)
             except asyncio.CancelledError:
                 await self.close()  # the next command would receive the end of this one
                 raise
         if not self.running or not box.prompt.done():
-            return self._outcome(began, running=self.running)
+            return self._outcome(began, ShellOutcome(running=self.running, replaced=replaced))
         self.running = False
         code = box.prompt.result()
         if code is not None:
-            return self._outcome(began, exit_code=code)
+            return self._outcome(began, ShellOutcome(exit_code=code))
         self.alive = False
         exit = await self._exited()
         killed = exit.killed_by if exit.killed_by is not KilledBy.CANCELLED else KilledBy.WALL_CLOCK
-        return self._outcome(began, exit_code=None if killed else exit.code, ended=True, killed_by=killed)
+        return self._outcome(began, ShellOutcome(exit_code=None if killed else exit.code, ended=True, killed_by=killed))
 
     async def _exited(self) -> Exit:
         with contextlib.suppress(TimeoutError):  # it closes its terminal just before it ends
@@ -277,17 +297,8 @@ class Shell:
         self._box.kill()
         return await asyncio.shield(self._box.exited)
 
-    def _outcome(
-        self,
-        began: float,
-        *,
-        exit_code: int | None = None,
-        running: bool = False,
-        ended: bool = False,
-        killed_by: KilledBy | None = None,
-    ) -> ShellOutcome:
-        raw = self._box.cut()
-        return ShellOutcome(raw, exit_code, running, ended, killed_by, self._box.dropped, time.monotonic() - began)
+    def _outcome(self, began: float, how: ShellOutcome) -> ShellOutcome:
+        return replace(how, raw=self._box.cut(), dropped=self._box.dropped, seconds=time.monotonic() - began)
 
 
 @contextlib.contextmanager

@@ -16,10 +16,10 @@ from palestra.errors import InfrastructureError
 from palestra.sandbox.box import Exit, machine_failures
 from palestra.sandbox.boxes import LauncherPool
 from palestra.sandbox.contract import KilledBy
-from palestra.sandbox.procfs import children_of, descendants_of, signal_quietly
+from palestra.sandbox.procfs import children_of, descendants_of, read, signal_quietly
 from palestra.sandbox.profile import explained
 from palestra.sandbox.shell_launcher import MODULES, READY
-from palestra.sandbox.shell_profile import ShellProfile
+from palestra.sandbox.shell_profile import BASH, ShellProfile
 
 __all__ = ["Prompt", "ShellBox", "ShellPool"]
 
@@ -203,6 +203,13 @@ class ShellBox:
         inside = children_of(self.outer)
         shell = children_of(inside[0])[:1] if inside else []
         return [pid for pid in descendants_of(inside[0]) if pid not in shell] if inside else []
+
+    def replaced(self) -> bool:
+        """Return whether another program has taken the place of the shell, as after ``exec``. It does not read commands."""
+        inside = children_of(self.outer)
+        shell = children_of(inside[0])[:1] if inside else []
+        words = read(f"/proc/{shell[0]}/cmdline") if shell else b""
+        return bool(words) and not words.startswith("\0".join(BASH).encode())
 
     def kill_jobs(self) -> None:
         """Kill everything that the shell has started."""

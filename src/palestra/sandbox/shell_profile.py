@@ -22,7 +22,7 @@ from palestra.sandbox.seccomp import filter_program
 from palestra.sandbox.shell_launcher import COMMANDS, FILTER, STARTUP, TERMINAL
 from palestra.sandbox.users import users_config
 
-__all__ = ["ENVIRONMENT", "HOME", "NEXT", "SHELL_LIMITS", "ShellProfile"]
+__all__ = ["BASH", "ENVIRONMENT", "HOME", "NEXT", "SHELL_LIMITS", "ShellProfile"]
 
 SHELL_LIMITS = Limits(
     wall_seconds=30.0,
@@ -39,6 +39,8 @@ SHELL_LIMITS = Limits(
 
 NEXT = ".palestra-next"
 """The startup file of the shell of another user, below the root."""
+BASH = ("/bin/bash", "--noprofile", "--noediting", "--rcfile", f"/proc/self/fd/{STARTUP}", "-i")
+"""The shell, by whose arguments a session knows whether another program has taken its place."""
 HOME = "home/agent"
 """The home and first working folder of the agent, below the root."""
 
@@ -126,8 +128,8 @@ class ShellProfile:
     @staticmethod
     def replacement(become: str, home: str) -> bytes:
         """Return the line on the terminal that replaces the shell by one of another user, whose startup file is ``NEXT``."""
-        bash = f"/bin/bash --noprofile --noediting --rcfile /proc/self/fd/{STARTUP} -i"
-        return f"exec {STARTUP}</{NEXT}; rm -f /{NEXT}; exec {become} env HOME={shlex.quote(home)} {bash}\n".encode()
+        start = f"exec {become} env HOME={shlex.quote(home)} {shlex.join(BASH)}"
+        return f"exec {STARTUP}</{NEXT}; rm -f /{NEXT}; {start}\n".encode()
 
     def bootstrap(self) -> bytes:
         """Return nothing: a shell needs no code of ours."""
@@ -178,8 +180,7 @@ class ShellProfile:
             *("--cap-drop", "ALL", *(many if self.users else one)),
             *(word for name, value in environment.items() for word in ("--setenv", name, value)),
             *("--dev-bind", f"{self.point}/box", "/", "--dev-bind-try", TERMINAL, "/dev/console"),
-            *("--proc", "/proc", "--remount-ro", "/proc", "--chdir", "/", "--"),
-            *("/bin/bash", "--noprofile", "--noediting", "--rcfile", f"/proc/self/fd/{STARTUP}", "-i"),
+            *("--proc", "/proc", "--remount-ro", "/proc", "--chdir", "/", "--", *BASH),
         ]
 
 

@@ -2,7 +2,8 @@
 
 The agent sees what the terminal shows after each command, and the exit code if it is not 0. If a command takes longer than
 ``command_seconds``, the agent sees what it has printed so far. The next block is then typed into the running program; ``^C``
-interrupts it. ``submit`` ends the episode, and so does the last turn.
+interrupts it. A command that replaces the shell, such as ``exec bash``, returns at once. ``submit`` ends the episode, and so
+does the last turn.
 
 Observations are the same for the same task and actions, except for what the agent asks the machine: times and process ids.
 ``normalized`` replaces these.
@@ -117,7 +118,9 @@ class ShellEnv(AsyncEnv):
 
 def _shown(outcome: ShellOutcome, seconds: float) -> str:
     text = shortened(outcome.text, SHOWN_CHARACTERS).rstrip("\n")
-    if outcome.running:
+    if outcome.replaced:
+        note = "[the command has replaced the shell: write input for the new program, or ^C]"
+    elif outcome.running:
         note = f"[still running after {seconds:g} s: write input for it, or ^C]"
     elif outcome.ended:
         note = f"[the shell has ended{f': {outcome.killed_by}' if outcome.killed_by else ''}]"
