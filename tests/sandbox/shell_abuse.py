@@ -29,7 +29,7 @@ from palestra.sandbox.users import range_source
 WALL_SECONDS = 2.0
 HANGS = 60.0
 """Seconds after which an attempt counts as one that could not be ended. The machine may be busy."""
-OF_USERS = ("become another user", "change groups", "set-uid copy", "chown to root")
+OF_USERS = ("become another user", "set-uid program", "change groups", "set-uid copy", "chown to root")
 """What root of a box with users may do."""
 LIMITS = Limits(
     wall_seconds=WALL_SECONDS,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -137,25 +138,28 @@ def build_command(  # noqa: PLR0913 - one parameter per option
     Dockerfiles run in a box without network. --trust lets docker or podman run them with a network, outside of the box.
     """
     cache = harbor_cache()
+    tell = _nothing if as_json else _tell
     for text in host:
         cache.use_host(text)
+        tell(f"{text}: this machine's /usr")
     images = {}
     for text in image:
         name, archive = _pair(text, "--image")
+        tell(f"{name}: unpacking {archive}")
         images[name] = cache.add_archive(name, Path(archive))
+        tell(f"{name}: {images[name][:12]}")
     for text in debian:
         name, suite = _pair(text, "--debian")
+        tell(f"{name}: mmdebstrap {suite}, which takes a few minutes")
         images[name] = cache.add_debian(name, suite, package)
-    if not as_json:
-        typer.echo("".join(f"{name}: {made[:12]}\n" for name, made in images.items()), nl=False)
+        tell(f"{name}: {images[name][:12]}")
     tasks, failed = [], 0
     for place in find_tasks(folder) if folder else ():
         try:
-            line, right = _build_one(cache, read_task(place), trust)
+            line, right = _build_one(cache, read_task(place), trust, tell)
         except SchemaError as error:
             line, right = str(error), False
-        if not as_json:
-            typer.echo(terminal_safe(line))
+        tell(line)
         tasks.append({"task": str(place), "ready": right, "about": line})
         failed += not right
     if as_json:
@@ -171,21 +175,34 @@ def _pair(text: str, option: str) -> tuple[str, str]:
     return name, value
 
 
-def _build_one(cache: RootCache, task: HarborTask, trust: bool) -> tuple[str, bool]:
+def _tell(line: str) -> None:
+    typer.echo(terminal_safe(line))
+
+
+def _nothing(line: str) -> None:
+    """Print nothing: the output is one JSON document."""
+
+
+def _build_one(cache: RootCache, task: HarborTask, trust: bool, tell: Callable[[str], None]) -> tuple[str, bool]:
     """Build the environments of the agent and of separate verifiers. Return a line about it, and whether all are built."""
     placement = classify(task, cache.images(), cache.find)
     made = []
     try:
         if placement.kind == 2 and trust:
             unready = [one for one in task.environments.values() if environment_reasons(*one, cache.images())]
-            made = [prepare(cache, *one, container_program())[:12] for one in unready]
+            program = container_program()
+            for one in unready:
+                tell(f"{task.name}: {Path(program).name} builds {one[0].name}")
+                made.append(prepare(cache, *one, program)[:12])
             placement = classify(task, cache.images(), cache.find)
         if placement.kind > 1:
             return f"{task.name}: class {placement.kind}: {placement.because}", False
         for identity, (context, environment) in task.environments.items():
             root = cache.find(recipe_of(context, environment).image)
             if root is not None and cache.find(identity) is None:  # else docker has built it
-                users = has_users(task, recipe_of(context, environment, root))
+                recipe = recipe_of(context, environment, root)
+                tell(f"{task.name}: {context.name}, {len(recipe.steps)} steps in a box")
+                users = has_users(task, recipe)
                 asyncio.run(build(cache, context, environment, root, limits_of(environment), users=users))
     except (EpisodeError, Unsupported) as error:
         return f"{task.name}: {error}", False

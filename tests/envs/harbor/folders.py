@@ -226,6 +226,12 @@ CLASSES: dict[str, Case] = {
     "verifier-user": Case("[verifier]\nuser = 1000", says="verifier.user", kind=3),
     "docker-user": Case(None, {"environment/Dockerfile": f"{DOCKERFILE}USER alice\n"}, "USER alice", 3),
     "service": Case('artifacts = [{source = "/a", service = "db"}]', says="another service", kind=3),
+    "whole-artifact": Case('artifacts = ["/"]\n[verifier]\nenvironment_mode = "separate"', says="no whole file system", kind=3),
+    "verifier-gpu": Case(
+        '[verifier]\nenvironment_mode = "separate"\n[verifier.environment]\ngpus = 1', says="verifier.environment", kind=3
+    ),
+    "verifier-allowlist": Case('[verifier]\nnetwork_mode = "allowlist"', says="verifier.network_mode", kind=3),
+    "relative-path": Case(None, {"environment/Dockerfile": f"{DOCKERFILE}ENV PATH=.:/bin\n"}, 'the entry "."', 3),
     "systemd": Case(None, {"environment/Dockerfile": f"{DOCKERFILE}RUN systemctl enable x\n"}, "systemctl", 3),
     "other-image": Case(None, {"environment/Dockerfile": "FROM ubuntu:24.04\n"}, "ubuntu:24.04", 2),
     "prebuilt": Case('[environment]\ndocker_image = "me/it:1"', says="me/it:1", kind=2),

@@ -9,10 +9,12 @@ pytest.importorskip("pyseccomp")
 from tests.envs.harbor.folders import BROKEN, CLASSES, SOUND, TEST, write
 
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
+from palestra.envs.harbor.env import Harbor
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.scaffold import new_task
 from palestra.envs.harbor.task import HarborTask
+from palestra.errors import Unsupported
 
 HOST = CheckSettings(base="host")
 
@@ -69,19 +71,30 @@ async def test_planted_faults_are_found(name: str, tmp_path: Path) -> None:
     assert not report.ok
 
 
-async def test_faults_and_classes_are_reported_without_a_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("palestra.envs.harbor.classes.users_missing", lambda: "a box has one user here")
+async def test_faults_are_reported_without_a_box(tmp_path: Path) -> None:
     broken = [write(tmp_path / name, case.files, case.toml) for name, case in BROKEN.items()]
     for report in await check_tasks(broken, HOST):
         assert failed(report)[0] == "schema"
-    names = {name: case for name, case in CLASSES.items() if case.kind == 3}
-    placed = [write(tmp_path / name, case.files, case.toml) for name, case in names.items()]
-    for report in await check_tasks(placed, HOST):
-        assert (report.kind, report.oracle, [one.status for one in report.findings if one.check == "class"][-1]) == (
-            3,
-            None,
-            "not run",
-        )
+
+
+@pytest.mark.parametrize("name", [name for name, case in CLASSES.items() if case.kind == 3])
+async def test_a_task_that_needs_docker_is_not_run_and_the_reason_is_printed(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("palestra.envs.harbor.classes.users_missing", lambda: "a box has one user here")
+    case = CLASSES[name]
+    folder = write(tmp_path / name, case.files, case.toml)
+    report = await one(folder)
+    (found,) = [finding for finding in report.findings if finding.status == "not run"]
+    assert (report.kind, report.ok, report.oracle, report.nop) == (3, True, None, None)
+    assert (found.check, case.says in found.detail) == ("class", True)
+    env = Harbor(f"{folder}?base=host")
+    try:
+        with pytest.raises(Unsupported, match="needs docker") as caught:
+            await env.reset(seed=0)
+        assert case.says in str(caught.value)
+    finally:
+        await env.close()
 
 
 async def test_duplicates_are_found(tmp_path: Path) -> None:
