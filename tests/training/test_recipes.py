@@ -135,6 +135,23 @@ def test_moments_on_the_host_are_not_counted_on_the_gpu() -> None:
     assert any(line.startswith("host ") for line in host.lines())
 
 
+def one_policy(setup: object) -> str:
+    return "random"
+
+
+def test_earlier_weights_of_an_opponent_need_memory_and_disk() -> None:
+    changes = ['opponent.players=["first", "second"]', "keep=2", "checkpoint_every=10", "opponent.every=20", "opponent.pool=3"]
+    alone, opposed = estimate(load_recipe("cpu/guess")), estimate(load_recipe("cpu/guess", changes))
+    folders = 3 + 1 + 1  # the pool, one that a resume goes back by, and the newest, which is written before the oldest goes
+    assert opposed.memory["opponent"] == opposed.memory["engine"]
+    assert opposed.opponents == folders * opposed.memory["engine"]
+    assert opposed.disk == 3 * opposed.checkpoint + opposed.opponents
+    assert alone.opponents == 0
+    assert "opponents" in opposed.lines()[-1]
+    own = estimate(load_recipe("cpu/guess", ['opponent.players=["first", "second"]', f"opponent.kind={__name__}:one_policy"]))
+    assert own.opponents == 0
+
+
 def test_a_segment_is_no_longer_than_the_context_of_the_model() -> None:
     config = load_recipe("cpu/guess", ["play.max_tokens=4096", "prompt.shots=2"])
     free, bound = (_largest_micro_batch(config, 8, longest) for longest in (None, 2048))

@@ -70,7 +70,10 @@ class RunEstimate(msgspec.Struct, frozen=True):
     """The most tokens that one step samples."""
     run_tokens: int
     checkpoint: float
+    opponents: float
+    """Bytes of the earlier weights that the run folder keeps for an opponent."""
     disk: float
+    """Bytes of the checkpoints and the opponents."""
     divided: int = 1
     """The number of ranks that divide a micro-batch."""
 
@@ -93,6 +96,7 @@ class RunEstimate(msgspec.Struct, frozen=True):
         shares = ", ".join(f"{_size(self.on_each_of(ranks))} on each of {ranks}" for ranks in possible)
         reason = f": {model.reason}" if model.reason else ""
         unknown = "" if model.passes is not None else f" (without activations, which are not known here{reason})"
+        kept = f", opponents {_size(self.opponents)}" if self.opponents else ""
         return [
             f"model       {model.parameters / 1e6:,.1f} M parameters ({model.source}), {model.trained / 1e6:,.1f} M trained",
             f"memory      {_size(total)}: {parts}{unknown}",
@@ -100,7 +104,7 @@ class RunEstimate(msgspec.Struct, frozen=True):
             *([f"host        {_size(self.host)}: optimizer"] if self.host else []),
             f"per step    {self.episodes:,} episodes of at most {self.turns} turns; at most {self.tokens:,} tokens sampled",
             f"per run     at most {self.run_tokens:,} tokens",
-            f"disk        {_size(self.disk)}: checkpoints of {_size(self.checkpoint)} each",
+            f"disk        {_size(self.disk)}: checkpoints of {_size(self.checkpoint)} each{kept}",
         ]
 
 
@@ -112,6 +116,7 @@ def estimate(config: TrainConfig) -> RunEstimate:
     turns = [_turns(config, step) for step in range(config.steps)]
     model = model_size(config, turns[-1])
     checkpoint = model.trained * _FLOAT * (1 + _MOMENTS)
+    opponents = _kept_opponents(config) * model.parameters * _BYTES[config.engine.dtype]
     episodes = config.play.tasks * config.play.group_size
     return RunEstimate(
         model=model,
@@ -122,7 +127,8 @@ def estimate(config: TrainConfig) -> RunEstimate:
         tokens=episodes * turns[-1] * config.play.max_tokens,
         run_tokens=sum(episodes * most * config.play.max_tokens for most in turns),
         checkpoint=checkpoint,
-        disk=checkpoint * (config.keep + 1),  # a new one is written before the oldest goes
+        opponents=opponents,
+        disk=checkpoint * (config.keep + 1) + opponents,  # a new one is written before the oldest goes
         divided=config.learner.context_parallel,
     )
 
@@ -207,7 +213,16 @@ def _memory(config: TrainConfig, model: ModelSize) -> dict[str, float]:
         memory["activations"] = model.passes
     if config.engine.name == "local":
         memory["engine"] = model.parameters * _BYTES[config.engine.dtype]
+        if _kept_opponents(config):
+            memory["opponent"] = memory["engine"]
     return memory
+
+
+def _kept_opponents(config: TrainConfig) -> int:
+    """Return how many earlier versions of the model the run folder holds."""
+    if config.opponent is None or config.opponent.name != "past":
+        return 0
+    return config.opponent.kept(config.keep * config.checkpoint_every)
 
 
 def _is_offloaded(config: TrainConfig) -> bool:

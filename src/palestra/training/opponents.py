@@ -94,6 +94,12 @@ class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if same := {url.rstrip("/") for url in urls} & {url.rstrip("/") for url in self.urls}:
             raise UsageError(f"{min(same)} is in engine.urls and in opponent.urls: a server can hold one version only")
 
+    def kept(self, back: int) -> int:
+        """For ``past``: the most versions of the weights in the run folder. A resumed run goes back by at most ``back`` steps,
+        and needs the versions that were there then.
+        """
+        return self.pool + -(-back // self.every) + 1
+
     @property
     def name(self) -> str:
         """What ``kind`` uses: ``past`` or ``module:name``."""
@@ -257,9 +263,8 @@ def past_opponent(setup: OpponentSetup) -> Policy:
     assert settings is not None
     engine = frozen_engine(EngineSetup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
     sampled = SampledPolicy(own.renderer, engine, own.sampling, history=own.history, shots=own.shots)
-    # A resumed run goes back by this many kept weights at most, and needs those that were there then.
-    back = -(-config.keep * config.checkpoint_every // settings.every)
-    kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, settings.pool + back + 1)
+    most = settings.kept(config.keep * config.checkpoint_every)
+    kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, most)
     policy = as_policy(POLICY.load(config.player)(sampled))
     if hasattr(policy, "end_episode"):
         raise UsageError('opponent.kind = "past" cannot play with a policy that has end_episode, such as an agent')
