@@ -1,7 +1,9 @@
 """The pages of MiniWoB++ as one document each."""
 
+import base64
 import importlib.util
 import posixpath
+import re
 from html.parser import HTMLParser
 
 import pytest
@@ -34,23 +36,24 @@ async def test_a_page_holds_its_scripts_and_styles() -> None:
         assert (await file(path))[1] in content
 
 
-class Scripts(HTMLParser):
-    """The scripts of a page as a browser finds them: the address and the body of each."""
+class Parts(HTMLParser):
+    """The scripts or styles of a page as a browser finds them: the address and the body of each."""
 
-    def __init__(self, content: bytes) -> None:
+    def __init__(self, content: bytes, kind: str) -> None:
         super().__init__()
+        self._kind = kind
         self.found: list[tuple[str | None, str]] = []
         self._inside = False
         self.feed(content.decode())
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "script":
+        if tag == self._kind:
             self._inside = True
             self.found.append((dict(attrs).get("src"), ""))
 
     def handle_endtag(self, tag: str) -> None:
-        self._inside = self._inside and tag != "script"
+        self._inside = self._inside and tag != self._kind
 
     def handle_data(self, data: str) -> None:
         if self._inside:
@@ -63,13 +66,13 @@ async def test_every_script_of_a_page_is_its_file_from_the_first_to_the_last_cha
     original = _file(f"miniwob/{task}.html")
     assert original is not None
     wanted = []
-    for source, body in Scripts(original).found:
+    for source, body in Parts(original, "script").found:
         if source is not None:
             status, content = await file(posixpath.normpath(posixpath.join("miniwob", source)))
             assert status == 200
             body = content.decode("utf-8-sig")
         wanted.append((None, body))
-    assert Scripts(await page(task)).found == wanted
+    assert Parts(await page(task), "script").found == wanted
 
 
 async def test_a_script_that_would_end_too_early_stays_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -85,11 +88,18 @@ async def test_a_script_that_would_end_too_early_stays_a_file(monkeypatch: pytes
     )
 
 
-async def test_the_pictures_of_a_style_are_found_from_the_page() -> None:
-    content = await page("choose-date")
-    assert b'url("images/' not in content
-    assert b'url("/core/jquery-ui/images/' in content
-    assert b"url(images/" not in await page("navigate-tree")
+@pytest.mark.parametrize("task", TASKS)
+async def test_the_pictures_of_all_styles_are_in_the_page(task: str) -> None:
+    wanted = re.compile(rb"""url\(["']?(?!data:)[^)"']+\.(?:png|gif)["']?\)""")
+    absent = [b'url("stripe.png")'] if task == "find-greatest" else []  # the package has no such file
+    assert [one for _, style in Parts(await page(task), "style").found for one in wanted.findall(style.encode())] == absent
+
+
+async def test_a_picture_is_its_file() -> None:
+    picture = (await file("common/special/email-inbox/send.png"))[1]
+    assert b"content:url(data:image/png;base64," + base64.b64encode(picture) + b")" in await page("email-inbox")
+    line = (await file("common/special/navigate-tree/images/treeview-gray-line.gif"))[1]
+    assert b"url(data:image/gif;base64," + base64.b64encode(line) + b")" in await page("navigate-tree")
 
 
 async def test_nothing_outside_of_the_folder_is_answered() -> None:

@@ -47,6 +47,7 @@ _BEGIN = """seed => {
 }"""
 _LOOK = """async milliseconds => {{
   if (milliseconds) await window.__palestraAdvance(milliseconds);
+  for (const picture of document.images) if (!picture.complete) await picture.decode().catch(() => 0);
   {names}
   return [WOB_DONE_GLOBAL, WOB_RAW_REWARD_GLOBAL, core.getUtterance()];
 }}"""

@@ -1,11 +1,13 @@
 """The pages of MiniWoB++, from the folder of the package, answered by the proxy of the jail: there is no server.
 
-A page is one document: its scripts and styles are written into it. Every further file of a page would cost the browser, its
-network process and Playwright a request per reset, even if the browser has kept the file.
+A page is one document: its scripts, its styles and their pictures are written into it. Every further file of a page would cost
+the browser, its network process and Playwright a request per reset, even if the browser has kept the file. And an element whose
+content is a picture has no size until the picture is there: if it came later, what the agent sees would depend on the machine.
 
 The package itself is not imported, because it loads Selenium and Gymnasium.
 """
 
+import base64
 import importlib.util
 import mimetypes
 import posixpath
@@ -24,7 +26,8 @@ _KEEP = f"max-age={100 * 365 * 24 * 3600}, immutable"
 """A hundred years: the proxy dates its answers with the beginning of the episode, which is long ago for the browser."""
 _SCRIPT = re.compile(rb'<script src="([^"]+)"></script>')
 _STYLE = re.compile(rb'<link rel="stylesheet"(?: type="text/css")? href="([^"]+)">')
-_ADDRESS = re.compile(rb"""(url\(\s*["']?)(?!["']|data:|/)""")
+_OWN_STYLE = re.compile(rb"(?<=<style>).*?(?=</style>)", re.DOTALL)
+_PICTURE = re.compile(rb"""url\(["']?([^"')]+\.(?:png|gif))["']?\)""")
 _ALONE = {
     ".js": re.compile(rb"</script|<!--", re.IGNORECASE),
     ".css": re.compile(rb"</style", re.IGNORECASE),
@@ -72,7 +75,7 @@ def _answer(name: str) -> bytes | None:
         return content
 
     def inside(found: "re.Match[bytes]") -> bytes:
-        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), found[1].decode()))
+        path = _beside(name, found[1])
         text = _file(path)
         kind = posixpath.splitext(path)[1]
         if text is None or kind not in _ALONE or _ALONE[kind].search(text):
@@ -80,10 +83,29 @@ def _answer(name: str) -> bytes | None:
         text = text.removeprefix(_MARK)
         if kind == ".js":
             return b"<script>" + text + b"</script>"
-        folder = f"/{posixpath.dirname(path)}/".encode()
-        return b"<style>" + _ADDRESS.sub(rb"\1" + folder, text) + b"</style>"
+        return b"<style>" + _with_pictures(text, path) + b"</style>"
 
+    content = _OWN_STYLE.sub(lambda style: _with_pictures(style[0], name), content)
     return _STYLE.sub(inside, _SCRIPT.sub(inside, content))
+
+
+def _with_pictures(style: bytes, name: str) -> bytes:
+    """Return the text of a style, which the file ``name`` has, with its pictures in it."""
+
+    def inside(found: "re.Match[bytes]") -> bytes:
+        path = _beside(name, found[1])
+        picture = _file(path)
+        if picture is None:
+            return found[0]
+        kind = mimetypes.guess_type(path)[0] or ""
+        return b"url(data:" + kind.encode() + b";base64," + base64.b64encode(picture) + b")"
+
+    return _PICTURE.sub(inside, style)
+
+
+def _beside(name: str, address: bytes) -> str:
+    """Return the path of a file that the file ``name`` calls ``address``."""
+    return posixpath.normpath(posixpath.join(posixpath.dirname(name), address.decode()))
 
 
 @cache
