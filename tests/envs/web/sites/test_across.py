@@ -45,7 +45,7 @@ def test_no_hack_of_the_state_passes(template: str) -> None:
 
 
 @in_browser
-async def test_the_oracle_solves_two_tasks_and_the_third_site_is_not_there() -> None:
+async def test_the_third_site_is_not_there() -> None:
     env = Errands(TOWN, template="price-to-forum", max_turns=20)
     try:
         observation, _ = await env.reset(seed=0)
@@ -55,7 +55,11 @@ async def test_the_oracle_solves_two_tasks_and_the_third_site_is_not_there() -> 
         assert (await play(env)).reward == 1.0
     finally:
         await env.close()
-    assert await missed(TOWN, ("resolved",), range(1)) == []
+
+
+@in_browser
+async def test_the_oracle_solves_three_tasks_of_each_template() -> None:
+    assert await missed(TOWN, TEMPLATES, range(3)) == []
 
 
 @pytest.mark.full

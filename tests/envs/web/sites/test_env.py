@@ -111,7 +111,19 @@ async def test_an_episode_reaches_its_own_sites_only() -> None:
         await other.reset(seed=2)
         assert env._pass is not None
         assert other._pass is not None
-        for address in ("file:///etc/passwd", "chrome://version", "http://evil.test/", "https://guests.test/", "http://["):
+        refused = (
+            *(
+                "file:///etc/passwd",
+                "chrome://version",
+                "view-source:http://guests.test/",
+                "about:blank",
+                "devtools://devtools",
+            ),
+            *("data:text/html,<h1>x", "javascript:location='http://evil.test/'", "ftp://guests.test/", "ws://guests.test/"),
+            *("http://evil.test/", "https://guests.test/", "http://guests.test:81/", f"127.0.0.1:{PORT}", "http://["),
+            *("http://guests.test@evil.test/", "http://guests.test.evil.test/", "blob:http://guests.test/1"),
+        )
+        for address in refused:
             answer = text_of((await env.step(f"goto [{address}]")).observation)
             assert answer.startswith(("Only these sites", "That is not an address")), address
         before = other._pass.answered
