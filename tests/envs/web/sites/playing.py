@@ -16,7 +16,7 @@ __all__ = ["in_browser", "missed", "play"]
 
 def in_browser(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     """Mark a test that starts Chromium."""
-    for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)):
+    for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)):
         test = mark(test)
     return test
 

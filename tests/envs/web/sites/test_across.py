@@ -13,7 +13,7 @@ pytest.importorskip("spirit", reason="django-spirit is not installed")
 pytest.importorskip("trac", reason="Trac is not installed")
 
 from tests.envs.web.sites.playing import in_browser, missed, play
-from tests.envs.web.sites.towns import check_copies, check_hacks, check_hash_seed, templates_of
+from tests.envs.web.sites.towns import check_copies, check_hacks, check_hash_seed, sampled, templates_of
 
 from palestra.envs.web.sites.env import Errands
 from palestra.registry import list_envs
@@ -69,9 +69,7 @@ async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
     assert await missed(TOWN, TEMPLATES, range(50)) == []
 
 
-@pytest.mark.full
-@pytest.mark.timeout(3600)
 @in_browser
-@pytest.mark.parametrize("template", ["recommended", "resolved"])
+@sampled(town, "recommended")
 async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
     await check_copies(TOWN, template, 2)

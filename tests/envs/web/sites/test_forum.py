@@ -21,6 +21,7 @@ from tests.envs.web.sites.towns import (
     check_hash_seed,
     check_injection,
     check_seeds,
+    sampled,
     templates_of,
     unseen_tables,
 )
@@ -85,10 +86,8 @@ async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
     assert await missed(TOWN, TEMPLATES, range(50)) == []
 
 
-@pytest.mark.full
-@pytest.mark.timeout(3600)
 @in_browser
-@pytest.mark.parametrize("template", ["topic", "report", "move"])
+@sampled(town, "like")
 async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
     await check_copies(TOWN, template, 2)
 

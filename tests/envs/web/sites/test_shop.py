@@ -23,6 +23,7 @@ from tests.envs.web.sites.towns import (
     check_injection,
     check_opened,
     check_seeds,
+    sampled,
     templates_of,
     unseen_tables,
 )
@@ -116,11 +117,10 @@ async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
     assert await missed(TOWN, TEMPLATES, range(50)) == []
 
 
-@pytest.mark.full
-@pytest.mark.timeout(3600)
 @in_browser
-async def test_a_copy_at_every_step_of_an_order_ends_as_the_original() -> None:
-    await check_copies(TOWN, "buy", 2)
+@sampled(town, "wish")
+async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
+    await check_copies(TOWN, template, 2)
 
 
 @in_browser

@@ -17,6 +17,7 @@ pytest.importorskip("yaml", reason="PyYAML is not installed")
 pytest.importorskip("time_machine", reason="time-machine is not installed")
 
 from tests.envs.web.sites.playing import in_browser, missed
+from tests.envs.web.sites.towns import check_copies, sampled, templates_of
 
 from palestra.envs.web.sites.env import Errands
 from palestra.envs.web.sites.state import dump_hash
@@ -24,7 +25,7 @@ from palestra.registry import list_envs
 from palestra.trajectory import text_of
 
 TOWN = "palestra.envs.web.sites.wiki.town:town"
-TEMPLATES = [name for names in town.levels.values() for name in names]
+TEMPLATES = templates_of(town)
 
 
 def test_every_level_is_an_id_and_there_are_six_templates() -> None:
@@ -115,6 +116,12 @@ async def test_the_oracle_solves_three_tasks_of_each_template() -> None:
 @in_browser
 async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
     assert await missed(TOWN, TEMPLATES, range(50)) == []
+
+
+@in_browser
+@sampled(town, "fact")
+async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
+    await check_copies(TOWN, template, 2)
 
 
 @in_browser

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import closing
 from typing import Any
 
+import pytest
 from tests.envs.web.sites.playing import play
 
 from palestra.envs.web.sites.boxes import Boxes
@@ -21,7 +22,7 @@ from palestra.envs.web.sites.state import Change, Views, dump_hash, rows_of
 
 __all__ = [
     *("ADDRESSES", "check_addresses", "check_copies", "check_detours", "check_hacks", "check_hash_seed", "check_injection"),
-    *("check_opened", "check_seeds", "templates_of", "unseen_tables"),
+    *("check_opened", "check_seeds", "sampled", "templates_of", "unseen_tables"),
 ]
 
 ADDRESSES = {
@@ -53,6 +54,13 @@ ADDRESSES = {
 def templates_of(town: Town) -> list[str]:
     """Return the names of all templates."""
     return [name for names in town.levels.values() for name in names]
+
+
+def sampled(town: Town, *in_ci: str) -> "pytest.MarkDecorator":
+    """Let a test run with every template, in CI only with those named."""
+    assert set(in_ci) <= set(templates_of(town))
+    marks = {name: () if name in in_ci else (pytest.mark.full,) for name in templates_of(town)}
+    return pytest.mark.parametrize("template", [pytest.param(name, marks=marks[name]) for name in marks])
 
 
 def check_hash_seed(module: str, templates: Iterable[str]) -> None:
