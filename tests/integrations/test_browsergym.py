@@ -3,8 +3,6 @@
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,6 +16,8 @@ from palestra.integrations import browsergym, browsergym_calls, browsergym_proce
 from palestra.integrations.browsergym import _ACTIONS, _ID, PYTHON, BrowserGymEnv
 from palestra.integrations.browsergym_calls import call_of
 from palestra.trajectory import StopReason
+from tests.answering import answering
+from tests.fake_python import fake_python
 
 
 @pytest.mark.parametrize(
@@ -83,14 +83,13 @@ def test_a_missing_package_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> N
 
 # ------------------------------------------------------------------------------------------------------------------ process
 
-FAKE = """#!{python}
-import json, sys
+FAKE = """import json, sys
 for line in sys.stdin:
     asked = json.loads(line)
-    seen = {{"goal": "Press.", "url": "http://a.test/", "titles": ["a"], "urls": ["http://a.test/"], "tab": 0,
-            "tree": "RootWebArea 'a'\\n\\t[3] button 'Go'\\n\\t[4] textbox ''", "focused": "", "error": ""}}
+    seen = {"goal": "Press.", "url": "http://a.test/", "titles": ["a"], "urls": ["http://a.test/"], "tab": 0,
+            "tree": "RootWebArea 'a'\\n\\t[3] button 'Go'\\n\\t[4] textbox ''", "focused": "", "error": ""}
     if asked["do"] == "make":
-        answer = {{"failure": "NameNotFound: no " + asked["id"]}} if asked["id"] == "none" else {{}}
+        answer = {"failure": "NameNotFound: no " + asked["id"]} if asked["id"] == "none" else {}
     elif asked["do"] == "reset":
         answer = seen
     elif "'9'" in asked["action"]:
@@ -99,7 +98,7 @@ for line in sys.stdin:
         sys.stdin.read()
     else:
         right = asked["action"] == "click('3')"
-        answer = {{**seen, "reward": float(right), "terminated": right, "truncated": "'7'" in asked["action"]}}
+        answer = {**seen, "reward": float(right), "terminated": right, "truncated": "'7'" in asked["action"]}
     print(json.dumps(answer), flush=True)
 """
 
@@ -107,10 +106,7 @@ for line in sys.stdin:
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in the place of the Python with the package."""
-    program = tmp_path / "python"
-    program.write_text(FAKE.format(python=sys.executable))
-    program.chmod(0o755)
-    monkeypatch.setenv(PYTHON, str(program))
+    monkeypatch.setenv(PYTHON, fake_python(tmp_path, FAKE))
     monkeypatch.setenv("PALESTRA_CHROMIUM", sys.executable)
 
 
@@ -250,23 +246,10 @@ async def test_miniwob_of_browsergym_pays_its_reward_and_leaves_no_process() -> 
 PAGE = "<title>Shop</title><h1>Hats</h1><label>Name <input></label><a href='/two' target=_blank>More</a>"
 
 
-@asynccontextmanager
-async def serving() -> AsyncIterator[str]:
-    async def answer(request: web.Request) -> web.Response:
-        if request.path == "/hang":
-            await asyncio.sleep(600)
-        return web.Response(text=PAGE if request.path == "/" else "<p>Second page</p>", content_type="text/html")
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield site.name
-    finally:
-        await runner.cleanup()
+async def answer(request: web.Request) -> web.Response:
+    if request.path == "/hang":
+        await asyncio.sleep(600)
+    return web.Response(text=PAGE if request.path == "/" else "<p>Second page</p>", content_type="text/html")
 
 
 @needs_package
@@ -274,7 +257,7 @@ async def serving() -> AsyncIterator[str]:
 @pytest.mark.browser
 @pytest.mark.timeout(900)
 async def test_an_open_ended_episode_types_opens_tabs_and_is_cancelled() -> None:
-    async with serving() as address:
+    async with answering(answer, method="GET") as address:
         env = BrowserGymEnv("openended", start_url=f"{address}/", goal="Look at hats.")
         try:
             first, _ = await env.reset(seed=0)

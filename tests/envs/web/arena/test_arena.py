@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +12,7 @@ import pytest
 from tests.answering import answering
 from tests.envs.web.arena.making import ADDRESSES, OWN, PLACES, TRACES, answer_of, boxes_of, enter_all, next_action
 from tests.envs.web.arena.test_recording import BROWSER, compressed
+from tests.fake_python import fake_python
 
 from palestra.envs.web.arena import judge as judging
 from palestra.envs.web.arena.env import WebArenaVerified
@@ -23,26 +23,25 @@ from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageEr
 from palestra.trajectory import StopReason
 
 PACKAGE = Package(tuple(sorted(ADDRESSES.items())))
-FAKE = """#!{python}
-import json, sys
+FAKE = """import json, sys
 opened = False
 for line in sys.stdin:
     asked = json.loads(line)
     if asked["do"] == "open":
         opened = True
         starts = [asked["addresses"]["shopping"]]
-        answer = [{{"id": 7, "sites": ["shopping"], "goal": "Buy.", "starts": starts, "kind": "mutate"}}]
+        answer = [{"id": 7, "sites": ["shopping"], "goal": "Buy.", "starts": starts, "kind": "mutate"}]
     elif asked["answer"] == "die":
         sys.exit(1)
     elif asked["answer"] == "hang":
         sys.stdin.read()
     elif not opened:
-        answer = {{"failure": "the tasks were not read"}}
+        answer = {"failure": "the tasks were not read"}
     elif asked["answer"] == "fail":
-        answer = {{"failure": "ValueError: no such data"}}
+        answer = {"failure": "ValueError: no such data"}
     else:
         error = "broken" if asked["answer"] == "odd" else ""
-        answer = {{"score": float(asked["answer"] == "right"), "status": "done", "error": error}}
+        answer = {"score": float(asked["answer"] == "right"), "status": "done", "error": error}
     print(json.dumps(answer), flush=True)
 """
 
@@ -50,10 +49,7 @@ for line in sys.stdin:
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program in the place of the Python with the package."""
-    program = tmp_path / "python"
-    program.write_text(FAKE.format(python=sys.executable))
-    program.chmod(0o755)
-    monkeypatch.setenv(PYTHON, str(program))
+    monkeypatch.setenv(PYTHON, fake_python(tmp_path, FAKE))
 
 
 @pytest.mark.usefixtures("fake")

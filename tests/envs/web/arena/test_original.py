@@ -2,13 +2,13 @@
 
 import json
 import os
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
+from tests.answering import answering
 from tests.envs.web.arena.making import ADDRESSES, TOWNS, enter_all, oracle_action
 
 from palestra.envs.web.arena.grading import answer_passes
@@ -229,21 +229,6 @@ async def stored(request: web.Request) -> web.Response:
     return web.Response(text=page, content_type=kind) if page is not None else web.Response(status=404)
 
 
-@asynccontextmanager
-async def storing() -> AsyncIterator[str]:
-    """Serve the stored pages."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", stored)
-    runner = web.AppRunner(app)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        yield site.name
-    finally:
-        await runner.cleanup()
-
-
 BODY = "document.querySelector('body').outerText"
 ITEMS = "[...document.querySelectorAll('.item')].map(one => one.outerText).join(', ')"
 ROLE = "func:gitlab_get_project_memeber_role(__page__, 'bob')"
@@ -288,7 +273,7 @@ async def test_checks_of_contents_on_stored_pages(tmp_path: Path) -> None:
     rows.append(row(program_html=[*popups, target("last", "document.querySelector('#name').value", exact_match="Ann")]))
     two = {**row(reference_url="__SHOPPING__/members"), "start_url": "__SHOPPING__ |AND| __SHOPPING__/members"}
     (tmp_path / "tasks.json").write_text(json.dumps([*rows, odd, two]))
-    async with storing() as address:
+    async with answering(stored, method="*") as address:
         env = WebArena({"shopping": address}, data=str(tmp_path / "tasks.json"), max_turns=3)
         try:
             for place, (one, right) in enumerate(ON_STORED):
