@@ -4,7 +4,7 @@ import asyncio
 import importlib.util
 import os
 import signal
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ pytest.importorskip("playwright", reason="Playwright is not installed")
 pytest.importorskip("yaml", reason="PyYAML is not installed")
 if importlib.util.find_spec("miniwob") is None:
     pytest.skip("miniwob is not installed", allow_module_level=True)
+
+from tests.envs.web.sites.playing import in_browser
 
 from palestra.envs.web.browsers import shared_browsers
 from palestra.envs.web.front import Headers
@@ -23,13 +25,6 @@ from palestra.envs.web.miniwob.tasks import TASKS
 from palestra.errors import InfrastructureError, UsageError
 from palestra.registry import list_envs
 from palestra.trajectory import Image, text_of
-
-
-def in_browser(test: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
-    """Mark a test that starts Chromium."""
-    for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(600)):
-        test = mark(test)
-    return test
 
 
 async def play(env: MiniWob, seed: int) -> tuple[list[str], float]:
