@@ -269,6 +269,14 @@ def test_a_conversation_can_be_played(tmp_path: Path) -> None:
     assert "solved, 2 turns" in done.stdout
 
 
+def test_a_line_becomes_a_command_of_the_shell() -> None:
+    pytest.importorskip("pyseccomp")
+    shown = palestra("play", "terminal:text-v0-easy", "--seed", "1", typed="/bin/echo hello\nsubmit\n")
+    assert "What you type is run by bash." in shown
+    assert "hello\n" in shown
+    assert "not solved, 2 turns" in shown
+
+
 def test_the_screen_says_how_to_play() -> None:
     shown = palestra("play", "game:GuessTheNumber-v0-easy", "--seed", "0", typed="")
     assert "? shows what a perfect player would do" in shown

@@ -1,9 +1,10 @@
 r"""``palestra play``: play an environment yourself, in the terminal.
 
 What you type is the action. If the first observation mentions ``\boxed``, the command puts your line into ``\boxed{…}`` and
-shows what it sent. A line that begins with ``/`` is sent unchanged, without the slash: use it for text that is not an answer. A
-move that the environment cannot parse is taken back instead of ending the game. With ``--tool`` you can call a tool as an agent
-does: ``<python>1 + 1</python>`` runs in the sandbox.
+shows what it sent. A line that begins with ``/`` is then sent unchanged, without the slash: use it for text that is not an
+answer. If the first observation asks for a block of bash, your line becomes such a block. A move that the environment cannot
+parse is taken back instead of ending the game. With ``--tool`` you can call a tool as an agent does:
+``<python>1 + 1</python>`` runs in the sandbox.
 """
 
 import socket
@@ -40,6 +41,7 @@ def play_command(
     r"""Play an environment yourself. `?` shows what a perfect player would do; Ctrl-D quits.
 
     If the rules ask for `\boxed{…}`, the command writes your line as `\boxed{your line}`. `/TEXT` sends TEXT as it is.
+    If they ask for a block of bash, your line becomes one.
     """
     typed([id, *tool, *wrapper])
     _try_server(id)
@@ -47,10 +49,10 @@ def play_command(
         observation, _ = env.reset(seed=seed)
         first = text_of(observation)
         typer.secho(f"{id}, seed {env.task.seed}\n", dim=True)
-        wants_box = "\\boxed" in first
-        typer.secho(_how_to_play(wants_box), dim=True)
+        form = _form_of(first)
+        typer.secho(_how_to_play(form), dim=True)
         try:
-            _play(env, first, wants_box=wants_box)
+            _play(env, first, form)
         except (EOFError, KeyboardInterrupt):
             typer.secho("\nYou left the game.", dim=True)
 
@@ -68,17 +70,25 @@ def _try_server(id: str) -> None:
         raise InfrastructureError(f"no server answers at {url.hostname}:{port}: {error}") from None
 
 
-def _how_to_play(wants_box: bool) -> str:
-    boxed = "What you type is sent as \\boxed{…}; /TEXT sends TEXT as it is. " if wants_box else ""
-    return f"Type an action and press Enter. {boxed}? shows what a perfect player would do, Ctrl-D leaves.\n"
+_BOXED, _BASH = "\\boxed", "```bash"
 
 
-def _play(env: Guarded, shown: str, *, wants_box: bool) -> None:
+def _form_of(rules: str) -> str:
+    """Return how the rules want an action to be written: ``_BOXED``, ``_BASH``, or nothing special."""
+    return next((form for form in (_BOXED, _BASH) if form in rules), "")
+
+
+def _how_to_play(form: str) -> str:
+    sent = {_BOXED: "What you type is sent as \\boxed{…}; /TEXT sends TEXT as it is. ", _BASH: "What you type is run by bash. "}
+    return f"Type an action and press Enter. {sent.get(form, '')}? shows what a perfect player would do, Ctrl-D leaves.\n"
+
+
+def _play(env: Guarded, shown: str, form: str) -> None:
     total = 0.0
     sent: list[str] = []
     while True:
         typer.echo(terminal_safe(shown))
-        action = _ask(env, len(sent) + 1, wants_box)
+        action = _ask(env, len(sent) + 1, form)
         step = env.step(action)
         if step.terminated and step.info.get("format_error"):
             typer.secho(
@@ -112,7 +122,7 @@ def _go_back(env: Guarded, sent: Sequence[str]) -> str:
     return text_of(observation)
 
 
-def _ask(env: Guarded, turn: int, wants_box: bool) -> str:
+def _ask(env: Guarded, turn: int, form: str) -> str:
     while True:
         line = input(f"\n[{turn}] > ")
         if line.strip() != "?":
@@ -121,8 +131,10 @@ def _ask(env: Guarded, turn: int, wants_box: bool) -> str:
             typer.secho(f"perfect player: {terminal_safe(env.oracle())}", fg=typer.colors.CYAN)
         except Unsupported as error:
             typer.secho(terminal_safe(str(error)), dim=True)
-    if not wants_box or "\\boxed" in line or find_calls(line, tuple(CallForm)):
+    if not form or form in line or find_calls(line, tuple(CallForm)):
         return line
+    if form == _BASH:
+        return f"{_BASH}\n{line}\n```"
     if line.startswith("/"):
         return line[1:]
     boxed = f"\\boxed{{{line.strip()}}}"
