@@ -3,14 +3,14 @@
 ``terminal:`` reads the final state from the layer of the agent's box. An exported Harbor task carries this file and
 ``standalone.py``, and reads it from the file system of its verifier. So both give the same reward for the same final state.
 
-Standard library only: this file is copied into the tests of exported tasks.
+Standard library only: this file is copied into the tests of exported tasks. Checks are named tuples, not data classes, because
+every grading of an exported task starts a Python, and to import ``dataclasses`` would take a fifth of that time.
 """
 
-import dataclasses
 import json
 import stat
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 __all__ = [
@@ -80,8 +80,7 @@ class Check(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """A file has exactly these lines; blanks at the ends of lines and of the text do not count."""
 
     path: str
@@ -91,8 +90,7 @@ class Lines:
         return _same_lines(_text(final, self.path), self.expected)
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A file has exactly this content."""
 
     path: str
@@ -102,8 +100,7 @@ class Text:
         return _text(final, self.path) == self.expected
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(NamedTuple):
     """A JSON file has this value."""
 
     path: str
@@ -113,8 +110,7 @@ class Value:
         return bool(_read_json(_text(final, self.path)) == self.expected)
 
 
-@dataclass(frozen=True)
-class AtMost:
+class AtMost(NamedTuple):
     """A text file has at most this number of bytes; newlines at its end do not count."""
 
     path: str
@@ -125,8 +121,7 @@ class AtMost:
         return content is not None and len(content.rstrip(b"\n")) <= self.limit and _text(final, self.path) is not None
 
 
-@dataclass(frozen=True)
-class Prints:
+class Prints(NamedTuple):
     """A command prints the right thing in a fresh home, which gets some of the agent's files and some of the task's."""
 
     command: str
@@ -134,7 +129,7 @@ class Prints:
     compared: Literal["text", "lines", "value"]
     take: Sequence[str]
     """Files and folders of the agent, all of which must exist."""
-    extra: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    extra: Mapping[str, str] = MappingProxyType({})
     """Path → text of files of the task."""
 
     async def right(self, final: Final) -> bool:
@@ -152,8 +147,7 @@ class Prints:
         return bool((_read_json(printed) if self.compared == "value" else printed) == self.expected)
 
 
-@dataclass(frozen=True)
-class Modes:
+class Modes(NamedTuple):
     """The regular files below a folder are these, with these modes."""
 
     folder: str
@@ -164,8 +158,7 @@ class Modes:
         return found == self.expected
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(NamedTuple):
     """Files of lines ``key = value`` have these values, each key once, in any order."""
 
     expected: Mapping[str, Mapping[str, str]]
@@ -174,8 +167,7 @@ class Settings:
         return all(_parsed(_text(final, path)) == values for path, values in self.expected.items())
 
 
-@dataclass(frozen=True)
-class Crontab:
+class Crontab(NamedTuple):
     """A crontab means the same schedules as these lines."""
 
     path: str
@@ -188,8 +180,7 @@ class Crontab:
         return len(written) == len(wanted) and all(one in wanted for one in written) and all(one in written for one in wanted)
 
 
-@dataclass(frozen=True)
-class Workers:
+class Workers(NamedTuple):
     """Of the worker processes that ran at the start, exactly these still run, and no supervisor does."""
 
     expected: Sequence[str]
@@ -214,7 +205,11 @@ async def all_right(checks: Sequence[Check], final: Final) -> bool:
 
 def to_data(checks: Sequence[Any]) -> list[dict[str, Any]]:
     """Return checks as JSON values."""
-    return [{"kind": type(check).__name__.lower(), **dataclasses.asdict(check)} for check in checks]
+    return [{"kind": type(check).__name__.lower(), **_fields(check)} for check in checks]
+
+
+def _fields(check: Any) -> dict[str, Any]:
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in check._asdict().items()}
 
 
 def from_data(data: Sequence[Mapping[str, Any]]) -> list[Check]:

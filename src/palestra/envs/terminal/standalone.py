@@ -14,7 +14,6 @@ import contextlib
 import ctypes
 import json
 import os
-import platform
 import resource
 import select
 import shutil
@@ -25,7 +24,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Coroutine, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from palestra.envs.terminal.grading import RUN_SECONDS, Found, all_right, from_data
@@ -47,7 +45,7 @@ def main(folder: str) -> None:
     logs = opened_logs()
     reward = None
     try:
-        data = json.loads(Path(folder, "check.json").read_text())
+        data = json.loads(_bytes_of(f"{folder}/check.json"))
         final = Disk(data["variables"])
         if any(one["kind"] == "prints" for one in data["checks"]):
             _call(_LIBC.prctl(_DUMPABLE, 0, 0, 0, 0))  # the agent cannot read the expected values from memory
@@ -87,21 +85,27 @@ class Disk:
         return [words for words, _ in _processes()]
 
     def first_processes(self) -> list[list[str]]:
-        first = set(Path(FIRST).read_text(errors="replace").split("\n")) if os.path.isfile(FIRST) else set()
+        first = set(_bytes_of(FIRST).decode(errors="replace").split("\n")) if os.path.isfile(FIRST) else set()
         return [words for words, identity in _processes() if identity in first]
 
     async def fresh(self, files: Sequence[Found], command: str) -> str:
         _remove(self._home)
         os.makedirs(self._home, exist_ok=True)
         for one in files:
-            place = Path(self._home, one.path)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(one.content or b"")
-            place.chmod(one.mode & 0o777)
+            place = f"{self._home}/{one.path}"
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "wb") as file:
+                file.write(one.content or b"")
+            os.chmod(place, one.mode & 0o777)
         try:
             return _printed(command, self._home, {**self._variables, "HOME": self._home})
         finally:
             _end_descendants()
+
+
+def _bytes_of(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _remove(path: str) -> None:
@@ -155,8 +159,8 @@ def _processes() -> Iterator[tuple[list[str], str]]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with contextlib.suppress(OSError):
-                words = Path("/proc", name, "cmdline").read_bytes().rstrip(b"\0").decode(errors="replace").split("\0")
-                state = Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()
+                words = _bytes_of(f"/proc/{name}/cmdline").rstrip(b"\0").decode(errors="replace").split("\0")
+                state = _bytes_of(f"/proc/{name}/stat").rpartition(b")")[2].split()
                 if words != [""]:
                     yield words, f"{name} {int(state[19])}"
 
@@ -197,7 +201,7 @@ def _confine() -> None:
     os.setsid()
     for which, most in ((resource.RLIMIT_CPU, 60), (resource.RLIMIT_FSIZE, _MOST_BYTES), (resource.RLIMIT_CORE, 0)):
         resource.setrlimit(which, (most, most))
-    program = filter_program(platform.machine())
+    program = filter_program(os.uname().machine)
     buffer = ctypes.create_string_buffer(program, len(program))
     _call(_LIBC.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     described = struct.pack("HxxxxxxQ", len(program) // 8, ctypes.addressof(buffer))
@@ -255,7 +259,7 @@ def _end_descendants() -> None:
         parents = {}
         for name in filter(str.isdecimal, os.listdir("/proc")):
             with contextlib.suppress(OSError):
-                parents[int(name)] = int(Path("/proc", name, "stat").read_bytes().rpartition(b")")[2].split()[1])
+                parents[int(name)] = int(_bytes_of(f"/proc/{name}/stat").rpartition(b")")[2].split()[1])
         for pid in parents:
             if _descends(pid, parents):
                 with contextlib.suppress(OSError):
