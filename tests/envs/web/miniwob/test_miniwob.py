@@ -105,8 +105,8 @@ async def test_all_oracles_solve_three_tasks() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(7200)
 @in_browser
+@pytest.mark.timeout(7200)
 async def test_all_oracles_solve_twenty_tasks() -> None:
     left = await missed(SOLVERS, range(20))
     print(left)
@@ -125,8 +125,8 @@ async def test_two_browsers_show_the_same() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(7200)
 @in_browser
+@pytest.mark.timeout(7200)
 async def test_two_browsers_show_the_same_in_all_tasks() -> None:
     await check_two_browsers(tuple(TASKS), range(2))
 

@@ -15,7 +15,7 @@ __all__ = ["in_browser", "missed", "play"]
 
 
 def in_browser(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
-    """Mark a test that starts Chromium."""
+    """Mark a test that starts Chromium. A longer time limit stands below this mark: pytest obeys the lowest one."""
     for mark in (pytest.mark.browser, pytest.mark.slow, pytest.mark.timeout(900)):
         test = mark(test)
     return test

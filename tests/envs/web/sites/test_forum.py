@@ -80,8 +80,8 @@ async def test_the_oracle_solves_three_tasks_of_each_template() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.timeout(7200)
 @in_browser
+@pytest.mark.timeout(7200)
 async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
     assert await missed(TOWN, TEMPLATES, range(50)) == []
 
