@@ -2,9 +2,10 @@
 #   docker build --file deploy/container/server.Dockerfile --tag palestra-server .
 #   docker run --rm --publish 8443:8443 --volume palestra-token:/token palestra-server "game:*"
 # The token is in the volume: docker run --rm --volume palestra-token:/token --entrypoint cat palestra-server /token/token
-# The box for code runs Debian's own Python. It needs user namespaces and a /proc of its own: add
+# The box for code does not start with Docker's own restrictions: it needs user namespaces and a /proc of its own. To use it, add
 #   --security-opt seccomp=unconfined --security-opt systempaths=unconfined
-# CI does not build this file. Debian's Docker has built it, on a base made of Debian 12 and Python 3.12.
+# These options switch off Docker's filter of system calls and its masks over /proc. The box runs Debian's own Python.
+# CI does not build this file. Debian's Docker has built it, on a base of our own: Debian 12 with Python 3.12.
 FROM python:3.12-slim-bookworm
 
 RUN apt-get update \

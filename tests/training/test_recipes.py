@@ -142,7 +142,7 @@ def one_policy(setup: object) -> str:
 def test_earlier_weights_of_an_opponent_need_memory_and_disk() -> None:
     changes = ['opponent.players=["first", "second"]', "keep=2", "checkpoint_every=10", "opponent.every=20", "opponent.pool=3"]
     alone, opposed = estimate(load_recipe("cpu/guess")), estimate(load_recipe("cpu/guess", changes))
-    folders = 3 + 1 + 1  # the pool, one that a resume goes back by, and the newest, which is written before the oldest goes
+    folders = 3 + 1 + 1 + 1  # the pool, one that a resume goes back by, the current one, and one that is being written
     assert opposed.memory["opponent"] == opposed.memory["engine"]
     assert opposed.opponents == folders * opposed.memory["engine"]
     assert opposed.disk == 3 * opposed.checkpoint + opposed.opponents

@@ -116,7 +116,8 @@ def estimate(config: TrainConfig) -> RunEstimate:
     turns = [_turns(config, step) for step in range(config.steps)]
     model = model_size(config, turns[-1])
     checkpoint = model.trained * _FLOAT * (1 + _MOMENTS)
-    opponents = _kept_opponents(config) * model.parameters * _BYTES[config.engine.dtype]
+    kept = _kept_opponents(config)
+    opponents = (kept + 1 if kept else 0) * model.parameters * _BYTES[config.engine.dtype]  # as with checkpoints
     episodes = config.play.tasks * config.play.group_size
     return RunEstimate(
         model=model,
@@ -128,7 +129,7 @@ def estimate(config: TrainConfig) -> RunEstimate:
         run_tokens=sum(episodes * most * config.play.max_tokens for most in turns),
         checkpoint=checkpoint,
         opponents=opponents,
-        disk=checkpoint * (config.keep + 1) + opponents,  # a new one is written before the oldest goes
+        disk=checkpoint * (config.keep + 1) + opponents,  # a new one is written before the oldest is deleted
         divided=config.learner.context_parallel,
     )
 
