@@ -5,8 +5,9 @@ r"""Shells in boxes: start, reset, round trip, many sessions at once, escapes.
     python benchmarks/terminal.py --harbor   # only the check of 500 Harbor tasks (24 with --quick); --hacks attacks them
 
 The start is compared with bubblewrap alone: the same root, namespaces and shell, without layer, limits and filter. Both are
-measured in turns, and no session is started in advance; the row is the median of the ratios. The other rows use the default,
-one session in advance. Left out: Docker, whose start takes ten times as long.
+measured in turns, and no session is started in advance, but the launcher has its waiting processes, as always after the first
+start; the row is the median of the ratios. The other rows use the default, one session in advance. Left
+out: Docker, whose start takes ten times as long.
 """
 
 import argparse
