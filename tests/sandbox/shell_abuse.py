@@ -59,6 +59,10 @@ SHELL = [
     Attempt("write /usr", "touch /usr/palestra-breach && echo BREACH"),
     Attempt("write /dev", "touch /dev/palestra-breach && echo BREACH"),
     Attempt("write /etc/alternatives", "touch /etc/alternatives/palestra-breach && echo BREACH"),
+    Attempt(
+        "writable mounts",
+        r"""awk '$5 !~ "^/(dev/(shm|console))?$" && $6 !~ /^ro(,|$)/ { print "BREACH", $5 }' /proc/self/mountinfo""",
+    ),
     Attempt("tcp by bash", "exec 3<>/dev/tcp/127.0.0.1/PORT && echo BREACH"),
     Attempt("udp by bash", "exec 3<>/dev/udp/127.0.0.1/PORT && echo BREACH"),
     Attempt("resolve a name", "getent ahostsv4 example.com && echo BREACH"),

@@ -12,7 +12,6 @@ Nothing is mounted in the host's namespace, so nothing stays mounted, whatever i
 Part of the launcher: standard library only.
 """
 
-import ctypes
 import fcntl
 import json
 import os
@@ -29,7 +28,19 @@ from palestra.sandbox.cgroups import join
 from palestra.sandbox.launcher import LaunchedBox, Launcher, serve
 from palestra.sandbox.procfs import children_of, signal_quietly
 from palestra.sandbox.shell_copying import copy_tree
-from palestra.sandbox.shell_mounts import MS_NODEV, MS_NOSUID, MS_PRIVATE, MS_REC, check, libc, mount, mount_box, mount_programs
+from palestra.sandbox.shell_mounts import (
+    MS_NODEV,
+    MS_NOSUID,
+    MS_PRIVATE,
+    MS_REC,
+    Attributes,
+    check,
+    libc,
+    mount,
+    mount_box,
+    mount_programs,
+    set_attributes,
+)
 from palestra.sandbox.shell_users import COUNT, enter_range, first_of_range, limit_range, shifted
 
 MODULES = ("procfs", "cgroups", "watch", "launcher", "shell_users", "shell_copying", "shell_mounts", "shell_launcher")
@@ -46,12 +57,8 @@ IDLE_SECONDS = 1.0
 """Seconds between two looks at a box in which only the shell runs."""
 
 _CLONE_NEWNS, _CLONE_NEWUSER = 0x00020000, 0x10000000
-_OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442  # the same on every architecture
+_OPEN_TREE, _MOVE_MOUNT = 428, 429  # the same on every architecture
 _MOUNT_ATTR_IDMAP = 0x00100000
-
-
-class _MountAttributes(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
 
 
 class _Spare(NamedTuple):
@@ -317,8 +324,7 @@ def _id_mapped(root: str, point: str, own: int, count: int) -> str:
     os.mkdir(place)
     tree = libc.syscall(_OPEN_TREE, -100, root.encode(), 1 | os.O_CLOEXEC)
     check(tree, "open_tree")
-    wanted = _MountAttributes(_MOUNT_ATTR_IDMAP, 0, 0, namespace)
-    check(libc.syscall(_MOUNT_SETATTR, tree, b"", 0x1000, ctypes.byref(wanted), ctypes.sizeof(wanted)), "mount_setattr")
+    set_attributes(tree, Attributes(_MOUNT_ATTR_IDMAP, 0, 0, namespace))
     check(libc.syscall(_MOVE_MOUNT, tree, b"", -100, place.encode(), 4), "move_mount")
     return place
 

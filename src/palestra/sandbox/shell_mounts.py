@@ -10,14 +10,31 @@ Part of the launcher: standard library only.
 
 import contextlib
 import ctypes
+import errno
 import os
 import re
 from collections.abc import Sequence
 
-__all__ = ["MS_NODEV", "MS_NOSUID", "MS_PRIVATE", "MS_REC", "check", "libc", "mount", "mount_box", "mount_programs"]
+__all__ = [
+    "MS_NODEV",
+    "MS_NOSUID",
+    "MS_PRIVATE",
+    "MS_REC",
+    "Attributes",
+    "check",
+    "libc",
+    "mount",
+    "mount_box",
+    "mount_programs",
+    "set_attributes",
+]
 
 MS_NOSUID, MS_NODEV, MS_REC, MS_PRIVATE = 2, 4, 0x4000, 0x40000
 _MS_RDONLY, _MS_REMOUNT, _MS_BIND = 1, 32, 0x1000
+_MOUNT_SETATTR = 442  # the same on every architecture
+_AT_EMPTY_PATH, _AT_RECURSIVE = 0x1000, 0x8000
+_CLOSED = _MS_RDONLY | MS_NOSUID | MS_NODEV
+"""How the host's programs are mounted. These flags have the same values in mount() and in mount_setattr()."""
 _KEPT = 0b1111
 """Flags that a remount must repeat: read-only, nosuid, nodev and noexec. A user namespace may not take them away."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -42,6 +59,19 @@ def check(result: int, doing: str) -> None:
         raise OSError(number, f"{doing}: {os.strerror(number)}")
 
 
+class Attributes(ctypes.Structure):
+    """What ``set_attributes`` changes: flags to set and to clear, the propagation, and the namespace of an id-mapped mount."""
+
+    _fields_ = tuple((name, ctypes.c_uint64) for name in ("set", "clear", "propagation", "userns"))
+
+
+def set_attributes(mounted: int, wanted: Attributes, recursive: bool = False) -> None:
+    """Change the attributes of the mount with the descriptor ``mounted``, and if ``recursive``, of everything mounted in it."""
+    flags = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    check(libc.syscall(_MOUNT_SETATTR, mounted, b"", flags, ctypes.byref(wanted), size), "mount_setattr")
+
+
 def mount_box(folder: str, point: str, own: int) -> None:
     """Mount ``folder`` a second time, at ``box`` of the folder ``point``, and a ``/dev`` in it that belongs to ``own``."""
     box = f"{point}/box"
@@ -55,7 +85,7 @@ def mount_box(folder: str, point: str, own: int) -> None:
     identity = f",uid={own},gid={own}" if own else ""
     mount("devices", devices, "tmpfs", MS_NOSUID | MS_NODEV, f"size=4096,mode=755{identity}")
     for name in _DEVICES:
-        _bind(f"/dev/{name}", f"{devices}/{name}", 0)
+        _bind(f"/dev/{name}", f"{devices}/{name}", _MS_RDONLY)  # it can still be written to, as every device
     # A bind mount without "dev" cannot be opened. A shared mapping of /dev/zero would be memory that no limit counts.
     _bind("/dev/zero", f"{devices}/zero", _MS_RDONLY | MS_NODEV)
     for name, target in _LINKS.items():
@@ -75,14 +105,39 @@ def mount_programs(paths: Sequence[str], point: str, own: int) -> None:
     What stands at these paths may come from another box, and this process may be root of the host: no link is followed.
     """
     for path in filter(os.path.exists, paths):
+        place = f"{point}/box{path}"
         target = _place(f"{point}/box", path, os.path.isdir(path), own)
         try:
             mount(path, f"/proc/self/fd/{target}", "", _MS_BIND | MS_REC)
         finally:
             os.close(target)
-        for place in _mounted_at(f"{point}/box{path}"):
-            with contextlib.suppress(PermissionError):  # it is closed to the box, too
-                _remount(place, _MS_RDONLY | MS_NOSUID | MS_NODEV)
+        mounted = os.open(place, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)  # now what is mounted, not the place below it
+        try:
+            _close(mounted, place)
+        finally:
+            os.close(mounted)
+
+
+def _close(mounted: int, place: str) -> None:
+    """Make the mount ``mounted`` at ``place`` read-only, with everything mounted in it. Raise if it is still writable."""
+    try:
+        set_attributes(mounted, Attributes(_CLOSED, 0, 0, 0), recursive=True)
+    except OSError as error:
+        if error.errno != errno.ENOSYS:
+            raise
+        _close_each(os.path.realpath(place))  # Linux before 5.12
+    if not os.fstatvfs(mounted).f_flag & _MS_RDONLY:
+        raise OSError(errno.EROFS, f"{place} could not be mounted read-only")
+
+
+def _close_each(place: str) -> None:
+    """Remount ``place``, a path without links, and everything mounted in it, one by one."""
+    for path in _mounted_at(place):
+        try:
+            flags = os.statvfs(path).f_flag & _KEPT
+        except (PermissionError, FileNotFoundError, NotADirectoryError):
+            continue  # a file system that only its own user may read, or a mount that another one covers: no box reaches it
+        mount("none", path, "", _MS_REMOUNT | _MS_BIND | _CLOSED | flags)
 
 
 def _place(box: str, path: str, is_folder: bool, own: int) -> int:
@@ -112,7 +167,7 @@ def _opened(name: str, flags: int, folder: int) -> int:
 def _mounted_at(path: str) -> list[str]:
     """Return ``path`` and everything that is mounted below it, outermost first."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        places = [_OCTAL.sub(lambda code: chr(int(code[1], 8)), line.split()[4]) for line in file]
+        places = [_OCTAL.sub(lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in file]
     return sorted(place for place in places if place == path or place.startswith(f"{path}/"))
 
 
