@@ -1,10 +1,11 @@
 // Every way by which a page may try to reach a machine: [host, TCP port, UDP port] -> the names of the tries.
+// A try counts if the browser has what it needs, and if it could arrive at one of the ports. The others are made as well.
 async ([host, tcp, udp]) => {
   const address = `http://${host}:${tcp}`, done = [];
-  const attempt = async (name, run) => {
+  const attempt = async (name, run, counts = true) => {
     const patience = new Promise(resolve => fetch("about:blank").catch(() => 0).finally(resolve));
     try { await Promise.race([run(), patience]); } catch (error) { /* refused */ }
-    done.push(name);
+    if (counts) done.push(name);
   };
   const added = (tag, parts) => document.documentElement.append(Object.assign(document.createElement(tag), parts));
   await attempt("fetch", () => fetch(`${address}/fetch`));
@@ -22,12 +23,12 @@ async ([host, tcp, udp]) => {
   await attempt("prefetch", async () => added("link", { rel: "prefetch", href: `${address}/prefetch` }));
   await attempt("preload", async () => added("link", { rel: "preload", as: "fetch", href: `${address}/preload` }));
   await attempt("preconnect", async () => added("link", { rel: "preconnect", href: address }));
-  await attempt("dns", async () => added("link", { rel: "dns-prefetch", href: `http://x.${host}.nip.test` }));
+  await attempt("dns", async () => added("link", { rel: "dns-prefetch", href: `http://x.${host}.nip.test` }), false);
   await attempt("manifest", async () => added("link", { rel: "manifest", href: `${address}/manifest` }));
   await attempt("module", () => import(`${address}/module`));
   await attempt("worker", async () => new Worker(URL.createObjectURL(new Blob([`fetch("${address}/worker")`]))));
   await attempt("shared worker", async () => new SharedWorker(URL.createObjectURL(new Blob([`fetch("${address}/shared")`]))));
-  await attempt("service worker", () => navigator.serviceWorker.register("/worker.js"));
+  await attempt("service worker", () => navigator.serviceWorker.register(`/worker.js?${encodeURIComponent(address)}`), "serviceWorker" in navigator);
   await attempt("frame", async () => added("iframe", { src: `${address}/frame` }));
   await attempt("object", async () => added("object", { data: `${address}/object` }));
   await attempt("embed", async () => added("embed", { src: `${address}/embed` }));
@@ -43,15 +44,15 @@ async ([host, tcp, udp]) => {
     peer.createDataChannel("x");
     await peer.setLocalDescription(await peer.createOffer());
   });
-  await attempt("webtransport", async () => { await new WebTransport(`https://${host}:${udp}/`).ready; });
-  await attempt("file fetch", () => fetch("file:///etc/passwd"));
-  await attempt("file frame", async () => added("iframe", { src: "file:///etc/passwd" }));
-  await attempt("report", async () => added("meta", { httpEquiv: "Content-Security-Policy", content: `default-src 'self'; report-uri ${address}/report` }));
-  await attempt("print", async () => window.print());
-  await attempt("share", () => navigator.share({ url: address }));
-  await attempt("protocol", async () => navigator.registerProtocolHandler("web+x", `${location.origin}/?%s`));
-  await attempt("payment", async () => { await new PaymentRequest([{ supportedMethods: `${address}/pay` }], { total: { label: "x", amount: { currency: "EUR", value: "1" } } }).canMakePayment(); });
-  await attempt("bluetooth", () => navigator.bluetooth.requestDevice({ acceptAllDevices: true }));
-  await attempt("refresh", async () => added("meta", { httpEquiv: "refresh", content: `600;url=${address}/refresh` }));
+  await attempt("webtransport", async () => { await new WebTransport(`https://${host}:${udp}/`).ready; }, "WebTransport" in window);
+  await attempt("file fetch", () => fetch("file:///etc/passwd"), false);
+  await attempt("file frame", async () => added("iframe", { src: "file:///etc/passwd" }), false);
+  await attempt("report", async () => document.head.append(Object.assign(document.createElement("style"), { textContent: "p {}" })));  // the page's policy asks for a report
+  await attempt("print", async () => window.print(), false);
+  await attempt("share", () => navigator.share({ url: address }), false);
+  await attempt("protocol", async () => navigator.registerProtocolHandler("web+x", `${location.origin}/?%s`), false);
+  await attempt("payment", async () => { await new PaymentRequest([{ supportedMethods: `${address}/pay` }], { total: { label: "x", amount: { currency: "EUR", value: "1" } } }).canMakePayment(); }, "PaymentRequest" in window);
+  await attempt("bluetooth", () => navigator.bluetooth.requestDevice({ acceptAllDevices: true }), false);
+  await attempt("refresh", async () => added("meta", { httpEquiv: "refresh", content: `1;url=${address}/refresh` }));
   return done;
 }

@@ -12,13 +12,15 @@ import socket
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
 from palestra.envs.web import jail
 from palestra.envs.web.browsers import Browsers
 from palestra.envs.web.front import PORT, Headers
 
 TRIES = Path(__file__).with_name("hostile_page.js").read_text().partition("\n")[2]
-SITE, NEIGHBOR = "http://site.test/", "http://neighbor.test/"
+SITE, NEIGHBOR = "http://site.localhost/", "http://neighbor.test/"
+"""The hostile page has an address of this machine, so that the browser gives it what only safe pages get: service workers."""
 _TWO_MORE = """
 import socket
 tcp = socket.create_server(("127.0.0.1", 0))
@@ -41,7 +43,18 @@ class Answers:
     async def visit(self, method: str, url: str, headers: Headers, body: bytes) -> tuple[int, Headers, bytes]:
         """Answer a request."""
         self.asked.append(url)
-        return (200 if url == self._address else 404), [("Content-Type", "text/html")], b"<h1>x</h1>"
+        status, kind, text = answer(url, self._address)
+        return status, [*kind.items()], text.encode()
+
+
+def answer(url: str, address: str) -> tuple[int, dict[str, str], str]:
+    """Return the page of ``address``, which wants reports sent to the target in its query, or its service worker."""
+    path, _, target = url.partition("?")
+    if path == f"{address}worker.js":
+        return 200, {"Content-Type": "text/javascript"}, f'fetch("{unquote(target)}/service", {{mode: "no-cors"}})'
+    policy = f"default-src 'none'; report-uri {unquote(target)}/report"
+    headers = {"Content-Type": "text/html"} | ({"Content-Security-Policy-Report-Only": policy} if target else {})
+    return (200 if path == address else 404), headers, "<!doctype html><head></head><h1>x</h1>"
 
 
 class Listeners:
@@ -99,16 +112,22 @@ def opened_inside() -> list[socket.socket]:
     return kept
 
 
+async def _fulfill(route: Any) -> None:
+    status, headers, text = answer(route.request.url, SITE)
+    await route.fulfill(status=status, headers=headers, body=text)
+
+
 async def attack(browsers: Browsers, targets: Iterable[Target], options: dict[str, Any]) -> int:
     """Open a hostile page that tries every way to the targets, and return how many tries there were."""
-    seat = await browsers.open(options)
+    # Otherwise the browser itself would refuse most of the tries, and they would show nothing about the jail.
+    seat = await browsers.open({**options, "permissions": ["local-network-access"]})
     try:
         if not options:
-            await seat.context.route(f"{SITE}**", lambda route: route.fulfill(body="<h1>x</h1>", content_type="text/html"))
+            await seat.context.route(f"{SITE}**", _fulfill)
         tried = 0
         for target in targets:
             page = await seat.context.new_page()
-            await page.goto(SITE)
+            await page.goto(f"{SITE}?{quote(f'http://{target[0]}:{target[1]}', safe='')}")
             tried += len(await page.evaluate(TRIES, list(target)))
         await page.wait_for_timeout(1_500)  # what the page has started in the background
         return tried
@@ -145,6 +164,9 @@ async def main() -> None:
         }
         await attack(browsers, targets[2:3], {})
         found["control inside"] = inner.taken()
+        await attack(browsers, targets[4:], {})  # around the proxy, to its own port: it asks for a password
+        found["neighbor around"] = neighbor.asked[before:]
+        found["neighbor before"] = before
         await attack(free, targets[:1], {})
         found["control host"] = host.taken()
         print(json.dumps(found))

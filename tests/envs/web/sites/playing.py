@@ -39,7 +39,7 @@ async def played_again(env: Errands, seed: int, tries: int = 3) -> Step:
             return await play(env)
         except InfrastructureError as error:
             tries -= 1
-            print(f"{env.errand.template}, seed {seed}: {error}", flush=True)
+            print(f"seed {seed} is played again: {error}", flush=True)
             if not tries:
                 raise
 

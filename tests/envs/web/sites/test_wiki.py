@@ -20,7 +20,6 @@ from tests.envs.web.sites.playing import in_browser, missed
 from tests.envs.web.sites.towns import check_copies, sampled, templates_of
 
 from palestra.envs.web.sites.env import Errands
-from palestra.envs.web.sites.state import dump_hash
 from palestra.registry import list_envs
 from palestra.trajectory import text_of
 
@@ -122,19 +121,6 @@ async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
 @sampled(town, "fact")
 async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
     await check_copies(TOWN, template, 2)
-
-
-@in_browser
-async def test_two_processes_show_the_same_first_page_and_database() -> None:
-    seen = []
-    for _ in range(2):  # each with browsers and a warm process of its own
-        env = Errands(TOWN)
-        try:
-            observation, _ = await env.reset(seed=11)
-            seen.append((text_of(observation), dump_hash(env.database("wiki.test"))))
-        finally:
-            await env.close()
-    assert seen[0] == seen[1]
 
 
 @in_browser

@@ -27,7 +27,7 @@ _KEEP = f"max-age={100 * 365 * 24 * 3600}, immutable"
 _SCRIPT = re.compile(rb'<script src="([^"]+)"></script>')
 _STYLE = re.compile(rb'<link rel="stylesheet"(?: type="text/css")? href="([^"]+)">')
 _OWN_STYLE = re.compile(rb"(?<=<style>).*?(?=</style>)", re.DOTALL)
-_PICTURE = re.compile(rb"""url\(["']?([^"')]+\.(?:png|gif))["']?\)""")
+_ADDRESS = re.compile(rb"""url\(\s*["']?((?!data:|#|https?:|%22)[^"')]+?)["']?\s*\)""")
 _ALONE = {
     ".js": re.compile(rb"</script|<!--", re.IGNORECASE),
     ".css": re.compile(rb"</style", re.IGNORECASE),
@@ -69,7 +69,7 @@ def _folder() -> Path:
 
 @cache
 def _answer(name: str) -> bytes | None:
-    """Return a file, and a page with its scripts and styles in it. All of them are UTF-8, and the answer says so."""
+    """Return a file. A page has its scripts, its styles and their pictures in it. Texts are UTF-8, and the answer says so."""
     content = _file(name)
     if content is None or not name.endswith(".html"):
         return content
@@ -90,17 +90,16 @@ def _answer(name: str) -> bytes | None:
 
 
 def _with_pictures(style: bytes, name: str) -> bytes:
-    """Return the text of a style, which the file ``name`` has, with its pictures in it."""
+    """Return the text of a style of the file ``name`` with its pictures in it. Addresses of other files begin at the root."""
 
     def inside(found: "re.Match[bytes]") -> bytes:
         path = _beside(name, found[1])
-        picture = _file(path)
-        if picture is None:
-            return found[0]
-        kind = mimetypes.guess_type(path)[0] or ""
+        picture, kind = _file(path), mimetypes.guess_type(path)[0] or ""
+        if picture is None or not kind.startswith("image/"):
+            return b"url(/" + path.encode() + b")"
         return b"url(data:" + kind.encode() + b";base64," + base64.b64encode(picture) + b")"
 
-    return _PICTURE.sub(inside, style)
+    return _ADDRESS.sub(inside, style)
 
 
 def _beside(name: str, address: bytes) -> str:
