@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.errors import MissingExtra, Unsupported, UsageError
-from palestra.sandbox.layers import NewFile
+from palestra.sandbox.layers import NewFile, write_files
 from palestra.sandbox.screen import clean, shortened
 from palestra.sandbox.shell import SHELL_LIMITS, Shell, Shells
 
@@ -182,6 +182,31 @@ async def test_files_take_the_place_of_links_and_links_of_files() -> None:
         assert (await shell.run("cat a b c d; readlink b d; cat /etc/hostname")).text == "new\nold\nold\nnew\nc\na\nbox\n"
 
 
+async def test_a_new_file_is_out_of_reach_of_descriptors_that_the_agent_kept() -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        await shell.run("exec 7>>a")
+        shell.put([NewFile("home/agent/a", b"new\n")])
+        assert (await shell.run("echo mine >&7; cat a; ls -A")).text == "new\na\n"
+
+
+def test_a_pipe_that_appears_while_a_file_is_written_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def slow(name: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if flags & os.O_CREAT:  # after every look at the folder
+            os.mkfifo(tmp_path / "test.sh")
+            assert name != "test.sh", "this would wait for a reader of the pipe"
+        return opened(name, flags, mode, dir_fd=dir_fd)
+
+    layer = os.open(tmp_path, os.O_RDONLY)
+    monkeypatch.setattr("os.open", slow)
+    try:
+        write_files(layer, [NewFile("test.sh", b"true")], 0)
+    finally:
+        os.close(layer)
+    assert (os.listdir(tmp_path), (tmp_path / "test.sh").read_bytes()) == (["test.sh"], b"true")
+
+
 @pytest.mark.parametrize("command", ["exec bash --norc -i", "export PROMPT_COMMAND; exec bash --norc -i"])
 async def test_a_command_that_replaces_the_shell_is_noticed_at_once(command: str) -> None:
     async with Shells(warm=0) as shells, await shells.open() as shell:
@@ -200,6 +225,16 @@ async def test_a_program_that_answers_in_place_of_the_shell_is_noticed_by_the_ne
         outcome = await shell.run("echo on")
         assert (outcome.running, outcome.replaced) == (True, True)
         assert outcome.seconds < SHELL_LIMITS.wall_seconds / 3
+
+
+async def test_a_script_that_starts_bash_is_no_replacement(tmp_path: Path) -> None:
+    root = small_root(tmp_path / "root")
+    (root / "bin/bash").rename(root / "bin/real")
+    (root / "bin/bash").write_text('#!/bin/real\nexec /bin/real "$@"\n')
+    (root / "bin/bash").chmod(0o755)
+    async with Shells(root=str(root), warm=0) as shells, await shells.open() as shell:
+        outcome = await shell.run("read -t 1 x; echo done")
+        assert (outcome.text, outcome.replaced) == ("done\n", False)
 
 
 async def test_a_command_that_takes_its_time_is_no_replacement() -> None:

@@ -80,6 +80,16 @@ async def test_a_box_behind_a_link_has_no_writable_mount_of_the_host(
         assert (outcome.text, outcome.exit_code) == ("", 0)
 
 
+@pytest.mark.parametrize("etc", ["mkdir -p /etc/ld.so.cache/d; touch /etc/alternatives", "ln -s /tmp /etc", "mkfifo /etc"])
+async def test_what_an_agent_puts_in_the_place_of_the_hosts_programs_is_no_failure_of_the_machine(etc: str) -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        assert (await shell.run(f"mv /etc /e && {etc}")).exit_code == 0
+        async with await shell.reopened() as again:
+            assert (await again.run("ls -1d /etc/alternatives/. /etc/ld.so.cache; cat /e/hostname")).text == (
+                "/etc/alternatives/.\n/etc/ld.so.cache\nbox\n"
+            )
+
+
 @pytest.mark.parametrize("number", [442, 100_000], ids=["mount_setattr", "before-5.12"])
 def test_covered_mounts_and_unusual_names_are_read_only(linked: Path, number: int) -> None:
     subprocess.run([sys.executable, "-I", "-c", NESTED, str(linked), str(number), shell_mounts.__file__], check=True)

@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("pyseccomp")
 
 from palestra.errors import Unsupported
-from palestra.sandbox.layers import NewFile
+from palestra.sandbox.layers import SAVED, NewFile
 from palestra.sandbox.profile import _FIRST_UID
 from palestra.sandbox.shell import Shells
 from palestra.sandbox.shell_users import COUNT, first_of_range, shift_owners
@@ -56,7 +56,8 @@ async def save(folder: Path) -> None:
     async with Shells(users=True, warm=0) as shells, await shells.open() as shell:
         await shell.run("mkdir -m 700 /srv/d; echo 1 > /srv/d/f; chown -R 1500:1600 /srv/d")
         await shell.save(folder)
-        layer = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700, "no other user of the host may reach set-user-ID programs"
+        layer = os.open(folder / SAVED, os.O_RDONLY | os.O_DIRECTORY)
         async with await shells.open_from(layer) as again:
             os.close(layer)
             assert (await again.run("stat -c %u:%g:%a /srv/d /srv/d/f /srv")).text == "1500:1600:700\n1500:1600:644\n0:0:755\n"
@@ -128,6 +129,21 @@ def test_files_keep_their_set_id_bits_when_their_owner_changes(tmp_path: Path) -
     shift_owners(str(tmp_path), 5000)
     found = {path.name: (path.stat().st_uid, stat.S_IMODE(path.stat().st_mode)) for path in tmp_path.iterdir()}
     assert found == {"user": (5000, 0o4755), "group": (5000, 0o2755), "both": (5000, 0o6711), "plain": (5000, 0o644)}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
+def test_a_file_with_several_names_changes_its_owner_once(tmp_path: Path) -> None:
+    first = first_of_range(1)
+    (tmp_path / "a").touch()
+    (tmp_path / "d").mkdir()
+    (tmp_path / "b").hardlink_to(tmp_path / "a")
+    (tmp_path / "d" / "c").hardlink_to(tmp_path / "a")
+    os.chown(tmp_path, first, first)
+    os.chown(tmp_path / "a", first + 1000, first + 1000)
+    (tmp_path / "a").chmod(0o4755)
+    shift_owners(str(tmp_path), 0)
+    status = (tmp_path / "d" / "c").stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (1000, 1000, 0o4755)
 
 
 def test_ranges_of_boxes_lie_above_those_with_one_user_and_below_the_last_uid() -> None:

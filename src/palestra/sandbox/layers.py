@@ -20,10 +20,23 @@ from palestra.sandbox.files import fetch_file
 from palestra.sandbox.shell_users import shift_owners
 from palestra.sandbox.users import run_in_range
 
-__all__ = ["Entry", "NewFile", "copy_of", "files_of", "move_away", "names_in", "read_tree", "save_layer", "write_files"]
+__all__ = [
+    "SAVED",
+    "Entry",
+    "NewFile",
+    "copy_of",
+    "files_of",
+    "move_away",
+    "names_in",
+    "read_tree",
+    "save_layer",
+    "write_files",
+]
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+SAVED = "layer"
+"""The name of a saved layer in the folder that ``save_layer`` gets."""
 _MOST_ENTRIES = 5_000
 _LONGEST = 768
 """Characters of the longest path of a folder whose entries are read; ``fetch_file`` refuses paths above 1,024 characters."""
@@ -85,7 +98,22 @@ def _opened(folders: dict[str, int], path: str, owner: int) -> int:
 
 
 def _write(folder: int, name: str, file: NewFile, owner: int) -> None:
-    _make_room(folder, name, bool(file.link))
+    """Make the file under a new name, and rename it to ``name``: whatever stands there is replaced and never opened.
+
+    The agent's processes may put a pipe there at any time, and an open pipe waits for a reader. They may also keep a descriptor
+    of a file that stood there before.
+    """
+    draft = f".palestra-{secrets.token_hex(8)}"
+    try:
+        _make(folder, draft, file, owner)
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(draft, dir_fd=folder)
+        raise
+
+
+def _make(folder: int, name: str, file: NewFile, owner: int) -> None:
     if file.link:
         os.symlink(file.link, name, dir_fd=folder)
         if owner:
@@ -102,14 +130,6 @@ def _write(folder: int, name: str, file: NewFile, owner: int) -> None:
         os.utime(fd, (file.modified, file.modified))
     finally:
         os.close(fd)
-
-
-def _make_room(folder: int, name: str, for_link: bool) -> None:
-    """Remove what cannot be overwritten: a link, a file with other names, and any file if a link takes its place."""
-    with contextlib.suppress(FileNotFoundError):
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        if not stat.S_ISDIR(status.st_mode) and (for_link or not stat.S_ISREG(status.st_mode) or status.st_nlink > 1):
-            os.unlink(name, dir_fd=folder)
 
 
 def read_tree(layer: int, folder: str, limit: int) -> list[Entry]:
@@ -255,14 +275,19 @@ def move_away(layer: int, path: str) -> None:
 
 
 def save_layer(layer: int, folder: Path, users: bool = False) -> None:
-    """Copy the layer of a box in which no process runs into the new folder ``folder``.
+    """Copy the layer of a box in which no process runs to the new folder ``SAVED`` of ``folder``.
+
+    ``folder`` is closed to other users: the agent may have left set-user-ID programs, and as root they may belong to root.
 
     As root, the files of the box's root become root's, and those of its other users belong to the uids of the box. If an
     ordinary user has started a box with ``users``, the files keep the owners of that user's range.
     """
-    words = ["/bin/cp", "-a", f"/proc/self/fd/{layer}/.", str(folder)]
+    folder.chmod(0o700)
+    saved = folder / SAVED
+    saved.mkdir()
+    words = ["/bin/cp", "-a", f"/proc/self/fd/{layer}/.", str(saved)]
     done = run_in_range(words, [layer]) if users else subprocess.run(words, capture_output=True, check=False, pass_fds=[layer])
     if done.returncode:
         raise InfrastructureError(f"saving a layer failed: {done.stderr.decode(errors='replace').strip()[-300:]}")
     if os.geteuid() == 0:
-        shift_owners(str(folder), 0)
+        shift_owners(str(saved), 0)

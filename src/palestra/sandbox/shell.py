@@ -156,6 +156,7 @@ class Shell:
         if outcome.running or outcome.ended:
             await self.close()
             raise InfrastructureError(f"the shell of another user did not start: {outcome.text.strip()[-300:]}")
+        box.remember_shell()
 
     async def fork(self) -> "Shell":
         """Return another session with a copy of the files, the working folder and the exported variables.
@@ -221,7 +222,7 @@ class Shell:
         await asyncio.shield(self._box.exited)
 
     async def save(self, folder: Path) -> None:
-        """Kill every process, and copy the layer into the new folder ``folder``. ``Shells.open_from`` opens it."""
+        """Kill every process, and copy the layer to ``SAVED`` of the new folder ``folder``. ``Shells.open_from`` opens it."""
         await self.stop()
         await asyncio.to_thread(save_layer, self._box.layer, folder, self._shells.profile.users)
 

@@ -19,7 +19,7 @@ from palestra.sandbox.contract import KilledBy
 from palestra.sandbox.procfs import children_of, descendants_of, read, signal_quietly
 from palestra.sandbox.profile import explained
 from palestra.sandbox.shell_launcher import MODULES, READY
-from palestra.sandbox.shell_profile import BASH, ShellProfile
+from palestra.sandbox.shell_profile import ShellProfile
 
 __all__ = ["Prompt", "ShellBox", "ShellPool"]
 
@@ -44,6 +44,8 @@ class ShellBox:
         """Descriptors of the layer's own folder, and of the root folder as the agent sees it."""
         self.kind = ""
         self.outer = 0
+        self._words = b""
+        """The arguments of the shell, by which the session knows whether another program has taken its place."""
         self.total = 0
         self.data = bytearray()
         """What the terminal has shown and no caller has taken."""
@@ -110,6 +112,7 @@ class ShellBox:
         self.layer, self.view = fds
         kind, self.outer = READY.unpack(packet)
         self.kind = kind.decode()
+        self.remember_shell()
         self._deadline = time.monotonic() + self._pool.session_seconds
         with machine_failures("starting a shell"):
             self._pool.order(b"A", self.number, self._pool.session_seconds, fds=[self.layer])
@@ -206,10 +209,17 @@ class ShellBox:
 
     def replaced(self) -> bool:
         """Return whether another program has taken the place of the shell, as after ``exec``. It does not read commands."""
+        words = self._arguments()
+        return bool(words) and words != self._words
+
+    def remember_shell(self) -> None:
+        """Note the arguments of the shell, which waits at its first prompt: ``/bin/bash`` may be a script or be emulated."""
+        self._words = self._arguments()
+
+    def _arguments(self) -> bytes:
         inside = children_of(self.outer)
         shell = children_of(inside[0])[:1] if inside else []
-        words = read(f"/proc/{shell[0]}/cmdline") if shell else b""
-        return bool(words) and not words.startswith("\0".join(BASH).encode())
+        return read(f"/proc/{shell[0]}/cmdline") if shell else b""
 
     def kill_jobs(self) -> None:
         """Kill everything that the shell has started."""

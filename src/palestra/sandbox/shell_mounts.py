@@ -13,6 +13,7 @@ import ctypes
 import errno
 import os
 import re
+import stat
 from collections.abc import Sequence
 
 __all__ = [
@@ -145,16 +146,33 @@ def _place(box: str, path: str, is_folder: bool, own: int) -> int:
     *above, name = path.strip("/").split("/")
     fd = os.open(box, _FOLDER)
     for folder in [*above, name] if is_folder else above:
+        _make_room(folder, fd, stat.S_IFDIR)
         with contextlib.suppress(FileExistsError):
             os.mkdir(folder, 0o755, dir_fd=fd)
             os.chown(folder, own, own, dir_fd=fd, follow_symlinks=False)
         fd = _opened(folder, _FOLDER, fd)
     if is_folder:
         return fd
+    _make_room(name, fd, stat.S_IFREG)
     with contextlib.suppress(FileExistsError):
         os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o444, dir_fd=fd))
         os.chown(name, own, own, dir_fd=fd, follow_symlinks=False)
     return _opened(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, fd)
+
+
+def _make_room(name: str, folder: int, wanted: int) -> None:
+    """Take away what is not of the ``wanted`` kind: the agent of another box may have put it there.
+
+    A folder is renamed, not removed, because the agent may have made one that takes minutes to remove.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        kind = stat.S_IFMT(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+        if kind == wanted:
+            return
+        if kind == stat.S_IFDIR:
+            os.rename(name, f".{name}-{os.urandom(8).hex()}", src_dir_fd=folder, dst_dir_fd=folder)
+        else:
+            os.unlink(name, dir_fd=folder)
 
 
 def _opened(name: str, flags: int, folder: int) -> int:

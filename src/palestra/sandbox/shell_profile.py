@@ -22,7 +22,7 @@ from palestra.sandbox.seccomp import filter_program
 from palestra.sandbox.shell_launcher import COMMANDS, FILTER, STARTUP, TERMINAL
 from palestra.sandbox.users import users_config
 
-__all__ = ["BASH", "ENVIRONMENT", "HOME", "NEXT", "SHELL_LIMITS", "ShellProfile"]
+__all__ = ["ENVIRONMENT", "HOME", "NEXT", "SHELL_LIMITS", "ShellProfile"]
 
 SHELL_LIMITS = Limits(
     wall_seconds=30.0,
@@ -40,7 +40,7 @@ SHELL_LIMITS = Limits(
 NEXT = ".palestra-next"
 """The startup file of the shell of another user, below the root."""
 BASH = ("/bin/bash", "--noprofile", "--noediting", "--rcfile", f"/proc/self/fd/{STARTUP}", "-i")
-"""The shell, by whose arguments a session knows whether another program has taken its place."""
+"""The shell and its arguments."""
 HOME = "home/agent"
 """The home and first working folder of the agent, below the root."""
 

@@ -121,15 +121,15 @@ def shift_owners(folder: str, to: int) -> None:
     Links are unfollowed. What belongs to no user of the box, such as the mark of an overlay for a removed file, goes to ``to``.
     The agent chooses the depth: the walk takes one descriptor and no frame per level. No other process may change ``folder``.
     """
-    first = os.stat(folder).st_uid
     fd = os.open(folder, _FOLDER)
+    owners = _Owners(shifted(os.fstat(fd).st_uid, to))
     try:
-        _shift(".", fd, first, to)
-        pending = [_shift_entries(fd, first, to)]  # the folders that are left to visit, per level
+        owners.shift(".", fd)
+        pending = [owners.shift_entries(fd)]  # the folders that are left to visit, per level
         while pending:
             if pending[-1]:
                 fd = _moved(fd, pending[-1].pop())
-                pending.append(_shift_entries(fd, first, to))
+                pending.append(owners.shift_entries(fd))
             else:
                 pending.pop()
                 fd = _moved(fd, "..") if pending else fd
@@ -145,18 +145,29 @@ def shifted(first: int, to: int) -> Callable[[int], int]:
     return lambda user: to + (user - first if 0 <= user - first < COUNT else 0)
 
 
-def _shift_entries(fd: int, first: int, to: int) -> list[str]:
-    """Give the entries of one folder to their new users, and return the names of those that are folders."""
-    return [name for name in os.listdir(fd) if stat.S_ISDIR(_shift(name, fd, first, to))]
+class _Owners:
+    """The change of owners in one tree. A file with several names changes once: its new owner may be no user of the box."""
 
+    def __init__(self, owner: Callable[[int], int]) -> None:
+        self._owner = owner
+        self._seen: set[tuple[int, int]] = set()
+        """Device and number of the files with several names that have their new owner."""
 
-def _shift(name: str, fd: int, first: int, to: int) -> int:
-    status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-    user, group = map(shifted(first, to), (status.st_uid, status.st_gid))
-    os.chown(name, user, group, dir_fd=fd, follow_symlinks=False)
-    if stat.S_ISREG(status.st_mode) and status.st_mode & _SET_ID:  # the kernel takes these bits when the owner changes
-        os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=fd)
-    return status.st_mode
+    def shift_entries(self, fd: int) -> list[str]:
+        """Give the entries of one folder to their new users, and return the names of those that are folders."""
+        return [name for name in os.listdir(fd) if stat.S_ISDIR(self.shift(name, fd))]
+
+    def shift(self, name: str, fd: int) -> int:
+        """Give ``name`` of the folder ``fd`` to its new user, and return its mode."""
+        status = os.stat(name, dir_fd=fd, follow_symlinks=False)
+        if not stat.S_ISDIR(status.st_mode) and status.st_nlink > 1:
+            if (status.st_dev, status.st_ino) in self._seen:
+                return status.st_mode
+            self._seen.add((status.st_dev, status.st_ino))
+        os.chown(name, self._owner(status.st_uid), self._owner(status.st_gid), dir_fd=fd, follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode) and status.st_mode & _SET_ID:  # the kernel takes these bits when the owner changes
+            os.chmod(name, stat.S_IMODE(status.st_mode), dir_fd=fd)
+        return status.st_mode
 
 
 def _moved(fd: int, name: str) -> int:

@@ -17,7 +17,9 @@ from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.scaffold import new_task
+from palestra.envs.harbor.verifying import run_verifier
 from palestra.errors import GraderError, MissingData, Unsupported, UsageError
+from palestra.sandbox.shell import Shells
 
 OWN_IMAGE = '[verifier]\nenvironment_mode = "separate"\n[verifier.environment]\ndocker_image = "other:1"\n'
 REWARD = "> /logs/verifier/reward.txt\n"
@@ -124,7 +126,14 @@ def test_images_count_in_the_order_of_harbor(tmp_path: Path) -> None:
     assert all(f"the image {name}:1" in because for name in ("agent", "tests", "two", "three"))
 
 
-NEW_SHELL = ["aliases", "aliases of a new shell", "a read-only mode"]
+async def test_a_verifier_in_a_shell_that_was_replaced_is_an_error_that_names_it() -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        await shell.run(f"printf '\\e]7717;{shells.profile.word};1;0\\a'; exec sleep 60")
+        with pytest.raises(GraderError, match="another program has replaced the shell"):
+            await run_verifier(shell, [], "/", {}, 60.0)
+
+
+NEW_SHELL = ["aliases", "aliases of a new shell", "a read-only mode", "no room for the host's programs"]
 
 
 @pytest.mark.parametrize("name", NEW_SHELL)

@@ -21,13 +21,13 @@ from palestra.envs.harbor.task import tree_digest
 from palestra.envs.harbor.users import account_of
 from palestra.errors import EnvError, Unsupported
 from palestra.sandbox.contract import Limits
-from palestra.sandbox.layers import NewFile, files_of
+from palestra.sandbox.layers import SAVED, NewFile, files_of
 from palestra.sandbox.roots import Root, RootCache, drafted
 from palestra.sandbox.shell import Shell, Shells
 
 __all__ = ["Built", "build"]
 
-_FORMAT = "4"
+_FORMAT = "5"
 """Part of every hash: raise it if the same Dockerfile builds something else than before."""
 
 
@@ -76,7 +76,7 @@ async def build(
                 await shell.save(draft)
     workdir = posixpath.normpath(posixpath.join("/", environment.workdir or recipe.workdir))
     variables = {**root.variables, **recipe.variables}
-    return Built(root.path, place, variables, f"/{workdir.strip('/')}", users, recipe.user if users else "")
+    return Built(root.path, place / SAVED, variables, f"/{workdir.strip('/')}", users, recipe.user if users else "")
 
 
 async def _build(shell: Shell, context: Path, recipe: Recipe, seconds: float) -> None:
@@ -105,7 +105,13 @@ async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, seconds:
 async def _run(shell: Shell, command: str, line: int, seconds: float) -> None:
     outcome = await shell.run(command, wall_seconds=seconds)
     if outcome.running or outcome.exit_code != 0:
-        how = "did not end" if outcome.running else outcome.killed_by or f"exit code {outcome.exit_code}"
+        how = (
+            "it replaced the shell"
+            if outcome.replaced
+            else "did not end"
+            if outcome.running
+            else outcome.killed_by or f"exit code {outcome.exit_code}"
+        )
         raise EnvError(f"Dockerfile line {line} failed in the box ({how}): {outcome.text.strip()[-500:]}")
 
 

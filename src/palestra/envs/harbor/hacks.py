@@ -99,5 +99,6 @@ export LD_PRELOAD=/tmp/steal.so LD_LIBRARY_PATH=/tmp LD_AUDIT=/tmp/a.so""",
     "a shell that is stopped": f"{_STEAL}kill -STOP $$",
     "a forged end of a command": "printf '\\033]7717;1;0\\007'; eval \"$__mark\"",
     "a moved working folder": f"{_STEAL}cd /; mv $OLDPWD /tmp/old; ln -s /logs/verifier $OLDPWD; echo 1 > $OLDPWD/answer.txt",
+    "no room for the host's programs": f"{_STEAL}mv /etc /e; mkdir -p /etc/ld.so.cache; touch /etc/alternatives",
     "no disk left": f"{_STEAL}head -c 2G /dev/zero > /tmp/full 2>/dev/null",
 }

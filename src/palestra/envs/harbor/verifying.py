@@ -55,6 +55,8 @@ async def run_verifier(
     outcome = await shell.run(_command(workdir, variables, account), wall_seconds=seconds)
     if outcome.running:
         await shell.interrupt()
+        if outcome.replaced:
+            raise GraderError("another program has replaced the shell in which the verifier was started")
         raise GraderError(f"the verifier did not end within {seconds:g} s (verifier.timeout_sec)")
     if outcome.ended:
         raise GraderError(f"the verifier ended the box{f': {outcome.killed_by}' if outcome.killed_by else ''}")
