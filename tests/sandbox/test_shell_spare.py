@@ -1,10 +1,12 @@
-"""The process that a launcher of shells keeps ready for the next box."""
+"""The processes that a launcher of shells keeps ready for the next boxes."""
 
 import asyncio
 import os
 import signal
 import socket
 import stat
+import subprocess
+from collections.abc import Iterator
 
 import pytest
 
@@ -42,6 +44,23 @@ async def test_a_spare_process_holds_no_layer_of_a_box() -> None:
                 await asyncio.sleep(0.01)
 
 
+def sockets_of(pid: int) -> set[str]:
+    held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
+    return {name for name in held if name.startswith("socket:")}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may look at the descriptors of a process in another namespace")
+async def test_a_spare_process_holds_no_channel_of_another() -> None:
+    async with Shells(warm=0) as shells, await shells.open() as shell:
+        one, other = await spares_of(shells, shell)
+        async with asyncio.timeout(SECONDS):
+            while any(folders_held_by(spare) for spare in (one, other)):  # they have not closed what they inherit
+                await asyncio.sleep(0.01)
+        assert shells._pool._process is not None
+        shared = [sockets_of(pid) & sockets_of(shells._pool._process.pid) for pid in (one, other)]
+        assert shared[0] == shared[1], "a spare holds the launcher's end of the channel of another spare"
+
+
 async def test_spare_processes_that_have_ended_cost_no_start() -> None:
     async with Shells(warm=0) as shells, await shells.open() as shell:
         spares = await spares_of(shells, shell)
@@ -66,7 +85,8 @@ def test_the_group_of_a_spare_process_that_has_ended_is_used_again(monkeypatch: 
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     theirs.close()
     monkeypatch.setattr(launcher, "groups", Groups(), raising=False)
-    launcher.spares = [_Spare(0, ours, "group", 0)]
+    process = subprocess.Popen(["sleep", "600"])
+    launcher.spares = [_Spare(process.pid, ours, "group", 0)]
     fds = [os.open(os.devnull, os.O_RDONLY) for _ in range(launcher.descriptors)]
     try:
         launcher._start(7, fds)
@@ -74,3 +94,55 @@ def test_the_group_of_a_spare_process_that_has_ended_is_used_again(monkeypatch: 
         for fd in fds:
             os.close(fd)
     assert (given, started) == (["group"], [(7, fds)])
+    assert process.wait(SECONDS) == -signal.SIGKILL, "nothing runs in a group that another box gets"
+
+
+@pytest.fixture
+def launcher() -> Iterator[ShellLauncher]:
+    """A launcher without boxes and control groups."""
+    bare = object.__new__(ShellLauncher)
+    bare.spares, bare.boxes, bare.groups = [], {}, None
+    with socket.socket() as bare.control:
+        yield bare
+
+
+def failing(self: ShellLauncher, group: str, source: int) -> bytes:
+    raise OSError("no files")
+
+
+def test_a_spare_process_whose_files_fail_ends_and_takes_no_order(
+    launcher: ShellLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ShellLauncher, "_prepare", failing)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        ours.settimeout(SECONDS)
+        theirs.settimeout(SECONDS)
+        launcher._be_spare(theirs, "")
+        with pytest.raises(BrokenPipeError):
+            ours.send(b"S")
+
+
+def test_a_spare_process_reports_that_its_files_fail_to_an_order_that_waits(
+    launcher: ShellLauncher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ShellLauncher, "_prepare", failing)
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    read, write = os.pipe()
+    with ours, theirs, open(read, "rb") as shown:
+        socket.send_fds(ours, [b"S"], [write])
+        launcher._be_spare(theirs, "")
+        os.close(write)
+        assert b"no files" in os.read(shown.fileno(), 1000)
+
+
+def test_what_fails_after_the_order_is_shown_on_the_terminal(launcher: ShellLauncher, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShellLauncher, "_prepare", lambda self, group, source: b"b")
+    spare = launcher._new_spare()
+    assert spare is not None
+    read, write = os.pipe()  # which is no terminal
+    with spare.channel, open(read, "rb") as shown:
+        socket.send_fds(spare.channel, [b"S"], [write] * launcher.descriptors)
+        os.close(write)
+        assert b"the box could not be started: [Errno 25]" in shown.read()
+    assert os.waitstatus_to_exitcode(os.waitpid(spare.pid, 0)[1]) == 125

@@ -98,6 +98,7 @@ class ShellLauncher(Launcher):
             with spare.channel:
                 socket.send_fds(spare.channel, [b"S"], fds)
         except OSError:
+            signal_quietly(spare.pid, signal.SIGKILL)  # nothing may run in a group that another box gets
             if self.groups:
                 self.groups.give_back(spare.group)
             return False
@@ -126,33 +127,45 @@ class ShellLauncher(Launcher):
         if not pid:
             try:
                 ours.close()
-                self.control.close()
-                self._close_layers()
+                self._close_others()
                 self._be_spare(theirs, group)
+            except BaseException as error:
+                os.write(2, f"the box could not be started: {error}\n".encode())
             finally:
                 os._exit(125)
         theirs.close()
         return _Spare(pid, ours, group, kills)
 
-    def _close_layers(self) -> None:
-        """Close the layers of all boxes. A layer takes memory until the last process closes it, and a spare may wait long."""
+    def _close_others(self) -> None:
+        """Close the channels of the launcher, and the layers of all boxes.
+
+        A layer takes memory until the last process closes it, and a spare may wait long. A spare ends when its channel
+        is closed.
+        """
+        self.control.close()
+        for spare in self.spares:
+            spare.channel.close()
         for box in self.boxes.values():
             for fd in box.folders:
                 os.close(fd)
 
     def _be_spare(self, channel: socket.socket, group: str) -> None:
+        """Prepare the files of a box, and wait for the order to become one.
+
+        If the files cannot be prepared, this process ends, and the next start tries again in a process of its own. Only an
+        order that has already arrived reports the problem.
+        """
         problem, kind = "", b""
         try:
             kind = self._prepare(group, -1)
         except OSError as error:
             problem = f"the box could not be started: {error}\n"
+            channel.shutdown(socket.SHUT_RD)  # no order can arrive from now on
         data, fds, _, _ = socket.recv_fds(channel, 1, self.descriptors)
-        if not data:  # the launcher has ended
-            return
-        if problem:
+        if data and problem:
             os.write(fds[0], problem.encode())
-            return
-        self._finish(fds, kind)
+        elif data:  # else the launcher has ended
+            self._finish(fds, kind)
 
     def _kill_orphans(self) -> None:
         for pid in children_of(os.getpid()):
@@ -194,6 +207,7 @@ class ShellLauncher(Launcher):
     def _finish(self, fds: list[int], kind: bytes) -> None:
         """Take the terminal and become bubblewrap."""
         terminal, commands, ready, _ = fds
+        os.dup2(terminal, 2)  # it shows what fails from now on
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
         places = ("upper", "merged" if kind == b"o" else "upper")
         _send(ready, READY.pack(kind, os.getpid()), [_folder(f"{self.config['point']}/{place}") for place in places])
