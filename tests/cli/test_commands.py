@@ -271,9 +271,9 @@ def test_a_conversation_can_be_played(tmp_path: Path) -> None:
 
 def test_a_line_becomes_a_command_of_the_shell() -> None:
     pytest.importorskip("pyseccomp")
-    shown = palestra("play", "terminal:text-v0-easy", "--seed", "1", typed="/bin/echo hello\nsubmit\n")
+    shown = palestra("play", "terminal:text-v0-easy", "--seed", "1", typed="/bin/echo hello '<python>6</python>'\nsubmit\n")
     assert "What you type is run by bash." in shown
-    assert "hello\n" in shown
+    assert "hello <python>6</python>\n" in shown
     assert "not solved, 2 turns" in shown
 
 

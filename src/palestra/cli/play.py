@@ -131,10 +131,12 @@ def _ask(env: Guarded, turn: int, form: str) -> str:
             typer.secho(f"perfect player: {terminal_safe(env.oracle())}", fg=typer.colors.CYAN)
         except Unsupported as error:
             typer.secho(terminal_safe(str(error)), dim=True)
-    if not form or form in line or find_calls(line, tuple(CallForm)):
+    if not form or form in line:
         return line
-    if form == _BASH:
+    if form == _BASH:  # before calls are looked for: a command may contain what looks like one
         return f"{_BASH}\n{line}\n```"
+    if find_calls(line, tuple(CallForm)):
+        return line
     if line.startswith("/"):
         return line[1:]
     boxed = f"\\boxed{{{line.strip()}}}"

@@ -1,5 +1,6 @@
 """The terminal worlds: actions, every family by its oracle, and graders that cannot be tricked."""
 
+import pickle
 import shutil
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from palestra.encoding import encode_json
 from palestra.envs.terminal.actions import Command, read_action
 from palestra.envs.terminal.env import Terminal
 from palestra.envs.terminal.families import FAMILIES
-from palestra.envs.terminal.grading import expanded
+from palestra.envs.terminal.grading import Prints, expanded
 from palestra.envs.terminal.ids import register_terminal
 from palestra.envs.terminal.scene import LEVELS
 from palestra.envs.terminal.turns import normalized
@@ -260,3 +261,8 @@ def test_times_and_process_ids_are_normalized() -> None:
 )
 def test_fields_of_a_crontab(field: str, values: set[int] | None) -> None:
     assert expanded(field, 0, 59) == values
+
+
+def test_a_check_can_be_sent_to_another_process() -> None:
+    check = Prints("true", "", "text", ())
+    assert pickle.loads(pickle.dumps(check)) == check  # noqa: S301  (our own bytes)

@@ -10,7 +10,6 @@ every grading of an exported task starts a Python, and to import ``dataclasses``
 import json
 import stat
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, Protocol
 
 __all__ = [
@@ -129,7 +128,7 @@ class Prints(NamedTuple):
     compared: Literal["text", "lines", "value"]
     take: Sequence[str]
     """Files and folders of the agent, all of which must exist."""
-    extra: Mapping[str, str] = MappingProxyType({})
+    extra: Mapping[str, str] = {}
     """Path → text of files of the task."""
 
     async def right(self, final: Final) -> bool:

@@ -2,8 +2,8 @@
 
 The agent sees what the terminal shows after each command, and the exit code if it is not 0. If a command takes longer than
 ``command_seconds``, the agent sees what it has printed so far. The next block is then typed into the running program; ``^C``
-interrupts it. A command that replaces the shell, such as ``exec bash``, returns at once. ``submit`` ends the episode, and so
-does the last turn.
+interrupts it. A command that replaces the shell, such as ``exec bash``, returns within a second. ``submit`` ends the episode,
+and so does the last turn.
 
 Observations are the same for the same task and actions, except for what the agent asks the machine: times and process ids.
 ``normalized`` replaces these.
