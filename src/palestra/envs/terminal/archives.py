@@ -48,16 +48,16 @@ def _papers(rng: np.random.Generator, count: int) -> dict[str, bytes]:
 
 
 def archives(rng: np.random.Generator, level: int) -> Scene:
-    """Take a file out of an archive of one kind; of nested ones without endings; of one in pieces."""
-    papers = _papers(rng, int(rng.integers(5, 12)))
+    """Take a file out of an archive of one kind; of nested ones without endings; of one in pieces. There are many others."""
+    papers = _papers(rng, int(rng.integers(28, 40)))
     wanted = draw(rng, sorted(papers))
     content = papers[wanted].decode()
-    goal = f"Recover the file {wanted} and put it, unchanged, into your home folder. "
+    goal = f"Recover the file {wanted} and write its content, unchanged, to answer.txt in your home folder. "
     return (_plain, _nested, _split)[level](rng, papers, goal, wanted, content)
 
 
 def _scene(goal: str, files: list[NewFile], wanted: str, content: str, solve: str) -> Scene:
-    return Scene(goal, files, [Lines(wanted, [content.rstrip()])], [solve])
+    return Scene(goal, files, [Lines("answer.txt", [content.rstrip()])], [solve])
 
 
 def _plain(rng: np.random.Generator, papers: dict[str, bytes], goal: str, wanted: str, content: str) -> Scene:
@@ -65,9 +65,9 @@ def _plain(rng: np.random.Generator, papers: dict[str, bytes], goal: str, wanted
     inside = {f"papers/{name}": text for name, text in papers.items()}
     made = _zip(inside) if kind == "zip" else _gzip(_tar(inside)) if kind == "tar.gz" else lzma.compress(_tar(inside))
     if kind == "zip":
-        solve = f"python3 -m zipfile -e backup.zip out && cp out/papers/{wanted} ."
+        solve = f"python3 -m zipfile -e backup.zip out && cp out/papers/{wanted} answer.txt"
     else:
-        solve = f"tar xf backup.{kind} papers/{wanted} && cp papers/{wanted} ."
+        solve = f"tar xf backup.{kind} papers/{wanted} && cp papers/{wanted} answer.txt"
     goal += f"It is in backup.{kind}. (Python's zipfile module is available.)"
     return _scene(goal, [NewFile(f"{HOME}/backup.{kind}", made)], wanted, content, solve)
 
@@ -84,7 +84,7 @@ def inner(data):
         t = tarfile.open(fileobj=io.BytesIO(data)); return {m.name: t.extractfile(m).read() for m in t}
     return {}
 def search(name, data):
-    if name.endswith('WANTED'): open('WANTED', 'wb').write(data)
+    if name.endswith('WANTED'): open('answer.txt', 'wb').write(data)
     for n, d in inner(data).items(): search(n, d)
 search('', open('SOURCE', 'rb').read())
 END

@@ -5,9 +5,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from palestra.envs.terminal.archives import archives
-from palestra.envs.terminal.data import logs, pipeline, tables
+from palestra.envs.terminal.data import logs, tables
 from palestra.envs.terminal.history import git
 from palestra.envs.terminal.programs import build, tests
+from palestra.envs.terminal.reports import pipeline
 from palestra.envs.terminal.scene import Scene
 from palestra.envs.terminal.system import drift, permissions, processes
 from palestra.envs.terminal.texts import golf, text

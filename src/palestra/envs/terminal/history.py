@@ -13,6 +13,8 @@ from palestra.sandbox.layers import NewFile
 
 __all__ = ["git"]
 
+_KEYS = ("cache", "delay", "depth", "port", "retries", "timeout", "workers")
+"""The keys of settings.ini."""
 _FIRST = 1_700_000_000
 _CONFIG = (
     "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n[user]\n\tname = Agent\n\temail = agent@box\n"
@@ -65,27 +67,15 @@ class _Repository:
 
 
 def git(rng: np.random.Generator, level: int) -> Scene:
-    """Find the commit of a change; restore a deleted file; find who leaked a password, and when it was removed."""
+    """Find the commit of a change; the last content of a deleted file; who leaked a password, and when it was removed.
+
+    A history has at least 20 events of the kind that a task asks about, and the goal names one of them.
+    """
     return (_changed, _deleted, _leaked)[level](rng)
 
 
-def _grown(rng: np.random.Generator, commits: int) -> tuple[_Repository, list[str]]:
-    repository = _Repository("project")
-    people = sample(rng, WORDS, 4)
-    names = sample(rng, WORDS, 5)
-    files = {f"{name}.txt": f"{draw(rng, WORDS)}\n" for name in names}
-    files["settings.ini"] = "timeout = 30\nretries = 3\n"
-    repository.commit(files, "First version", draw(rng, people))
-    for _ in range(commits):
-        _change(rng, repository, people, names)
-    return repository, people
-
-
-def _change(rng: np.random.Generator, repository: _Repository, people: list[str], names: list[str]) -> None:
-    files = dict(repository.commits[-1].files)
-    name = f"{draw(rng, names)}.txt"
-    files[name] = files.get(name, "") + f"{draw(rng, WORDS)} {int(rng.integers(1000))}\n"
-    repository.commit(files, f"Add to {name}", draw(rng, people))
+def _event_count(rng: np.random.Generator) -> int:
+    return int(rng.integers(20, 29))
 
 
 def _setup(repository: _Repository) -> str:
@@ -93,72 +83,95 @@ def _setup(repository: _Repository) -> str:
     return f"(cd {repository.folder} && git -c core.logAllRefUpdates=false reset -q)"
 
 
+def _grow(rng: np.random.Generator, repository: _Repository, people: list[str], names: list[str]) -> None:
+    """Commit up to two additions to files of ``names``."""
+    for _ in range(int(rng.integers(0, 3)) if names else 0):
+        files = dict(repository.commits[-1].files)
+        name = draw(rng, names)
+        files[name] += f"{draw(rng, WORDS)} {int(rng.integers(1000))}\n"
+        repository.commit(files, f"Add to {name}", draw(rng, people))
+
+
 def _changed(rng: np.random.Generator) -> Scene:
-    repository, people = _grown(rng, int(rng.integers(4, 15)))
-    value = int(rng.integers(40, 900))
-    files = dict(repository.commits[-1].files)
-    files["settings.ini"] = files["settings.ini"].replace("timeout = 30", f"timeout = {value}")
-    repository.commit(files, "Tidy up", draw(rng, people))
-    wanted = repository.commits[-1].hash
-    names = [name[:-4] for name in files if name.endswith(".txt")]
-    for _ in range(int(rng.integers(3, 15))):
-        _change(rng, repository, people, names)
+    repository, people, names = _Repository("project"), sample(rng, WORDS, 4), [f"{name}.txt" for name in sample(rng, WORDS, 4)]
+    values = dict.fromkeys(_KEYS, 100)
+    texts = {name: f"{draw(rng, WORDS)}\n" for name in names}
+    repository.commit({**texts, "settings.ini": _settings(values)}, "First version", draw(rng, people))
+    changes: list[tuple[str, str]] = []
+    for value in sample(rng, range(101, 1000), _event_count(rng)):
+        key = draw(rng, _KEYS)
+        values[key] = value
+        repository.commit({**repository.commits[-1].files, "settings.ini": _settings(values)}, "Tidy up", draw(rng, people))
+        changes.append((f"{key} = {value}", repository.commits[-1].hash))
+        _grow(rng, repository, people, names)
+    line, wanted = draw(rng, changes)
+    key, value = line.split(" = ")
     goal = (
-        f"In the git repository project, one commit set the timeout in settings.ini to {value}. Write the full hash of this "
-        "commit to answer.txt in your home folder."
+        f"In the git repository project, one commit set {key} in settings.ini to {value}. Write the full hash of this commit "
+        "to answer.txt in your home folder."
     )
-    solve = "git -C project log -1 --format=%H -- settings.ini > answer.txt"
+    solve = f"git -C project log -S'{line}' --format=%H -- settings.ini | tail -1 > answer.txt"
     return Scene(goal, repository.written(), [Lines("answer.txt", [wanted])], [solve], _setup(repository))
 
 
-def _deleted(rng: np.random.Generator) -> Scene:
-    repository, people = _grown(rng, int(rng.integers(5, 15)))
-    files = dict(repository.commits[-1].files)
-    lost = draw(rng, sorted(name for name in files if name.endswith(".txt")))
-    content = files.pop(lost)
-    repository.commit(files, "Clean up", draw(rng, people))
-    names = [name[:-4] for name in files if name.endswith(".txt")]
-    for _ in range(int(rng.integers(3, 12))):
-        _change(rng, repository, people, names)
-    goal = (
-        f"In the git repository project, the file {lost} was deleted at some time. Restore the file, with its last content, "
-        "to its place in the working tree."
-    )
-    solve = f"cd project && git checkout -q $(git rev-list -n 1 HEAD -- {lost})^ -- {lost}"
+def _settings(values: dict[str, int]) -> str:
+    return "".join(f"{key} = {value}\n" for key, value in values.items())
 
-    return Scene(goal, repository.written(), [Text(f"project/{lost}", content)], [solve], _setup(repository))
+
+def _deleted(rng: np.random.Generator) -> Scene:
+    repository, people, count = _Repository("project"), sample(rng, WORDS, 4), _event_count(rng)
+    names = [f"{name}.txt" for name in sample(rng, WORDS, count + 3)]
+    repository.commit({name: f"{draw(rng, WORDS)}\n" for name in names}, "First version", draw(rng, people))
+    contents: dict[str, str] = {}
+    for name in names[:count]:
+        _grow(rng, repository, people, names[len(contents) :])
+        files = dict(repository.commits[-1].files)
+        contents[name] = files.pop(name)
+        repository.commit(files, "Clean up", draw(rng, people))
+    _grow(rng, repository, people, names[count:])
+    lost = draw(rng, names[:count])
+    goal = (
+        f"In the git repository project, many files were deleted, among them {lost}. Write the content that {lost} had just "
+        "before it was deleted to answer.txt in your home folder."
+    )
+    solve = f"cd project && git show $(git rev-list -n 1 HEAD -- {lost})^:{lost} > ../answer.txt"
+    return Scene(goal, repository.written(), [Text("answer.txt", contents[lost])], [solve], _setup(repository))
+
+
+class _Leak(NamedTuple):
+    place: str
+    line: str
+    author: str
 
 
 def _leaked(rng: np.random.Generator) -> Scene:
-    repository, people = _grown(rng, int(rng.integers(6, 18)))
-    secret = "-".join(sample(rng, WORDS, 3))
-    decoys = ["-".join(sample(rng, WORDS, 3)) for _ in range(2)]
-    place = draw(rng, sorted(name for name in repository.commits[-1].files if name.endswith(".txt")))
-    before = dict(repository.commits[-1].files)
-    who = draw(rng, people)
-    repository.commit({**before, place: before[place] + f"password = {secret}\n"}, "Notes", who)
-    names = [name[:-4] for name in before if name.endswith(".txt") and name != place]
-    for number in range(int(rng.integers(2, 8))):
-        _change(rng, repository, people, names)
-        if number < len(decoys):
-            files = dict(repository.commits[-1].files)
-            files[f"{names[0]}.txt"] += f"passphrase hint: {decoys[number]}\n"
-            repository.commit(files, "More notes", draw(rng, people))
-    files = dict(repository.commits[-1].files)
-    files[place] = files[place].replace(f"password = {secret}\n", "")
-    repository.commit(files, "Notes again", draw(rng, people))
-    removed = repository.commits[-1].hash
-    for _ in range(int(rng.integers(2, 8))):
-        _change(rng, repository, people, names)
+    repository, people, names = _Repository("project"), sample(rng, WORDS, 9), [f"{name}.txt" for name in sample(rng, WORDS, 5)]
+    repository.commit({name: f"{draw(rng, WORDS)}\n" for name in names}, "First version", draw(rng, people))
+    leaks: dict[str, _Leak] = {}
+    for service in sample(rng, WORDS, _event_count(rng)):
+        leak = _Leak(draw(rng, names), f"password of {service} = {'-'.join(sample(rng, WORDS, 3))}\n", draw(rng, people))
+        leaks[service] = leak
+        files = repository.commits[-1].files
+        repository.commit({**files, leak.place: files[leak.place] + leak.line}, "Notes", leak.author)
+        _grow(rng, repository, people, names)
+    removed: dict[str, str] = {}
+    for service in sample(rng, list(leaks), len(leaks)):
+        place, line, _ = leaks[service]
+        files = repository.commits[-1].files
+        repository.commit({**files, place: files[place].replace(line, "")}, "Notes again", draw(rng, people))
+        removed[service] = repository.commits[-1].hash
+    _grow(rng, repository, people, names)
+    service = draw(rng, list(leaks))
+    start, secret = leaks[service].line.split(" = ")
     goal = (
-        "In the git repository project, a line 'password = …' was committed to a file and removed again later. Write three "
-        "lines to answer.txt in your home folder: the password, the e-mail address of the author who added it, and the full "
-        "hash of the commit that removed it."
+        f"In the git repository project, passwords were committed to files and removed again later, one of them in a line "
+        f"'{start} = …'. Write three lines to answer.txt in your home folder: this password, the e-mail address of the author "
+        "who added it, and the full hash of the commit that removed it."
     )
     solve = (
-        "cd project; git log -p --all | sed -n 's/^+password = //p' | head -1 > ../answer.txt; "
-        "git log -S'password = ' --format=%ae | tail -1 >> ../answer.txt; "
-        "git log -S'password = ' --format=%H | head -1 >> ../answer.txt"
+        f"cd project; git log -p --all | sed -n 's/^+{start} = //p' | head -1 > ../answer.txt; "
+        f"git log -S'{start} = ' --format=%ae | tail -1 >> ../answer.txt; "
+        f"git log -S'{start} = ' --format=%H | head -1 >> ../answer.txt"
     )
-    expected = [secret, f"{who}@example.org", removed]
+    expected = [secret.strip(), f"{leaks[service].author}@example.org", removed[service]]
     return Scene(goal, repository.written(), [Lines("answer.txt", expected)], [solve], _setup(repository))

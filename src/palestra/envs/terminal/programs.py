@@ -12,6 +12,7 @@ import numpy as np
 
 from palestra.envs.terminal.grading import Prints
 from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
+from palestra.envs.terminal.texts import WORDS
 
 __all__ = ["build", "tests"]
 
@@ -91,19 +92,20 @@ def _main(chosen: Sequence[_Operation]) -> str:
 
 
 def build(rng: np.random.Generator, level: int) -> Scene:
-    """Mend a C program: a fault of syntax; also one in the Makefile; also one in the logic."""
+    """Rename a C program and mend it: a fault of syntax; also one in the Makefile; also one in the logic."""
     chosen = sample(rng, _OPERATIONS, 2 + level)
+    name = "_".join(sample(rng, WORDS, 2))
     bad = chosen[0]
     good = {f"{one.name}.c": _source(one, one.code) for one in chosen}
     good["main.c"] = _main(chosen)
     good["tool.h"] = "".join(f"long {one.name}(const long *v, int n);\n" for one in chosen)
-    objects = " ".join(f"{name[:-2]}.o" for name in sorted(good) if name.endswith(".c"))
+    objects = " ".join(f"{path[:-2]}.o" for path in sorted(good) if path.endswith(".c"))
     good["Makefile"] = (
-        f"CFLAGS = -O1 -Wall\n\ntool: {objects}\n\t$(CC) $(CFLAGS) -o tool {objects}\n\nclean:\n\trm -f *.o tool\n"
+        f"CFLAGS = -O1 -Wall\n\n{name}: {objects}\n\t$(CC) $(CFLAGS) -o {name} {objects}\n\nclean:\n\trm -f *.o {name}\n"
     )
     about = "".join(f"{one.name}: {one.about}\n" for one in chosen)
-    good["README.md"] = f"`tool` reads whole numbers from its standard input and prints one line per operation:\n\n{about}"
-    broken = dict(good)
+    good["README.md"] = f"The program reads whole numbers from its standard input and prints one line per operation:\n\n{about}"
+    broken = {**good, "Makefile": good["Makefile"].replace(name, "tool")}
     fault = draw(rng, ("semicolon", "brace", "include", "name"))
     source = broken[f"{bad.name}.c"]
     broken[f"{bad.name}.c"] = {
@@ -122,15 +124,15 @@ def build(rng: np.random.Generator, level: int) -> Scene:
     expected = "".join(f"{one.name} {one.value(given)}\n" for given in inputs for one in chosen)
     goal = (
         "The C program in the folder tool does not build with `make`. Mend it so that it builds and does what its README.md "
-        "says. Keep the name of the program: tool/tool."
+        f"says. Also change its name: `make` must build tool/{name} instead of tool/tool."
     )
-    runs = [f"./tool <<< '{' '.join(map(str, given))}'" for given in inputs]
+    runs = [f"./{name} <<< '{' '.join(map(str, given))}'" for given in inputs]
     command = script("cd tool && make -s clean >/dev/null 2>&1; make -s >/dev/null 2>&1", *runs)
 
     check = Prints(command, expected, "text", ["tool"])
-    changed = [name for name in good if good[name] != broken[name]]
-    solution = [_put(f"tool/{name}", good[name]) for name in changed]
-    files = [text_file(f"tool/{name}", text) for name, text in broken.items()]
+    changed = [path for path in good if good[path] != broken[path]]
+    solution = [_put(f"tool/{path}", good[path]) for path in changed]
+    files = [text_file(f"tool/{path}", text) for path, text in broken.items()]
     return Scene(goal, files, [check], solution)
 
 
@@ -266,6 +268,7 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
     chosen = sample(rng, _FUNCTIONS, 4 + level)
     broken = chosen[: 1 + level]
     order = sample(rng, chosen, len(chosen))
+    name = "_".join(sample(rng, WORDS, 2))
     right: dict[str, Any] = {}
     exec(_module(_FUNCTIONS, ()), right)  # noqa: S102  (our own functions, as written above)
     shown = [(one.name, given, right[one.name](*given)) for one in order for given in (one.inputs(rng) for _ in range(4))]
@@ -273,10 +276,10 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
     exec(_module(_FUNCTIONS, _FUNCTIONS), wrong)  # noqa: S102  (the same)
     hidden = [(one.name, given) for one in order for given in (one.inputs(rng) for _ in range(8))]
     hidden += [(one.name, _telling(one, right, wrong, rng)) for one in broken]
-    expected = [right[name](*given) for name, given in hidden]
+    expected = [right[function](*given) for function, given in hidden]
     cases = "".join(
-        f"    def test_{place}(self):\n        self.assertEqual({name}({given[0]!r}), {value!r})\n\n"
-        for place, (name, given, value) in enumerate(shown)
+        f"    def test_{place}(self):\n        self.assertEqual({function}({given[0]!r}), {value!r})\n\n"
+        for place, (function, given, value) in enumerate(shown)
     )
     test_file = (
         f"import unittest\n\nfrom functions import {', '.join(one.name for one in order)}\n\n\n"
@@ -288,15 +291,16 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
         "cd package && python3 - <<'END'",
         "import json, sys",
         "sys.path.insert(0, '.')",
-        "import functions",
+        f"import {name} as functions",
         f"cases = json.loads({json.dumps(json.dumps(hidden))})",
         "print(json.dumps([getattr(functions, name)(*given) for name, given in cases]))",
         "END",
     )
     goal = (
         "Some tests of the package fail: `cd package; python3 -m unittest`. Mend functions.py so that every function does what "
-        "its docstring says. The package is judged by other tests than those that you see."
+        f"its docstring says, and write a copy of the mended file to package/{name}.py. This copy is judged, by other tests than "
+        "those that you see."
     )
 
-    check = Prints(driver, expected, "value", ["package/functions.py"])
-    return Scene(goal, files, [check], [_put("package/functions.py", _module(order, ()))])
+    check = Prints(driver, expected, "value", [f"package/{name}.py"])
+    return Scene(goal, files, [check], [_put(f"package/{name}.py", _module(order, ()))])

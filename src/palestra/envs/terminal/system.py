@@ -1,12 +1,14 @@
 """Families about a system: modes and schedules, processes, and configuration files that have drifted from a baseline."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from palestra.envs.terminal.grading import Check, Crontab, Lines, Modes, Settings, Workers
 from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
 from palestra.envs.terminal.texts import WORDS
+from palestra.sandbox.layers import NewFile
 
 __all__ = ["drift", "permissions", "processes"]
 
@@ -122,60 +124,106 @@ def _ended(name: str, data: str, level: int) -> str:
 # ------------------------------------------------------------------------------------------------------------------ drift
 
 
+class _Hosts(NamedTuple):
+    """A baseline, and the configurations of hosts, half of whose values differ from it."""
+
+    base: dict[str, int]
+    configs: dict[str, dict[str, int]]
+    files: list[NewFile]
+
+
 def drift(rng: np.random.Generator, level: int) -> Scene:
-    """List files that differ from a baseline; mend them; mend them except where exceptions allow it."""
-    keys = sample(rng, WORDS, int(rng.integers(5, 9)))
-    base = {key: str(int(rng.integers(1, 1000))) for key in keys}
+    """List the hosts that differ in a key; mend some keys; mend large differences, except where exceptions allow them."""
+    keys = sample(rng, WORDS, int(rng.integers(20, 28)))
+    base = {key: int(rng.integers(100, 1000)) for key in keys}
     hosts = sample(rng, WORDS, int(rng.integers(6, 12)))
-    configs = {host: dict(base) for host in hosts}
-    drifted = sample(rng, hosts, int(rng.integers(2, len(hosts) - 1)))
-    for host in drifted:
-        for key in sample(rng, keys, int(rng.integers(1, 3))):
-            configs[host][key] = str(int(base[key]) + int(rng.integers(1, 50)))
-    differing = [(host, key) for host in drifted for key in keys if configs[host][key] != base[key]]
-    allowed = [one for one in differing[1:] if rng.random() < 0.4]  # at least one value has to be mended
+    shifts = rng.integers(1, 51, size=(len(hosts), len(keys))) * rng.choice([-1, 0, 0, 1], size=(len(hosts), len(keys)))
+    configs = {
+        host: {key: base[key] + shift for key, shift in zip(keys, row, strict=True)}
+        for host, row in zip(hosts, shifts.tolist(), strict=True)
+    }
     files = [text_file("baseline.conf", _config(base, keys))]
     files += [text_file(f"hosts/{host}.conf", _config(configs[host], sample(rng, keys, len(keys)))) for host in hosts]
-    if level == 0:
-        goal = (
-            "baseline.conf has lines 'key = value'; so has every file of the folder hosts, in any order. Write the names of "
-            "the files that have a value other than the baseline's to answer.txt, one per line, sorted, without folder and "
-            "ending."
-        )
-        expected = sorted(drifted)
-        solve = (
-            "sort baseline.conf > b; for f in hosts/*.conf; do sort $f | cmp -s - b || basename $f .conf; done "
-            "| sort > answer.txt"
-        )
-        return Scene(goal, files, [Lines("answer.txt", expected)], [solve])
-    goal = (
-        "baseline.conf has lines 'key = value'; so has every file of the folder hosts, in any order. Set every value in hosts "
-        "that differs from the baseline back to the baseline's."
+    return (_differing, _some_keys, _large_differences)[level](rng, _Hosts(base, configs, files))
+
+
+_FORM = "baseline.conf has lines 'key = value'; so has every file of the folder hosts, in any order. "
+_SIDES: Mapping[str, tuple[str, str, Callable[[int, int], int]]] = {
+    "above": ("-gt", "now[key] - base[key]", lambda now, base: now - base),
+    "below": ("-lt", "base[key] - now[key]", lambda now, base: base - now),
+    "away from": ("-ne", "abs(now[key] - base[key])", lambda now, base: abs(now - base)),
+}
+"""Ways to differ from the baseline: the operator of ``test``, the difference in the oracle's program, and the same here."""
+
+
+def _differing(rng: np.random.Generator, hosts: _Hosts) -> Scene:
+    asked = [
+        (key, side, found)
+        for key, base in hosts.base.items()
+        for side, (_, _, difference) in _SIDES.items()
+        if len(found := sorted(host for host, now in hosts.configs.items() if difference(now[key], base) > 0)) > 1
+    ]
+    key, side, expected = draw(rng, asked)
+    how = "differs from" if side == "away from" else f"is {side}"
+    goal = _FORM + (
+        f"Write the names of the files in which the value of {key} {how} the baseline's to answer.txt, one per line, sorted, "
+        "without folder and ending."
     )
-    wanted = {host: dict(base) for host in hosts}
-    if level == 2:
-        files.append(text_file("exceptions.txt", "".join(f"{host} {key}\n" for host, key in allowed) + "# host key\n"))
-        goal += " exceptions.txt lists hosts and keys that may differ: leave these values as they are."
-        for host, key in allowed:
-            wanted[host][key] = configs[host][key]
-    program = script(
+    read = f"sed -n 's/^{key} = //p'"
+    solve = (
+        f"b=$({read} baseline.conf); for f in hosts/*.conf; do [ $({read} $f) {_SIDES[side][0]} $b ] && basename $f .conf; "
+        "done | sort > answer.txt"
+    )
+    return Scene(goal, hosts.files, [Lines("answer.txt", expected)], [solve])
+
+
+def _some_keys(rng: np.random.Generator, hosts: _Hosts) -> Scene:
+    keys = sample(rng, list(hosts.base), int(rng.integers(2, 5)))
+    goal = _FORM + (
+        f"Set the values of {', '.join(keys[:-1])} and {keys[-1]} in every file of hosts to the baseline's. Leave all other "
+        "values as they are, also those that differ."
+    )
+    wanted = {host: {**now, **{key: hosts.base[key] for key in keys}} for host, now in hosts.configs.items()}
+    return Scene(goal, hosts.files, [_settings(wanted)], [_mended(f"key in {keys}")])
+
+
+def _large_differences(rng: np.random.Generator, hosts: _Hosts) -> Scene:
+    side, bound = draw(rng, list(_SIDES)), int(rng.integers(5, 30))
+    _, program, difference = _SIDES[side]
+    large = [(host, key) for host, now in hosts.configs.items() for key in now if difference(now[key], hosts.base[key]) > bound]
+    allowed = [one for one in large[1:] if rng.random() < 0.4]  # at least one value has to be mended
+    goal = _FORM + (
+        f"Set every value in hosts that is more than {bound} {side} the baseline's back to the baseline's, and leave all other "
+        "values as they are. exceptions.txt lists hosts and keys that may differ: leave these values as they are, too."
+    )
+    wanted = {host: dict(now) for host, now in hosts.configs.items()}
+    for host, key in large:
+        wanted[host][key] = hosts.configs[host][key] if (host, key) in allowed else hosts.base[key]
+    listed = text_file("exceptions.txt", "# host key\n" + "".join(f"{host} {key}\n" for host, key in allowed))
+    solve = _mended(f"{program} > {bound} and (host, key) not in kept", "exceptions.txt")
+    return Scene(goal, [*hosts.files, listed], [_settings(wanted)], [solve])
+
+
+def _mended(condition: str, exceptions: str = "") -> str:
+    """Return a program that sets the values for which ``condition`` holds to the baseline's."""
+    return script(
         "python3 - <<'END'",
         "import glob, os",
-        "read = lambda p: dict(l.strip().split(' = ') for l in open(p))",
+        "read = lambda p: {k: int(v) for k, v in (l.split(' = ') for l in open(p))}",
         "base = read('baseline.conf')",
-        "listed = open('exceptions.txt').readlines() if os.path.exists('exceptions.txt') else []",
-        "kept = {tuple(l.split()) for l in listed if l[0] != '#'}",
+        *([f"kept = {{tuple(l.split()) for l in open('{exceptions}')}}"] if exceptions else []),
         "for path in glob.glob('hosts/*.conf'):",
         "    host, now = os.path.basename(path)[:-5], read(path)",
         "    for key in now:",
-        "        if (host, key) not in kept: now[key] = base[key]",
+        f"        if {condition}: now[key] = base[key]",
         "    open(path, 'w').writelines(f'{k} = {v}\\n' for k, v in now.items())",
         "END",
     )
 
-    check = Settings({f"hosts/{host}.conf": wanted[host] for host in hosts})
-    return Scene(goal, files, [check], [program])
+
+def _settings(wanted: dict[str, dict[str, int]]) -> Settings:
+    return Settings({f"hosts/{host}.conf": {key: str(one) for key, one in now.items()} for host, now in wanted.items()})
 
 
-def _config(values: dict[str, str], order: Sequence[str]) -> str:
+def _config(values: dict[str, int], order: Sequence[str]) -> str:
     return "".join(f"{key} = {values[key]}\n" for key in order)

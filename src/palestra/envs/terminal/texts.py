@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from palestra.envs.terminal.asks import draw_ask
 from palestra.envs.terminal.grading import AtMost, Check, Lines, Prints
 from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
 
@@ -53,17 +54,19 @@ def _count_lines(rng: np.random.Generator) -> Scene:
 
 def _rank_words(rng: np.random.Generator) -> Scene:
     lines = _prose(rng, int(rng.integers(150, 400)), sample(rng, WORDS, 40))
-    most = int(rng.integers(3, 9))
-    counts = Counter(word for line in lines for word in line.split())
-    ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))[:most]
+    most, letters, rare = int(rng.integers(2, 11)), int(rng.integers(5, 8)), bool(rng.integers(2))
+    counts = Counter(word for line in lines for word in line.split() if len(word) >= letters)
+    ranked = sorted(counts.items(), key=lambda pair: (pair[1] if rare else -pair[1], pair[0]))[:most]
     lines = [line.capitalize() if rng.random() < 0.3 else line for line in lines]
+    way = "least" if rare else "most"
     goal = (
-        f"Find the {most} most frequent words of notes.txt, in lower case (upper and lower case count as the same word). "
-        "Write them to answer.txt, one per line as 'COUNT WORD', the most frequent first; equal counts in alphabetical order."
+        f"Of the words of notes.txt that have at least {letters} letters, find the {most} {way} frequent ones, in lower case "
+        "(upper and lower case count as the same word). Write them to answer.txt, one per line as 'COUNT WORD', the "
+        f"{way} frequent first; equal counts in alphabetical order."
     )
     solve = (
-        "tr 'A-Z ' 'a-z\\n' < notes.txt | sort | uniq -c | awk '{print $1, $2}' | sort -k1,1nr -k2,2 "
-        f"| head -n {most} > answer.txt"
+        f"tr 'A-Z ' 'a-z\\n' < notes.txt | grep -E '.{{{letters}}}' | sort | uniq -c | awk '{{print $1, $2}}' "
+        f"| sort -k1,1n{'' if rare else 'r'} -k2,2 | head -n {most} > answer.txt"
     )
     expected = [f"{count} {word}" for word, count in ranked]
     return Scene(goal, [text_file("notes.txt", "\n".join(lines) + "\n")], [Lines("answer.txt", expected)], [solve])
@@ -71,25 +74,25 @@ def _rank_words(rng: np.random.Generator) -> Scene:
 
 def _join_files(rng: np.random.Generator) -> Scene:
     people = sample(rng, WORDS, int(rng.integers(30, 60)))
-    cities = sample(rng, WORDS, 8)
     numbers = rng.permutation(9000)[: len(people)] + 1000
-    ids = [f"u{number}" for number in numbers.tolist()]
-    homes = [draw(rng, cities) for _ in people]
-    orders = [(draw(rng, ids), int(rng.integers(1, 500))) for _ in range(int(rng.integers(150, 400)))]
-    totals: Counter[str] = Counter()
-    for who, amount in orders:
-        totals[homes[ids.index(who)]] += amount
-    expected = [f"{city} {total}" for city, total in sorted(totals.items(), key=lambda pair: (-pair[1], pair[0]))]
-    users = "".join(f"{ident}\t{name}\t{city}\n" for ident, name, city in zip(ids, people, homes, strict=True))
+    columns = {name: sample(rng, WORDS, count) for name, count in (("city", 8), ("team", 5), ("language", 6))}
+    users = {f"u{number}": {name: draw(rng, values) for name, values in columns.items()} for number in numbers.tolist()}
+    orders = [(draw(rng, list(users)), int(rng.integers(1, 500))) for _ in range(int(rng.integers(150, 400)))]
+    ask, column = draw_ask(rng, range(20, 300)), draw(rng, list(columns))
+    expected = [f"{group} {value}" for group, value in ask.answer((users[who][column], amount) for who, amount in orders)]
     goal = (
-        "users.tsv has the columns id, name and city; orders.txt has lines 'id amount'. Write the total amount of each city to "
-        "answer.txt, one per line as 'CITY TOTAL', the largest total first; equal totals in alphabetical order."
+        "users.tsv has the columns id, name, city, team and language; orders.txt has lines 'id amount'. Only orders with an "
+        f"amount of at least {ask.least} count. For each {column}, write {ask.statistic.about} of the orders of its users to "
+        f"answer.txt, one per line as '{column.upper()} VALUE', the {ask.first} value first; equal values in alphabetical "
+        "order."
     )
     solve = (
-        "awk 'NR==FNR{c[$1]=$3;next}{t[c[$1]]+=$2}END{for(k in t)print k,t[k]}' FS='\\t' users.tsv FS=' ' orders.txt "
-        "| sort -k2,2nr -k1,1 > answer.txt"
+        f"awk 'NR==FNR{{c[$1]=${3 + list(columns).index(column)};next}}$2>={ask.least}{{k=c[$1];v=$2+0;{ask.statistic.awk}}}"
+        "END{for(k in t)print k,t[k]}' FS='\\t' users.tsv FS=' ' orders.txt "
+        f"| sort -k2,2{ask.sort_flag} -k1,1 > answer.txt"
     )
-    files = [text_file("users.tsv", users), text_file("orders.txt", "".join(f"{who} {amount}\n" for who, amount in orders))]
+    rows = ["\t".join([ident, name, *users[ident].values()]) for ident, name in zip(users, people, strict=True)]
+    files = [text_file("users.tsv", _joined(rows)), text_file("orders.txt", _joined([f"{who} {n}" for who, n in orders]))]
     return Scene(goal, files, [Lines("answer.txt", expected)], [solve])
 
 
@@ -104,31 +107,57 @@ class _Hole(NamedTuple):
     answer: Callable[[list[str]], list[str]]
 
 
-def _holes(rng: np.random.Generator) -> list[_Hole]:
-    n = int(rng.integers(2, 7))
-    word = draw(rng, WORDS)
+def _holes(rng: np.random.Generator, word: str) -> list[_Hole]:
+    """Return one hole of every kind. Each kind has a number, a letter or a word of the task in it."""
+    n = int(rng.integers(2, 10))
+    often = int(rng.integers(2, 4))
+    x, y = sample(rng, "aeilnorst", 2)
     return [
         _Hole(f"print every line that contains '{word}'", f"grep {word}", lambda ls: [one for one in ls if word in one]),
         _Hole(f"print the first {n} lines", f"sed {n}q", lambda ls: ls[:n]),
         _Hole(f"print every line from line {n} on", f"tail -n+{n}", lambda ls: ls[n - 1 :]),
-        _Hole("print the lines in reverse order", "tac", lambda ls: ls[::-1]),
-        _Hole("print the number of lines", "wc -l", lambda ls: [str(len(ls))]),
-        _Hole("print the different lines, sorted", "sort -u", lambda ls: sorted(set(ls))),
-        _Hole("print each line with its characters reversed", "rev", lambda ls: [one[::-1] for one in ls]),
-        _Hole(f"print only the first {n} characters of each line", f"cut -c-{n}", lambda ls: [one[:n] for one in ls]),
-        _Hole(f"print every {n}th line: {n}, {2 * n} and so on", f"sed -n 0~{n}p", lambda ls: ls[n - 1 :: n]),
-        _Hole("print the first word of each line", "cut -d' ' -f1", lambda ls: [one.split(" ")[0] for one in ls]),
-        _Hole("print each line in upper case", "tr a-z A-Z", lambda ls: [one.upper() for one in ls]),
-        _Hole("print the longest line; of several, the first", _LONGEST_LINE, lambda ls: [max(ls, key=len)] if ls else []),
+        _Hole(f"print the first {n} lines in reverse order", f"sed {n}q|tac", lambda ls: ls[:n][::-1]),
         _Hole(
-            f"print the lines that occur at least {n - 1 or 1} times, each once, sorted",
-            f"sort|uniq -c|awk '$1>{(n - 1 or 1) - 1}{{$1=\"\";print substr($0,2)}}'",
-            lambda ls: sorted(one for one, count in Counter(ls).items() if count >= (n - 1 or 1)),
+            f"print the number of lines that contain the letter {x}",
+            f"grep -c {x}",
+            lambda ls: [str(sum(x in one for one in ls))],
         ),
         _Hole(
-            "print the total number of words of all lines",
-            "wc -w",
-            lambda ls: [str(sum(len(one.split()) for one in ls))],
+            f"print the different lines that contain the letter {x}, sorted",
+            f"grep {x}|sort -u",
+            lambda ls: sorted({one for one in ls if x in one}),
+        ),
+        _Hole(
+            f"print the first {n} lines, each with its characters reversed",
+            f"sed {n}q|rev",
+            lambda ls: [one[::-1] for one in ls[:n]],
+        ),
+        _Hole(f"print only the first {n} characters of each line", f"cut -c-{n}", lambda ls: [one[:n] for one in ls]),
+        _Hole(f"print every {n}th line: {n}, {2 * n} and so on", f"sed -n 0~{n}p", lambda ls: ls[n - 1 :: n]),
+        _Hole(
+            f"print of each line what comes before its first letter {x} (the whole line if it has none)",
+            f"cut -d{x} -f1",
+            lambda ls: [one.split(x)[0] for one in ls],
+        ),
+        _Hole(
+            f"print each line with the letter {y} in place of every letter {x}",
+            f"tr {x} {y}",
+            lambda ls: [one.replace(x, y) for one in ls],
+        ),
+        _Hole(
+            f"print the longest of the first {n} lines; of several, the first",
+            f"sed {n}q|{_LONGEST_LINE}",
+            lambda ls: [max(ls[:n], key=len)],
+        ),
+        _Hole(
+            f"print the lines that contain the letter {x} and occur at least {often} times, each once, sorted",
+            f"grep {x}|sort|uniq -c|awk '$1>{often - 1}{{$1=\"\";print substr($0,2)}}'",
+            lambda ls: sorted(one for one, count in Counter(ls).items() if count >= often and x in one),
+        ),
+        _Hole(
+            f"print the total number of words of the first {n} lines",
+            f"sed {n}q|wc -w",
+            lambda ls: [str(sum(len(one.split()) for one in ls[:n]))],
         ),
     ]
 
@@ -138,9 +167,10 @@ _LONGEST_LINE = "awk 'length>m{m=length;l=$0}END{print l}'"
 
 def golf(rng: np.random.Generator, level: int) -> Scene:
     """Write a script of at most a given number of bytes."""
-    hole = draw(rng, _holes(rng))
+    word = draw(rng, WORDS)
+    hole = draw(rng, _holes(rng, word))
     limit = len(hole.solution) + (40, 12, 2)[level]
-    inputs = [_golf_input(rng) for _ in range(6)]
+    inputs = [_golf_input(rng, word) for _ in range(6)]
     goal = (
         f"Write a shell script golf.sh of at most {limit} bytes (a newline at the end does not count). It reads lines from "
         f"its standard input and must {hole.goal}. It is run as `bash golf.sh` on inputs that you do not see; example.txt is "
@@ -154,8 +184,8 @@ def golf(rng: np.random.Generator, level: int) -> Scene:
     return Scene(goal, [text_file("example.txt", _joined(inputs[0]))], checks, [_written("golf.sh", hole.solution)])
 
 
-def _golf_input(rng: np.random.Generator) -> list[str]:
-    words = sample(rng, WORDS, 12)
+def _golf_input(rng: np.random.Generator, word: str) -> list[str]:
+    words = [word, *sample(rng, WORDS, 11)]
     lines = [" ".join(sample(rng, words, int(rng.integers(1, 5)))) for _ in range(int(rng.integers(12, 40)))]
     return [*lines, *(draw(rng, lines) for _ in range(12))]
 
