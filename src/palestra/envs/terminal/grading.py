@@ -180,13 +180,14 @@ class Crontab(NamedTuple):
 
 
 class Workers(NamedTuple):
-    """Of the worker processes that ran at the start, exactly these still run, and no supervisor does."""
+    """Of the worker processes that ran at the start, exactly these still run, and no supervisor of another one does."""
 
     expected: Sequence[str]
 
     async def right(self, final: Final) -> bool:
-        watched = any("bin/supervisor" in word for words in final.processes() for word in words)
-        return not watched and _workers(final.processes()) == _workers(final.first_processes()) == list(self.expected)
+        return not _others_watched(final.processes(), self.expected) and _workers(final.processes()) == _workers(
+            final.first_processes()
+        ) == list(self.expected)
 
 
 KINDS: Mapping[str, Any] = {
@@ -244,6 +245,12 @@ def _bare_lines(text: str) -> list[str]:
 
 def _workers(running: list[list[str]]) -> list[str]:
     return sorted(words[0].removeprefix("worker-") for words in running if words[0].startswith("worker-"))
+
+
+def _others_watched(running: list[list[str]], names: Sequence[str]) -> bool:
+    """Return whether a supervisor runs whose worker, the word after its own name, is not one of ``names``."""
+    pairs = [pair for words in running for pair in zip(words, [*words[1:], ""], strict=True)]
+    return any("bin/supervisor" in word and worker not in names for word, worker in pairs)
 
 
 def _parsed(text: str | None) -> dict[str, str] | None:

@@ -105,10 +105,9 @@ def _changed(rng: np.random.Generator) -> Scene:
         changes.append((f"{key} = {value}", repository.commits[-1].hash))
         _grow(rng, repository, people, names)
     line, wanted = draw(rng, changes)
-    key, value = line.split(" = ")
     goal = (
-        f"In the git repository project, one commit set {key} in settings.ini to {value}. Write the full hash of this commit "
-        "to answer.txt in your home folder."
+        f"In the git repository project, one commit set {line.replace(' =', ' in settings.ini to')}. Write the full hash of "
+        "this commit to answer.txt in your home folder."
     )
     solve = f"git -C project log -S'{line}' --format=%H -- settings.ini | tail -1 > answer.txt"
     return Scene(goal, repository.written(), [Lines("answer.txt", [wanted])], [solve], _setup(repository))

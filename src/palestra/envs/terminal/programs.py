@@ -1,7 +1,8 @@
 """Families about programs: a C program that does not build, and a Python package whose tests fail.
 
 The grader copies the agent's files into a fresh shell, runs them on inputs that the agent never saw, and compares the output
-outside. So a program can pass only by computing the right values.
+outside. So a program can pass only by computing the right values. Only the goal states the version that a program must have, so
+no fixed files pass.
 """
 
 import json
@@ -12,9 +13,14 @@ import numpy as np
 
 from palestra.envs.terminal.grading import Prints
 from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
-from palestra.envs.terminal.texts import WORDS
 
 __all__ = ["build", "tests"]
+
+_OLD_VERSION = "1.0.0"
+
+
+def _new_version(rng: np.random.Generator) -> str:
+    return f"{int(rng.integers(2, 10))}.{int(rng.integers(50))}.{int(rng.integers(1000))}"
 
 
 class _Operation(NamedTuple):
@@ -84,6 +90,7 @@ def _main(chosen: Sequence[_Operation]) -> str:
         "    long v[1000];",
         "    int n = 0;",
         '    while (n < 1000 && scanf("%ld", &v[n]) == 1) n++;',
+        '    puts("version " VERSION);',
         *(f'    printf("{one.name} %ld\\n", {one.name}(v, n));' for one in chosen),
         "    return 0;",
         "}",
@@ -91,21 +98,27 @@ def _main(chosen: Sequence[_Operation]) -> str:
     )
 
 
+def _header(chosen: Sequence[_Operation], version: str) -> str:
+    return f'#define VERSION "{version}"\n' + "".join(f"long {one.name}(const long *v, int n);\n" for one in chosen)
+
+
 def build(rng: np.random.Generator, level: int) -> Scene:
-    """Rename a C program and mend it: a fault of syntax; also one in the Makefile; also one in the logic."""
+    """Mend a C program and set its version: a fault of syntax; also one in the Makefile; also one in the logic."""
     chosen = sample(rng, _OPERATIONS, 2 + level)
-    name = "_".join(sample(rng, WORDS, 2))
+    version = _new_version(rng)
     bad = chosen[0]
     good = {f"{one.name}.c": _source(one, one.code) for one in chosen}
     good["main.c"] = _main(chosen)
-    good["tool.h"] = "".join(f"long {one.name}(const long *v, int n);\n" for one in chosen)
-    objects = " ".join(f"{path[:-2]}.o" for path in sorted(good) if path.endswith(".c"))
+    good["tool.h"] = _header(chosen, version)
+    objects = " ".join(f"{name[:-2]}.o" for name in sorted(good) if name.endswith(".c"))
     good["Makefile"] = (
-        f"CFLAGS = -O1 -Wall\n\n{name}: {objects}\n\t$(CC) $(CFLAGS) -o {name} {objects}\n\nclean:\n\trm -f *.o {name}\n"
+        f"CFLAGS = -O1 -Wall\n\ntool: {objects}\n\t$(CC) $(CFLAGS) -o tool {objects}\n\nclean:\n\trm -f *.o tool\n"
     )
     about = "".join(f"{one.name}: {one.about}\n" for one in chosen)
-    good["README.md"] = f"The program reads whole numbers from its standard input and prints one line per operation:\n\n{about}"
-    broken = {**good, "Makefile": good["Makefile"].replace(name, "tool")}
+    good["README.md"] = (
+        f"`tool` reads whole numbers from its standard input and prints its version and one line per operation:\n\n{about}"
+    )
+    broken = {**good, "tool.h": _header(chosen, _OLD_VERSION)}
     fault = draw(rng, ("semicolon", "brace", "include", "name"))
     source = broken[f"{bad.name}.c"]
     broken[f"{bad.name}.c"] = {
@@ -121,18 +134,20 @@ def build(rng: np.random.Generator, level: int) -> Scene:
     # Each logical fault shows on one of these: ascending, descending, and only even numbers.
     values = sorted({*rng.integers(-50, 100, size=int(rng.integers(5, 30))).tolist(), -7, 0, 1, 8})
     inputs = [values, values[::-1], [8, 4, 2, 6]]
-    expected = "".join(f"{one.name} {one.value(given)}\n" for given in inputs for one in chosen)
+    expected = "".join(
+        "".join([f"version {version}\n", *(f"{one.name} {one.value(given)}\n" for one in chosen)]) for given in inputs
+    )
     goal = (
         "The C program in the folder tool does not build with `make`. Mend it so that it builds and does what its README.md "
-        f"says. Also change its name: `make` must build tool/{name} instead of tool/tool."
+        f"says, and set VERSION in tool.h to {version}. Keep the name of the program: tool/tool."
     )
-    runs = [f"./{name} <<< '{' '.join(map(str, given))}'" for given in inputs]
+    runs = [f"./tool <<< '{' '.join(map(str, given))}'" for given in inputs]
     command = script("cd tool && make -s clean >/dev/null 2>&1; make -s >/dev/null 2>&1", *runs)
 
     check = Prints(command, expected, "text", ["tool"])
-    changed = [path for path in good if good[path] != broken[path]]
-    solution = [_put(f"tool/{path}", good[path]) for path in changed]
-    files = [text_file(f"tool/{path}", text) for path, text in broken.items()]
+    changed = [name for name in good if good[name] != broken[name]]
+    solution = [_put(f"tool/{name}", good[name]) for name in changed]
+    files = [text_file(f"tool/{name}", text) for name, text in broken.items()]
     return Scene(goal, files, [check], solution)
 
 
@@ -248,11 +263,11 @@ _FUNCTIONS = (
 )
 
 
-def _module(chosen: Sequence[_Function], broken: Sequence[_Function]) -> str:
+def _module(chosen: Sequence[_Function], broken: Sequence[_Function], version: str = _OLD_VERSION) -> str:
     parts = [
         f'def {one.name}(values):\n    """{one.about}"""\n    {one.wrong if one in broken else one.body}\n' for one in chosen
     ]
-    return '"""Small functions."""\n\n\n' + "\n\n".join(parts)
+    return f'"""Small functions."""\n\nVERSION = "{version}"\n\n\n' + "\n\n".join(parts)
 
 
 def _telling(one: _Function, right: dict[str, Any], wrong: dict[str, Any], rng: np.random.Generator) -> list[Any]:
@@ -264,11 +279,11 @@ def _telling(one: _Function, right: dict[str, Any], wrong: dict[str, Any], rng: 
 
 
 def tests(rng: np.random.Generator, level: int) -> Scene:
-    """Mend one, two or three functions of a package."""
+    """Mend one, two or three functions of a package, and set its version."""
     chosen = sample(rng, _FUNCTIONS, 4 + level)
     broken = chosen[: 1 + level]
     order = sample(rng, chosen, len(chosen))
-    name = "_".join(sample(rng, WORDS, 2))
+    version = _new_version(rng)
     right: dict[str, Any] = {}
     exec(_module(_FUNCTIONS, ()), right)  # noqa: S102  (our own functions, as written above)
     shown = [(one.name, given, right[one.name](*given)) for one in order for given in (one.inputs(rng) for _ in range(4))]
@@ -276,10 +291,10 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
     exec(_module(_FUNCTIONS, _FUNCTIONS), wrong)  # noqa: S102  (the same)
     hidden = [(one.name, given) for one in order for given in (one.inputs(rng) for _ in range(8))]
     hidden += [(one.name, _telling(one, right, wrong, rng)) for one in broken]
-    expected = [right[function](*given) for function, given in hidden]
+    expected = [right[name](*given) for name, given in hidden]
     cases = "".join(
-        f"    def test_{place}(self):\n        self.assertEqual({function}({given[0]!r}), {value!r})\n\n"
-        for place, (function, given, value) in enumerate(shown)
+        f"    def test_{place}(self):\n        self.assertEqual({name}({given[0]!r}), {value!r})\n\n"
+        for place, (name, given, value) in enumerate(shown)
     )
     test_file = (
         f"import unittest\n\nfrom functions import {', '.join(one.name for one in order)}\n\n\n"
@@ -291,16 +306,15 @@ def tests(rng: np.random.Generator, level: int) -> Scene:
         "cd package && python3 - <<'END'",
         "import json, sys",
         "sys.path.insert(0, '.')",
-        f"import {name} as functions",
+        "import functions",
         f"cases = json.loads({json.dumps(json.dumps(hidden))})",
-        "print(json.dumps([getattr(functions, name)(*given) for name, given in cases]))",
+        "print(json.dumps([functions.VERSION, *(getattr(functions, name)(*given) for name, given in cases)]))",
         "END",
     )
     goal = (
         "Some tests of the package fail: `cd package; python3 -m unittest`. Mend functions.py so that every function does what "
-        f"its docstring says, and write a copy of the mended file to package/{name}.py. This copy is judged, by other tests than "
-        "those that you see."
+        f"its docstring says, and set VERSION in it to {version}. The package is judged by other tests than those that you see."
     )
 
-    check = Prints(driver, expected, "value", [f"package/{name}.py"])
-    return Scene(goal, files, [check], [_put(f"package/{name}.py", _module(order, ()))])
+    check = Prints(driver, [version, *expected], "value", ["package/functions.py"])
+    return Scene(goal, files, [check], [_put("package/functions.py", _module(order, (), version))])

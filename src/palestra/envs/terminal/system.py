@@ -79,8 +79,11 @@ _SUPERVISOR = '#!/bin/bash\nwhile :; do TOKEN=$2 bin/worker "$1" "$3"; done\n'
 
 
 def processes(rng: np.random.Generator, level: int) -> Scene:
-    """End the right worker and report its token; one that a supervisor starts again; only the one that holds a file."""
-    count = int(rng.integers(4, 8)) + level
+    """End the right worker and report its token; the same with supervisors that start workers again; the one that has a file.
+
+    The workers are many and alike, so a script that picks one of them without the goal is seldom right.
+    """
+    count = int(rng.integers(14, 18)) + (0 if level else 6)  # a supervisor is a process, too
     drawn = sample(rng, WORDS, 2 * count)
     names = drawn[:count]
     data = names if level < 2 else drawn[count:]
@@ -90,7 +93,7 @@ def processes(rng: np.random.Generator, level: int) -> Scene:
     lines = []
     for place in sample(rng, range(count), count):
         words = f"{names[place]} {tokens[place]} data/{data[place]}.db"
-        started = f"exec setsid bin/supervisor {words}" if level and not place else _started(*words.split())
+        started = f"exec setsid bin/supervisor {words}" if level else _started(*words.split())
         lines.append(f"({started}) >/dev/null 2>&1 </dev/null &")
     counted = "cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' '\\n' | grep -c ^worker-"
     ready = f"until [ $({counted}) -ge {count} ]; do sleep 0.01; done"
@@ -113,11 +116,14 @@ def _ended(name: str, data: str, level: int) -> str:
     test = f"grep -qsz '^worker-{name}$' $d/cmdline"
     if level == 2:
         test = f"grep -qsz '^worker-' $d/cmdline && ls -l $d/fd 2>/dev/null | grep -q data/{data}.db"
+    running = f"grep -qsz '^worker-{name}$' /proc/[0-9]*/cmdline"
+    if level:
+        running += " || grep -qsz '^bin/supervisor$' /proc/$q/cmdline"
     return script(
         f"p=$(for d in /proc/[0-9]*; do {test} && basename $d; done | head -1)",
         "tr '\\0' '\\n' < /proc/$p/environ | sed -n 's/^TOKEN=//p' > answer.txt",
-        "kill $(ps -o ppid= -p $p) $p" if level else "kill $p",
-        f"while grep -qsz -e '^worker-{name}$' -e '^bin/[s]upervisor$' /proc/[0-9]*/cmdline; do sleep 0.01; done",
+        "q=$(ps -o ppid= -p $p | tr -d ' '); kill $q $p" if level else "kill $p",
+        f"while {running}; do sleep 0.01; done",
     )
 
 
