@@ -67,7 +67,8 @@ ONE = {
     "git": {
         "the newest commit": "git -C project rev-parse HEAD > answer.txt",
         "every commit": "git -C project rev-list HEAD > answer.txt",
-        "an empty file restored": "for f in $(git -C project log --name-only --format= | sort -u); do : > project/$f; done",
+        "the newest change of a file": "git -C project log -1 --format=%H -- settings.ini > answer.txt",
+        "every deleted file": "cd project; for f in $(git log --diff-filter=D --name-only --format=); do git show $(git rev-list -n 1 HEAD -- $f)^:$f; done > ../answer.txt",
     },
     "tables": {
         "an empty database": "rm shop.db; python3 -c \"import sqlite3; sqlite3.connect('shop.db').execute('create table customers(id, name)')\"",
@@ -77,7 +78,10 @@ ONE = {
         "the baseline everywhere but one": "for f in hosts/*.conf; do cp baseline.conf $f; done; rm $(ls hosts/*.conf | head -1)",
         "every host": "ls hosts | sed 's/.conf//' > answer.txt",
     },
-    "archives": {"a file of the same name": "touch $(seq -f '%g.txt' 5) amber.txt"},
+    "archives": {
+        "a file of the same name": "touch $(seq -f '%g.txt' 5) amber.txt",
+        "every file": "tar xf backup.*; python3 -m zipfile -e backup.zip .; cat papers/* > answer.txt",
+    },
 }
 
 SOLVED = {

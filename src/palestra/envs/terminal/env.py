@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from palestra.core import Step
-from palestra.envs.terminal.families import FAMILIES
+from palestra.envs.terminal.families import FAMILIES, FLOORS
 from palestra.envs.terminal.grading import RUN_SECONDS, Found, all_right
 from palestra.envs.terminal.scene import HOME, LEVELS, Scene
 from palestra.envs.terminal.turns import HOW, ShellEnv
@@ -39,6 +39,10 @@ class Terminal(ShellEnv):
         super().__init__(max_turns, command_seconds)
         self._family = family
         self._level = LEVELS.index(level)
+
+    @property
+    def floor(self) -> float:
+        return FLOORS[self._family][self._level] if self._family in FLOORS else 0.0
 
     def scene_of(self, task: Task) -> Scene:
         """Return what ``reset(task=task)`` plays."""

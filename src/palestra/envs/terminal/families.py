@@ -1,4 +1,4 @@
-"""All families of terminal tasks, by name."""
+"""All families of terminal tasks, by name, and what a player scores in them who never reads the goal."""
 
 from collections.abc import Callable, Mapping
 
@@ -13,7 +13,7 @@ from palestra.envs.terminal.scene import Scene
 from palestra.envs.terminal.system import drift, permissions, processes
 from palestra.envs.terminal.texts import golf, text
 
-__all__ = ["FAMILIES"]
+__all__ = ["FAMILIES", "FLOORS"]
 
 FAMILIES: Mapping[str, Callable[[np.random.Generator, int], Scene]] = {
     "text": text,
@@ -29,3 +29,13 @@ FAMILIES: Mapping[str, Callable[[np.random.Generator, int], Scene]] = {
     "pipeline": pipeline,
     "golf": golf,
 }
+
+FLOORS: Mapping[str, tuple[float, float, float]] = {
+    "text": (0.05, 0.03, 0.0),  # the most common count; the most common question
+    "logs": (0.2, 0.0, 0.0),  # one of five statuses
+    "git": (0.05, 0.05, 0.05),  # one of at least 20 commits, files or passwords
+    "archives": (0.04, 0.04, 0.04),  # one of at least 28 files
+    "processes": (0.05, 0.07, 0.07),  # one of at least 20 workers, or of at least 14
+    "drift": (0.03, 0.0, 0.0),  # the most common key and side
+}
+"""The share of the tasks of each level that the best fixed script solves, rounded up; 0 for other families."""
