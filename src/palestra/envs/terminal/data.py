@@ -44,7 +44,7 @@ def _log_count(rng: np.random.Generator, rows: list[Any]) -> tuple[str, list[str
 
 
 class _Answered(NamedTuple):
-    """Which requests of a log a question is about."""
+    """Which requests of a log a question is about: those with one status, or with all from one on."""
 
     about: str
     low: int
@@ -52,7 +52,7 @@ class _Answered(NamedTuple):
 
     @property
     def awk(self) -> str:
-        return f"$9>={self.low}&&$9<={self.high}"
+        return f"$9=={self.low}" if self.low == self.high else f"$9>={self.low}"
 
 
 _ANSWERED = (

@@ -31,7 +31,7 @@ FAMILIES: Mapping[str, Callable[[np.random.Generator, int], Scene]] = {
 }
 
 FLOORS: Mapping[str, tuple[float, float, float]] = {
-    "text": (0.05, 0.03, 0.0),  # the most common count; the most common question
+    "text": (0.08, 0.03, 0.0),  # the most common count; the most common question
     "logs": (0.2, 0.0, 0.0),  # one of five statuses
     "git": (0.05, 0.05, 0.05),  # one of at least 20 commits, files or passwords
     "archives": (0.04, 0.04, 0.04),  # one of at least 28 files
