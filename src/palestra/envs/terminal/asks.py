@@ -26,9 +26,9 @@ class Statistic(NamedTuple):
 _STATISTICS = (
     Statistic("the total amount", sum, "t[k]+=v"),
     Statistic("the number", len, "t[k]++"),
-    Statistic("the largest amount", max, "if(!(k in t)||v>t[k])t[k]=v"),
     Statistic("the smallest amount", min, "if(!(k in t)||v<t[k])t[k]=v"),
 )
+"""Each depends on the least number that counts. The largest number would not, so one script would be right for every bound."""
 
 
 class Ask(NamedTuple):

@@ -194,19 +194,23 @@ def _some_keys(rng: np.random.Generator, hosts: _Hosts) -> Scene:
 
 
 def _large_differences(rng: np.random.Generator, hosts: _Hosts) -> Scene:
-    side, bound = draw(rng, list(_SIDES)), int(rng.integers(5, 30))
+    side, bound, free = draw(rng, list(_SIDES)), int(rng.integers(5, 30)), sample(rng, list(hosts.base), 2)
     _, program, difference = _SIDES[side]
-    large = [(host, key) for host, now in hosts.configs.items() for key in now if difference(now[key], hosts.base[key]) > bound]
+    keys = [key for key in hosts.base if key not in free]
+    large = [
+        (host, key) for host, now in hosts.configs.items() for key in keys if difference(now[key], hosts.base[key]) > bound
+    ]
     allowed = [one for one in large[1:] if rng.random() < 0.4]  # at least one value has to be mended
     goal = _FORM + (
-        f"Set every value in hosts that is more than {bound} {side} the baseline's back to the baseline's, and leave all other "
-        "values as they are. exceptions.txt lists hosts and keys that may differ: leave these values as they are, too."
+        f"Set every value in hosts that is more than {bound} {side} the baseline's back to the baseline's, except the values "
+        f"of {free[0]} and {free[1]}. exceptions.txt lists hosts and keys that may differ, too. Leave all other values as they "
+        "are."
     )
     wanted = {host: dict(now) for host, now in hosts.configs.items()}
     for host, key in large:
         wanted[host][key] = hosts.configs[host][key] if (host, key) in allowed else hosts.base[key]
     listed = text_file("exceptions.txt", "# host key\n" + "".join(f"{host} {key}\n" for host, key in allowed))
-    solve = _mended(f"{program} > {bound} and (host, key) not in kept", "exceptions.txt")
+    solve = _mended(f"{program} > {bound} and key not in {free} and (host, key) not in kept", "exceptions.txt")
     return Scene(goal, [*hosts.files, listed], [_settings(wanted)], [solve])
 
 
