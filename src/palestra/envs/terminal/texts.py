@@ -82,7 +82,7 @@ def _join_files(rng: np.random.Generator) -> Scene:
     expected = [f"{group} {value}" for group, value in ask.answer((users[who][column], amount) for who, amount in orders)]
     goal = (
         "users.tsv has the columns id, name, city, team and language; orders.txt has lines 'id amount'. Only orders with an "
-        f"amount of at least {ask.least} count. For each {column}, write {ask.statistic.about} of the orders of its users to "
+        f"amount of at least {ask.least} count. For each {column} with such orders, write {ask.statistic.about} of these to "
         f"answer.txt, one per line as '{column.upper()} VALUE', the {ask.first} value first; equal values in alphabetical "
         "order."
     )
