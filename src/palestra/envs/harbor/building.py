@@ -105,13 +105,9 @@ async def _take(shell: Shell, context: Path, step: Run | Copy | Folder, seconds:
 async def _run(shell: Shell, command: str, line: int, seconds: float) -> None:
     outcome = await shell.run(command, wall_seconds=seconds)
     if outcome.running or outcome.exit_code != 0:
-        how = (
-            "it replaced the shell"
-            if outcome.replaced
-            else "did not end"
-            if outcome.running
-            else outcome.killed_by or f"exit code {outcome.exit_code}"
-        )
+        how = outcome.killed_by or f"exit code {outcome.exit_code}"
+        if outcome.running:
+            how = "it replaced the shell" if outcome.replaced else "it did not end"
         raise EnvError(f"Dockerfile line {line} failed in the box ({how}): {outcome.text.strip()[-500:]}")
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from palestra.envs.terminal.scene import draw
 
-__all__ = ["Ask", "Statistic", "draw_ask"]
+__all__ = ["TOTAL", "Ask", "draw_ask"]
 
 
 class Statistic(NamedTuple):
@@ -23,8 +23,9 @@ class Statistic(NamedTuple):
     """The statement of awk that adds the value ``v`` to the group ``k`` of the table ``t``."""
 
 
+TOTAL = Statistic("the total amount", sum, "t[k]+=v")
 _STATISTICS = (
-    Statistic("the total amount", sum, "t[k]+=v"),
+    TOTAL,
     Statistic("the number", len, "t[k]++"),
     Statistic("the smallest amount", min, "if(!(k in t)||v<t[k])t[k]=v"),
 )

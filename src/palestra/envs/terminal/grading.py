@@ -185,9 +185,9 @@ class Workers(NamedTuple):
     expected: Sequence[str]
 
     async def right(self, final: Final) -> bool:
-        return not _others_watched(final.processes(), self.expected) and _workers(final.processes()) == _workers(
-            final.first_processes()
-        ) == list(self.expected)
+        running = final.processes()
+        same = _workers(running) == _workers(final.first_processes()) == list(self.expected)
+        return same and not _others_watched(running, self.expected)
 
 
 KINDS: Mapping[str, Any] = {

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from palestra.envs.terminal.asks import Ask, Statistic, draw_ask
+from palestra.envs.terminal.asks import TOTAL, Ask, draw_ask
 from palestra.envs.terminal.grading import Lines
 from palestra.envs.terminal.scene import Scene, draw, sample, script, text_file
 from palestra.envs.terminal.texts import WORDS
@@ -77,7 +77,7 @@ def _totals(rng: np.random.Generator, sales: _Sales) -> Scene:
 
 
 def _best(rng: np.random.Generator, sales: _Sales) -> Scene:
-    ask = draw_ask(rng, range(2, 25))._replace(statistic=Statistic("the total amount", sum, "t[k]+=v"))
+    ask = draw_ask(rng, range(2, 25))._replace(statistic=TOTAL)
     column = draw(rng, ("shop", "day"))
     goal = _WHERE + (
         f"Only lines with an amount of at least {ask.least} count. Write report.csv: for each {column} that has such lines, a "

@@ -95,6 +95,12 @@ async def test_the_pictures_of_all_styles_are_in_the_page(task: str) -> None:
     assert [one for _, style in Parts(await page(task), "style").found for one in wanted.findall(style.encode())] == absent
 
 
+def test_an_address_that_begins_at_the_root_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "_file", lambda name: None)
+    style = b"a{src:url(/core/x.woff)} b{src:url( 'y.woff' )}"
+    assert pages._with_pictures(style, "core/a.css") == b"a{src:url(/core/x.woff)} b{src:url(/core/y.woff)}"
+
+
 async def test_a_picture_is_its_file() -> None:
     picture = (await file("common/special/email-inbox/send.png"))[1]
     assert b"content:url(data:image/png;base64," + base64.b64encode(picture) + b")" in await page("email-inbox")

@@ -27,7 +27,7 @@ _KEEP = f"max-age={100 * 365 * 24 * 3600}, immutable"
 _SCRIPT = re.compile(rb'<script src="([^"]+)"></script>')
 _STYLE = re.compile(rb'<link rel="stylesheet"(?: type="text/css")? href="([^"]+)">')
 _OWN_STYLE = re.compile(rb"(?<=<style>).*?(?=</style>)", re.DOTALL)
-_ADDRESS = re.compile(rb"""url\(\s*["']?((?!data:|#|https?:|%22)[^"')]+?)["']?\s*\)""")
+_ADDRESS = re.compile(rb"""url\(\s*["']?((?!data:|#|/|https?:|%22)[^"')]+?)["']?\s*\)""")
 _ALONE = {
     ".js": re.compile(rb"</script|<!--", re.IGNORECASE),
     ".css": re.compile(rb"</style", re.IGNORECASE),
