@@ -1,8 +1,16 @@
-from palestra.envs.web.arena.original import WebArena
+import palestra
 
 
 def judge(answer, row):  # plain or async; ask your model here
     return row["answer"].lower() in answer.lower()
 
 
-env = WebArena({"shopping": "http://localhost:7770"}, storage="login.json", judge=judge)
+sites = {"shopping": "http://localhost:7770"}
+palestra.register(
+    "mine:webarena",
+    "palestra.envs.web.arena.original:WebArena",
+    kwargs={"addresses": sites, "storage": "login.json", "judge": judge},
+)
+
+env = palestra.make("mine:webarena")  # env.reset(seed=0) opens the first task of these sites
+tasks = [palestra.Task("mine:webarena", seed) for seed in range(10)]  # for palestra.collect(tasks, policy)

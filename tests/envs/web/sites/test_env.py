@@ -183,7 +183,7 @@ def test_an_answer_is_compared_without_what_people_add() -> None:
 
 def test_the_commands_of_the_page_name_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS / "snippets"))
-    page = (DOCS / "reference" / "suite" / "web.md").read_text()
+    page = (DOCS / "how-to" / "your-own-site.md").read_text()
     ids = re.findall(r"^\$ palestra (?:play|eval oracle --envs) (own_site:\S+)", page, re.MULTILINE)
     assert len(ids) == 2
     for id in ids:
