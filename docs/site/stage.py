@@ -108,8 +108,8 @@ class Stage:
 
 
 def capital(text: str) -> str:
-    """Return ``text`` with its first letter in upper case."""
-    text = text.replace("`", "")
+    """Return ``text`` in one line and with its first letter in upper case."""
+    text = " ".join(text.replace("`", "").split())
     return text[:1].upper() + text[1:]
 
 
