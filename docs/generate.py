@@ -13,6 +13,7 @@ import argparse
 import inspect
 import json
 import sys
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,7 +178,7 @@ WORLDS = {
 def page(name: str, specs: list[EnvSpec], table: Scores) -> str:
     """One page: what it is, how it is played, its ids and scores, and an episode."""
     ids = [known for known in specs if not is_bare(known)]
-    parts = [f"# {name}", specs[0].description if specs[0].namespace == "game" else ABOUT[specs[0].namespace]]
+    parts = [f"# {name}", wrapped(specs[0].description if specs[0].namespace == "game" else ABOUT[specs[0].namespace])]
     if (PICTURES / f"{name}.svg").exists():
         parts.append(f"![A board of {name}](pictures/{name}.svg)")
     parts.append(rules(specs))
@@ -200,6 +201,11 @@ ABOUT = {
     "qa": "Open-domain questions, in one turn or (`-search`) with a search tool over the index that `PALESTRA_SEARCH` names.",
     "eval": "Data sets for evaluation: mathematics, questions and code.",
 }
+
+
+def wrapped(text: str) -> str:
+    """Return a paragraph with lines of at most 140 characters, as in the pages that are written by hand."""
+    return textwrap.fill(text, 140, break_long_words=False, break_on_hyphens=False)
 
 
 def rules(specs: list[EnvSpec]) -> str:
@@ -284,16 +290,19 @@ matter, and `**Action**:` counts, too. Quotation marks, brackets, marks of Markd
 action are removed. `craft:minecraft-agentgym` keeps AgentGym's rule instead: a reply must contain `Action:` exactly once."""
 
 
+ABOUT_THE_SUITE = """\
+Every family has a page with its rules, its ids and an example episode. The scores on the pages are mean total rewards of the
+oracle and of random play, with 95 % intervals, from [scores.json](scores.json). The floor is the mean score of the best
+constant answer. The ceiling is the mean score of the best player, if chance or an opponent makes some tasks unsolvable; the
+page of the family says where the number comes from. `python docs/generate.py pages` writes this index and the pages of games,
+questions and data sets; the pages of the worlds, at the end of the table, are written by hand."""
+
+
 def gallery(pages: dict[str, list[EnvSpec]]) -> str:
     lines = [
         "# The suite",
         "",
-        "Every family has a page with its rules, its ids and an example episode. The scores on the pages are mean total "
-        "rewards of the oracle and of random play, with 95 % intervals, from [scores.json](scores.json). The floor is the mean "
-        "score of the best constant answer. The ceiling is the mean score of the best player, if chance or an opponent makes "
-        "some tasks unsolvable; the page of the family says where the number comes from. `python docs/generate.py pages` "
-        "writes this index and the pages of games, questions and data sets; the pages of the worlds, at the end of the table, "
-        "are written by hand.",
+        ABOUT_THE_SUITE,
         "",
         "| page | ids | about |",
         "|---|---|---|",
