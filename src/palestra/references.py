@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import UsageError
+from palestra.laziness import import_uninterrupted
 
 __all__ = [
     "Hook",
@@ -83,7 +84,7 @@ def resolve(reference: str) -> Any:
 def _import(name: str) -> Any:
     """Import the module ``name``. If it does not exist or fails, raise a ``UsageError`` that names the file and the line."""
     try:
-        return importlib.import_module(name)
+        return import_uninterrupted(name)
     except SyntaxError as error:
         raise UsageError(f"{name} cannot be imported: {error.filename}, line {error.lineno}: {error.msg}") from None
     except Exception as error:

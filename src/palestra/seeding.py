@@ -13,7 +13,10 @@ than everything else that a light game does at its start. BLAKE2b has mixed the 
 
 import hashlib
 import os
+import sys
 from typing import TYPE_CHECKING
+
+from palestra.laziness import import_uninterrupted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,12 +28,16 @@ PathPart = str | bytes | int | None
 # Seeds stay below 2**53, so that every JSON reader keeps them exact, JavaScript's included.
 _SEED_BITS = 53
 
+_GENERATORS = "palestra.generators"
+
 _KINDS = {str: b"s", bytes: b"b", int: b"i"}
 
 
 def derive(seed: int, *path: PathPart) -> "np.random.Generator":
     """Return the generator of ``path`` under ``seed``."""
-    from palestra.generators import STATE_BYTES, generator  # numpy.random takes a tenth of the time of "import palestra"
+    if _GENERATORS not in sys.modules:  # numpy.random takes a tenth of the time of "import palestra"
+        import_uninterrupted(_GENERATORS)
+    from palestra.generators import STATE_BYTES, generator
 
     return generator(_digest(seed, path, STATE_BYTES))
 

@@ -16,6 +16,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
+from numpy import random as numpy_random
 
 from palestra.checking.report import shown
 from palestra.core import Env, Step
@@ -184,19 +185,19 @@ def as_scripted(actions: Sequence[str], *, draw: bool = False) -> Act:
 @contextmanager
 def global_generators(seed: int) -> Iterator[None]:
     """Seed the global generators of ``random`` and NumPy for the block, and restore them after it."""
-    before = random.getstate(), np.random.get_state()
+    before = random.getstate(), numpy_random.get_state()
     random.seed(seed)
-    np.random.seed(seed)
+    numpy_random.seed(seed)
     try:
         yield
     finally:
         random.setstate(before[0])
-        np.random.set_state(before[1])
+        numpy_random.set_state(before[1])
 
 
 def generator_states() -> dict[str, object]:
     """Return the states of the global generators, by the name of their module."""
-    legacy = np.random.get_state(legacy=True)
+    legacy = numpy_random.get_state(legacy=True)
     return {
         "random": random.getstate(),
         "numpy.random": tuple(part.tobytes() if isinstance(part, np.ndarray) else part for part in legacy),
