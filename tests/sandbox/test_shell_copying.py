@@ -91,7 +91,7 @@ async def test_folders_of_any_depth_are_copied_to_a_new_session_and_refused_for_
         with pytest.raises(OSError, match="more than 768 characters"):
             shell.copy_of("home/agent")
         assert all(len(entry.path) < 1024 for entry in shell.tree("home/agent"))
-        async with await shell.reopened() as again:
+        async with await shell.renewed() as again:
             assert (await again.run("find . | wc -l")).text == "2502\n"
 
 
@@ -101,7 +101,7 @@ async def test_a_layer_that_is_full_can_be_copied() -> None:
         sizes = (await shell.run("stat -c %s hole another full; df --output=avail . | tail -1")).text.split()
         assert sizes == [str(60 * 2**20)] * 2 + [str(SHELL_LIMITS.file_bytes), "0"]
         digests = (await shell.run("sha256sum full more")).text
-        async with await shell.reopened() as again:
+        async with await shell.renewed() as again:
             assert (await again.run("stat -c %s hole another full")).text.split() == sizes[:3]
             assert (await again.run("sha256sum full more")).text == digests
 

@@ -13,9 +13,10 @@ from palestra.encoding import encode_json
 from palestra.envs.harbor.building import build
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
 from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
-from palestra.envs.harbor.env import harbor_cache, limits_of
+from palestra.envs.harbor.env import harbor_cache
 from palestra.envs.harbor.export import IMAGE, export_tasks
 from palestra.envs.harbor.packs import pack_tasks
+from palestra.envs.harbor.places import limits_of
 from palestra.envs.harbor.preparing import container_program, prepare
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.scaffold import new_task

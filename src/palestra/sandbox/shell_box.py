@@ -4,60 +4,42 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import re
 import signal
 import socket
 import struct
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from palestra.errors import InfrastructureError
-from palestra.sandbox.box import Exit, machine_failures
+from palestra.sandbox.box import machine_failures
 from palestra.sandbox.boxes import LauncherPool
-from palestra.sandbox.contract import KilledBy
 from palestra.sandbox.procfs import children_of, descendants_of, read, signal_quietly
 from palestra.sandbox.profile import explained
 from palestra.sandbox.shell_launcher import MODULES, READY
 from palestra.sandbox.shell_profile import ShellProfile
+from palestra.sandbox.shell_terminal import COLUMNS, ROWS, ShellTerminal
 
-__all__ = ["Prompt", "ShellBox", "ShellPool"]
+__all__ = ["ShellBox", "ShellPool"]
 
-_READ_BYTES = 2**16
 _START_SECONDS = 30.0
-_LONGEST_MARK = 64
-_ROWS, _COLUMNS = 40, 120
 _LAST_WORDS = 500
 
-Prompt = int | None
-"""The exit code of the command that the shell has ended, or ``None`` if the shell itself has ended."""
 
-
-class ShellBox:
-    """One started shell."""
+class ShellBox(ShellTerminal):
+    """One started shell box."""
 
     def __init__(self, pool: "ShellPool", number: int, source: int) -> None:
+        super().__init__(pool.profile.word, pool.profile.limits)
         self._pool = pool
         self.number = number
-        self.exited: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
         self.layer = self.view = -1
         """Descriptors of the layer's own folder, and of the root folder as the agent sees it."""
         self.kind = ""
         self.outer = 0
         self._words = b""
         """The arguments of the shell, by which the session knows whether another program has taken its place."""
-        self.total = 0
-        self.data = bytearray()
-        """What the terminal has shown and no caller has taken."""
-        self.dropped = 0
-        self.flooded = False
-        """Whether the command has printed more than it may, and was interrupted."""
-        self.prompt: asyncio.Future[Prompt] = asyncio.get_running_loop().create_future()
-        self._scanned = 0
         self._freed = False
-        self._mark = re.compile(re.escape(pool.profile.mark) + rb"(\d{1,9});(\d{1,3})\x07")
-        self._command = 0
-        """The number of the current command. Input that no program read is a command to bash, and its prompt must not count."""
         self._fds: list[int] = []
         self._ends: list[int] = []
         try:
@@ -80,7 +62,7 @@ class ShellBox:
         ready.setblocking(False)
         os.set_blocking(self.master, False)
         os.set_blocking(self.commands, False)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
         self._modes = termios.tcgetattr(slave)
         self._modes[3] &= ~termios.ECHO
         termios.tcsetattr(slave, termios.TCSANOW, self._modes)
@@ -120,84 +102,25 @@ class ShellBox:
     # ------------------------------------------------------------------------------------------------------------ terminal
 
     def begin(self, command: bytes) -> None:
-        """Let the shell run ``command``. Its output and exit code arrive later."""
-        self._begin(command + b"\0", self._pool.profile.trigger)
+        number = self._next_command()
+        self._write(command + b"\0", self._pool.profile.trigger(number))
 
-    def replace(self, line: bytes) -> None:
-        """Let the shell run a line that replaces it. Its successor's first prompt has the number ``following``."""
-        self._begin(b"", lambda number: line)
+    def become(self, words: str, home: str) -> None:
+        self._next_command()
+        self._write(b"", self._pool.profile.replacement(words, home))
 
     @property
     def following(self) -> int:
         """The number of the next command."""
         return self._command + 1
 
-    def _begin(self, command: bytes, trigger: Callable[[int], bytes]) -> None:
-        self.prompt = asyncio.get_running_loop().create_future()
-        self._command += 1
-        self._scanned = self.total = self.dropped = 0
-        self.flooded = False
+    def _write(self, command: bytes, line: bytes) -> None:
         with contextlib.suppress(OSError):  # the shell has ended: the reader reports it
             # A program may have left the terminal in another mode, or input unread.
             termios.tcflush(self.master, termios.TCOFLUSH)
             termios.tcsetattr(self.master, termios.TCSANOW, self._modes)
             os.write(self.commands, command)
-            os.write(self.master, trigger(self._command))
-
-    def cut(self) -> bytes:
-        """Return the output that no caller has taken, without the beginning of a mark."""
-        start = self.data.rfind(b"\x1b]7717;", max(0, len(self.data) - _LONGEST_MARK))
-        cut = bytes(self.data if start < 0 or self.prompt.done() else self.data[:start])
-        del self.data[: len(cut)]
-        self._scanned = 0
-        return cut
-
-    def type(self, keys: bytes) -> None:
-        """Send keys to the program that runs."""
-        with contextlib.suppress(OSError):
-            os.write(self.master, keys)
-
-    def take(self) -> None:
-        """Read what the terminal shows."""
-        try:
-            part = os.read(self.master, _READ_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:  # EIO: the last process has closed its end
-            part = b""
-        if not part:
-            asyncio.get_running_loop().remove_reader(self.master)
-            self._settle(None)
-            return
-        self.data += part
-        self.total += len(part)
-        self._find_mark()
-        self._bound()
-
-    def _find_mark(self) -> None:
-        start = max(0, self._scanned - _LONGEST_MARK)
-        while (found := self._mark.search(self.data, start)) is not None:
-            start, end, number, code = found.start(), found.end(), int(found[1]), int(found[2])
-            del found, self.data[start:end]
-            if number == self._command:
-                self._settle(code)
-        self._scanned = len(self.data)
-
-    def _bound(self) -> None:
-        """Keep the first and the last part of a long output."""
-        kept = self._pool.profile.limits.kept_output
-        excess = len(self.data) - kept
-        if excess > _READ_BYTES:
-            del self.data[kept // 2 : kept // 2 + excess]
-            self.dropped += excess
-            self._scanned = len(self.data)
-        if self.total > self._pool.profile.limits.output and not self.flooded and not self.prompt.done():
-            self.flooded = True
-            self.type(b"\x03")
-
-    def _settle(self, code: Prompt) -> None:
-        if not self.prompt.done():
-            self.prompt.set_result(code)
+            os.write(self.master, line)
 
     # ----------------------------------------------------------------------------------------------------------- processes
 
@@ -208,7 +131,6 @@ class ShellBox:
         return [pid for pid in descendants_of(inside[0]) if pid not in shell] if inside else []
 
     def replaced(self) -> bool:
-        """Return whether another program has taken the place of the shell, as after ``exec``. It does not read commands."""
         words = self._arguments()
         return bool(words) and words != self._words
 
@@ -222,7 +144,6 @@ class ShellBox:
         return read(f"/proc/{shell[0]}/cmdline") if shell else b""
 
     def kill_jobs(self) -> None:
-        """Kill everything that the shell has started."""
         for pid in self.processes():
             signal_quietly(pid, signal.SIGKILL)
 
@@ -235,13 +156,12 @@ class ShellBox:
         finally:
             self._pool.order(b"A", self.number, max(0.0, self._deadline - time.monotonic()))
 
-    def kill(self, reason: KilledBy | None = None) -> None:
+    def kill(self) -> None:
         """Ask the launcher to kill the whole box."""
         if not self.exited.done():
             self._pool.order(b"K", self.number)
 
     def free(self) -> None:
-        """Kill the box if it still runs, and close every descriptor."""
         if self._freed:
             return
         self._freed = True

@@ -16,9 +16,10 @@ from typing import Literal
 
 import msgspec
 
-from palestra.envs.harbor.classes import MOST_MEGABYTES, classify, images_of
+from palestra.envs.harbor.classes import MOST_MEGABYTES
 from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
+from palestra.envs.harbor.places import placed
 from palestra.envs.harbor.players import nop
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.task import HarborTask, files_below, tree_digest
@@ -146,11 +147,7 @@ class _Checked:
         return Harbor(str(self.folder), command_seconds=command_seconds, base=base, verifier=verifier)
 
     def _placed(self, task: HarborTask) -> bool:
-        cache = harbor_cache()
-        if self.settings.base:
-            placement = classify(task, {*cache.images(), *images_of(task)})
-        else:
-            placement = classify(task, cache.images(), cache.find)
+        placement = placed(task, harbor_cache(), self.settings.base)
         self.report.kind = placement.kind
         self.report.findings += [Finding("class", "note", note) for note in placement.notes]
         if placement.kind > 1:

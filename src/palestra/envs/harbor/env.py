@@ -17,28 +17,27 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from palestra.core import Step
-from palestra.envs.harbor.building import Built, build
-from palestra.envs.harbor.classes import HOST, classify, images_of, is_root, recipe_of, relative_entry
+from palestra.envs.harbor.building import Built
+from palestra.envs.harbor.classes import HOST, is_root, relative_entry
+from palestra.envs.harbor.places import Boxes, Place, placed
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.rewards import combined, passes, scalar
 from palestra.envs.harbor.schema import Environment
-from palestra.envs.harbor.task import HarborStep, HarborTask, identity_of
-from palestra.envs.harbor.users import Account, account_of, has_users
-from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, startup_files_of, work_folder_of
+from palestra.envs.harbor.task import HarborStep, HarborTask
+from palestra.envs.harbor.users import Account, account_of
+from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, work_folder_of
 from palestra.envs.terminal.turns import HOW, ShellEnv
 from palestra.errors import EnvError, GraderError, InfrastructureError, MissingData, Unsupported, UsageError
 from palestra.models.home import home_folder
-from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.layers import files_of
-from palestra.sandbox.roots import Root, RootCache
-from palestra.sandbox.shell import Shell, Shells, shared_shells
+from palestra.sandbox.roots import RootCache
+from palestra.sandbox.shell_session import ShellSession
 from palestra.specs import parse_options
 from palestra.trajectory import Task
 
-__all__ = ["Harbor", "harbor_cache", "limits_of"]
+__all__ = ["Harbor", "harbor_cache"]
 
 _HOST_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_MEMORY_MB, _STORAGE_MB = 2048, 512
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 100
 """Characters of a process that are reported."""
@@ -47,31 +46,6 @@ _SHOWN = 100
 def harbor_cache() -> RootCache:
     """Return the user's cache of root file systems and built environments."""
     return RootCache(home_folder("harbor"))
-
-
-def limits_of(environment: Environment) -> Limits:
-    """Return the limits of a box for ``environment``. Files of the box lie in memory, which counts as the box's.
-
-    Raises:
-        Unsupported: The task asks for more memory than this machine has.
-    """
-    memory = (environment.memory_in_mb or _MEMORY_MB) * MIB
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if memory > machine:
-        raise Unsupported(f"the task asks for {memory // MIB} MiB of memory, and this machine has {machine // MIB}")
-    disk = min(environment.storage_in_mb or _STORAGE_MB, _STORAGE_MB) * MIB
-    return Limits(
-        wall_seconds=60.0,
-        session_cpu_seconds=3600,
-        process_memory=max(memory, 1024 * MIB),
-        total_memory=memory + disk,
-        file_bytes=disk,
-        disk_bytes=disk,
-        files=100_000,
-        open_files=1024,
-        processes=256,
-        kept_output=256 * 1024,
-    )
 
 
 class _Grader(NamedTuple):
@@ -117,11 +91,11 @@ class Harbor(ShellEnv):
         self._trust = trust
         self._folders = _chosen(find_tasks(path), self._name)
         self._read: dict[Path, HarborTask] = {}
-        self._ready: dict[Path, tuple[dict[str, str], Built, list[_Grader]]] = {}
+        self._ready: dict[Path, tuple[dict[str, str], Place, Built, list[_Grader]]] = {}
         """The images of the cache, and what was built over them for the tasks that were played: to find it again, every file of
         a task would be read and hashed."""
-        self._pools: dict[tuple[Limits, str, bool], Shells] = {}
         self._cache = harbor_cache()
+        self._boxes = Boxes(self._cache, self._base)
 
     # --------------------------------------------------------------------------------------------------------------- beginning
 
@@ -145,28 +119,27 @@ class Harbor(ShellEnv):
     async def _make_ready(self, folder: Path) -> None:
         """Build the environments of the task, unless this has happened before and the cache is as it was."""
         images, found = self._cache.images(), self._ready.get(folder)
-        if found is not None and found[0] == images and all(one.layer.is_dir() for one in _all_built(*found[1:])):
-            _, self._built, self._graders = found
+        if found is not None and found[0] == images and all(found[1].has(one) for one in _all_built(*found[2:])):
+            _, self._at, self._built, self._graders = found
             return
-        self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
+        self._at = self._chosen_place()
+        self._built = await self._at.build(self._harbor, self._harbor.environment, self._harbor.config.environment)
         self._graders = [await self._grader_of(step) for step in self._harbor.steps]
-        self._ready[folder] = images, self._built, self._graders
+        self._ready[folder] = images, self._at, self._built, self._graders
 
-    async def _build(self, context: Path, environment: Environment) -> Built:
-        known = self._cache.images()
-        if self._base == HOST:
-            placement = classify(self._harbor, {*known, *images_of(self._harbor)})
-        else:
-            placement = classify(self._harbor, known, self._cache.find)
+    def _chosen_place(self) -> Place:
+        """Return where the task plays.
+
+        Raises:
+            Unsupported: No place here has what the task needs.
+            MissingData: The task has to be prepared first.
+        """
+        placement = placed(self._harbor, self._cache, self._base)
         if placement.kind == 3:
             raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
-        image = recipe_of(context, environment).image
-        prepared = self._cache.find(identity_of(context, environment))
-        root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
-        if placement.kind == 2 or root is None:
+        if placement.kind == 2:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
-        users = has_users(self._harbor, recipe_of(context, environment, root))
-        return await build(self._cache, context, environment, root, limits_of(environment), users=users)
+        return self._boxes
 
     async def _grader_of(self, step: HarborStep) -> _Grader:
         """Return where the verifier of ``step`` runs. What is wrong with it shows here, before the agent works."""
@@ -174,7 +147,7 @@ class Harbor(ShellEnv):
         if step.separate:
             settings = step.verifier_environment
             try:
-                built = await self._build(step.verifier_context, settings)
+                built = await self._at.build(self._harbor, step.verifier_context, settings)
             except EnvError as error:
                 raise GraderError(f"the environment of the verifier could not be built: {error}") from None
         elif self._mode == "clean" and built.workdir == "/":
@@ -187,16 +160,9 @@ class Harbor(ShellEnv):
             raise Unsupported(f"{self._harbor.name}: {sentence}")
         return _Grader(built, settings, variables)
 
-    async def _open(self, built: Built, environment: Environment) -> Shell:
-        """Open a box of a built environment, in its working folder and with its variables."""
-        key = (limits_of(environment), built.root, built.users)
-        if key not in self._pools:
-            self._pools[key] = await self._stack.enter_async_context(shared_shells(*key))
-        layer = os.open(built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            shell = await self._pools[key].open_from(layer)
-        finally:
-            os.close(layer)
+    async def _open(self, built: Built, environment: Environment) -> ShellSession:
+        """Open a shell of a built environment, in its working folder and with its variables."""
+        shell = await self._at.open(built, environment)
         try:
             await self._enter(shell, built, environment)
         except BaseException:
@@ -204,7 +170,7 @@ class Harbor(ShellEnv):
             raise
         return shell
 
-    async def _enter(self, shell: Shell, built: Built, environment: Environment) -> None:
+    async def _enter(self, shell: ShellSession, built: Built, environment: Environment) -> None:
         variables = {**built.variables, **self._resolved(environment.env)}
         exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())
         folders = " ".join(f"/{folder}" for folder in LOGS)
@@ -235,7 +201,7 @@ class Harbor(ShellEnv):
         self._plan = ()
         self._deadline = time.monotonic() + (step.agent.timeout_sec or float("inf"))
         if step.workdir is not None:
-            self._shell.put(files_of(step.workdir, self._built.workdir.strip("/")))
+            await asyncio.to_thread(self._shell.put, files_of(step.workdir, self._built.workdir.strip("/")))
             if (step.workdir / "setup.sh").is_file():
                 outcome = await self._shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
                 if outcome.exit_code != 0:
@@ -292,10 +258,10 @@ class Harbor(ShellEnv):
         seconds, workdir = step.verifier.timeout_sec, self._built.workdir
         if step.separate:
             shell = await self._collected(step)
-            files = artifacts_of(shell, step.artifacts, workdir)
+            files = await asyncio.to_thread(artifacts_of, shell, step.artifacts, workdir)
             tests = () if step.bundled_tests else step.tests
         elif self._mode == "clean":
-            files, tests = work_folder_of(await self._left(), workdir), step.tests
+            files, tests = await asyncio.to_thread(work_folder_of, await self._left(), workdir), step.tests
         else:
             shell = await self._fresh()
             account = self._accounts.get(_user_of(step.verifier.user, built))
@@ -304,23 +270,23 @@ class Harbor(ShellEnv):
             user = _user_of(step.verifier.user, built)
             account = None if is_root(user) else await account_of(box, user)  # before files of the agent are there
             if not step.separate:
-                box.move_away(workdir.strip("/"))
+                await asyncio.to_thread(box.move_away, workdir.strip("/"))
             try:
-                box.put(files)
+                await asyncio.to_thread(box.put, files)
             except InfrastructureError as error:
                 raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from None
             if account and not step.separate:
                 await _give(box, workdir, account)
             return await run_verifier(box, tests, built.workdir, variables, seconds, account)
 
-    async def _collected(self, step: HarborStep) -> Shell:
+    async def _collected(self, step: HarborStep) -> ShellSession:
         """Run the commands that prepare the artifacts, and return the shell whose files a separate verifier gets."""
         for hook in step.verifier.collect:  # as in Harbor, one that fails does not stop the verifier
             shell = await self._fresh()
             await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
         return await self._left()
 
-    async def _left(self) -> Shell:
+    async def _left(self) -> ShellSession:
         """Return the shell with the agent's files. After the last step it is stopped: nothing changes them while they are read.
 
         Before another step, processes of the agent stay, because the agent may need them there.
@@ -331,7 +297,7 @@ class Harbor(ShellEnv):
         await self._shell.stop()
         return self._shell
 
-    async def _fresh(self) -> Shell:
+    async def _fresh(self) -> ShellSession:
         """Return a new shell over the agent's files: aliases, functions and traps of the agent's own could start anything.
 
         If processes of the agent still run, such as a server that it was asked to start, it is the agent's own shell at its
@@ -344,15 +310,14 @@ class Harbor(ShellEnv):
         for _ in range(
             _LOOKS if old.alive and not old.became else 0
         ):  # a process that was just started has no name yet, and is not listed
-            if beside := old.processes():
-                self._beside += [" ".join(process.words)[:_SHOWN] for process in beside]
+            if beside := await asyncio.to_thread(old.beside):
+                self._beside += [words[:_SHOWN] for words in beside]
                 return old
             await asyncio.sleep(_LOOK_SECONDS)
-        await old.stop()
-        kept = startup_files_of(old)
-        self._shell = await old.reopened()
-        await old.close()
-        self._shell.put(kept)
+        try:
+            self._shell = await old.renewed()
+        except OSError as error:
+            raise GraderError(f"the verifier's shell cannot start without files of the agent: {error}") from None
         try:
             await self._enter(self._shell, self._built, self._harbor.config.environment)
         except EnvError:
@@ -369,13 +334,13 @@ class Harbor(ShellEnv):
         """
         assert self._shell is not None
         twin = copy.copy(self)  # not a new one, which would find and hash the tasks again
-        twin._stack, twin._pools, twin._shell = AsyncExitStack(), {}, None
+        twin._stack, twin._shell = AsyncExitStack(), None
         twin._rewards = list(self._rewards)
         twin._begin(None, self.task)
         twin._action_rng = copy.deepcopy(self._action_rng)
+        twin._ready = {}
+        twin._boxes = twin._at = await self._boxes.twin()
         try:
-            for key in self._pools:
-                twin._pools[key] = await twin._stack.enter_async_context(shared_shells(*key))
             twin._shell = await self._shell.fork()
         except BaseException:
             await twin.close()
@@ -395,14 +360,15 @@ class Harbor(ShellEnv):
         if not self._plan:
             files = files_of(step.solution, "solution")
             # The agent's user must be able to read and start them, whatever the user of the host has set.
-            self._shell.put([file._replace(mode=file.mode | (0o555 if file.path.endswith(".sh") else 0o444)) for file in files])
+            readable = [file._replace(mode=file.mode | (0o555 if file.path.endswith(".sh") else 0o444)) for file in files]
+            await asyncio.to_thread(self._shell.put, readable)
             variables = self._resolved(self._harbor.config.solution.env)
             self._plan = [f"{assignments(variables)} /solution/solve.sh < /dev/null"]
         return await super().oracle()
 
     async def close(self) -> None:
-        self._pools.clear()
         await super().close()
+        await self._boxes.close()
 
 
 def _all_built(built: Built, graders: list[_Grader]) -> list[Built]:
@@ -414,7 +380,7 @@ def _user_of(user: str | int | None, built: Built) -> str:
     return built.user if user is None else str(user)
 
 
-async def _give(box: Shell, folder: str, account: Account) -> None:
+async def _give(box: ShellSession, folder: str, account: Account) -> None:
     """Let the working folder belong to the verifier's user, who could not write to root's."""
     outcome = await box.run(f"mkdir -p {shlex.quote(folder)} && chown -hR {account.uid}:{account.gid} {shlex.quote(folder)}")
     if outcome.exit_code != 0:

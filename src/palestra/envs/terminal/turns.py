@@ -19,7 +19,8 @@ from typing import Any
 from palestra.core import AsyncEnv, Step
 from palestra.envs.terminal.actions import Command, read_action
 from palestra.sandbox.screen import shortened
-from palestra.sandbox.shell import MOST_COMMAND_BYTES, Shell, ShellOutcome, Shells
+from palestra.sandbox.shell import Shells
+from palestra.sandbox.shell_session import MOST_COMMAND_BYTES, ShellOutcome, ShellSession
 
 __all__ = ["HOW", "ShellEnv", "normalized"]
 
@@ -49,7 +50,7 @@ class ShellEnv(AsyncEnv):
         self._seconds = command_seconds
         self._stack = AsyncExitStack()
         self._shells: Shells | None = None
-        self._shell: Shell | None = None
+        self._shell: ShellSession | None = None
         self._forget()
 
     def _forget(self) -> None:
