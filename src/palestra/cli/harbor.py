@@ -32,11 +32,15 @@ app = typer.Typer(help="Check, build and write Harbor tasks, which play without 
 
 
 @app.command("check")
-def check_command(
+def check_command(  # noqa: PLR0913 - one parameter per option
     folder: Path = typer.Argument(..., help="A task folder, a folder of them, or a pack."),
     host: bool = typer.Option(False, "--host", help="Use this machine's /usr in place of every image."),
     clean: bool = typer.Option(
         False, "--clean", help="Run shared verifiers in a fresh box with the agent's working folder alone."
+    ),
+    docker: bool = typer.Option(False, "--docker", help="Play tasks of class 3 in Docker, as far as Docker can."),
+    trust: bool = typer.Option(
+        False, "--trust", help="With --docker, let docker fetch images, and let builds and tasks use a network."
     ),
     hacks: bool = typer.Option(False, "--hacks", help="Also attack each verifier."),
     jobs: int = typer.Option(8, min=1, max=64, help="Number of tasks to check at a time."),
@@ -46,7 +50,10 @@ def check_command(
 
     The exit code is 1 if a check failed. A hole of a shared verifier is reported and does not change the exit code.
     """
-    settings = CheckSettings(base=HOST if host else "", verifier="clean" if clean else "", hacks=hacks, jobs=jobs)
+    if trust and not docker:
+        raise UsageError("--trust is about Docker here: add --docker")
+    base, verifier = HOST if host else "", "clean" if clean else ""
+    settings = CheckSettings(base=base, verifier=verifier, docker=docker, trust=trust, hacks=hacks, jobs=jobs)
     reports = asyncio.run(check_tasks(find_tasks(folder), settings))
     for report in reports:
         if as_json:

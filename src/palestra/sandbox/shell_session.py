@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TypeVar
 
-from palestra.errors import InfrastructureError, UsageError
+from palestra.errors import InfrastructureError, PalestraError, UsageError
 from palestra.sandbox.box import Exit
 from palestra.sandbox.contract import KilledBy, Limits
 from palestra.sandbox.layers import NewFile
 from palestra.sandbox.screen import clean
 from palestra.sandbox.shell_terminal import ShellTerminal
 
-__all__ = ["MOST_COMMAND_BYTES", "ShellOutcome", "ShellSession"]
+__all__ = ["MOST_COMMAND_BYTES", "Ruined", "ShellOutcome", "ShellSession"]
 
 MOST_COMMAND_BYTES = 60_000
 """Bytes of the longest command: it has to fit into a pipe."""
@@ -55,6 +55,10 @@ class ShellOutcome:
     def text(self) -> str:
         """The output without escape sequences and control characters."""
         return clean(self.raw)
+
+
+class Ruined(PalestraError):
+    """The agent has left its box or container in a state in which no result can be looked for. That is the agent's result."""
 
 
 class ShellSession(ABC):
@@ -166,7 +170,11 @@ class ShellSession(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """Kill every process of the session. Its files can still be read and copied."""
+        """Kill every process of the session. Its files can still be read and copied.
+
+        Raises:
+            Ruined: The agent's processes have taken the files with them, or do not end.
+        """
 
     @abstractmethod
     async def renewed(self) -> "ShellSession":
@@ -176,6 +184,7 @@ class ShellSession(ABC):
 
         Raises:
             OSError: Such a file cannot be taken out of the way.
+            Ruined: What the agent has left does not allow a new session.
         """
 
     @abstractmethod

@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 from palestra.core import Step
 from palestra.envs.harbor.building import Built
 from palestra.envs.harbor.classes import HOST, is_root, relative_entry
+from palestra.envs.harbor.docker_place import DockerPlace
+from palestra.envs.harbor.health import wait_until_healthy
 from palestra.envs.harbor.places import Boxes, Place, placed
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.rewards import combined, passes, scalar
@@ -31,13 +33,15 @@ from palestra.errors import EnvError, GraderError, InfrastructureError, MissingD
 from palestra.models.home import home_folder
 from palestra.sandbox.layers import files_of
 from palestra.sandbox.roots import RootCache
-from palestra.sandbox.shell_session import ShellSession
+from palestra.sandbox.shell_session import Ruined, ShellSession
 from palestra.specs import parse_options
 from palestra.trajectory import Task
 
 __all__ = ["Harbor", "harbor_cache"]
 
 _HOST_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+_OPTIONS = {"base": HOST, "verifier": "clean", "docker": "yes", "reward": ""}
+"""The options of an address, and the only value of those that have one."""
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 100
 """Characters of a process that are reported."""
@@ -62,12 +66,14 @@ class Harbor(ShellEnv):
     Args:
         address: ``PATH#task``, or ``PATH`` for all tasks of a folder or pack: the seed then draws one. Options may stand
             behind the path: ``PATH?base=host&verifier=clean#task``.
-        trust: Let the task read the variables of this machine that its ``env`` tables name.
+        trust: Let the task read the variables of this machine that its ``env`` tables name. With ``docker``, let docker fetch
+            images and run instructions with a network, and give a task with a public network one.
         max_turns: Turns per step of the task.
         command_seconds: A command that takes longer returns what it has printed.
         options: ``base="host"`` plays every image over this machine's ``/usr``; by default an image needs a root file system.
             ``verifier="clean"`` runs shared verifiers in a fresh box with the agent's working folder alone, unlike Harbor.
-            ``reward`` is the name of the reward that counts, if a verifier gives several.
+            ``docker="yes"`` plays tasks of class 3 in Docker, as far as Docker can. ``reward`` is the name of the reward that
+            counts, if a verifier gives several.
     """
 
     def __init__(
@@ -82,11 +88,11 @@ class Harbor(ShellEnv):
         super().__init__(max_turns, command_seconds)
         place, _, self._name = address.partition("#")
         path, written = parse_options(place)
-        settings = {"base": "", "verifier": "", "reward": "", **written, **options}
-        if unknown := set(settings) - {"base", "verifier", "reward"}:
-            raise UsageError(f"harbor: has no option {', '.join(sorted(unknown))}; there are base, verifier and reward")
-        if settings["base"] not in ("", HOST) or settings["verifier"] not in ("", "clean"):
-            raise UsageError('the option base is "host", and verifier is "clean", or they are left out')
+        settings = {**dict.fromkeys(_OPTIONS, ""), **written, **options}
+        if unknown := set(settings) - set(_OPTIONS):
+            raise UsageError(f"harbor: has no option {', '.join(sorted(unknown))}; there are {', '.join(_OPTIONS)}")
+        if any(settings[name] not in ("", value) for name, value in _OPTIONS.items() if value):
+            raise UsageError('the option base is "host", verifier is "clean" and docker is "yes", or they are left out')
         self._base, self._mode, self._key = settings["base"], settings["verifier"], settings["reward"]
         self._trust = trust
         self._folders = _chosen(find_tasks(path), self._name)
@@ -96,6 +102,7 @@ class Harbor(ShellEnv):
         a task would be read and hashed."""
         self._cache = harbor_cache()
         self._boxes = Boxes(self._cache, self._base)
+        self._docker = DockerPlace(trust) if settings["docker"] else None
 
     # --------------------------------------------------------------------------------------------------------------- beginning
 
@@ -113,8 +120,10 @@ class Harbor(ShellEnv):
         self._accounts: dict[str, Account] = {}
         self._rewards: list[dict[str, float]] = []
         instruction = await self._begin_step()
-        how = HOW.format(home=self._built.workdir, turns=self.max_turns)
-        return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
+        network = "with a network" if self._built.network else "without network"
+        how = HOW.format(home=self._built.workdir, network=network, turns=self.max_turns)
+        info = {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
+        return f"{how}\n\n{instruction}", {**info, **({"place": self._at.name} if self._at is self._docker else {})}
 
     async def _make_ready(self, folder: Path) -> None:
         """Build the environments of the task, unless this has happened before and the cache is as it was."""
@@ -135,8 +144,14 @@ class Harbor(ShellEnv):
             MissingData: The task has to be prepared first.
         """
         placement = placed(self._harbor, self._cache, self._base)
+        if placement.kind == 3 and self._docker is not None and not placement.beyond_docker:
+            if placement.to_fetch and not self._trust:
+                raise MissingData(f"{self._harbor.name}: {placement.to_fetch}: pass trust=True to let docker do that")
+            return self._docker
         if placement.kind == 3:
-            raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
+            hint = "" if placement.beyond_docker or self._docker else " (?docker=yes plays it there)"
+            lacks = f"; docker lacks, too: {placement.beyond_docker}" if self._docker else ""
+            raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}{lacks}{hint}")
         if placement.kind == 2:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
         return self._boxes
@@ -162,7 +177,7 @@ class Harbor(ShellEnv):
 
     async def _open(self, built: Built, environment: Environment) -> ShellSession:
         """Open a shell of a built environment, in its working folder and with its variables."""
-        shell = await self._at.open(built, environment)
+        shell = await self._at.open(built, environment, self._resolved(environment.env))
         try:
             await self._enter(shell, built, environment)
         except BaseException:
@@ -206,6 +221,8 @@ class Harbor(ShellEnv):
                 outcome = await self._shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
                 if outcome.exit_code != 0:
                     raise EnvError(f"setup.sh of step {step.name} failed: {outcome.text.strip()[-300:]}")
+        if step.healthcheck is not None:
+            await wait_until_healthy(self._shell, step.healthcheck)
         await self._find_accounts()
         if account := self._accounts.get(_user_of(step.agent.user, self._built)):
             await self._shell.become(account.words, account.home)
@@ -240,7 +257,11 @@ class Harbor(ShellEnv):
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
         step = self._harbor.steps[self._place]
         self._beside: list[str] = []
-        self._rewards.append(await self._verify(step))
+        try:
+            self._rewards.append(await self._verify(step))
+        except Ruined as error:
+            self._rewards.append({self._key or "reward": 0.0})
+            return self._ended(shown, {**info, "ruined": str(error)})
         if self._beside and not step.separate and self._mode != "clean":
             info = {**info, "beside_verifier": self._beside}  # the reward may be forged: see _fresh
         self._place += 1
@@ -249,6 +270,9 @@ class Harbor(ShellEnv):
             await self._shell.run("rm -rf /tests; cd " + shlex.quote(self._built.workdir))
             following = await self._begin_step()
             return Step(f"{shown}\n\n{following}".strip(), 0.0, False, False, info)
+        return self._ended(shown, info)
+
+    def _ended(self, shown: str, info: dict[str, Any]) -> Step:
         total = combined(self._rewards, self._harbor.config.multi_step_reward_strategy)
         value = scalar(total, self._key)
         return Step(shown, value, True, False, {**info, "success": value >= 1.0, "metrics": total})

@@ -2,6 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -67,8 +68,8 @@ class Place(ABC):
         """Return whether ``built`` is still there."""
 
     @abstractmethod
-    async def open(self, built: Built, environment: Environment) -> ShellSession:
-        """Open a shell over a built environment."""
+    async def open(self, built: Built, environment: Environment, variables: Mapping[str, str]) -> ShellSession:
+        """Open a shell over a built environment. Services of its image have ``variables``."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -102,7 +103,7 @@ class Boxes(Place):
     def has(self, built: Built) -> bool:
         return built.layer.is_dir()
 
-    async def open(self, built: Built, environment: Environment) -> ShellSession:
+    async def open(self, built: Built, environment: Environment, variables: Mapping[str, str]) -> ShellSession:
         shells = await self._pool((limits_of(environment), built.root, built.users))
         layer = os.open(built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

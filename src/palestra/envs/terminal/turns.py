@@ -26,7 +26,7 @@ __all__ = ["HOW", "ShellEnv", "normalized"]
 
 SHOWN_CHARACTERS = 8_000
 HOW = (
-    "You work in a terminal: bash in {home}, without network. Write one command (or a short script) per message, in a block "
+    "You work in a terminal: bash in {home}, {network}. Write one command (or a short script) per message, in a block "
     "that begins with ```bash and ends with ```. You see what the terminal shows. When you are done, write a block that "
     "contains only `submit`. You have {turns} messages; after the last one, the result is judged in any case."
 )
