@@ -22,9 +22,9 @@ from palestra.sandbox.files import fetch_file
 from palestra.sandbox.layers import Entry, NewFile, copy_of, move_away, names_in, read_tree, save_layer, write_files
 from palestra.sandbox.procfs import read
 from palestra.sandbox.profile import require_boxes
-from palestra.sandbox.shell_box import ShellBox, ShellPool
+from palestra.sandbox.shell_box import LayerFull, ShellBox, ShellPool
 from palestra.sandbox.shell_profile import HOME, NEXT, SHELL_LIMITS, ShellProfile
-from palestra.sandbox.shell_session import ShellOutcome, ShellSession
+from palestra.sandbox.shell_session import Ruined, ShellOutcome, ShellSession
 from palestra.sharing import SharedPerLoop
 
 __all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "ShellProcess", "Shells", "shared_shells"]
@@ -76,13 +76,21 @@ class Shell(ShellSession):
         await self._quietly(_STATE)
         try:
             self._require_quiet()  # the agent may have replaced what _STATE runs
-            if not self.fetch(".palestra-fork").endswith(b"#whole\n"):
+            if not self._has_written_state():
                 raise Unsupported("the layer of this shell is full, so a fork has no room for the shell's variables")
             with self._box.stopped():
                 return await self._shells.open_from(self._box.layer)
+        except LayerFull:
+            raise Unsupported("the layer of this shell is full, so a fork has no room to start") from None
         finally:
             if self.alive and not self.running:
                 await self._quietly("rm -f /.palestra-fork; __restore $__status")
+
+    def _has_written_state(self) -> bool:
+        try:
+            return self.fetch(_FORK_FILE).endswith(b"#whole\n")
+        except FileNotFoundError:
+            return False
 
     def _require_quiet(self) -> None:
         if self.running or self._box.processes():
@@ -131,7 +139,10 @@ class Shell(ShellSession):
     async def renewed(self) -> "Shell":
         await self.stop()
         kept = self._taken_startup_files()
-        fresh = await self._shells.open_from(self._box.layer)
+        try:
+            fresh = await self._shells.open_from(self._box.layer, left=True)
+        except LayerFull as error:
+            raise Ruined(f"no new shell can start over the files of the agent: {error}") from None
         await self.close()
         try:
             fresh.put(kept)
@@ -226,9 +237,12 @@ class Shells:
             raise
         return shell
 
-    async def open_from(self, source: int) -> Shell:
-        """Open a session over a copy of the layer whose folder has the descriptor ``source``."""
-        return Shell(self, await self._pool.open(source))
+    async def open_from(self, source: int, *, left: bool = False) -> Shell:
+        """Open a session over a copy of the layer whose folder has the descriptor ``source``.
+
+        With ``left``, this is the layer of a session that an agent may have filled: the copy has room beside its files.
+        """
+        return Shell(self, await self._pool.open(source, left))
 
     def owner_of(self, box: ShellBox) -> int:
         """Return the uid to which the files of ``box`` belong if root started it, else 0."""

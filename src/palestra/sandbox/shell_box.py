@@ -16,21 +16,35 @@ from palestra.sandbox.box import machine_failures
 from palestra.sandbox.boxes import LauncherPool
 from palestra.sandbox.procfs import children_of, descendants_of, read, signal_quietly
 from palestra.sandbox.profile import explained
-from palestra.sandbox.shell_launcher import MODULES, READY
+from palestra.sandbox.shell_launcher import FULL, MODULES, READY
 from palestra.sandbox.shell_profile import ShellProfile
 from palestra.sandbox.shell_terminal import COLUMNS, ROWS, ShellTerminal
 
-__all__ = ["ShellBox", "ShellPool"]
+__all__ = ["LayerFull", "ShellBox", "ShellPool"]
 
 _START_SECONDS = 30.0
+_LAST_SECONDS = 5.0
 _LAST_WORDS = 500
 
 
-class ShellBox(ShellTerminal):
-    """One started shell box."""
+class LayerFull(InfrastructureError):
+    """A box could not be started, because its copy of a layer has no room."""
 
-    def __init__(self, pool: "ShellPool", number: int, source: int) -> None:
+
+class ShellBox(ShellTerminal):
+    """One started shell box.
+
+    Args:
+        pool: Its launcher.
+        number: Its number there.
+        source: The descriptor of the layer that it begins with a copy of, or -1.
+        left: Whether an agent has left this layer: the copy then has room beside the agent's files, and time to be made.
+    """
+
+    def __init__(self, pool: "ShellPool", number: int, source: int, left: bool) -> None:
         super().__init__(pool.profile.word, pool.profile.limits)
+        self._left = left
+        self._patience = _START_SECONDS + (_seconds_to_copy(source) if left else 0.0)
         self._pool = pool
         self.number = number
         self.layer = self.view = -1
@@ -70,7 +84,7 @@ class ShellBox(ShellTerminal):
     def start(self) -> None:
         """Ask the launcher to start the box."""
         try:
-            self._pool.order(b"S", self.number, fds=self._ends)
+            self._pool.order(b"L" if self._left else b"S", self.number, fds=self._ends)
         finally:
             self._close_ends()
         asyncio.get_running_loop().add_reader(self.master, self.take)
@@ -78,10 +92,10 @@ class ShellBox(ShellTerminal):
     async def ready(self) -> None:
         """Wait for the first prompt, and start the clock of the session."""
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with asyncio.timeout(self._patience):
                 code = await asyncio.shield(self.prompt)
         except TimeoutError:
-            raise InfrastructureError(f"a shell did not start within {_START_SECONDS:.0f} s") from None
+            raise InfrastructureError(f"a shell did not start within {self._patience:.0f} s") from None
         try:
             packet, fds, _, _ = socket.recv_fds(self._ready, READY.size, 2)
         except OSError:
@@ -89,7 +103,8 @@ class ShellBox(ShellTerminal):
         self._fds += fds
         if code is None or len(fds) != 2:
             words = bytes(self.data).decode(errors="replace").strip()[-_LAST_WORDS:]
-            raise InfrastructureError(f"a shell ended while it started: {explained(words)}")
+            kind = LayerFull if await self._was_full() else InfrastructureError
+            raise kind(f"a shell ended while it started: {explained(words)}")
         self._ready.close()
         self.layer, self.view = fds
         kind, self.outer = READY.unpack(packet)
@@ -98,6 +113,12 @@ class ShellBox(ShellTerminal):
         self._deadline = time.monotonic() + self._pool.session_seconds
         with machine_failures("starting a shell"):
             self._pool.order(b"A", self.number, self._pool.session_seconds, fds=[self.layer])
+
+    async def _was_full(self) -> bool:
+        with contextlib.suppress(TimeoutError, InfrastructureError):
+            async with asyncio.timeout(_LAST_SECONDS):
+                return (await asyncio.shield(self.exited)).code == FULL
+        return False
 
     # ------------------------------------------------------------------------------------------------------------ terminal
 
@@ -185,6 +206,12 @@ class ShellBox(ShellTerminal):
             os.close(fd)
 
 
+def _seconds_to_copy(layer: int) -> float:
+    """Return the time to allow for a copy. The agent chooses the number and the size of the files."""
+    used = os.fstatvfs(layer)
+    return (used.f_files - used.f_ffree) / 200 + (used.f_blocks - used.f_bfree) * used.f_frsize / 10e6
+
+
 class ShellPool(LauncherPool[ShellProfile, ShellBox]):
     """The launcher of shells, and those that it has started."""
 
@@ -193,21 +220,25 @@ class ShellPool(LauncherPool[ShellProfile, ShellBox]):
     def __init__(self, profile: ShellProfile, session_seconds: float, warm: int) -> None:
         super().__init__(profile, warm)
         self.session_seconds = session_seconds
-        self._source = -1
+        self._next = (-1, False)
 
     def _new(self, number: int) -> ShellBox:
-        return ShellBox(self, number, self._source)
+        return ShellBox(self, number, *self._next)
 
-    async def open(self, source: int = -1) -> ShellBox:
-        """Return a shell that waits for its first command; over a copy of the layer ``source`` if there is one."""
+    async def open(self, source: int = -1, left: bool = False) -> ShellBox:
+        """Return a shell that waits for its first command; over a copy of the layer ``source`` if there is one.
+
+        Raises:
+            LayerFull: The copy has no room.
+        """
         if source < 0:
             return await self.take()
         self.start()
-        self._source = source
+        self._next = (source, left)
         try:
             box = self._spawn()
         finally:
-            self._source = -1
+            self._next = (-1, False)
         try:
             await box.ready()
         except BaseException:
