@@ -186,12 +186,13 @@ async def test_no_container_is_left_after_close_cancel_and_failed_starts(address
         async with asyncio.timeout(0.5):
             await shell.run("sleep 1000")
     assert not containers()
-    opening = asyncio.create_task(open_container(IMAGE, SETTINGS))
-    await asyncio.sleep(0.3)
-    opening.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await opening
-    await until_none_is_left()
+    for seconds in (0.0, 0.02, 0.1, 0.3):  # the daemon may be making the container at any of these times
+        opening = asyncio.create_task(open_container(IMAGE, SETTINGS))
+        await asyncio.sleep(seconds)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+        assert not containers()
     docker("build", "--tag", "palestra-bare", "-", given=f"FROM {IMAGE}\nRUN rm /bin/bash\n".encode())
     with pytest.raises(EnvError, match="bash"):
         await open_container("palestra-bare", SETTINGS)

@@ -95,10 +95,12 @@ def require_daemon() -> Daemon:
     """
     try:
         told = json.loads(docker("info", "--format", "{{json .}}"))
-    except (OSError, ValueError) as error:
-        told = {"ServerErrors": [str(error)]}
+    except OSError as error:
+        told = {"ServerErrors": [error.strerror]}
+    except json.JSONDecodeError:
+        told = {"ServerErrors": ["its answer is not JSON"]}
     if problems := told.get("ServerErrors"):
-        raise MissingExtra(f"no Docker daemon answers: {problems[0]}. Start it, or name another one in DOCKER_HOST")
+        raise MissingExtra(f"no Docker daemon answers ({problems[0]}): start it, or name another one in DOCKER_HOST")
     if told.get("OSType") != "linux":
         raise Unsupported(f"this Docker daemon has containers of {told.get('OSType')}, not of linux")
     return Daemon(int(told["NCPU"]), int(told["MemTotal"]))

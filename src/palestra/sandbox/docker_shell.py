@@ -65,10 +65,10 @@ sweep() {
     done
   done
 }
-printf '%s\n' "$1"
+printf '\n%s\n' "$1"
 while IFS= read -r -t $(( $2 > SECONDS ? $2 - SECONDS : 1 )) order; do
   case $order in
-    n) note; printf '%s\n' "$1" ;;
+    n) note; printf '\n%s\n' "$1" ;;
     j|k) sweep "$order" ;;
   esac
 done
@@ -98,6 +98,7 @@ class _Container:
         self.name = f"palestra-{secrets.token_hex(8)}"
         self.ended = False
         self._word = secrets.token_hex(16)
+        self._starting: asyncio.Task[None] | None = None
         self._client: asyncio.subprocess.Process | None = None
         self._answered = asyncio.Event()
         self._readers: list[asyncio.Task[None]] = []
@@ -107,6 +108,11 @@ class _Container:
 
     async def start(self, image: str, settings: ContainerSettings) -> None:
         """Start the container and wait for its keeper."""
+        self._starting = asyncio.create_task(self._launch(image, settings))
+        await asyncio.shield(self._starting)
+        await self._answer("start")
+
+    async def _launch(self, image: str, settings: ContainerSettings) -> None:
         keeper = ("bash", "-c", _KEEPER, "palestra", self._word, str(int(settings.session_seconds)))
         pipe = asyncio.subprocess.PIPE
         self._client = await asyncio.create_subprocess_exec(
@@ -116,13 +122,15 @@ class _Container:
         assert self._client.stdout is not None
         assert self._client.stderr is not None
         self._readers = [asyncio.create_task(self._read(stream)) for stream in (self._client.stdout, self._client.stderr)]
-        await self._answer("start")
 
     async def note_own(self) -> None:
         """Note which processes the image has started. From now on, others belong to the agent."""
         self._answered.clear()
         self.order(b"n")
-        await self._answer("answer")
+        try:
+            await self._answer("answer")
+        finally:
+            self._answered.set()
         self._own = {pid for pid, _ in await asyncio.to_thread(self._processes)}
 
     async def _answer(self, doing: str) -> None:
@@ -180,11 +188,17 @@ class _Container:
 
     async def remove(self) -> None:
         """Remove the container with everything in it. A cancelled caller does not stop that."""
-        if self._client is not None and self._client.stdin is not None:
-            self._client.stdin.close()
         await asyncio.shield(asyncio.create_task(self._removed()))
 
     async def _removed(self) -> None:
+        """If the daemon is still making the container, wait for it: a client that is killed then leaves one behind."""
+        if self._starting is not None:
+            await asyncio.wait([self._starting])
+        if self._client is not None and self._client.stdin is not None:
+            self._client.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_START_SECONDS if self._client else 0.0):
+                await self._answered.wait()
         await asyncio.to_thread(_remove, self.name)
         if self._client is not None:
             if self._client.returncode is None:

@@ -118,9 +118,6 @@ class DockerPlace(Place):
             raise
         return shell
 
-    async def close(self) -> None:
-        """Do nothing: a session removes its own container."""
-
 
 def has_network(task: HarborTask, environment: Environment) -> bool:
     """Return whether everything that runs in the container of ``environment`` may use a network."""
@@ -136,7 +133,7 @@ def _config_of(image: str) -> dict[str, Any] | None:
     """Return the configuration of an image that the daemon has, or ``None``."""
     try:
         found: dict[str, Any] = json.loads(docker("image", "inspect", "--format", "{{json .Config}}", image))
-    except (OSError, ValueError):
+    except OSError:
         return None
     return found
 

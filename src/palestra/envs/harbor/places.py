@@ -55,7 +55,7 @@ def placed(task: HarborTask, cache: RootCache, base: str) -> Placement:
 
 
 class Place(ABC):
-    """One kind of place, with everything that an environment has opened there."""
+    """One kind of place."""
 
     name: str
 
@@ -70,10 +70,6 @@ class Place(ABC):
     @abstractmethod
     async def open(self, built: Built, environment: Environment, variables: Mapping[str, str]) -> ShellSession:
         """Open a shell over a built environment. Services of its image have ``variables``."""
-
-    @abstractmethod
-    async def close(self) -> None:
-        """Close what is open here."""
 
 
 class Boxes(Place):
@@ -128,5 +124,6 @@ class Boxes(Place):
         return twin
 
     async def close(self) -> None:
+        """Stop using the boxes."""
         self._pools.clear()
         await self._stack.aclose()
