@@ -188,6 +188,7 @@ def test_what_was_sampled_is_what_is_recorded_in_a_thousand_or_ten_thousand_epis
 
     @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
     @given(episodes())
+    @example(RANDOM_IDS)
     def hold(episode: Episode) -> None:
         check(name, episode, seen)
 
