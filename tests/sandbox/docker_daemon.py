@@ -12,10 +12,6 @@ from pathlib import Path
 import pytest
 
 IMAGE = "palestra-python"
-SHELL_PROGRAMS = (
-    *("bash", "sh", "cat", "mkdir", "ln", "chmod", "mv", "cp", "rm", "env", "touch", "sleep", "stty", "setpriv"),
-    *("getent", "id", "cut", "ls", "seq", "chown", "mkfifo", "head"),
-)
 _PROGRAMS = ("/usr/bin/python3", "/bin/sh", "/bin/cat", "/bin/sleep")
 
 
@@ -64,29 +60,6 @@ def _import_image(address: str, root: Path) -> None:
     with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as archive:
         imported = ["docker", "-H", address, "import", "-", IMAGE]
         subprocess.run(imported, stdin=archive.stdout, stdout=subprocess.DEVNULL, check=True)
-
-
-def import_shell_image(address: str, name: str) -> None:
-    """Import an image ``name`` of bash, some programs, and the users root and bob."""
-    with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        for place in ("etc", "tmp", "root", "proc", "dev", "sys", "run", "home/bob", "usr/bin", "bin"):
-            (root / place).mkdir(parents=True)
-        (root / "tmp").chmod(0o1777)
-        os.chown(root / "home/bob", 1500, 1500)
-        (root / "etc/passwd").write_text("root:x:0:0:root:/root:/bin/bash\nbob:x:1500:1500::/home/bob:/bin/bash\n")
-        (root / "etc/group").write_text("root:x:0:\nbob:x:1500:\n")
-        programs = [os.path.realpath(shutil.which(program) or "") for program in SHELL_PROGRAMS]
-        listed = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
-        loaded = {word for word in listed.split() if word.startswith("/") and not word.endswith(":")}
-        subprocess.run(["cp", "--parents", "--dereference", *loaded, root], check=True)
-        for program, path in zip(SHELL_PROGRAMS, programs, strict=True):
-            shutil.copy(path, root / "bin" / program)
-        for program in ("env", "setpriv"):
-            (root / "usr/bin" / program).symlink_to(f"/bin/{program}")
-        with subprocess.Popen(["tar", "-C", folder, "-c", "."], stdout=subprocess.PIPE) as archive:
-            imported = ["docker", "-H", address, "import", "-", name]
-            subprocess.run(imported, stdin=archive.stdout, stdout=subprocess.DEVNULL, check=True)
 
 
 _LIBRARY = "import os; print(os.path.dirname(os.__file__))"

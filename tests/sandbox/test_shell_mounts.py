@@ -84,7 +84,7 @@ async def test_a_box_behind_a_link_has_no_writable_mount_of_the_host(
 async def test_what_an_agent_puts_in_the_place_of_the_hosts_programs_is_no_failure_of_the_machine(etc: str) -> None:
     async with Shells(warm=0) as shells, await shells.open() as shell:
         assert (await shell.run(f"mv /etc /e && {etc}")).exit_code == 0
-        async with await shell.renewed() as again:
+        async with await shell.reopened() as again:
             assert (await again.run("ls -1d /etc/alternatives/. /etc/ld.so.cache; cat /e/hostname")).text == (
                 "/etc/alternatives/.\n/etc/ld.so.cache\nbox\n"
             )

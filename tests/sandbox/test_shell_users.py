@@ -88,7 +88,7 @@ async def test_an_agent_that_makes_deep_folders_can_still_be_graded() -> None:
     look = f"import os\nfor _ in range({DEEP}): os.chdir('d')\nprint(os.stat('end').st_uid)"
     async with Shells(users=True, warm=0) as shells, await shells.open() as shell:
         assert (await shell.run(f'cd /srv; python3 -c "{nest}"')).exit_code == 0
-        async with await shell.renewed() as again:
+        async with await shell.reopened() as again:
             assert (await again.run(f'cd /srv; python3 -c "{look}"')).text == "1500\n"
 
 

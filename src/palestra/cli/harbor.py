@@ -13,10 +13,9 @@ from palestra.encoding import encode_json
 from palestra.envs.harbor.building import build
 from palestra.envs.harbor.check import CheckSettings, TaskReport, check_tasks
 from palestra.envs.harbor.classes import HOST, classify, environment_reasons, recipe_of
-from palestra.envs.harbor.env import harbor_cache
+from palestra.envs.harbor.env import harbor_cache, limits_of
 from palestra.envs.harbor.export import IMAGE, export_tasks
 from palestra.envs.harbor.packs import pack_tasks
-from palestra.envs.harbor.places import limits_of
 from palestra.envs.harbor.preparing import container_program, prepare
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.scaffold import new_task
@@ -32,15 +31,11 @@ app = typer.Typer(help="Check, build and write Harbor tasks, which play without 
 
 
 @app.command("check")
-def check_command(  # noqa: PLR0913 - one parameter per option
+def check_command(
     folder: Path = typer.Argument(..., help="A task folder, a folder of them, or a pack."),
     host: bool = typer.Option(False, "--host", help="Use this machine's /usr in place of every image."),
     clean: bool = typer.Option(
         False, "--clean", help="Run shared verifiers in a fresh box with the agent's working folder alone."
-    ),
-    docker: bool = typer.Option(False, "--docker", help="Play tasks of class 3 in Docker, as far as Docker can."),
-    trust: bool = typer.Option(
-        False, "--trust", help="With --docker, let docker fetch images, and let builds and tasks use a network."
     ),
     hacks: bool = typer.Option(False, "--hacks", help="Also attack each verifier."),
     jobs: int = typer.Option(8, min=1, max=64, help="Number of tasks to check at a time."),
@@ -50,10 +45,7 @@ def check_command(  # noqa: PLR0913 - one parameter per option
 
     The exit code is 1 if a check failed. A hole of a shared verifier is reported and does not change the exit code.
     """
-    if trust and not docker:
-        raise UsageError("--trust is about Docker here: add --docker")
-    base, verifier = HOST if host else "", "clean" if clean else ""
-    settings = CheckSettings(base=base, verifier=verifier, docker=docker, trust=trust, hacks=hacks, jobs=jobs)
+    settings = CheckSettings(base=HOST if host else "", verifier="clean" if clean else "", hacks=hacks, jobs=jobs)
     reports = asyncio.run(check_tasks(find_tasks(folder), settings))
     for report in reports:
         if as_json:

@@ -6,6 +6,7 @@ allowed, or for stronger isolation. They cannot judge code, because that needs a
 
 import asyncio
 import contextlib
+import os
 import secrets
 import shutil
 import time
@@ -27,7 +28,6 @@ from palestra.sandbox.contract import (
     TestLine,
     check_relative,
 )
-from palestra.sandbox.docker_client import client_environment
 from palestra.sandbox.jobs import file_fields, job_of, pack_frame
 
 __all__ = ["Docker", "Runsc"]
@@ -40,6 +40,12 @@ _LAST_SECONDS = 5.0
 @cache
 def _runner() -> str:
     return "".join(Path(__file__).with_name(name).read_text() for name in ("runner_frames.py", "container_runner.py"))
+
+
+def _client_environment() -> dict[str, str]:
+    """Return the variables with which the runtime's client finds its daemon, and no others: they may be secrets."""
+    kept = {"PATH", "HOME", "XDG_RUNTIME_DIR"}
+    return {name: value for name, value in os.environ.items() if name in kept or name.startswith(("DOCKER_", "CONTAINER_"))}
 
 
 class _Container:
@@ -62,7 +68,7 @@ class _Container:
         source = f"READY, MARK = {self._ready!r}, {self.mark!r}\n{_runner()}"
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
-            *command, "-c", source, stdin=pipe, stdout=pipe, stderr=pipe, env=client_environment()
+            *command, "-c", source, stdin=pipe, stdout=pipe, stderr=pipe, env=_client_environment()
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None
@@ -121,7 +127,7 @@ class _Container:
         if self._stop and self._process.returncode is None:
             nothing = asyncio.subprocess.DEVNULL
             stopping = await asyncio.create_subprocess_exec(
-                *self._stop, self.name, stdout=nothing, stderr=nothing, env=client_environment()
+                *self._stop, self.name, stdout=nothing, stderr=nothing, env=_client_environment()
             )
             await stopping.wait()
         await self.close()

@@ -1,40 +1,72 @@
 """Shells in boxes: bash on a terminal of its own, which stays open over the turns of an episode.
 
 ``Shells`` opens sessions over a root folder. Each session writes to a layer of its own, in memory and of limited size, and has
-no network. ``ShellSession`` is the interface that sessions in containers share.
+no network. ``run`` returns when the command has ended, or with what the command has printed so far when its time is over; the
+command then still runs, and ``send`` and ``interrupt`` reach it.
 """
 
 import asyncio
 import contextlib
 import os
 import shutil
-import stat
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from palestra.errors import InfrastructureError, Unsupported
-from palestra.sandbox.contract import Limits
+from palestra.errors import InfrastructureError, Unsupported, UsageError
+from palestra.sandbox.box import Exit
+from palestra.sandbox.contract import KilledBy, Limits
 from palestra.sandbox.files import fetch_file
 from palestra.sandbox.layers import Entry, NewFile, copy_of, move_away, names_in, read_tree, save_layer, write_files
 from palestra.sandbox.procfs import read
 from palestra.sandbox.profile import require_boxes
-from palestra.sandbox.shell_box import LayerFull, ShellBox, ShellPool
+from palestra.sandbox.screen import clean
+from palestra.sandbox.shell_box import ShellBox, ShellPool
 from palestra.sandbox.shell_profile import HOME, NEXT, SHELL_LIMITS, ShellProfile
-from palestra.sandbox.shell_session import Ruined, ShellOutcome, ShellSession
 from palestra.sharing import SharedPerLoop
 
 __all__ = ["HOME", "SHELL_LIMITS", "NewFile", "Shell", "ShellOutcome", "ShellProcess", "Shells", "shared_shells"]
 
-_RC_FILE, _FORK_FILE = "etc/bash.bashrc", ".palestra-fork"
-"""What Debian's bash reads in any case, and what a forked session brings along."""
+MOST_COMMAND_BYTES = 60_000
+"""Bytes of the longest command: it has to fit into a pipe."""
+_GRACE_SECONDS = 1.0
+_KEYS_SECONDS = 0.5
+_LOOK_SECONDS = 0.25
+"""Seconds between two looks at whether a command has replaced the shell."""
 _STATE = (
     "{ printf 'cd -- %q 2>/dev/null\\n' \"$PWD\"; declare -px; printf '#whole\\n'; } > /.palestra-fork 2>/dev/null; "
     "__restore $__status"
 )
+
+
+@dataclass(frozen=True)
+class ShellOutcome:
+    """What a command has printed, and how it ended."""
+
+    raw: bytes = b""
+    """The output as the terminal received it, escape sequences included."""
+    exit_code: int | None = None
+    """``None`` while the command runs, and if the shell was killed. Code in the box can forge it: it is no evidence."""
+    running: bool = False
+    """The command still runs."""
+    replaced: bool = False
+    """The command has replaced the shell by a program that runs, as ``exec bash`` does. No other command can be run."""
+    ended: bool = False
+    """The shell itself has ended."""
+    killed_by: KilledBy | None = None
+    dropped: int = 0
+    """Bytes of the output that were not kept."""
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """The output without escape sequences and control characters."""
+        return clean(self.raw)
 
 
 class ShellProcess(NamedTuple):
@@ -48,18 +80,83 @@ class ShellProcess(NamedTuple):
     """Its arguments. The process chooses them."""
 
 
-class Shell(ShellSession):
-    """One session in a box."""
+class Shell:
+    """One session. Close it, or use it as an async context manager."""
 
     def __init__(self, shells: "Shells", box: ShellBox) -> None:
-        super().__init__(box, shells.limits)
         self._shells = shells
         self._box = box
+        self.limits = shells.limits
+        self.running = False
+        """Whether a command still runs."""
+        self.alive = True
+        self.became = False
+        """Whether the shell has become another user than the first."""
+        box.data.clear()
+
+    async def __aenter__(self) -> "Shell":
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        await self.close()
+
+    async def run(self, command: str, *, wall_seconds: float | None = None) -> ShellOutcome:
+        """Run a command and return its output; if it takes longer than ``wall_seconds``, the output until then.
+
+        If the command replaces the shell (``exec``), its first output is returned, because no prompt will follow.
+        """
+        self._require_alive()
+        if self.running:
+            raise UsageError("a command still runs in this shell: send() keys to it, or interrupt() it")
+        written = command.encode(errors="replace").replace(b"\0", b"")
+        if len(written) > MOST_COMMAND_BYTES:
+            raise UsageError(f"the command has {len(written)} bytes; a shell takes at most {MOST_COMMAND_BYTES}")
+        began = time.monotonic()
+        self.running = True
+        self._box.begin(written)
+        return await self._wait(wall_seconds or self.limits.wall_seconds, began, looks=True)
+
+    async def send(self, keys: str, *, wall_seconds: float = _KEYS_SECONDS) -> ShellOutcome:
+        """Type ``keys`` for the running command, and return what it prints within ``wall_seconds``."""
+        self._require_alive()
+        if not self.running:
+            raise UsageError("no command runs in this shell: use run()")
+        self._box.type(keys.encode(errors="replace")[:4000])
+        return await self._wait(wall_seconds, time.monotonic())
+
+    async def interrupt(self) -> ShellOutcome:
+        """Press Ctrl-C. If the command ignores that, kill it; if the shell itself hangs, kill the session."""
+        self._require_alive()
+        began = time.monotonic()
+        if self.running:
+            self._box.type(b"\x03")
+            await self._settled(_GRACE_SECONDS)
+        for _ in range(3):
+            if not self.running or self._box.prompt.done():
+                break
+            self._box.kill_jobs()
+            await self._settled(_GRACE_SECONDS)
+        if self.running and not self._box.prompt.done():
+            self._box.kill()
+        return await self._wait(2 * _GRACE_SECONDS if self.running else 0.0, began)
 
     async def become(self, words: str, home: str) -> None:
+        """Continue as another user of the box, with the exported variables, in the folder ``home``.
+
+        Args:
+            words: What runs a command as that user, such as ``setpriv --reuid=1000 --regid=1000 --clear-groups``.
+            home: The user's home folder.
+        """
         self._require_alive()
-        self.put([NewFile(NEXT, self._shells.profile.startup(self._box.following).encode())])
-        await super().become(words, home)
+        profile, box = self._shells.profile, self._box
+        self.put([NewFile(NEXT, profile.startup(box.following).encode())])
+        self.running = self.became = True
+        box.replace(profile.replacement(words, home))
+        outcome = await self._wait(self.limits.wall_seconds, time.monotonic())
+        if outcome.running or outcome.ended:
+            await self.close()
+            raise InfrastructureError(f"the shell of another user did not start: {outcome.text.strip()[-300:]}")
+        box.remember_shell()
 
     async def fork(self) -> "Shell":
         """Return another session with a copy of the files, the working folder and the exported variables.
@@ -76,21 +173,13 @@ class Shell(ShellSession):
         await self._quietly(_STATE)
         try:
             self._require_quiet()  # the agent may have replaced what _STATE runs
-            if not self._has_written_state():
+            if not self.fetch(".palestra-fork").endswith(b"#whole\n"):
                 raise Unsupported("the layer of this shell is full, so a fork has no room for the shell's variables")
             with self._box.stopped():
                 return await self._shells.open_from(self._box.layer)
-        except LayerFull:
-            raise Unsupported("the layer of this shell is full, so a fork has no room to start") from None
         finally:
             if self.alive and not self.running:
                 await self._quietly("rm -f /.palestra-fork; __restore $__status")
-
-    def _has_written_state(self) -> bool:
-        try:
-            return self.fetch(_FORK_FILE).endswith(b"#whole\n")
-        except FileNotFoundError:
-            return False
 
     def _require_quiet(self) -> None:
         if self.running or self._box.processes():
@@ -102,10 +191,12 @@ class Shell(ShellSession):
         self._box.data[:0] = kept
 
     def put(self, files: Sequence[NewFile]) -> None:
+        """Write files below the root folder."""
         with _as_machine_failure():
             write_files(self._box.view, list(files), self._shells.owner_of(self._box))
 
     def fetch(self, path: str) -> bytes:
+        """Return a regular file below the root folder; raise ``FileNotFoundError`` or ``PermissionError`` otherwise."""
         return fetch_file(self._box.view, path, self.limits.file_bytes)
 
     def tree(self, folder: str) -> list[Entry]:
@@ -113,20 +204,19 @@ class Shell(ShellSession):
         return read_tree(self._box.view, folder, self.limits.file_bytes)
 
     def copy_of(self, path: str) -> list[NewFile]:
+        """Return a file or folder for ``put`` of another session; raise ``OSError`` if it is missing or too large."""
         return copy_of(self._box.view, path, self.limits.disk_bytes)
 
     def move_away(self, path: str) -> None:
+        """Take whatever stands at ``path`` out of the way; raise ``OSError`` if that is not possible."""
         move_away(self._box.view, path)
-
-    def is_folder(self, path: str) -> bool:
-        above, _, name = path.rpartition("/")
-        return any(found == name and stat.S_ISDIR(mode) for found, mode in self.names_in(above))
 
     def names_in(self, folder: str) -> list[tuple[str, int]]:
         """Return the names and modes in a folder, links unfollowed; nothing if it is missing or not a folder."""
         return names_in(self._box.view, folder)
 
     async def stop(self) -> None:
+        """Kill every process of the session. Its files can still be read and copied."""
         self.alive = self.running = False
         self._box.kill()
         await asyncio.shield(self._box.exited)
@@ -136,35 +226,10 @@ class Shell(ShellSession):
         await self.stop()
         await asyncio.to_thread(save_layer, self._box.layer, folder, self._shells.profile.users)
 
-    async def renewed(self) -> "Shell":
+    async def reopened(self) -> "Shell":
+        """Kill every process, and return a fresh session over a copy of the files."""
         await self.stop()
-        kept = self._taken_startup_files()
-        try:
-            fresh = await self._shells.open_from(self._box.layer, left=True)
-        except LayerFull as error:
-            raise Ruined(f"no new shell can start over the files of the agent: {error}") from None
-        await self.close()
-        try:
-            fresh.put(kept)
-        except BaseException:
-            await fresh.close()
-            raise
-        return fresh
-
-    def _taken_startup_files(self) -> list[NewFile]:
-        """Take away the files that a new shell would execute when it starts, and return those that belong to the system."""
-        if not self.is_folder("etc"):  # a link of the agent could lead to any such file
-            self.move_away("etc")
-        try:
-            kept = self.copy_of(_RC_FILE)
-        except FileNotFoundError:
-            kept = []
-        for path in (_RC_FILE, _FORK_FILE):
-            self.move_away(path)
-        return kept
-
-    def beside(self) -> list[str]:
-        return [" ".join(process.words) for process in self.processes()]
+        return await self._shells.open_from(self._box.layer)
 
     def processes(self) -> list[ShellProcess]:
         """Return every process that the shell has started, as the kernel reports them."""
@@ -181,8 +246,60 @@ class Shell(ShellSession):
         return {"b": "host", "o": "overlay", "c": "copy"}[self._box.kind]
 
     async def close(self) -> None:
+        """Kill everything in the session and free its layer."""
         self.alive = False
         self._box.free()
+
+    def _require_alive(self) -> None:
+        if not self.alive:
+            raise UsageError("this shell has ended; open another one")
+
+    async def _settled(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await asyncio.shield(self._box.prompt)
+
+    async def _prompted(self, seconds: float) -> bool:
+        """Wait for the prompt, but not if another program has replaced the shell. Return whether one has."""
+        deadline = time.monotonic() + seconds
+        while not self._box.prompt.done() and (left := deadline - time.monotonic()) > 0:
+            await self._settled(min(_LOOK_SECONDS, left))
+            if not self._box.prompt.done() and self._box.replaced():
+                await self._settled(min(_KEYS_SECONDS, left))
+                return True
+        return False
+
+    async def _wait(self, seconds: float, began: float, looks: bool = False) -> ShellOutcome:
+        box, replaced = self._box, False
+        if self.running and not box.prompt.done():
+            try:
+                if looks:
+                    replaced = await self._prompted(seconds)
+                else:
+                    await self._settled(seconds)
+            except asyncio.CancelledError:
+                await self.close()  # the next command would receive the end of this one
+                raise
+        if not self.running or not box.prompt.done():
+            return self._outcome(began, ShellOutcome(running=self.running, replaced=replaced))
+        self.running = False
+        code = box.prompt.result()
+        if code is not None:
+            return self._outcome(began, ShellOutcome(exit_code=code))
+        self.alive = False
+        exit = await self._exited()
+        killed = exit.killed_by if exit.killed_by is not KilledBy.CANCELLED else KilledBy.WALL_CLOCK
+        return self._outcome(began, ShellOutcome(exit_code=None if killed else exit.code, ended=True, killed_by=killed))
+
+    async def _exited(self) -> Exit:
+        with contextlib.suppress(TimeoutError):  # it closes its terminal just before it ends
+            async with asyncio.timeout(_GRACE_SECONDS):
+                return await asyncio.shield(self._box.exited)
+        self._box.kill()
+        return await asyncio.shield(self._box.exited)
+
+    def _outcome(self, began: float, how: ShellOutcome) -> ShellOutcome:
+        return replace(how, raw=self._box.cut(), dropped=self._box.dropped, seconds=time.monotonic() - began)
 
 
 @contextlib.contextmanager
@@ -237,12 +354,9 @@ class Shells:
             raise
         return shell
 
-    async def open_from(self, source: int, *, left: bool = False) -> Shell:
-        """Open a session over a copy of the layer whose folder has the descriptor ``source``.
-
-        With ``left``, this is the layer of a session that an agent may have filled: the copy has room beside its files.
-        """
-        return Shell(self, await self._pool.open(source, left))
+    async def open_from(self, source: int) -> Shell:
+        """Open a session over a copy of the layer whose folder has the descriptor ``source``."""
+        return Shell(self, await self._pool.open(source))
 
     def owner_of(self, box: ShellBox) -> int:
         """Return the uid to which the files of ``box`` belong if root started it, else 0."""

@@ -4,56 +4,60 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import re
 import signal
 import socket
 import struct
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from palestra.errors import InfrastructureError
-from palestra.sandbox.box import machine_failures
+from palestra.sandbox.box import Exit, machine_failures
 from palestra.sandbox.boxes import LauncherPool
+from palestra.sandbox.contract import KilledBy
 from palestra.sandbox.procfs import children_of, descendants_of, read, signal_quietly
 from palestra.sandbox.profile import explained
-from palestra.sandbox.shell_launcher import FULL, MODULES, READY
+from palestra.sandbox.shell_launcher import MODULES, READY
 from palestra.sandbox.shell_profile import ShellProfile
-from palestra.sandbox.shell_terminal import COLUMNS, ROWS, ShellTerminal
 
-__all__ = ["LayerFull", "ShellBox", "ShellPool"]
+__all__ = ["Prompt", "ShellBox", "ShellPool"]
 
+_READ_BYTES = 2**16
 _START_SECONDS = 30.0
-_LAST_SECONDS = 5.0
+_LONGEST_MARK = 64
+_ROWS, _COLUMNS = 40, 120
 _LAST_WORDS = 500
 
+Prompt = int | None
+"""The exit code of the command that the shell has ended, or ``None`` if the shell itself has ended."""
 
-class LayerFull(InfrastructureError):
-    """A box could not be started, because its copy of a layer has no room."""
 
+class ShellBox:
+    """One started shell."""
 
-class ShellBox(ShellTerminal):
-    """One started shell box.
-
-    Args:
-        pool: Its launcher.
-        number: Its number there.
-        source: The descriptor of the layer that it begins with a copy of, or -1.
-        left: Whether an agent has left this layer: the copy then has room beside the agent's files, and time to be made.
-    """
-
-    def __init__(self, pool: "ShellPool", number: int, source: int, left: bool) -> None:
-        super().__init__(pool.profile.word, pool.profile.limits)
-        self._left = left
-        self._patience = _START_SECONDS + (_seconds_to_copy(source) if left else 0.0)
+    def __init__(self, pool: "ShellPool", number: int, source: int) -> None:
         self._pool = pool
         self.number = number
+        self.exited: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
         self.layer = self.view = -1
         """Descriptors of the layer's own folder, and of the root folder as the agent sees it."""
         self.kind = ""
         self.outer = 0
         self._words = b""
         """The arguments of the shell, by which the session knows whether another program has taken its place."""
+        self.total = 0
+        self.data = bytearray()
+        """What the terminal has shown and no caller has taken."""
+        self.dropped = 0
+        self.flooded = False
+        """Whether the command has printed more than it may, and was interrupted."""
+        self.prompt: asyncio.Future[Prompt] = asyncio.get_running_loop().create_future()
+        self._scanned = 0
         self._freed = False
+        self._mark = re.compile(re.escape(pool.profile.mark) + rb"(\d{1,9});(\d{1,3})\x07")
+        self._command = 0
+        """The number of the current command. Input that no program read is a command to bash, and its prompt must not count."""
         self._fds: list[int] = []
         self._ends: list[int] = []
         try:
@@ -76,7 +80,7 @@ class ShellBox(ShellTerminal):
         ready.setblocking(False)
         os.set_blocking(self.master, False)
         os.set_blocking(self.commands, False)
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
         self._modes = termios.tcgetattr(slave)
         self._modes[3] &= ~termios.ECHO
         termios.tcsetattr(slave, termios.TCSANOW, self._modes)
@@ -84,7 +88,7 @@ class ShellBox(ShellTerminal):
     def start(self) -> None:
         """Ask the launcher to start the box."""
         try:
-            self._pool.order(b"L" if self._left else b"S", self.number, fds=self._ends)
+            self._pool.order(b"S", self.number, fds=self._ends)
         finally:
             self._close_ends()
         asyncio.get_running_loop().add_reader(self.master, self.take)
@@ -92,10 +96,10 @@ class ShellBox(ShellTerminal):
     async def ready(self) -> None:
         """Wait for the first prompt, and start the clock of the session."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(_START_SECONDS):
                 code = await asyncio.shield(self.prompt)
         except TimeoutError:
-            raise InfrastructureError(f"a shell did not start within {self._patience:.0f} s") from None
+            raise InfrastructureError(f"a shell did not start within {_START_SECONDS:.0f} s") from None
         try:
             packet, fds, _, _ = socket.recv_fds(self._ready, READY.size, 2)
         except OSError:
@@ -103,8 +107,7 @@ class ShellBox(ShellTerminal):
         self._fds += fds
         if code is None or len(fds) != 2:
             words = bytes(self.data).decode(errors="replace").strip()[-_LAST_WORDS:]
-            kind = LayerFull if await self._was_full() else InfrastructureError
-            raise kind(f"a shell ended while it started: {explained(words)}")
+            raise InfrastructureError(f"a shell ended while it started: {explained(words)}")
         self._ready.close()
         self.layer, self.view = fds
         kind, self.outer = READY.unpack(packet)
@@ -114,34 +117,87 @@ class ShellBox(ShellTerminal):
         with machine_failures("starting a shell"):
             self._pool.order(b"A", self.number, self._pool.session_seconds, fds=[self.layer])
 
-    async def _was_full(self) -> bool:
-        with contextlib.suppress(TimeoutError, InfrastructureError):
-            async with asyncio.timeout(_LAST_SECONDS):
-                return (await asyncio.shield(self.exited)).code == FULL
-        return False
-
     # ------------------------------------------------------------------------------------------------------------ terminal
 
     def begin(self, command: bytes) -> None:
-        number = self._next_command()
-        self._write(command + b"\0", self._pool.profile.trigger(number))
+        """Let the shell run ``command``. Its output and exit code arrive later."""
+        self._begin(command + b"\0", self._pool.profile.trigger)
 
-    def become(self, words: str, home: str) -> None:
-        self._next_command()
-        self._write(b"", self._pool.profile.replacement(words, home))
+    def replace(self, line: bytes) -> None:
+        """Let the shell run a line that replaces it. Its successor's first prompt has the number ``following``."""
+        self._begin(b"", lambda number: line)
 
     @property
     def following(self) -> int:
         """The number of the next command."""
         return self._command + 1
 
-    def _write(self, command: bytes, line: bytes) -> None:
+    def _begin(self, command: bytes, trigger: Callable[[int], bytes]) -> None:
+        self.prompt = asyncio.get_running_loop().create_future()
+        self._command += 1
+        self._scanned = self.total = self.dropped = 0
+        self.flooded = False
         with contextlib.suppress(OSError):  # the shell has ended: the reader reports it
             # A program may have left the terminal in another mode, or input unread.
             termios.tcflush(self.master, termios.TCOFLUSH)
             termios.tcsetattr(self.master, termios.TCSANOW, self._modes)
             os.write(self.commands, command)
-            os.write(self.master, line)
+            os.write(self.master, trigger(self._command))
+
+    def cut(self) -> bytes:
+        """Return the output that no caller has taken, without the beginning of a mark."""
+        start = self.data.rfind(b"\x1b]7717;", max(0, len(self.data) - _LONGEST_MARK))
+        cut = bytes(self.data if start < 0 or self.prompt.done() else self.data[:start])
+        del self.data[: len(cut)]
+        self._scanned = 0
+        return cut
+
+    def type(self, keys: bytes) -> None:
+        """Send keys to the program that runs."""
+        with contextlib.suppress(OSError):
+            os.write(self.master, keys)
+
+    def take(self) -> None:
+        """Read what the terminal shows."""
+        try:
+            part = os.read(self.master, _READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:  # EIO: the last process has closed its end
+            part = b""
+        if not part:
+            asyncio.get_running_loop().remove_reader(self.master)
+            self._settle(None)
+            return
+        self.data += part
+        self.total += len(part)
+        self._find_mark()
+        self._bound()
+
+    def _find_mark(self) -> None:
+        start = max(0, self._scanned - _LONGEST_MARK)
+        while (found := self._mark.search(self.data, start)) is not None:
+            start, end, number, code = found.start(), found.end(), int(found[1]), int(found[2])
+            del found, self.data[start:end]
+            if number == self._command:
+                self._settle(code)
+        self._scanned = len(self.data)
+
+    def _bound(self) -> None:
+        """Keep the first and the last part of a long output."""
+        kept = self._pool.profile.limits.kept_output
+        excess = len(self.data) - kept
+        if excess > _READ_BYTES:
+            del self.data[kept // 2 : kept // 2 + excess]
+            self.dropped += excess
+            self._scanned = len(self.data)
+        if self.total > self._pool.profile.limits.output and not self.flooded and not self.prompt.done():
+            self.flooded = True
+            self.type(b"\x03")
+
+    def _settle(self, code: Prompt) -> None:
+        if not self.prompt.done():
+            self.prompt.set_result(code)
 
     # ----------------------------------------------------------------------------------------------------------- processes
 
@@ -152,6 +208,7 @@ class ShellBox(ShellTerminal):
         return [pid for pid in descendants_of(inside[0]) if pid not in shell] if inside else []
 
     def replaced(self) -> bool:
+        """Return whether another program has taken the place of the shell, as after ``exec``. It does not read commands."""
         words = self._arguments()
         return bool(words) and words != self._words
 
@@ -165,6 +222,7 @@ class ShellBox(ShellTerminal):
         return read(f"/proc/{shell[0]}/cmdline") if shell else b""
 
     def kill_jobs(self) -> None:
+        """Kill everything that the shell has started."""
         for pid in self.processes():
             signal_quietly(pid, signal.SIGKILL)
 
@@ -177,12 +235,13 @@ class ShellBox(ShellTerminal):
         finally:
             self._pool.order(b"A", self.number, max(0.0, self._deadline - time.monotonic()))
 
-    def kill(self) -> None:
+    def kill(self, reason: KilledBy | None = None) -> None:
         """Ask the launcher to kill the whole box."""
         if not self.exited.done():
             self._pool.order(b"K", self.number)
 
     def free(self) -> None:
+        """Kill the box if it still runs, and close every descriptor."""
         if self._freed:
             return
         self._freed = True
@@ -206,12 +265,6 @@ class ShellBox(ShellTerminal):
             os.close(fd)
 
 
-def _seconds_to_copy(layer: int) -> float:
-    """Return the time to allow for a copy. The agent chooses the number and the size of the files."""
-    used = os.fstatvfs(layer)
-    return (used.f_files - used.f_ffree) / 200 + (used.f_blocks - used.f_bfree) * used.f_frsize / 10e6
-
-
 class ShellPool(LauncherPool[ShellProfile, ShellBox]):
     """The launcher of shells, and those that it has started."""
 
@@ -220,25 +273,21 @@ class ShellPool(LauncherPool[ShellProfile, ShellBox]):
     def __init__(self, profile: ShellProfile, session_seconds: float, warm: int) -> None:
         super().__init__(profile, warm)
         self.session_seconds = session_seconds
-        self._next = (-1, False)
+        self._source = -1
 
     def _new(self, number: int) -> ShellBox:
-        return ShellBox(self, number, *self._next)
+        return ShellBox(self, number, self._source)
 
-    async def open(self, source: int = -1, left: bool = False) -> ShellBox:
-        """Return a shell that waits for its first command; over a copy of the layer ``source`` if there is one.
-
-        Raises:
-            LayerFull: The copy has no room.
-        """
+    async def open(self, source: int = -1) -> ShellBox:
+        """Return a shell that waits for its first command; over a copy of the layer ``source`` if there is one."""
         if source < 0:
             return await self.take()
         self.start()
-        self._next = (source, left)
+        self._source = source
         try:
             box = self._spawn()
         finally:
-            self._next = (-1, False)
+            self._source = -1
         try:
             await box.ready()
         except BaseException:

@@ -11,6 +11,7 @@ import secrets
 import shlex
 import shutil
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from palestra.errors import MissingExtra, UsageError
@@ -106,6 +107,11 @@ class ShellProfile:
     def __post_init__(self) -> None:
         if self.root and not os.path.isdir(self.root):
             raise UsageError(f"no root folder at {self.root}: name a folder with a whole system, such as debootstrap makes")
+
+    @cached_property
+    def mark(self) -> bytes:
+        """What the shell prints at its prompt, before the number of the command, the exit code and a BEL."""
+        return f"\x1b]7717;{self.word};".encode()
 
     @staticmethod
     def trigger(number: int) -> bytes:

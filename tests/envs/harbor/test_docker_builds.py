@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from tests.sandbox.docker_daemon import docker_daemon
 
 from palestra.envs.harbor.building import build
-from palestra.envs.harbor.places import limits_of
+from palestra.envs.harbor.env import limits_of
 from palestra.envs.harbor.schema import Environment
 from palestra.sandbox.roots import RootCache
 from palestra.sandbox.shell import Shells

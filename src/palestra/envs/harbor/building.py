@@ -45,10 +45,6 @@ class Built:
     """Whether its boxes have several users."""
     user: str = ""
     """The last ``USER`` of the Dockerfile, or that of its image."""
-    image: str = ""
-    """The image of a container; empty for a box."""
-    network: bool = False
-    """Whether its containers have a network."""
 
 
 def _place(cache: RootCache, context: Path, environment: Environment, root: Root, kind: tuple[bool, bool]) -> Path:

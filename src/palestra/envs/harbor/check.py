@@ -16,14 +16,13 @@ from typing import Literal
 
 import msgspec
 
-from palestra.envs.harbor.classes import MOST_MEGABYTES
+from palestra.envs.harbor.classes import MOST_MEGABYTES, classify, images_of
 from palestra.envs.harbor.env import Harbor, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
-from palestra.envs.harbor.places import placed
 from palestra.envs.harbor.players import nop
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.task import HarborTask, files_below, tree_digest
-from palestra.errors import EnvError, EpisodeError, MissingData, MissingExtra, PalestraError, SchemaError, Unsupported
+from palestra.errors import EnvError, EpisodeError, PalestraError, SchemaError, Unsupported
 
 __all__ = ["CheckSettings", "Finding", "TaskReport", "check_tasks"]
 
@@ -46,10 +45,6 @@ class CheckSettings:
 
     base: str = ""
     verifier: str = ""
-    docker: bool = False
-    """Whether tasks of class 3 play in Docker."""
-    trust: bool = False
-    """Whether docker may fetch what a task needs, and a task may use a network there."""
     hacks: bool = False
     jobs: int = 8
     """Tasks at a time."""
@@ -147,27 +142,20 @@ class _Checked:
                 await self.env.close()
 
     def _opened(self, command_seconds: float) -> Harbor:
-        asked = self.settings
-        return Harbor(
-            str(self.folder),
-            trust=asked.trust,
-            command_seconds=command_seconds,
-            base=asked.base,
-            verifier=asked.verifier,
-            docker="yes" if asked.docker else "",
-        )
+        base, verifier = self.settings.base, self.settings.verifier
+        return Harbor(str(self.folder), command_seconds=command_seconds, base=base, verifier=verifier)
 
     def _placed(self, task: HarborTask) -> bool:
-        placement = placed(task, harbor_cache(), self.settings.base)
+        cache = harbor_cache()
+        if self.settings.base:
+            placement = classify(task, {*cache.images(), *images_of(task)})
+        else:
+            placement = classify(task, cache.images(), cache.find)
         self.report.kind = placement.kind
-        in_docker = placement.kind == 3 and self.settings.docker and not placement.beyond_docker
+        self.report.findings += [Finding("class", "note", note) for note in placement.notes]
         if placement.kind > 1:
-            because = placement.because if not self.settings.docker else placement.beyond_docker or placement.because
-            self.report.findings.append(Finding("class", "note" if in_docker else "not run", because))
-        # What a box does not do about the environment's keys, a container does.
-        notes = [note for note in placement.notes if not in_docker or not note.startswith("environment.")]
-        self.report.findings += [Finding("class", "note", note) for note in notes]
-        return placement.kind == 1 or in_docker
+            self.report.findings.append(Finding("class", "not run", placement.because))
+        return placement.kind == 1
 
     def _find_leaks(self, task: HarborTask) -> None:
         """Look for the tests and the solution among the files that the agent sees."""
@@ -197,7 +185,7 @@ class _Checked:
         except EpisodeError as error:
             names = {"grader": "verifier", "env": "builds"}
             report.add(names.get(error.boundary, "box"), False, str(error))
-        except (Unsupported, MissingExtra, MissingData) as error:
+        except Unsupported as error:
             report.findings.append(Finding("class", "not run", str(error)))
         except PalestraError as error:
             report.add("builds", False, str(error))

@@ -3,7 +3,6 @@
 1 ``box``       plays here: the image has a root file system, and every step of the Dockerfile works offline.
 2 ``prepared``  needs a root file system that is built once with a network, by docker or podman; then it plays in the box.
 3 ``docker``    needs what a box does not have: several services, an egress list, health checks, GPUs; on some machines, users.
-                Docker plays it if the user asks for that and no reason is beyond Docker, too.
 
 The highest class of any reason counts. A class is a statement about the folder; nothing is executed to find it.
 """
@@ -58,8 +57,6 @@ class Reason(NamedTuple):
 
     kind: int
     sentence: str
-    docker: bool = False
-    """Whether Docker has what a box lacks, without fetching anything."""
 
 
 @dataclass(frozen=True)
@@ -79,16 +76,6 @@ class Placement:
     def name(self) -> str:
         """``box``, ``prepared`` or ``docker``."""
         return _NAMES[self.kind]
-
-    @property
-    def beyond_docker(self) -> str:
-        """What Docker cannot provide either, in one line; empty if it can."""
-        return "; ".join(reason.sentence for reason in self.reasons if reason.kind == 3 and not reason.docker)
-
-    @property
-    def to_fetch(self) -> str:
-        """What Docker can do with a network only, in one line."""
-        return "; ".join(reason.sentence for reason in self.reasons if reason.kind == 2 and not reason.docker)
 
     @property
     def because(self) -> str:
@@ -163,7 +150,7 @@ def _of_environment(table: Environment, place: str) -> Iterator[Reason]:
     if table.network == "allowlist":
         yield Reason(3, f"{place}.network_mode: a box has no list of allowed hosts")
     if table.healthcheck is not None:
-        yield Reason(3, f"{place}.healthcheck: the image starts services of its own", docker=True)
+        yield Reason(3, f"{place}.healthcheck: the image starts services of its own")
 
 
 def environment_reasons(context: Path, table: Environment, images: Container[str], find: Find = _no_root) -> list[Reason]:
@@ -180,7 +167,7 @@ def environment_reasons(context: Path, table: Environment, images: Container[str
 
 def _of_user(place: str, user: str | int, root: Root | None) -> Iterator[Reason]:
     if sentence := users_missing() or (root.lost_owner(str(user)) if root else ""):
-        yield Reason(3, f"{place}: {sentence}", docker=True)
+        yield Reason(3, f"{place}: {sentence}")
 
 
 def _of_users(task: HarborTask, step: HarborStep, find: Find) -> Iterator[Reason]:
@@ -197,9 +184,9 @@ def _of_recipe(context: Path, recipe: Recipe, images: Container[str]) -> Iterato
     for sentence in recipe.refused:
         yield Reason(2, sentence)
     if recipe.image and recipe.image not in images:
-        yield Reason(2, f"no root file system for the image {recipe.image}", docker=True)
+        yield Reason(2, f"no root file system for the image {recipe.image}")
     if (context / ".dockerignore").exists():
-        yield Reason(2, ".dockerignore is not read by the box", docker=True)
+        yield Reason(2, ".dockerignore is not read by the box")
     if sentence := relative_entry(recipe.variables):
         yield Reason(3, f"Dockerfile: {sentence}")
     for step in recipe.steps:
@@ -211,7 +198,7 @@ def _of_run(step: Run) -> Iterator[Reason]:
     if tool := fetches(step.command):
         yield Reason(2, f"Dockerfile line {step.line}: RUN {tool} needs a network")
     if found := _PRIVILEGED.search(step.command):
-        yield Reason(3, f"Dockerfile line {step.line}: {found[0]} needs privileges", docker=True)
+        yield Reason(3, f"Dockerfile line {step.line}: {found[0]} needs privileges")
 
 
 def _of_step(step: HarborStep) -> Iterator[Reason]:
@@ -220,7 +207,7 @@ def _of_step(step: HarborStep) -> Iterator[Reason]:
         if table.network_mode == "allowlist":
             yield Reason(3, f"{place}{name}.network_mode: a box has no list of allowed hosts")
     if step.healthcheck is not None:
-        yield Reason(3, f"{place}healthcheck: the task starts services of its own", docker=True)
+        yield Reason(3, f"{place}healthcheck: the task starts services of its own")
     services = {one.service for one in step.artifacts} | {one.service for one in step.verifier.collect}
     if services - {None, "main"}:
         yield Reason(3, f"{place}artifacts: another service")

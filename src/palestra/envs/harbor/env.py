@@ -17,31 +17,28 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from palestra.core import Step
-from palestra.envs.harbor.building import Built
-from palestra.envs.harbor.classes import HOST, is_root, relative_entry
-from palestra.envs.harbor.docker_place import DockerPlace
-from palestra.envs.harbor.health import wait_until_healthy
-from palestra.envs.harbor.places import Boxes, Place, placed
+from palestra.envs.harbor.building import Built, build
+from palestra.envs.harbor.classes import HOST, classify, images_of, is_root, recipe_of, relative_entry
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.envs.harbor.rewards import combined, passes, scalar
 from palestra.envs.harbor.schema import Environment
-from palestra.envs.harbor.task import HarborStep, HarborTask
-from palestra.envs.harbor.users import Account, account_of
-from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, work_folder_of
+from palestra.envs.harbor.task import HarborStep, HarborTask, identity_of
+from palestra.envs.harbor.users import Account, account_of, has_users
+from palestra.envs.harbor.verifying import LOGS, artifacts_of, assignments, run_verifier, startup_files_of, work_folder_of
 from palestra.envs.terminal.turns import HOW, ShellEnv
 from palestra.errors import EnvError, GraderError, InfrastructureError, MissingData, Unsupported, UsageError
 from palestra.models.home import home_folder
+from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.layers import files_of
-from palestra.sandbox.roots import RootCache
-from palestra.sandbox.shell_session import Ruined, ShellSession
+from palestra.sandbox.roots import Root, RootCache
+from palestra.sandbox.shell import Shell, Shells, shared_shells
 from palestra.specs import parse_options
 from palestra.trajectory import Task
 
-__all__ = ["Harbor", "harbor_cache"]
+__all__ = ["Harbor", "harbor_cache", "limits_of"]
 
 _HOST_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-_OPTIONS = {"base": HOST, "verifier": "clean", "docker": "yes", "reward": ""}
-"""The options of an address, and the only value of those that have one."""
+_MEMORY_MB, _STORAGE_MB = 2048, 512
 _LOOKS, _LOOK_SECONDS = 5, 0.02
 _SHOWN = 100
 """Characters of a process that are reported."""
@@ -50,6 +47,31 @@ _SHOWN = 100
 def harbor_cache() -> RootCache:
     """Return the user's cache of root file systems and built environments."""
     return RootCache(home_folder("harbor"))
+
+
+def limits_of(environment: Environment) -> Limits:
+    """Return the limits of a box for ``environment``. Files of the box lie in memory, which counts as the box's.
+
+    Raises:
+        Unsupported: The task asks for more memory than this machine has.
+    """
+    memory = (environment.memory_in_mb or _MEMORY_MB) * MIB
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if memory > machine:
+        raise Unsupported(f"the task asks for {memory // MIB} MiB of memory, and this machine has {machine // MIB}")
+    disk = min(environment.storage_in_mb or _STORAGE_MB, _STORAGE_MB) * MIB
+    return Limits(
+        wall_seconds=60.0,
+        session_cpu_seconds=3600,
+        process_memory=max(memory, 1024 * MIB),
+        total_memory=memory + disk,
+        file_bytes=disk,
+        disk_bytes=disk,
+        files=100_000,
+        open_files=1024,
+        processes=256,
+        kept_output=256 * 1024,
+    )
 
 
 class _Grader(NamedTuple):
@@ -66,14 +88,12 @@ class Harbor(ShellEnv):
     Args:
         address: ``PATH#task``, or ``PATH`` for all tasks of a folder or pack: the seed then draws one. Options may stand
             behind the path: ``PATH?base=host&verifier=clean#task``.
-        trust: Let the task read the variables of this machine that its ``env`` tables name. With ``docker``, let docker fetch
-            images and run instructions with a network, and give a task with a public network one.
+        trust: Let the task read the variables of this machine that its ``env`` tables name.
         max_turns: Turns per step of the task.
         command_seconds: A command that takes longer returns what it has printed.
         options: ``base="host"`` plays every image over this machine's ``/usr``; by default an image needs a root file system.
             ``verifier="clean"`` runs shared verifiers in a fresh box with the agent's working folder alone, unlike Harbor.
-            ``docker="yes"`` plays tasks of class 3 in Docker, as far as Docker can. ``reward`` is the name of the reward that
-            counts, if a verifier gives several.
+            ``reward`` is the name of the reward that counts, if a verifier gives several.
     """
 
     def __init__(
@@ -88,21 +108,20 @@ class Harbor(ShellEnv):
         super().__init__(max_turns, command_seconds)
         place, _, self._name = address.partition("#")
         path, written = parse_options(place)
-        settings = {**dict.fromkeys(_OPTIONS, ""), **written, **options}
-        if unknown := set(settings) - set(_OPTIONS):
-            raise UsageError(f"harbor: has no option {', '.join(sorted(unknown))}; there are {', '.join(_OPTIONS)}")
-        if any(settings[name] not in ("", value) for name, value in _OPTIONS.items() if value):
-            raise UsageError('the option base is "host", verifier is "clean" and docker is "yes", or they are left out')
+        settings = {"base": "", "verifier": "", "reward": "", **written, **options}
+        if unknown := set(settings) - {"base", "verifier", "reward"}:
+            raise UsageError(f"harbor: has no option {', '.join(sorted(unknown))}; there are base, verifier and reward")
+        if settings["base"] not in ("", HOST) or settings["verifier"] not in ("", "clean"):
+            raise UsageError('the option base is "host", and verifier is "clean", or they are left out')
         self._base, self._mode, self._key = settings["base"], settings["verifier"], settings["reward"]
         self._trust = trust
         self._folders = _chosen(find_tasks(path), self._name)
         self._read: dict[Path, HarborTask] = {}
-        self._ready: dict[Path, tuple[dict[str, str], Place, Built, list[_Grader]]] = {}
+        self._ready: dict[Path, tuple[dict[str, str], Built, list[_Grader]]] = {}
         """The images of the cache, and what was built over them for the tasks that were played: to find it again, every file of
         a task would be read and hashed."""
+        self._pools: dict[tuple[Limits, str, bool], Shells] = {}
         self._cache = harbor_cache()
-        self._boxes = Boxes(self._cache, self._base)
-        self._docker = DockerPlace(trust) if settings["docker"] else None
 
     # --------------------------------------------------------------------------------------------------------------- beginning
 
@@ -120,41 +139,34 @@ class Harbor(ShellEnv):
         self._accounts: dict[str, Account] = {}
         self._rewards: list[dict[str, float]] = []
         instruction = await self._begin_step()
-        network = "with a network" if self._built.network else "without network"
-        how = HOW.format(home=self._built.workdir, network=network, turns=self.max_turns)
-        info = {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
-        return f"{how}\n\n{instruction}", {**info, **({"place": self._at.name} if self._at is self._docker else {})}
+        how = HOW.format(home=self._built.workdir, turns=self.max_turns)
+        return f"{how}\n\n{instruction}", {"max_turns": self.max_turns * len(self._harbor.steps), "task": self._harbor.name}
 
     async def _make_ready(self, folder: Path) -> None:
         """Build the environments of the task, unless this has happened before and the cache is as it was."""
         images, found = self._cache.images(), self._ready.get(folder)
-        if found is not None and found[0] == images and all(found[1].has(one) for one in _all_built(*found[2:])):
-            _, self._at, self._built, self._graders = found
+        if found is not None and found[0] == images and all(one.layer.is_dir() for one in _all_built(*found[1:])):
+            _, self._built, self._graders = found
             return
-        self._at = self._chosen_place()
-        self._built = await self._at.build(self._harbor, self._harbor.environment, self._harbor.config.environment)
+        self._built = await self._build(self._harbor.environment, self._harbor.config.environment)
         self._graders = [await self._grader_of(step) for step in self._harbor.steps]
-        self._ready[folder] = images, self._at, self._built, self._graders
+        self._ready[folder] = images, self._built, self._graders
 
-    def _chosen_place(self) -> Place:
-        """Return where the task plays.
-
-        Raises:
-            Unsupported: No place here has what the task needs.
-            MissingData: The task has to be prepared first.
-        """
-        placement = placed(self._harbor, self._cache, self._base)
-        if placement.kind == 3 and self._docker is not None and not placement.beyond_docker:
-            if placement.to_fetch and not self._trust:
-                raise MissingData(f"{self._harbor.name}: {placement.to_fetch}: pass trust=True to let docker do that")
-            return self._docker
+    async def _build(self, context: Path, environment: Environment) -> Built:
+        known = self._cache.images()
+        if self._base == HOST:
+            placement = classify(self._harbor, {*known, *images_of(self._harbor)})
+        else:
+            placement = classify(self._harbor, known, self._cache.find)
         if placement.kind == 3:
-            hint = "" if placement.beyond_docker or self._docker else " (?docker=yes plays it there)"
-            lacks = f"; docker lacks, too: {placement.beyond_docker}" if self._docker else ""
-            raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}{lacks}{hint}")
-        if placement.kind == 2:
+            raise Unsupported(f"{self._harbor.name} needs docker: {placement.because}")
+        image = recipe_of(context, environment).image
+        prepared = self._cache.find(identity_of(context, environment))
+        root = Root(HOST, "") if self._base == HOST else prepared or self._cache.find(image)
+        if placement.kind == 2 or root is None:
             raise MissingData(f"{self._harbor.name} is not prepared: {placement.because} (palestra harbor build --help)")
-        return self._boxes
+        users = has_users(self._harbor, recipe_of(context, environment, root))
+        return await build(self._cache, context, environment, root, limits_of(environment), users=users)
 
     async def _grader_of(self, step: HarborStep) -> _Grader:
         """Return where the verifier of ``step`` runs. What is wrong with it shows here, before the agent works."""
@@ -162,7 +174,7 @@ class Harbor(ShellEnv):
         if step.separate:
             settings = step.verifier_environment
             try:
-                built = await self._at.build(self._harbor, step.verifier_context, settings)
+                built = await self._build(step.verifier_context, settings)
             except EnvError as error:
                 raise GraderError(f"the environment of the verifier could not be built: {error}") from None
         elif self._mode == "clean" and built.workdir == "/":
@@ -175,9 +187,16 @@ class Harbor(ShellEnv):
             raise Unsupported(f"{self._harbor.name}: {sentence}")
         return _Grader(built, settings, variables)
 
-    async def _open(self, built: Built, environment: Environment) -> ShellSession:
-        """Open a shell of a built environment, in its working folder and with its variables."""
-        shell = await self._at.open(built, environment, self._resolved(environment.env))
+    async def _open(self, built: Built, environment: Environment) -> Shell:
+        """Open a box of a built environment, in its working folder and with its variables."""
+        key = (limits_of(environment), built.root, built.users)
+        if key not in self._pools:
+            self._pools[key] = await self._stack.enter_async_context(shared_shells(*key))
+        layer = os.open(built.layer, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            shell = await self._pools[key].open_from(layer)
+        finally:
+            os.close(layer)
         try:
             await self._enter(shell, built, environment)
         except BaseException:
@@ -185,7 +204,7 @@ class Harbor(ShellEnv):
             raise
         return shell
 
-    async def _enter(self, shell: ShellSession, built: Built, environment: Environment) -> None:
+    async def _enter(self, shell: Shell, built: Built, environment: Environment) -> None:
         variables = {**built.variables, **self._resolved(environment.env)}
         exports = "".join(f"export {name}={shlex.quote(value)}; " for name, value in variables.items())
         folders = " ".join(f"/{folder}" for folder in LOGS)
@@ -216,13 +235,11 @@ class Harbor(ShellEnv):
         self._plan = ()
         self._deadline = time.monotonic() + (step.agent.timeout_sec or float("inf"))
         if step.workdir is not None:
-            await asyncio.to_thread(self._shell.put, files_of(step.workdir, self._built.workdir.strip("/")))
+            self._shell.put(files_of(step.workdir, self._built.workdir.strip("/")))
             if (step.workdir / "setup.sh").is_file():
                 outcome = await self._shell.run("bash ./setup.sh < /dev/null", wall_seconds=300)
                 if outcome.exit_code != 0:
                     raise EnvError(f"setup.sh of step {step.name} failed: {outcome.text.strip()[-300:]}")
-        if step.healthcheck is not None:
-            await wait_until_healthy(self._shell, step.healthcheck)
         await self._find_accounts()
         if account := self._accounts.get(_user_of(step.agent.user, self._built)):
             await self._shell.become(account.words, account.home)
@@ -257,11 +274,7 @@ class Harbor(ShellEnv):
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
         step = self._harbor.steps[self._place]
         self._beside: list[str] = []
-        try:
-            self._rewards.append(await self._verify(step))
-        except Ruined as error:
-            self._rewards.append({self._key or "reward": 0.0})
-            return self._ended(shown, {**info, "ruined": str(error)})
+        self._rewards.append(await self._verify(step))
         if self._beside and not step.separate and self._mode != "clean":
             info = {**info, "beside_verifier": self._beside}  # the reward may be forged: see _fresh
         self._place += 1
@@ -270,9 +283,6 @@ class Harbor(ShellEnv):
             await self._shell.run("rm -rf /tests; cd " + shlex.quote(self._built.workdir))
             following = await self._begin_step()
             return Step(f"{shown}\n\n{following}".strip(), 0.0, False, False, info)
-        return self._ended(shown, info)
-
-    def _ended(self, shown: str, info: dict[str, Any]) -> Step:
         total = combined(self._rewards, self._harbor.config.multi_step_reward_strategy)
         value = scalar(total, self._key)
         return Step(shown, value, True, False, {**info, "success": value >= 1.0, "metrics": total})
@@ -282,10 +292,10 @@ class Harbor(ShellEnv):
         seconds, workdir = step.verifier.timeout_sec, self._built.workdir
         if step.separate:
             shell = await self._collected(step)
-            files = await asyncio.to_thread(artifacts_of, shell, step.artifacts, workdir)
+            files = artifacts_of(shell, step.artifacts, workdir)
             tests = () if step.bundled_tests else step.tests
         elif self._mode == "clean":
-            files, tests = await asyncio.to_thread(work_folder_of, await self._left(), workdir), step.tests
+            files, tests = work_folder_of(await self._left(), workdir), step.tests
         else:
             shell = await self._fresh()
             account = self._accounts.get(_user_of(step.verifier.user, built))
@@ -294,23 +304,23 @@ class Harbor(ShellEnv):
             user = _user_of(step.verifier.user, built)
             account = None if is_root(user) else await account_of(box, user)  # before files of the agent are there
             if not step.separate:
-                await asyncio.to_thread(box.move_away, workdir.strip("/"))
+                box.move_away(workdir.strip("/"))
             try:
-                await asyncio.to_thread(box.put, files)
+                box.put(files)
             except InfrastructureError as error:
                 raise GraderError(f"the agent's files could not be copied to the verifier: {error}") from None
             if account and not step.separate:
                 await _give(box, workdir, account)
             return await run_verifier(box, tests, built.workdir, variables, seconds, account)
 
-    async def _collected(self, step: HarborStep) -> ShellSession:
+    async def _collected(self, step: HarborStep) -> Shell:
         """Run the commands that prepare the artifacts, and return the shell whose files a separate verifier gets."""
         for hook in step.verifier.collect:  # as in Harbor, one that fails does not stop the verifier
             shell = await self._fresh()
             await shell.run(f"( {hook.command}\n) < /dev/null", wall_seconds=hook.timeout_sec)
         return await self._left()
 
-    async def _left(self) -> ShellSession:
+    async def _left(self) -> Shell:
         """Return the shell with the agent's files. After the last step it is stopped: nothing changes them while they are read.
 
         Before another step, processes of the agent stay, because the agent may need them there.
@@ -321,7 +331,7 @@ class Harbor(ShellEnv):
         await self._shell.stop()
         return self._shell
 
-    async def _fresh(self) -> ShellSession:
+    async def _fresh(self) -> Shell:
         """Return a new shell over the agent's files: aliases, functions and traps of the agent's own could start anything.
 
         If processes of the agent still run, such as a server that it was asked to start, it is the agent's own shell at its
@@ -334,14 +344,15 @@ class Harbor(ShellEnv):
         for _ in range(
             _LOOKS if old.alive and not old.became else 0
         ):  # a process that was just started has no name yet, and is not listed
-            if beside := await asyncio.to_thread(old.beside):
-                self._beside += [words[:_SHOWN] for words in beside]
+            if beside := old.processes():
+                self._beside += [" ".join(process.words)[:_SHOWN] for process in beside]
                 return old
             await asyncio.sleep(_LOOK_SECONDS)
-        try:
-            self._shell = await old.renewed()
-        except OSError as error:
-            raise GraderError(f"the verifier's shell cannot start without files of the agent: {error}") from None
+        await old.stop()
+        kept = startup_files_of(old)
+        self._shell = await old.reopened()
+        await old.close()
+        self._shell.put(kept)
         try:
             await self._enter(self._shell, self._built, self._harbor.config.environment)
         except EnvError:
@@ -358,13 +369,13 @@ class Harbor(ShellEnv):
         """
         assert self._shell is not None
         twin = copy.copy(self)  # not a new one, which would find and hash the tasks again
-        twin._stack, twin._shell = AsyncExitStack(), None
+        twin._stack, twin._pools, twin._shell = AsyncExitStack(), {}, None
         twin._rewards = list(self._rewards)
         twin._begin(None, self.task)
         twin._action_rng = copy.deepcopy(self._action_rng)
-        twin._ready = {}
-        twin._boxes = twin._at = await self._boxes.twin()
         try:
+            for key in self._pools:
+                twin._pools[key] = await twin._stack.enter_async_context(shared_shells(*key))
             twin._shell = await self._shell.fork()
         except BaseException:
             await twin.close()
@@ -384,15 +395,14 @@ class Harbor(ShellEnv):
         if not self._plan:
             files = files_of(step.solution, "solution")
             # The agent's user must be able to read and start them, whatever the user of the host has set.
-            readable = [file._replace(mode=file.mode | (0o555 if file.path.endswith(".sh") else 0o444)) for file in files]
-            await asyncio.to_thread(self._shell.put, readable)
+            self._shell.put([file._replace(mode=file.mode | (0o555 if file.path.endswith(".sh") else 0o444)) for file in files])
             variables = self._resolved(self._harbor.config.solution.env)
             self._plan = [f"{assignments(variables)} /solution/solve.sh < /dev/null"]
         return await super().oracle()
 
     async def close(self) -> None:
+        self._pools.clear()
         await super().close()
-        await self._boxes.close()
 
 
 def _all_built(built: Built, graders: list[_Grader]) -> list[Built]:
@@ -404,7 +414,7 @@ def _user_of(user: str | int | None, built: Built) -> str:
     return built.user if user is None else str(user)
 
 
-async def _give(box: ShellSession, folder: str, account: Account) -> None:
+async def _give(box: Shell, folder: str, account: Account) -> None:
     """Let the working folder belong to the verifier's user, who could not write to root's."""
     outcome = await box.run(f"mkdir -p {shlex.quote(folder)} && chown -hR {account.uid}:{account.gid} {shlex.quote(folder)}")
     if outcome.exit_code != 0:

@@ -14,15 +14,13 @@ from typing import Any
 from palestra.envs.harbor.building import Built, build
 from palestra.envs.harbor.classes import Reason, environment_reasons, recipe_of, users_of
 from palestra.envs.harbor.dockerfile import DEFAULT_PATH
-from palestra.envs.harbor.env import harbor_cache
-from palestra.envs.harbor.places import limits_of
+from palestra.envs.harbor.env import harbor_cache, limits_of
 from palestra.envs.harbor.schema import Environment
 from palestra.envs.harbor.task import identity_of
 from palestra.errors import Unsupported
 from palestra.sandbox.layers import NewFile, files_of
 from palestra.sandbox.roots import HOST, Root
-from palestra.sandbox.shell import Shell, Shells
-from palestra.sandbox.shell_session import ShellOutcome
+from palestra.sandbox.shell import Shell, ShellOutcome, Shells
 
 __all__ = ["Session"]
 

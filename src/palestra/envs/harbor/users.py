@@ -9,7 +9,7 @@ from palestra.envs.harbor.classes import is_root, recipe_of, users_of
 from palestra.envs.harbor.dockerfile import Recipe, Run
 from palestra.envs.harbor.task import HarborStep, HarborTask
 from palestra.errors import EnvError
-from palestra.sandbox.shell_session import ShellSession
+from palestra.sandbox.shell import Shell
 from palestra.sandbox.users import users_missing
 
 __all__ = ["Account", "account_of", "has_users", "needs_users"]
@@ -72,7 +72,7 @@ class Account(NamedTuple):
         return f"/usr/bin/setpriv --reuid={self.uid} --regid={self.gid} {groups}"
 
 
-async def account_of(shell: ShellSession, user: str | int) -> Account:
+async def account_of(shell: Shell, user: str | int) -> Account:
     """Look up a user by name or number, with or without a group, as ``USER`` of a Dockerfile has it.
 
     Raises:

@@ -9,10 +9,10 @@
 Whatever keeps the verifier from giving a reward is a ``GraderError``, never a reward of 0. The exit code means nothing.
 """
 
-import asyncio
 import fnmatch
 import posixpath
 import shlex
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -22,13 +22,15 @@ from palestra.envs.harbor.schema import Artifact
 from palestra.envs.harbor.users import Account
 from palestra.errors import GraderError, InfrastructureError
 from palestra.sandbox.layers import NewFile, files_of
-from palestra.sandbox.shell_session import ShellSession
+from palestra.sandbox.shell import Shell
 
-__all__ = ["LOGS", "artifacts_of", "assignments", "run_verifier", "work_folder_of"]
+__all__ = ["LOGS", "artifacts_of", "assignments", "run_verifier", "startup_files_of", "work_folder_of"]
 
 LOGS = ("logs/agent", "logs/verifier", "logs/artifacts")
 _STDOUT = "logs/verifier/test-stdout.txt"
 _SHOWN = 400
+_RC_FILE, _FORK_FILE = "etc/bash.bashrc", ".palestra-fork"
+"""What Debian's bash reads in any case, and what a forked session brings along."""
 _ENVIRONMENT = {
     "PATH": DEFAULT_PATH,
     "HOME": "/root",
@@ -38,7 +40,7 @@ _ENVIRONMENT = {
 
 
 async def run_verifier(
-    shell: ShellSession,
+    shell: Shell,
     tests: Iterable[Path],
     workdir: str,
     variables: Mapping[str, str],
@@ -47,7 +49,7 @@ async def run_verifier(
 ) -> dict[str, float]:
     """Copy ``tests`` to ``/tests``, run ``/tests/test.sh`` as ``account``, or as the shell's user, and return the rewards."""
     try:
-        await asyncio.to_thread(_prepare, shell, [file for folder in tests for file in files_of(folder, "tests")])
+        _prepare(shell, [file for folder in tests for file in files_of(folder, "tests")])
     except (OSError, InfrastructureError) as error:
         raise GraderError(f"the verifier could not be copied into the box: {error}") from None
     outcome = await shell.run(_command(workdir, variables, account), wall_seconds=seconds)
@@ -59,9 +61,9 @@ async def run_verifier(
     if outcome.ended:
         raise GraderError(f"the verifier ended the box{f': {outcome.killed_by}' if outcome.killed_by else ''}")
     try:
-        return await asyncio.to_thread(read_rewards, shell.fetch)
+        return read_rewards(shell.fetch)
     except GraderError as error:
-        raise GraderError(f"{error}. {await asyncio.to_thread(_last_words, shell)}") from None
+        raise GraderError(f"{error}. {_last_words(shell)}") from None
 
 
 def _command(workdir: str, variables: Mapping[str, str], account: Account | None) -> str:
@@ -83,12 +85,12 @@ def assignments(variables: Mapping[str, str]) -> str:
     return " ".join(["env", *(f"{name}={shlex.quote(value)}" for name, value in variables.items())])
 
 
-def _prepare(shell: ShellSession, tests: list[NewFile]) -> None:
+def _prepare(shell: Shell, tests: list[NewFile]) -> None:
     """Put the tests where nothing of the agent's stands, and remove rewards that the agent may have written."""
     if tests:
         shell.move_away("tests")
     for folder in ("logs", *LOGS):
-        if not shell.is_folder(folder):
+        if not _is_folder(shell, folder):
             shell.move_away(folder)
     for path in (REWARD_JSON, REWARD_TEXT, _STDOUT):
         shell.move_away(path)
@@ -96,7 +98,12 @@ def _prepare(shell: ShellSession, tests: list[NewFile]) -> None:
     shell.put([*runnable, NewFile(_STDOUT)])
 
 
-def _last_words(shell: ShellSession) -> str:
+def _is_folder(shell: Shell, path: str) -> bool:
+    above, _, name = path.rpartition("/")
+    return any(found == name and stat.S_ISDIR(mode) for found, mode in shell.names_in(above))
+
+
+def _last_words(shell: Shell) -> str:
     try:
         text = shell.fetch(_STDOUT).decode(errors="replace").strip()
     except OSError:
@@ -104,7 +111,7 @@ def _last_words(shell: ShellSession) -> str:
     return f"Its output ends with: {text[-_SHOWN:]}" if text else "It printed nothing"
 
 
-def artifacts_of(shell: ShellSession, artifacts: Iterable[Artifact], workdir: str) -> list[NewFile]:
+def artifacts_of(shell: Shell, artifacts: Iterable[Artifact], workdir: str) -> list[NewFile]:
     """Return what a separate verifier gets from the agent's box. Links that could lead elsewhere are left out."""
     files: dict[str, NewFile] = {}
     for one in (Artifact(source="/logs/artifacts"), *artifacts):
@@ -125,12 +132,26 @@ def _is_excluded(path: str, patterns: Iterable[str]) -> bool:
     return any(fnmatch.fnmatchcase(name, pattern.strip("/")) for pattern in patterns for name in names)
 
 
-def work_folder_of(shell: ShellSession, workdir: str) -> list[NewFile]:
+def startup_files_of(shell: Shell) -> list[NewFile]:
+    """Take away the files that a new shell would execute when it starts, and return those that belong to the system.
+
+    The shell must have been stopped.
+    """
+    kept = _copied(shell, _RC_FILE)
+    try:
+        for path in (_RC_FILE, _FORK_FILE):
+            shell.move_away(path)
+    except OSError as error:
+        raise GraderError(f"the verifier's shell cannot start without files of the agent: {error}") from None
+    return kept
+
+
+def work_folder_of(shell: Shell, workdir: str) -> list[NewFile]:
     """Return the working folder of the agent's box."""
     return [file for file in _copied(shell, workdir.strip("/")) if _stays_inside(file, workdir.strip("/"))]
 
 
-def _copied(shell: ShellSession, path: str) -> list[NewFile]:
+def _copied(shell: Shell, path: str) -> list[NewFile]:
     if not path:
         raise GraderError("the verifier gets no copy of a whole file system: name a folder below /")
     try:

@@ -32,7 +32,6 @@ class Terminal(ShellEnv):
     """
 
     reward_range = (0.0, 1.0)
-    _shell: Shell | None
 
     def __init__(self, family: str, level: str = "easy", max_turns: int = 20, command_seconds: float = 10.0) -> None:
         if family not in FAMILIES or level not in LEVELS:
@@ -61,7 +60,7 @@ class Terminal(ShellEnv):
         if self._scene.setup:
             await self._shell.run(self._scene.setup)
         self._first = {(process.pid, process.started) for process in self._shell.processes()} if self._scene.setup else set()
-        how = HOW.format(home=f"/{HOME}", network="without network", turns=self.max_turns)
+        how = HOW.format(home=f"/{HOME}", turns=self.max_turns)
         return f"{how}\n\n{self._scene.goal}", {"max_turns": self.max_turns}
 
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:

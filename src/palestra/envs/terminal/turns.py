@@ -19,14 +19,13 @@ from typing import Any
 from palestra.core import AsyncEnv, Step
 from palestra.envs.terminal.actions import Command, read_action
 from palestra.sandbox.screen import shortened
-from palestra.sandbox.shell import Shells
-from palestra.sandbox.shell_session import MOST_COMMAND_BYTES, ShellOutcome, ShellSession
+from palestra.sandbox.shell import MOST_COMMAND_BYTES, Shell, ShellOutcome, Shells
 
 __all__ = ["HOW", "ShellEnv", "normalized"]
 
 SHOWN_CHARACTERS = 8_000
 HOW = (
-    "You work in a terminal: bash in {home}, {network}. Write one command (or a short script) per message, in a block "
+    "You work in a terminal: bash in {home}, without network. Write one command (or a short script) per message, in a block "
     "that begins with ```bash and ends with ```. You see what the terminal shows. When you are done, write a block that "
     "contains only `submit`. You have {turns} messages; after the last one, the result is judged in any case."
 )
@@ -50,7 +49,7 @@ class ShellEnv(AsyncEnv):
         self._seconds = command_seconds
         self._stack = AsyncExitStack()
         self._shells: Shells | None = None
-        self._shell: ShellSession | None = None
+        self._shell: Shell | None = None
         self._forget()
 
     def _forget(self) -> None:
