@@ -3,6 +3,9 @@
 import asyncio
 import os
 import stat
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,13 +13,15 @@ import pytest
 pytest.importorskip("pyseccomp")
 
 from palestra.errors import Unsupported
-from palestra.sandbox import shell_copying
+from palestra.sandbox import shell_copying, shell_launcher
 from palestra.sandbox.layers import NewFile
 from palestra.sandbox.procfs import children_of, read
 from palestra.sandbox.shell import SHELL_LIMITS, Shell, Shells
+from palestra.sandbox.shell_box import LayerFull
 from palestra.sandbox.shell_copying import _Place, copy_tree
 from palestra.sandbox.shell_users import COUNT, shifted
 
+ROOT = Path(__file__).parents[2]
 NEST = """import os
 for _ in range(2500):
     os.mkdir("d")
@@ -104,6 +109,54 @@ async def test_a_layer_that_is_full_can_be_copied() -> None:
         async with await shell.reopened() as again:
             assert (await again.run("stat -c %s hole another full")).text.split() == sizes[:3]
             assert (await again.run("sha256sum full more")).text == digests
+
+
+FILL = "import os\nfor i in range(10**6): os.mkdir(f'/srv/{os.getpid()}-{i}')"
+"""Uses up all inodes."""
+LINKS = """import os
+for _ in range(20):
+    os.mkdir("d" * 250)
+    os.chdir("d" * 250)
+open("file", "wb").write(bytes(2**20))
+for i in range(200): os.link("file", str(i))"""
+"""Makes one file of 1 MiB with 200 names, which are too deep to be linked in a copy."""
+
+
+async def fill() -> None:
+    """An agent takes away /etc and all inodes, twice, and can be graded; files that do not fit into a copy are reported."""
+    async with Shells(replace(SHELL_LIMITS, files=500), warm=0) as shells, await shells.open() as shell:
+        for number in range(2):
+            outcome = await shell.run(f'mv /etc /e{number}; echo {number} > /tmp/answer; python3 -c "{FILL}"; touch /tmp/more')
+            assert "No space left" in outcome.text
+            old, shell = shell, await shell.reopened()
+            await old.close()
+            found = await shell.run("cat /tmp/answer; ls -d /etc/alternatives; mkdir /tests$(< /tmp/answer)")
+            assert (found.text, found.exit_code) == (f"{number}\n/etc/alternatives\n", 0)
+        await shell.close()
+    async with Shells(replace(SHELL_LIMITS, disk_bytes=32 * 2**20), warm=0) as shells, await shells.open() as shell:
+        assert (await shell.run(f"python3 - <<'END'\n{LINKS}\nEND")).exit_code == 0
+        with pytest.raises(LayerFull, match="No space left"):
+            await shell.reopened()
+
+
+async def test_an_agent_that_takes_away_etc_and_all_inodes_can_be_graded() -> None:
+    await fill()
+
+
+@ROOT_ONLY
+def test_the_same_holds_without_root() -> None:
+    program = (
+        "import asyncio\nfrom tests.sandbox.shell_abuse import become, preload\n"
+        "from tests.sandbox.test_shell_copying import fill\npreload()\nbecome(12345)\nasyncio.run(fill())"
+    )
+    environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": os.environ["PATH"]}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, cwd=ROOT)
+
+
+def test_used_up_namespaces_are_no_full_layer(tmp_path: Path) -> None:
+    assert not shell_launcher._is_full(str(tmp_path / "upper"))
+    (tmp_path / "upper").mkdir()
+    assert not shell_launcher._is_full(str(tmp_path / "upper"))
 
 
 def test_a_folder_that_is_moved_during_the_copy_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

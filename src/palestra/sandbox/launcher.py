@@ -93,6 +93,8 @@ class Launcher:
         self.config = config
         self.limits = [(getattr(resource, f"RLIMIT_{name}"), value) for name, value in config["rlimits"].items()]
         self.filter = self.memory_file(bytes.fromhex(config["seccomp"]))
+        self.left = False
+        """Whether the box that is started continues what an agent has left."""
         self.boxes: dict[int, LaunchedBox] = {}
         self.by_pid: dict[int, LaunchedBox] = {}
         place = config["cgroup"]
@@ -146,7 +148,8 @@ class Launcher:
         if len(data) != ORDER.size:
             return False
         order, number, seconds = ORDER.unpack(data)
-        if order == b"S":
+        if order in (b"S", b"L"):
+            self.left = order == b"L"
             self._start(number, fds)
             return True
         box = self.boxes.get(number)

@@ -227,9 +227,13 @@ class Shell:
         await asyncio.to_thread(save_layer, self._box.layer, folder, self._shells.profile.users)
 
     async def reopened(self) -> "Shell":
-        """Kill every process, and return a fresh session over a copy of the files."""
+        """Kill every process, and return a fresh session over a copy of the files, with room beside them.
+
+        Raises:
+            LayerFull: The agent's files cannot be copied.
+        """
         await self.stop()
-        return await self._shells.open_from(self._box.layer)
+        return await self._shells.open_from(self._box.layer, left=True)
 
     def processes(self) -> list[ShellProcess]:
         """Return every process that the shell has started, as the kernel reports them."""
@@ -354,9 +358,12 @@ class Shells:
             raise
         return shell
 
-    async def open_from(self, source: int) -> Shell:
-        """Open a session over a copy of the layer whose folder has the descriptor ``source``."""
-        return Shell(self, await self._pool.open(source))
+    async def open_from(self, source: int, *, left: bool = False) -> Shell:
+        """Open a session over a copy of the layer whose folder has the descriptor ``source``.
+
+        With ``left``, this is the layer of a session that an agent may have filled: the copy has room beside its files.
+        """
+        return Shell(self, await self._pool.open(source, left))
 
     def owner_of(self, box: ShellBox) -> int:
         """Return the uid to which the files of ``box`` belong if root started it, else 0."""

@@ -18,13 +18,14 @@ from palestra.sandbox.boxes import LauncherPool
 from palestra.sandbox.contract import KilledBy
 from palestra.sandbox.procfs import children_of, descendants_of, read, signal_quietly
 from palestra.sandbox.profile import explained
-from palestra.sandbox.shell_launcher import MODULES, READY
+from palestra.sandbox.shell_launcher import FULL, MODULES, READY
 from palestra.sandbox.shell_profile import ShellProfile
 
-__all__ = ["Prompt", "ShellBox", "ShellPool"]
+__all__ = ["LayerFull", "Prompt", "ShellBox", "ShellPool"]
 
 _READ_BYTES = 2**16
 _START_SECONDS = 30.0
+_LAST_SECONDS = 5.0
 _LONGEST_MARK = 64
 _ROWS, _COLUMNS = 40, 120
 _LAST_WORDS = 500
@@ -33,11 +34,24 @@ Prompt = int | None
 """The exit code of the command that the shell has ended, or ``None`` if the shell itself has ended."""
 
 
-class ShellBox:
-    """One started shell."""
+class LayerFull(InfrastructureError):
+    """A box could not be started, because its copy of a layer is full."""
 
-    def __init__(self, pool: "ShellPool", number: int, source: int) -> None:
+
+class ShellBox:
+    """One started shell.
+
+    Args:
+        pool: Its launcher.
+        number: Its number there.
+        source: The descriptor of the layer that it begins with a copy of, or -1.
+        left: Whether an agent has left this layer: the copy then has room beside the agent's files, and time to be made.
+    """
+
+    def __init__(self, pool: "ShellPool", number: int, source: int, left: bool) -> None:
         self._pool = pool
+        self._left = left
+        self._patience = _START_SECONDS + (_seconds_to_copy(source) if left else 0.0)
         self.number = number
         self.exited: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
         self.layer = self.view = -1
@@ -88,7 +102,7 @@ class ShellBox:
     def start(self) -> None:
         """Ask the launcher to start the box."""
         try:
-            self._pool.order(b"S", self.number, fds=self._ends)
+            self._pool.order(b"L" if self._left else b"S", self.number, fds=self._ends)
         finally:
             self._close_ends()
         asyncio.get_running_loop().add_reader(self.master, self.take)
@@ -96,10 +110,10 @@ class ShellBox:
     async def ready(self) -> None:
         """Wait for the first prompt, and start the clock of the session."""
         try:
-            async with asyncio.timeout(_START_SECONDS):
+            async with asyncio.timeout(self._patience):
                 code = await asyncio.shield(self.prompt)
         except TimeoutError:
-            raise InfrastructureError(f"a shell did not start within {_START_SECONDS:.0f} s") from None
+            raise InfrastructureError(f"a shell did not start within {self._patience:.0f} s") from None
         try:
             packet, fds, _, _ = socket.recv_fds(self._ready, READY.size, 2)
         except OSError:
@@ -107,7 +121,8 @@ class ShellBox:
         self._fds += fds
         if code is None or len(fds) != 2:
             words = bytes(self.data).decode(errors="replace").strip()[-_LAST_WORDS:]
-            raise InfrastructureError(f"a shell ended while it started: {explained(words)}")
+            kind = LayerFull if await self._was_full() else InfrastructureError
+            raise kind(f"a shell ended while it started: {explained(words)}")
         self._ready.close()
         self.layer, self.view = fds
         kind, self.outer = READY.unpack(packet)
@@ -116,6 +131,12 @@ class ShellBox:
         self._deadline = time.monotonic() + self._pool.session_seconds
         with machine_failures("starting a shell"):
             self._pool.order(b"A", self.number, self._pool.session_seconds, fds=[self.layer])
+
+    async def _was_full(self) -> bool:
+        with contextlib.suppress(TimeoutError, InfrastructureError):
+            async with asyncio.timeout(_LAST_SECONDS):
+                return (await asyncio.shield(self.exited)).code == FULL
+        return False
 
     # ------------------------------------------------------------------------------------------------------------ terminal
 
@@ -265,6 +286,12 @@ class ShellBox:
             os.close(fd)
 
 
+def _seconds_to_copy(layer: int) -> float:
+    """Return the time to allow for a copy. The agent chooses the number and the size of the files."""
+    used = os.fstatvfs(layer)
+    return (used.f_files - used.f_ffree) / 200 + (used.f_blocks - used.f_bfree) * used.f_frsize / 10e6
+
+
 class ShellPool(LauncherPool[ShellProfile, ShellBox]):
     """The launcher of shells, and those that it has started."""
 
@@ -273,21 +300,25 @@ class ShellPool(LauncherPool[ShellProfile, ShellBox]):
     def __init__(self, profile: ShellProfile, session_seconds: float, warm: int) -> None:
         super().__init__(profile, warm)
         self.session_seconds = session_seconds
-        self._source = -1
+        self._next = (-1, False)
 
     def _new(self, number: int) -> ShellBox:
-        return ShellBox(self, number, self._source)
+        return ShellBox(self, number, *self._next)
 
-    async def open(self, source: int = -1) -> ShellBox:
-        """Return a shell that waits for its first command; over a copy of the layer ``source`` if there is one."""
+    async def open(self, source: int = -1, left: bool = False) -> ShellBox:
+        """Return a shell that waits for its first command; over a copy of the layer ``source`` if there is one.
+
+        Raises:
+            LayerFull: The copy has no room.
+        """
         if source < 0:
             return await self.take()
         self.start()
-        self._source = source
+        self._next = (source, left)
         try:
             box = self._spawn()
         finally:
-            self._source = -1
+            self._next = (-1, False)
         try:
             await box.ready()
         except BaseException:

@@ -51,6 +51,10 @@ TERMINAL = "(terminal)"
 """Stands for the name of the box's terminal on the command line of bubblewrap."""
 READY = struct.Struct("<ci")
 """The kind of layer (``b`` the host's, ``o`` overlay, ``c`` copy) and the process."""
+FULL = 122
+"""The exit code of a start that failed because the copy of a layer is full."""
+ROOM_INODES, ROOM_BYTES = 4_096, 16 * 2**20
+"""What a layer that continues the agent's has beside the agent's files: for mount points, the verifier and its results."""
 SPARES = 2
 """Processes that wait as the next boxes: while one starts, a second one has time to get ready."""
 IDLE_SECONDS = 1.0
@@ -179,10 +183,15 @@ class ShellLauncher(Launcher):
     # --------------------------------------------------------------------------------------------------- becoming bubblewrap
 
     def _become_box(self, number: int, fds: list[int], group: str) -> None:
+        source = fds[3] if _is_folder(fds[3]) else -1
+        if self.left:
+            self.config = _with_room(self.config, source)
         try:
-            kind = self._prepare(group, fds[3] if _is_folder(fds[3]) else -1)
+            kind = self._prepare(group, source)
         except OSError as error:
             os.write(fds[0], f"the box could not be started: {error}\n".encode())
+            if source >= 0 and _is_full(f"{self.config['point']}/upper"):
+                os._exit(FULL)
             return
         self._finish(fds, kind)
 
@@ -287,6 +296,26 @@ def _prepare_files(config: dict[str, Any], own: int, source: int) -> bytes:
     if kind == b"b" and source < 0:
         _write_skeleton(f"{point}/upper", config)
     return kind
+
+
+def _with_room(config: dict[str, Any], source: int) -> dict[str, Any]:
+    """Return ``config`` with limits that leave room beside everything in ``source``, which an agent may have filled."""
+    used = os.fstatvfs(source)
+    inodes, disk = used.f_files - used.f_ffree, (used.f_blocks - used.f_bfree) * used.f_frsize
+    return {
+        **config,
+        "inodes": max(config["inodes"], inodes) + ROOM_INODES,
+        "disk": max(config["disk"], disk) + ROOM_BYTES,
+    }
+
+
+def _is_full(layer: str) -> bool:
+    """Return whether the layer itself is full. The machine reports used-up namespaces and mounts by the same error number."""
+    try:
+        left = os.statvfs(layer)
+    except OSError:
+        return False
+    return os.path.ismount(os.path.dirname(layer)) and (not left.f_ffree or not left.f_bfree)
 
 
 def _copy(source: str, point: str, own: int) -> None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ from tests.envs.harbor.folders import SOUND, TEST, write
 from tests.envs.harbor.test_playing import archive_of_a_small_system, made, opened, played  # noqa: F401
 
 from palestra.envs.harbor.classes import classify
-from palestra.envs.harbor.env import Harbor, harbor_cache
+from palestra.envs.harbor.env import Harbor, harbor_cache, limits_of
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.harbor.scaffold import new_task
 from palestra.envs.harbor.verifying import run_verifier
-from palestra.errors import GraderError, MissingData, Unsupported, UsageError
-from palestra.sandbox.shell import Shells
+from palestra.errors import GraderError, InfrastructureError, MissingData, Unsupported, UsageError
+from palestra.sandbox.shell import Shell, Shells
+from palestra.sandbox.shell_box import LayerFull
 
 OWN_IMAGE = '[verifier]\nenvironment_mode = "separate"\n[verifier.environment]\ndocker_image = "other:1"\n'
 REWARD = "> /logs/verifier/reward.txt\n"
@@ -198,3 +200,43 @@ async def test_excluded_files_do_not_reach_the_verifier(tmp_path: Path, made: li
     test = TEST.replace("if [", "if [ -e /app/a.log -o -e /app/cache/x -o ! -e /app/kept.log ]; then exit; elif [")
     env = opened(made, write(tmp_path / "task", {"tests/test.sh": test}, toml))
     assert (await played(env, "mkdir cache; touch a.log kept.log cache/x; echo hello > answer.txt")).reward == 1.0
+
+
+FILL = "import os\nfor i in range(10**6): os.mkdir(f'/srv/{i}')"
+
+
+@pytest.mark.parametrize(("word", "reward"), [("hello", 1.0), ("wrong", 0.0)])
+async def test_an_agent_that_takes_away_etc_and_all_inodes_gets_its_reward(
+    word: str,
+    reward: float,
+    tmp_path: Path,
+    made: list[Harbor],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("palestra.envs.harbor.env.limits_of", lambda environment: replace(limits_of(environment), files=500))
+    env = opened(made, write(tmp_path / "task"))
+    step = await played(env, f'echo {word} > answer.txt; mv /etc /e; python3 -c "{FILL}"')
+    assert (step.reward, "ruined" in step.info) == (reward, False)
+
+
+@pytest.mark.parametrize("kind", [LayerFull, InfrastructureError])
+async def test_only_files_that_cannot_be_copied_are_the_failure_of_an_agent(
+    kind: type[InfrastructureError],
+    tmp_path: Path,
+    made: list[Harbor],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def failing(shells: Shells, source: int, *, left: bool = False) -> Shell:
+        if left:
+            raise kind("no room")
+        return await opening(shells, source)
+
+    opening = Shells.open_from
+    monkeypatch.setattr(Shells, "open_from", failing)
+    env = opened(made, write(tmp_path / "task"))
+    if kind is InfrastructureError:
+        with pytest.raises(InfrastructureError, match="no room"):
+            await played(env)
+    else:
+        step = await played(env, "echo hello > answer.txt")
+        assert (step.reward, step.info["success"], step.info["ruined"]) == (0.0, False, "no room")

@@ -32,6 +32,7 @@ from palestra.sandbox.contract import MIB, Limits
 from palestra.sandbox.layers import files_of
 from palestra.sandbox.roots import Root, RootCache
 from palestra.sandbox.shell import Shell, Shells, shared_shells
+from palestra.sandbox.shell_box import LayerFull
 from palestra.specs import parse_options
 from palestra.trajectory import Task
 
@@ -274,7 +275,11 @@ class Harbor(ShellEnv):
     async def _judged(self, shown: str, info: dict[str, Any]) -> Step:
         step = self._harbor.steps[self._place]
         self._beside: list[str] = []
-        self._rewards.append(await self._verify(step))
+        try:
+            self._rewards.append(await self._verify(step))
+        except LayerFull as error:  # of the agent's own making: see Shell.reopened
+            self._rewards.append({self._key or "reward": 0.0})
+            return self._ended(shown, {**info, "ruined": str(error)})
         if self._beside and not step.separate and self._mode != "clean":
             info = {**info, "beside_verifier": self._beside}  # the reward may be forged: see _fresh
         self._place += 1
@@ -283,6 +288,9 @@ class Harbor(ShellEnv):
             await self._shell.run("rm -rf /tests; cd " + shlex.quote(self._built.workdir))
             following = await self._begin_step()
             return Step(f"{shown}\n\n{following}".strip(), 0.0, False, False, info)
+        return self._ended(shown, info)
+
+    def _ended(self, shown: str, info: dict[str, Any]) -> Step:
         total = combined(self._rewards, self._harbor.config.multi_step_reward_strategy)
         value = scalar(total, self._key)
         return Step(shown, value, True, False, {**info, "success": value >= 1.0, "metrics": total})
