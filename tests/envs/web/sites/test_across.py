@@ -13,7 +13,7 @@ pytest.importorskip("spirit", reason="django-spirit is not installed")
 pytest.importorskip("trac", reason="Trac is not installed")
 
 from tests.envs.web.sites.playing import in_browser, missed, play
-from tests.envs.web.sites.towns import check_copies, check_hacks, check_hash_seed, sampled, templates_of
+from tests.envs.web.sites.towns import check_copies, check_detours, check_hacks, check_hash_seed, sampled, templates_of
 
 from palestra.envs.web.sites.env import Errands
 from palestra.registry import list_envs
@@ -73,3 +73,9 @@ async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
 @sampled(town, "recommended")
 async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
     await check_copies(TOWN, template, 2)
+
+
+@in_browser
+@sampled(town, "recommended")
+async def test_the_goal_reached_by_another_way_passes(template: str) -> None:
+    await check_detours(TOWN, template, 3)

@@ -124,6 +124,12 @@ async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
 
 
 @in_browser
+@sampled(town, "wish")
+async def test_the_goal_reached_by_another_way_passes(template: str) -> None:
+    await check_detours(TOWN, template, 3)
+
+
+@in_browser
 async def test_addresses_do_not_do_the_work() -> None:
     await check_addresses(TOWN, "delete-address", "shop")
 
@@ -132,12 +138,6 @@ async def test_addresses_do_not_do_the_work() -> None:
 @pytest.mark.parametrize("kind", ["shipping", "billing"])
 async def test_an_address_of_oscar_that_changes_the_shop_when_it_is_opened_costs(kind: str) -> None:
     await check_opened(TOWN, "price", f"shop.test/accounts/addresses/1/default_for_{kind}/")
-
-
-@pytest.mark.full
-@in_browser
-async def test_the_goal_reached_by_another_way_passes() -> None:
-    await check_detours(TOWN, "wish", 3)
 
 
 @in_browser

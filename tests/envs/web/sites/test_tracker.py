@@ -88,14 +88,14 @@ async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
 
 
 @in_browser
+@sampled(town, "comment")
+async def test_the_goal_reached_by_another_way_passes(template: str) -> None:
+    await check_detours(TOWN, template, 3)
+
+
+@in_browser
 async def test_addresses_do_not_do_the_work() -> None:
     await check_addresses(TOWN, "resolve", "tracker")
-
-
-@pytest.mark.full
-@in_browser
-async def test_the_goal_reached_by_another_way_passes() -> None:
-    await check_detours(TOWN, "comment", 3)
 
 
 @in_browser

@@ -17,7 +17,7 @@ pytest.importorskip("yaml", reason="PyYAML is not installed")
 pytest.importorskip("time_machine", reason="time-machine is not installed")
 
 from tests.envs.web.sites.playing import in_browser, missed
-from tests.envs.web.sites.towns import check_copies, sampled, templates_of
+from tests.envs.web.sites.towns import check_copies, check_detours, sampled, templates_of
 
 from palestra.envs.web.sites.env import Errands
 from palestra.registry import list_envs
@@ -121,6 +121,12 @@ async def test_the_oracle_solves_fifty_tasks_of_each_template() -> None:
 @sampled(town, "fact")
 async def test_a_copy_at_every_step_ends_as_the_original(template: str) -> None:
     await check_copies(TOWN, template, 2)
+
+
+@in_browser
+@sampled(town, "fact")
+async def test_the_goal_reached_by_another_way_passes(template: str) -> None:
+    await check_detours(TOWN, template, 3)
 
 
 @in_browser
