@@ -31,7 +31,7 @@ def import_uninterrupted(name: str) -> ModuleType:
     """Import the module ``name``. If Ctrl-C is typed meanwhile, raise ``KeyboardInterrupt`` when the import has ended.
 
     A library may swallow an exception that falls into its import, as the modules of NumPy that Cython compiles do: the command
-    would go on. An event loop has a handler of its own, which raises nothing inside an import, and keeps it.
+    would continue. An event loop has a handler of its own, which raises nothing inside an import, and keeps it.
     """
     usual = signal.default_int_handler
     if (

@@ -51,7 +51,8 @@ def set_quantity(walk: Walk, title: str, number: int) -> str | None:
     wanted = walk.behind(title, "spinbutton")
     if wanted.value != str(number):
         return f"type [{wanted.ref}] [{number}] [0]"
-    if walk.actions and walk.actions[-1] == f"type [{wanted.ref}] [{number}] [0]":
+    last = next((action for action in reversed(walk.actions) if action.startswith(("type", "click"))), "")
+    if last == f"type [{wanted.ref}] [{number}] [0]":
         return f"click [{walk.behind(title, 'button', 'Update').ref}]"
     return None
 
