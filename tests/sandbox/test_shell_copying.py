@@ -139,6 +139,14 @@ async def fill() -> None:
             await shell.reopened()
 
 
+async def test_a_shell_without_inodes_cannot_be_forked() -> None:
+    async with Shells(replace(SHELL_LIMITS, files=500), warm=0) as shells, await shells.open() as shell:
+        await shell.run(f'python3 -c "{FILL}"')
+        with pytest.raises(Unsupported, match="no room"):
+            await shell.fork()
+        assert (await shell.run("echo alive")).text == "alive\n"
+
+
 async def test_an_agent_that_takes_away_etc_and_all_inodes_can_be_graded() -> None:
     await fill()
 

@@ -50,7 +50,7 @@ def _merged(messages: Iterable[str]) -> list[str]:
     """Merge messages with the same head: ``same (here)`` and ``same (there)`` become ``same (here, there)``."""
     about: dict[str, list[str]] = {}
     for message in messages:
-        head, _, thing = message.partition(" (")
+        head, _, thing = message.partition(" (") if message.endswith(")") else (message, "", "")
         about.setdefault(head, []).extend([thing.removesuffix(")")] if thing else [])
     return [f"{head} ({', '.join(things)})" if things else head for head, things in about.items()]
 

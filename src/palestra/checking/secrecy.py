@@ -53,7 +53,7 @@ def answer_hidden(survey: Survey) -> Verdict:
         return skipped("no oracle(), so there is no answer to search for")
     puzzles = _puzzles(survey)
     if len({puzzle.answer for puzzle in puzzles}) < 2:
-        return skipped(f"the answers are too short (under {SHORTEST} characters) or all the same")
+        return skipped(f"no search for the answer: the answers have under {SHORTEST} characters or are all the same")
     own = [float(puzzle.shown) for puzzle in puzzles]
     others = [_others_present(puzzles, place) for place in range(len(puzzles))]
     excess = [mine - theirs for mine, theirs in zip(own, others, strict=True)]

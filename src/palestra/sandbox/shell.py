@@ -173,13 +173,19 @@ class Shell:
         await self._quietly(_STATE)
         try:
             self._require_quiet()  # the agent may have replaced what _STATE runs
-            if not self.fetch(".palestra-fork").endswith(b"#whole\n"):
+            if not self._fetch_if_there(".palestra-fork").endswith(b"#whole\n"):
                 raise Unsupported("the layer of this shell is full, so a fork has no room for the shell's variables")
             with self._box.stopped():
                 return await self._shells.open_from(self._box.layer)
         finally:
             if self.alive and not self.running:
                 await self._quietly("rm -f /.palestra-fork; __restore $__status")
+
+    def _fetch_if_there(self, path: str) -> bytes:
+        try:
+            return self.fetch(path)
+        except FileNotFoundError:  # a layer without inodes has no room for the file's name
+            return b""
 
     def _require_quiet(self) -> None:
         if self.running or self._box.processes():
