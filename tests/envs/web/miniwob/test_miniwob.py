@@ -19,6 +19,7 @@ from tests.envs.web.sites.playing import in_browser
 from palestra.envs.web.browsers import shared_browsers
 from palestra.envs.web.front import Headers
 from palestra.envs.web.miniwob.env import MiniWob
+from palestra.envs.web.miniwob.floors import FLOORS
 from palestra.envs.web.miniwob.pages import Pages
 from palestra.envs.web.miniwob.solving import SOLVERS
 from palestra.envs.web.miniwob.tasks import TASKS
@@ -53,6 +54,25 @@ def test_every_page_of_the_package_is_an_id() -> None:
 def test_an_unknown_task_is_refused() -> None:
     with pytest.raises(UsageError, match="no task 'click-nothing'"):
         MiniWob("click-nothing")
+
+
+def test_floors_belong_to_tasks_and_are_higher_without_the_penalty() -> None:
+    assert set(FLOORS) <= set(TASKS)
+    assert all(0 <= floor.with_penalty <= floor.without_penalty <= 1 for floor in FLOORS.values())
+    assert MiniWob("click-button").floor == FLOORS["click-button"].with_penalty
+    assert MiniWob("click-button", penalty=False).floor == FLOORS["click-button"].without_penalty
+    assert MiniWob("book-flight").floor == 0.0
+
+
+@in_browser
+async def test_random_actions_of_a_task_with_points_are_clicks_at_points_too() -> None:
+    env = MiniWob("circle-center")
+    try:
+        await env.reset(seed=1)
+        names = {(await env.sample_random_action()).split()[0] for _ in range(40)}
+    finally:
+        await env.close()
+    assert names == {"click_at", "click"}
 
 
 @in_browser

@@ -17,7 +17,8 @@ from palestra.envs.web.actions import described, read_action
 from palestra.envs.web.browsers import Browsers, Seat, answered, shared_browsers
 from palestra.envs.web.front import Pass
 from palestra.envs.web.marks import check_picture, marked
-from palestra.envs.web.miniwob.pages import WINDOW, Pages, page_address
+from palestra.envs.web.miniwob.floors import FLOORS, Floor
+from palestra.envs.web.miniwob.pages import TASK_AREA, WINDOW, Pages, page_address
 from palestra.envs.web.miniwob.solving import SOLVERS
 from palestra.envs.web.miniwob.tasks import TASKS
 from palestra.envs.web.miniwob.view import View
@@ -84,6 +85,11 @@ class MiniWob(AsyncEnv):
         self._pass: Pass | None = None
         self._seat: Seat | None = None
         self._page: Page | None = None
+
+    @property
+    def floor(self) -> float:
+        floor = FLOORS.get(self._name, Floor(0.0, 0.0))
+        return floor.with_penalty if self._least < 0 else floor.without_penalty
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self._begin(seed, task)
@@ -156,7 +162,13 @@ class MiniWob(AsyncEnv):
         return solver(View(self.goal, self._pages))
 
     async def sample_random_action(self) -> str:
-        """Return a click on a random element, or a random word typed into a random field."""
+        """Return a click on a random element, or a random number typed into a random field.
+
+        In a task that needs points, every other action is a click at a random point.
+        """
+        if self._by_point and self.action_rng.random() < 0.5:
+            x, y = (int(self.action_rng.integers(size)) for size in TASK_AREA)
+            return f"click_at [{x}] [{y}]"
         elements = [one for one in self._pages[-1] if one.ref]
         if not elements:
             return "wait"

@@ -18,10 +18,12 @@ from pathlib import Path
 from palestra.envs.web.front import Headers
 from palestra.errors import MissingExtra
 
-__all__ = ["ORIGIN", "WINDOW", "Pages", "page_address"]
+__all__ = ["ORIGIN", "TASK_AREA", "WINDOW", "Pages", "page_address"]
 
 ORIGIN = "http://miniwob.test"
 WINDOW = {"width": 500, "height": 320}
+TASK_AREA = (160, 210)
+"""The width and the height of the part of a page that is the task, in pixels from the left and the top."""
 _KEEP = f"max-age={100 * 365 * 24 * 3600}, immutable"
 """A hundred years: the proxy dates its answers with the beginning of the episode, which is long ago for the browser."""
 _SCRIPT = re.compile(rb'<script src="([^"]+)"></script>')
