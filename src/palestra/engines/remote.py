@@ -46,6 +46,8 @@ STICKY_SLACK = 8
 
 
 _T = TypeVar("_T")
+_FAREWELL = 5.0
+"""How long ``close`` waits for a server that unloads an adapter, in seconds."""
 _TROUBLE = (aiohttp.ClientError, TimeoutError, InfrastructureError, ConnectionError)
 
 
@@ -318,7 +320,16 @@ class RemoteEngine(ABC):
     async def close(self) -> None:
         for task in self._reviving.values():
             task.cancel()
+        await asyncio.gather(*(self._forget_adapter(replica) for replica in self.replicas if replica.healthy))
         await self._connections.close()
+
+    async def _forget_adapter(self, replica: ServerReplica) -> None:
+        """Unload the adapter that this engine has loaded: every process uses new names, so no other one would unload it."""
+        name, replica.adapter = replica.adapter, ""
+        if name:
+            with suppress(PolicyError, *_TROUBLE):  # the server may have ended first
+                async with asyncio.timeout(_FAREWELL):
+                    await self._unload_adapter(replica, name)
 
     def suspect(self, url: str) -> None:
         """Do not use the server at ``url`` until it answers and has loaded the current weights: it has been restarted."""
