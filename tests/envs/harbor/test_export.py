@@ -18,11 +18,12 @@ from palestra.envs.harbor.classes import classify, images_of
 from palestra.envs.harbor.env import Harbor
 from palestra.envs.harbor.export import export_task, export_tasks
 from palestra.envs.harbor.reading import read_task
+from palestra.envs.terminal.confined import filter_program
 from palestra.envs.terminal.env import Terminal
 from palestra.envs.terminal.families import FAMILIES
 from palestra.envs.terminal.grading import from_data, to_data
 from palestra.envs.terminal.scene import LEVELS
-from palestra.envs.terminal.standalone import filter_program, opened_logs, write_reward
+from palestra.envs.terminal.standalone import opened_logs, write_reward
 from palestra.envs.terminal.turns import ShellEnv
 from palestra.errors import UsageError
 from palestra.trajectory import Task

@@ -28,7 +28,7 @@ __all__ = ["IMAGE", "export_task", "export_tasks"]
 
 IMAGE = "python:3.11-bookworm"
 """Has what the families use: bash, coreutils, awk, git, gcc, make, procps, Python."""
-_CARRIED = ("envs/terminal/grading.py", "envs/terminal/standalone.py", "sandbox/screen.py")
+_CARRIED = ("envs/terminal/grading.py", "envs/terminal/standalone.py", "envs/terminal/confined.py", "sandbox/screen.py")
 _STEP = "task"
 _TOML = """schema_version = "1.4"
 {artifacts}
@@ -55,7 +55,7 @@ environment_mode = "{mode}"
 {steps}"""
 _INSTRUCTION = "{goal}\n\nYou work in /{home}, which is your home folder; paths are relative to it.\n"
 _TEST = """#!/bin/bash
-exec python3 -IS -c 'import sys
+exec python3 -IBS -c 'import sys
 sys.path.insert(0, "/tests")
 from palestra.envs.terminal.standalone import main
 main("/tests")'
