@@ -9,6 +9,7 @@ from palestra.core import EngineSession, Sampling
 from palestra.encoding import ints
 from palestra.engines import remote
 from palestra.engines.remote import RemoteEngine
+from palestra.engines.replicas import Part, ServerReplica
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, PolicyError, UsageError
@@ -275,9 +276,9 @@ async def test_a_seed_is_sent_only_on_request_and_moves_on_with_the_parts(seeded
     seeds: list[int | None] = []
 
     class Noting(VLLMEngine):
-        async def _sample(self, replica: remote.ServerReplica, prompt: list[int], sampling: Sampling) -> remote.Part:
+        async def _sample(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Part:
             seeds.append(sampling.seed)
-            return remote.Part([4, 4], [-1.0, -1.0], None if len(seeds) == 1 else Finish.STOP)
+            return Part([4, 4], [-1.0, -1.0], None if len(seeds) == 1 else Finish.STOP)
 
     engine = Noting("http://unused", seeded=seeded)
     await engine.generate(PROMPT, Sampling(8, seed=70))

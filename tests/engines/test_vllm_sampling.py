@@ -21,7 +21,7 @@ from tests.engines.vllm_process import vllm_server, vllm_venv
 
 from palestra.core import Sampling
 from palestra.encoding import ints
-from palestra.engines.remote import ServerReplica
+from palestra.engines.replicas import ServerReplica
 from palestra.engines.vllm import VLLMEngine, completion_request
 from palestra.models import build_tiny
 

@@ -17,7 +17,7 @@ from tests.engines.vllm_process import vllm_server
 
 from palestra.core import Sampling
 from palestra.encoding import ints
-from palestra.engines.remote import LoraAdapter, ServerReplica
+from palestra.engines.replicas import LoraAdapter, ServerReplica
 from palestra.engines.vllm import VLLMEngine
 from palestra.models import fetch_smollm2
 from palestra.policies.sampled import SampledPolicy

@@ -16,7 +16,7 @@ from tests.engines.servers import next_token
 
 from palestra.core import Sampling
 from palestra.encoding import ints
-from palestra.engines.remote import ServerReplica
+from palestra.engines.replicas import ServerReplica
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, UsageError
 from palestra.training import launching

@@ -13,7 +13,8 @@ from tests.engines.servers import Server, next_token, serving
 from palestra.core import Sampling
 from palestra.durable.ledger import Ledger
 from palestra.encoding import ints
-from palestra.engines.remote import LoraAdapter, RemoteEngine, ServerReplica
+from palestra.engines.remote import RemoteEngine
+from palestra.engines.replicas import LoraAdapter, ServerReplica
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, PolicyError

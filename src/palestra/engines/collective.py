@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from palestra.engines.remote import ServerReplica
+from palestra.engines.replicas import ServerReplica
 
 __all__ = ["GROUP", "Invitation", "ReceivingEngine", "Send", "WeightBucket", "while_sending"]
 

@@ -23,7 +23,7 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 import msgspec
@@ -32,10 +32,11 @@ import numpy as np
 from palestra.connections import Connections
 from palestra.core import EngineSession, Generation, Sampling
 from palestra.encoding import Ints, floats, ints
+from palestra.engines.replicas import LoraAdapter, Part, ServerReplica
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.trajectory import Finish, Tokens
 
-__all__ = ["LoraAdapter", "Part", "RemoteEngine", "ServerReplica"]
+__all__ = ["RemoteEngine"]
 
 ATTEMPTS = 6
 """Most calls for one part of a completion, or for one score; then the engine raises ``InfrastructureError``."""
@@ -49,45 +50,6 @@ _T = TypeVar("_T")
 _FAREWELL = 5.0
 """How long ``close`` waits for a server that unloads an adapter, in seconds."""
 _TROUBLE = (aiohttp.ClientError, TimeoutError, InfrastructureError, ConnectionError)
-
-
-class Part(NamedTuple):
-    """The tokens of one call."""
-
-    ids: list[int]
-    logprobs: list[float]
-    finish: Finish | None
-    """``None`` if the server was asked to stop before the end."""
-
-
-class LoraAdapter(NamedTuple):
-    """An adapter that servers load beside the weights that they have."""
-
-    folder: str
-    """``adapter_config.json`` and ``adapter_model.safetensors``, as PEFT writes them."""
-    name: str
-    """Another one for every version: servers cache prefixes by the name of the adapter."""
-    base: str = ""
-    """The model folder, or its name on the hub, that the adapter changes. Servers load it first. Empty if they hold it already:
-    nothing else may ever have been loaded into them."""
-
-
-class ServerReplica:
-    """One server with a copy of the model."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
-        self.under_way = 0
-        self.healthy = True
-        self.version = 0
-        self.adapter = ""
-        """The name of the adapter that samples; empty if the model itself does."""
-        self.base = ""
-        """The ``LoraAdapter.base`` that the server has loaded; empty if it is not known what the server holds."""
-        self.asleep: bool | None = None
-        """Whether the server has given its memory back; ``None`` until it was asked."""
-        self.restarts = 0
-        """How often the server was, or may have been, started again. What it knew before is not relied on."""
 
 
 class RemoteEngine(ABC):

@@ -12,7 +12,8 @@ from typing import Any
 
 from palestra.core import Sampling
 from palestra.engines.collective import GROUP, Invitation, Send, WeightBucket, while_sending
-from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica
+from palestra.engines.remote import RemoteEngine
+from palestra.engines.replicas import LoraAdapter, Part, ServerReplica
 from palestra.errors import InfrastructureError, PolicyError
 from palestra.trajectory import Finish
 

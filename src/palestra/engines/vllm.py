@@ -21,7 +21,8 @@ import numpy.typing as npt
 from palestra.core import Sampling
 from palestra.encoding import Ints
 from palestra.engines.collective import Invitation, Send, WeightBucket, while_sending
-from palestra.engines.remote import LoraAdapter, Part, RemoteEngine, ServerReplica, same_ids
+from palestra.engines.remote import RemoteEngine, same_ids
+from palestra.engines.replicas import LoraAdapter, Part, ServerReplica
 from palestra.errors import PolicyError, UsageError
 from palestra.trajectory import Finish
 

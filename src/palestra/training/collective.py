@@ -25,7 +25,7 @@ from torch import Tensor
 
 from palestra.connections import free_port
 from palestra.engines.collective import GROUP, Invitation, ReceivingEngine, WeightBucket, while_sending
-from palestra.engines.remote import ServerReplica
+from palestra.engines.replicas import ServerReplica
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.training.publishing import PolicyWeights
 

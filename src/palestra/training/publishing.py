@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from palestra.engines.remote import LoraAdapter
+from palestra.engines.replicas import LoraAdapter
 
 if TYPE_CHECKING:
     from torch import Tensor
