@@ -1,7 +1,7 @@
 """The grader of an exported terminal task: ``grading.py`` over the file system of the verifier, without Palestra.
 
 If a check runs what the agent wrote, ``confined.py`` keeps the grader apart from it. It is imported only then: every grading
-starts a Python, and what it imports would take a quarter of that time.
+starts a Python, and what it imports would take a third of that time.
 
 Standard library only: this file is copied into the tests of exported tasks.
 """
