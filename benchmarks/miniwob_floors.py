@@ -21,7 +21,7 @@ from typing import NamedTuple
 from rows import Row, finish
 
 from palestra.envs.web.miniwob.env import MiniWob
-from palestra.envs.web.miniwob.floors import FLOORS, Floor
+from palestra.envs.web.miniwob.floors import Floor, floor_of
 from palestra.envs.web.miniwob.tasks import TASKS
 
 SOME = ("click-test", "click-test-2", "click-dialog")
@@ -29,7 +29,7 @@ CHOSEN, MEASURED = 5, 20
 """Episodes by which a constant click is chosen, and episodes on which each player is measured."""
 CONSTANTS = tuple(f"click [e{number}]" for number in range(1, 7))
 REPEATS = 4
-"""How often a constant click is sent: after that, it meets the same page again."""
+"""How often a constant click is sent in an episode."""
 AT_ONCE = 6
 """Tasks that are measured at the same time: the browser works on one while Python reads the page of another."""
 MARGIN = 3.0
@@ -37,15 +37,10 @@ MARGIN = 3.0
 
 
 class Found(NamedTuple):
-    """The rewards of the better player, and its name."""
+    """A player, and its rewards with the penalty."""
 
     player: str
     rewards: list[float]
-
-    @property
-    def floor(self) -> Floor:
-        """The means with and without the penalty, at least 0, rounded up to 0.01."""
-        return Floor(_up(_mean(self.rewards)), _up(_mean(_forgiven(self.rewards))))
 
 
 async def measure(name: str, scale: float = 1.0) -> tuple[Found, Found]:
@@ -103,6 +98,7 @@ def _forgiven(rewards: list[float]) -> list[float]:
 
 
 def _up(mean: float) -> float:
+    """Return the mean as a floor: at least 0, rounded up to 0.01."""
     return min(1.0, math.ceil(round(max(0.0, mean) * 100, 6)) / 100)
 
 
@@ -132,11 +128,9 @@ async def _rows(names: Iterable[str], scale: float) -> list[Row]:
 
     for measured in asyncio.as_completed([seated(name) for name in names]):
         name, hard, soft = await measured
-        declared = FLOORS.get(name, Floor(0.0, 0.0))
-        higher += _is_higher(hard.rewards, declared.with_penalty) or _is_higher(
-            _forgiven(soft.rewards), declared.without_penalty
-        )
-        floor = Floor(hard.floor.with_penalty, soft.floor.without_penalty)
+        declared, forgiven = floor_of(name), _forgiven(soft.rewards)
+        higher += _is_higher(hard.rewards, declared.with_penalty) or _is_higher(forgiven, declared.without_penalty)
+        floor = Floor(_up(_mean(hard.rewards)), _up(_mean(forgiven)))
         print(
             f'    "{name}": Floor({floor.with_penalty:.2f}, {floor.without_penalty:.2f}),  # {hard.player}; {soft.player}',
             flush=True,

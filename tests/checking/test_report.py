@@ -67,13 +67,13 @@ def test_rendered_as_people_read_it() -> None:
     )
 
 
-@pytest.mark.slow
 def test_a_message_with_brackets_inside_stays_as_it_is() -> None:
     shown = printed(report_of(Finding("a", Status.SKIP, "texts (under 3 characters) are not searched")))
     assert "texts (under 3 characters) are not searched\n" in f"{shown}\n"
     assert "searched)" not in shown
 
 
+@pytest.mark.slow
 def test_parity_reads_as_in_the_tutorial() -> None:
     text = printed(check_env(Parity))
     assert "✓ same task, same episode (this process, another process, another hash seed, replay)" in text

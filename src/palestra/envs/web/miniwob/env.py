@@ -17,7 +17,7 @@ from palestra.envs.web.actions import described, read_action
 from palestra.envs.web.browsers import Browsers, Seat, answered, shared_browsers
 from palestra.envs.web.front import Pass
 from palestra.envs.web.marks import check_picture, marked
-from palestra.envs.web.miniwob.floors import FLOORS, Floor
+from palestra.envs.web.miniwob.floors import floor_of
 from palestra.envs.web.miniwob.pages import TASK_AREA, WINDOW, Pages, page_address
 from palestra.envs.web.miniwob.solving import SOLVERS
 from palestra.envs.web.miniwob.tasks import TASKS
@@ -88,7 +88,7 @@ class MiniWob(AsyncEnv):
 
     @property
     def floor(self) -> float:
-        floor = FLOORS.get(self._name, Floor(0.0, 0.0))
+        floor = floor_of(self._name)
         return floor.with_penalty if self._least < 0 else floor.without_penalty
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["FLOORS", "Floor"]
+__all__ = ["FLOORS", "Floor", "floor_of"]
 
 
 class Floor(NamedTuple):
@@ -82,3 +82,8 @@ FLOORS = {
     "use-slider": Floor(0.00, 0.25),
 }
 """Over 20 episodes, rounded up. A task that is not listed has the floor 0."""
+
+
+def floor_of(name: str) -> Floor:
+    """Return the floor of the task ``name``."""
+    return FLOORS.get(name, Floor(0.0, 0.0))
