@@ -115,16 +115,20 @@ class _Traits:
 
     @property
     def floor(self) -> float:
-        """The mean score of the best player who never reads the observation. A class sets it with ``floor = 0.5``."""
-        return 0.0
+        """The mean score of the best player who never reads the observation. A class sets it with ``floor = 0.5``.
+
+        An adapter or a wrapper has the floor of the environment inside it, unless its class sets another one.
+        """
+        return 0.0 if self.unwrapped is self else self.unwrapped.floor
 
     @property
     def ceiling(self) -> float | None:
         """The mean score of the best possible player, if chance or an opponent makes some tasks unsolvable.
 
         ``None`` if every task can be solved. A class sets it with ``ceiling = 0.5``, and should say how the number was found.
+        An adapter or a wrapper has the ceiling of the environment inside it, unless its class sets another one.
         """
-        return None
+        return None if self.unwrapped is self else self.unwrapped.ceiling
 
     @property
     def unwrapped(self) -> "Env | AsyncEnv":

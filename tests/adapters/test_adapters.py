@@ -55,6 +55,26 @@ def test_truncated_is_told_apart() -> None:
         env.step("\\boxed{99}")
 
 
+class Bounded(Dice):
+    floor = 0.25
+    ceiling = 0.75
+
+
+class AsyncBounded(AsyncDice):
+    floor = 0.25
+    ceiling = 0.75
+
+
+@pytest.mark.parametrize("kind", ["Bounded", "AsyncBounded"])
+def test_adapters_and_wrappers_have_the_floor_and_the_ceiling_of_what_is_inside(kind: str) -> None:
+    id = f"{__name__}:{kind}"
+    with make(id) as env, TurnLimit(make(id), 3) as wrapped:
+        for one in (env, wrapped, as_async(env)):
+            assert (one.floor, one.ceiling) == (0.25, 0.75)
+    with make("tests.test_core:Dice") as plain:
+        assert (plain.floor, plain.ceiling) == (0.0, None)
+
+
 def test_a_step_before_the_beginning_and_anything_after_close_are_refused() -> None:
     env = make("tests.test_core:Dice")
     with pytest.raises(EpisodeOver) as caught:
