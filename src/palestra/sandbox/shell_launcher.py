@@ -74,6 +74,15 @@ class _Spare(NamedTuple):
     kills: int
 
 
+class _Prepared(NamedTuple):
+    """What a process that becomes a box has ready before the order to start arrives."""
+
+    kind: bytes
+    """The kind of layer."""
+    startup: int
+    seccomp: int
+
+
 class ShellLauncher(Launcher):
     """All shell boxes of one host."""
 
@@ -159,17 +168,17 @@ class ShellLauncher(Launcher):
         If the files cannot be prepared, this process ends, and the next start tries again in a process of its own. Only an
         order that has already arrived reports the problem.
         """
-        problem, kind = "", b""
+        problem, prepared = "", None
         try:
-            kind = self._prepare(group, -1)
+            prepared = self._prepare(group, -1)
         except OSError as error:
             problem = f"the box could not be started: {error}\n"
             channel.shutdown(socket.SHUT_RD)  # no order can arrive from now on
         data, fds, _, _ = socket.recv_fds(channel, 1, self.descriptors)
-        if data and problem:
+        if data and prepared:  # without data, the launcher has ended
+            self._finish(fds, prepared)
+        elif data:
             os.write(fds[0], problem.encode())
-        elif data:  # else the launcher has ended
-            self._finish(fds, kind)
 
     def _kill_orphans(self) -> None:
         for pid in children_of(os.getpid()):
@@ -187,16 +196,16 @@ class ShellLauncher(Launcher):
         if self.left:
             self.config = _with_room(self.config, source)
         try:
-            kind = self._prepare(group, source)
+            prepared = self._prepare(group, source)
         except OSError as error:
             os.write(fds[0], f"the box could not be started: {error}\n".encode())
             if source >= 0 and _is_full(f"{self.config['point']}/upper"):
                 os._exit(FULL)
             return
-        self._finish(fds, kind)
+        self._finish(fds, prepared)
 
-    def _prepare(self, group: str, source: int) -> bytes:
-        """Make this process that of a box: its control group, its user, its files. Return the kind of layer."""
+    def _prepare(self, group: str, source: int) -> _Prepared:
+        """Make this process that of a box: its control group, its user, its files, its limits."""
         signal.set_wakeup_fd(-1)
         for inherited in (signal.SIGCHLD, signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):  # programs inherit what is ignored
             signal.signal(inherited, signal.SIG_DFL)
@@ -211,30 +220,40 @@ class ShellLauncher(Launcher):
         kind = _prepare_files(self.config, own, source)
         if self.config["users"]:
             limit_range(self.config["users"]["processes"])
-        return kind
-
-    def _finish(self, fds: list[int], kind: bytes) -> None:
-        """Take the terminal and become bubblewrap."""
-        terminal, commands, ready, _ = fds
-        os.dup2(terminal, 2)  # it shows what fails from now on
-        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-        places = ("upper", "merged" if kind == b"o" else "upper")
-        _send(ready, READY.pack(kind, os.getpid()), [_folder(f"{self.config['point']}/{place}") for place in places])
-        self._pass_descriptors(terminal, commands)
         for which, value in self.limits:
             hard = resource.getrlimit(which)[1]
             value = value if hard == resource.RLIM_INFINITY else min(value, hard)
             resource.setrlimit(which, (value, value))
         os.chdir("/")
         os.umask(0o022)
+        return _Prepared(
+            kind,
+            os.open(f"/proc/self/fd/{self.startup}", os.O_RDONLY),
+            os.open(f"/proc/self/fd/{self.filter}", os.O_RDONLY),  # opened again, so that it is read from the start
+        )
+
+    def _finish(self, fds: list[int], prepared: _Prepared) -> None:
+        """Take the terminal and become bubblewrap. A user waits for it, so it does only what needs the terminal."""
+        terminal, commands, ready, _ = fds
+        os.dup2(terminal, 2)  # it shows what fails from now on
+        fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+        places = ("upper", "merged" if prepared.kind == b"o" else "upper")
+        folders = [_folder(f"{self.config['point']}/{place}") for place in places]  # a spare holds no folder of its layer
+        _send(ready, READY.pack(prepared.kind, os.getpid()), folders)
+        self._pass_descriptors(terminal, commands, prepared)
         argv = [_name_of(0) if word == TERMINAL else word for word in self.config["argv"]]
         os.execve(argv[0], argv, {})
 
-    def _pass_descriptors(self, terminal: int, commands: int) -> None:
+    def _pass_descriptors(self, terminal: int, commands: int, prepared: _Prepared) -> None:
         """Put what the box needs where it expects it, and close everything else."""
-        startup = os.open(f"/proc/self/fd/{self.startup}", os.O_RDONLY)
-        seccomp = os.open(f"/proc/self/fd/{self.filter}", os.O_RDONLY)  # opened again, so that it is read from the start
-        wanted = {0: terminal, 1: terminal, 2: terminal, FILTER: seccomp, COMMANDS: commands, STARTUP: startup}
+        wanted = {
+            0: terminal,
+            1: terminal,
+            2: terminal,
+            FILTER: prepared.seccomp,
+            COMMANDS: commands,
+            STARTUP: prepared.startup,
+        }
         clear = {place: fcntl.fcntl(fd, fcntl.F_DUPFD, 300) for place, fd in wanted.items()}
         for place, fd in clear.items():
             os.dup2(fd, place)

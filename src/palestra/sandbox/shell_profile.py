@@ -47,8 +47,7 @@ HOME = "home/agent"
 ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "SHELL": "/bin/bash",  # else bash looks itself up in /etc/passwd
-    "LANG": "C.UTF-8",
-    "LC_ALL": "C.UTF-8",
+    "LC_CTYPE": "C.UTF-8",  # not LC_ALL: every program would read a dozen locale files
     "TZ": "UTC",
     "TERM": "dumb",
     "PAGER": "cat",
