@@ -124,4 +124,6 @@ def test_ranks_are_shown_when_every_run_is_there(study: Path) -> None:
         write_result(result_path(study, cell), result(*cell, after=0.25 if cell.arm == "RLOO" else 0.5))
     text = study_section(study, study)
     assert "Ranks by success over 2 environments, 2 seeds each" in text
-    assert "| RLOO | 3.00 [3.00, 3.00] | 1.00 [1.00, 1.00] | 1.00 | 0.00 | 0.00 | 0.00 |" in text
+    assert "| RLOO | 3.00 [3.00, 3.00] | 1.00 [1.00, 1.00] |" in text
+    assert "](performance-profile.svg)" in text
+    assert (study / "performance-profile.svg").read_text(encoding="utf-8").count("<polygon") == 3

@@ -48,10 +48,12 @@ def test_the_intervals_cover_the_true_improvement() -> None:
 
 @given(st.lists(st.floats(0.0, 1.0), min_size=1, max_size=8))
 def test_a_profile_falls_from_all_runs_to_none(means: list[float]) -> None:
-    reached = profile(table(a=[[value] for value in means]), np.array([0.0, 0.25, 0.5, 1.01]))["a"]
-    assert reached[0] == 1.0
-    assert reached[-1] == 0.0
-    assert all(np.diff(reached) <= 0)
+    found = profile(table(a=[[value] for value in means]), np.array([0.0, 0.25, 0.5, 1.01]), resamples=50)["a"]
+    assert found.share[0] == 1.0
+    assert found.share[-1] == 0.0
+    for values in found:
+        assert all(np.diff(values) <= 0)
+    assert all(found.low <= found.high)
 
 
 def test_an_arm_that_misses_an_environment_is_not_ranked() -> None:

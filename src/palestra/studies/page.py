@@ -18,9 +18,10 @@ import numpy.typing as npt
 from palestra.durable import write_whole
 from palestra.errors import UsageError
 from palestra.evaluation.comparison import compare
+from palestra.plots.bands import Band, band_curves
 from palestra.plots.curves import Course, learning_curves
 from palestra.statistics import Score, mean_interval
-from palestra.studies.ranking import profile, rank_arms, scores_of
+from palestra.studies.ranking import Scores, profile, rank_arms, scores_of
 from palestra.studies.results import RunResult, read_played, read_results
 from palestra.studies.study import ArmPair, Study, load_study
 
@@ -33,6 +34,9 @@ _RANKED_ARMS = 3
 """The smallest number of arms for which ranks say more than pairs."""
 _RANKED_ENVIRONMENTS = 2
 """Ranks in one environment only repeat its table."""
+_PROFILE = "performance-profile.svg"
+_THRESHOLDS = 21
+"""Points of a performance profile, from 0 to 1."""
 
 
 def fill_page(page: Path) -> list[Path]:
@@ -74,7 +78,7 @@ def study_section(folder: Path, base: Path) -> str:
         _summary(study, results),
         _every_run(study, results),
         "\n".join(f"- {_pair(study, results, pair)}" for pair in study.compare),
-        _ranks(study, results),
+        _ranks(study, results, folder, base),
         *(f"![{_caption(name, study)}]({os.path.relpath(path, base)})" for name, path in figures.items() if path),
         _provenance(study, results),
     ]
@@ -173,21 +177,32 @@ def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
     )
 
 
-def _ranks(study: Study, results: Sequence[RunResult]) -> str:
+def _ranks(study: Study, results: Sequence[RunResult], folder: Path, base: Path) -> str:
+    """The table of ranks, and the performance profile, which is written into ``folder``."""
     enough = len(study.arms) >= _RANKED_ARMS and len(study.environments) >= _RANKED_ENVIRONMENTS
     if not enough or len(results) < len(list(study.cells())):
         return ""
     scores = scores_of(results, study.measure)
     ranking = rank_arms(scores)
     best = min(ranking.ranks, key=lambda arm: ranking.ranks[arm].value)
-    thresholds = np.linspace(0.0, 1.0, 5)
-    reached = profile(scores, thresholds)
-    head = ["arm", "mean rank", f"probability that {best} scores higher", *(f"runs ≥ {bound:.2f}" for bound in thresholds[1:])]
+    head = ["arm", "mean rank", f"probability that {best} scores higher"]
     rows = [
-        [arm, str(rank), "" if arm == best else str(ranking.improvement[best, arm]), *(f"{x:.2f}" for x in reached[arm][1:])]
+        [arm, str(rank), "" if arm == best else str(ranking.improvement[best, arm])]
         for arm, rank in sorted(ranking.ranks.items(), key=lambda item: item[1].value)
     ]
-    return f"Ranks by {study.measure} over {len(scores)} environments, {ranking.seeds} seeds each:\n\n{_table(head, rows)}"
+    path = _profile_figure(folder, study, scores)
+    return (
+        f"Ranks by {study.measure} over {len(scores)} environments, {ranking.seeds} seeds each:\n\n{_table(head, rows)}\n\n"
+        f"![Performance profile: the share of runs that reach a {study.measure}]({os.path.relpath(path, base)})"
+    )
+
+
+def _profile_figure(folder: Path, study: Study, scores: Scores) -> Path:
+    thresholds = np.linspace(0.0, 1.0, _THRESHOLDS)
+    curves = {arm: Band(thresholds, *found) for arm, found in profile(scores, thresholds).items()}
+    path = folder / _PROFILE
+    write_whole(path, band_curves({"share of runs": (study.measure, curves)}, "performance profile").encode())
+    return path
 
 
 def _figure(folder: Path, study: Study, results: Sequence[RunResult], environment: str) -> Path | None:

@@ -7,6 +7,7 @@ rough; the page says how many there are.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from palestra.errors import UsageError
 from palestra.seeding import derive
 from palestra.studies.results import RunResult
 
-__all__ = ["Interval", "Ranking", "profile", "rank_arms", "scores_of"]
+__all__ = ["Interval", "Profile", "Ranking", "Scores", "profile", "rank_arms", "scores_of"]
 
 Array = npt.NDArray[np.float64]
 Scores = Mapping[str, Mapping[str, Array]]
@@ -46,6 +47,14 @@ class Ranking:
     """(first, second) → the probability that a run of ``first`` beats one of ``second``, mean over environments."""
     seeds: int
     """The smallest number of seeds of any arm in any environment."""
+
+
+class Profile(NamedTuple):
+    """The share of runs that reach each threshold, with its 95 % interval."""
+
+    share: Array
+    low: Array
+    high: Array
 
 
 def scores_of(results: Sequence[RunResult], measure: str) -> Scores:
@@ -85,12 +94,16 @@ def rank_arms(scores: Scores, *, resamples: int = RESAMPLES, seed: int = 0) -> R
     )
 
 
-def profile(scores: Scores, thresholds: Array) -> dict[str, Array]:
-    """Arm → the share of runs, over environments and seeds, that score at least each of ``thresholds``."""
-    means = _run_means(scores)
-    arms = list(next(iter(scores.values())))
-    runs = {arm: np.concatenate([by_arm[arm] for by_arm in means.values()]) for arm in arms}
-    return {arm: np.array([float(np.mean(values >= bound)) for bound in thresholds]) for arm, values in runs.items()}
+def profile(scores: Scores, thresholds: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> dict[str, Profile]:
+    """Arm → the share of its runs, over environments and seeds, that score at least each of ``thresholds``."""
+    rng = derive(seed, "profile")
+    shares = _shares(_run_means(scores), thresholds)
+    drawn = [_shares(_means(scores, rng), thresholds) for _ in range(resamples)]
+    found = {}
+    for arm, share in shares.items():
+        low, high = np.quantile(np.stack([one[arm] for one in drawn]), (0.025, 0.975), axis=0)
+        found[arm] = Profile(share, low, high)
+    return found
 
 
 _RunMeans = dict[str, dict[str, Array]]
@@ -99,6 +112,13 @@ _RunMeans = dict[str, dict[str, Array]]
 
 def _run_means(scores: Scores) -> _RunMeans:
     return {env: {arm: rows.mean(axis=1) for arm, rows in by_arm.items()} for env, by_arm in scores.items()}
+
+
+def _shares(means: _RunMeans, thresholds: Array) -> dict[str, Array]:
+    """Arm → the share of its runs that score at least each of ``thresholds``."""
+    arms = list(next(iter(means.values())))
+    runs = {arm: np.concatenate([by_arm[arm] for by_arm in means.values()]) for arm in arms}
+    return {arm: (values[None, :] >= thresholds[:, None]).mean(axis=1) for arm, values in runs.items()}
 
 
 def _means(scores: Scores, rng: np.random.Generator) -> _RunMeans:
