@@ -68,8 +68,8 @@ class AsyncBounded(AsyncDice):
 @pytest.mark.parametrize("kind", ["Bounded", "AsyncBounded"])
 def test_adapters_and_wrappers_have_the_floor_and_the_ceiling_of_what_is_inside(kind: str) -> None:
     id = f"{__name__}:{kind}"
-    with make(id) as env, TurnLimit(make(id), 3) as wrapped:
-        for one in (env, wrapped, as_async(env)):
+    with make(id) as env:
+        for one in (env, as_async(env), TurnLimit(as_async(env), 3)):
             assert (one.floor, one.ceiling) == (0.25, 0.75)
     with make("tests.test_core:Dice") as plain:
         assert (plain.floor, plain.ceiling) == (0.0, None)
