@@ -1,6 +1,7 @@
 import asyncio
 import copy
 import gc
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -86,6 +87,41 @@ async def test_a_seed_gives_the_same_tokens_alone_and_in_a_crowd(engine: HFEngin
     alone = [await episode(engine, seed, 3) for seed in range(6)]
     crowd = await asyncio.gather(*(episode(engine, seed, 3) for seed in range(6)))
     assert [[turn.ids.tolist() for turn in turns] for turns in alone] == [[t.ids.tolist() for t in turns] for turns in crowd]
+
+
+def test_how_long_environments_take_changes_no_batch() -> None:
+    """Fast and slow episodes of one event loop join the same passes, so even the rounding is the same."""
+    model = tiny_llama()
+
+    async def crowd(pauses: list[float]) -> tuple[list[list[int]], list[Any]]:
+        engine, passes = HFEngine(copy.deepcopy(model), batch=32, rows=32), list[list[int]]()
+        compute = engine._compute
+
+        def recorded(first: int, tokens: list[list[int]]) -> torch.Tensor:
+            passes.append([first, *map(len, tokens)])
+            return compute(first, tokens)
+
+        engine._compute = recorded  # type: ignore[method-assign]
+        try:
+            played = await asyncio.gather(*(slow_episode(engine, seed, pauses[seed]) for seed in range(24)))
+        finally:
+            await engine.close()
+        return passes, [(one.ids.tolist(), one.logprobs.tolist()) for turns in played for one in turns]
+
+    async def slow_episode(engine: HFEngine, seed: int, pause: float) -> list[Tokens]:
+        out, session, context = [], EngineSession(), prompt(seed, 5 + seed % 11)
+        for turn in range(6):
+            tokens, _ = await engine.generate(context, Sampling(1 + (seed + turn) % 7, seed=100 * seed + turn), session)
+            out.append(tokens)
+            time.sleep(pause)  # as an environment that computes in the event loop
+            await asyncio.sleep(0)
+            context = ints(np.concatenate([context, tokens.ids, prompt(turn, 3)]))
+        return out
+
+    quick = asyncio.run(crowd([0.0] * 24))
+    for attempt in range(3):
+        pauses = np.random.default_rng(attempt).uniform(0.0, 0.004, 24).tolist()
+        assert asyncio.run(crowd(pauses)) == quick
 
 
 async def test_a_growing_context_computes_only_what_is_new(engine: HFEngine) -> None:

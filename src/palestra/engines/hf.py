@@ -5,6 +5,10 @@ run on one dedicated thread; the event loop never computes. Contexts keep their 
 ``arena``) as long as their ``EngineSession`` lives and a row is free. A new context copies the prefix that it shares with any
 other, so a prefix common to all episodes is computed once.
 
+Rounding depends on which requests are computed together. So before each call of the thread, the event loop runs until no
+episode has anything left to do but wait. What joins the batch then depends on the requests, and not on how long an
+environment takes: a run whose environments and policies stay in this event loop is the same bit for bit every time.
+
 New weights take effect between two tokens. Everything cached under the old weights is computed again, so every log-prob belongs
 to the version recorded with it.
 """
@@ -35,6 +39,8 @@ _WORTH_COPYING = 16
 """Length of a common prefix from which copying another row's keys is faster than computing them."""
 _STEPS_A_CALL = 32
 """Decoding steps between two returns to the event loop, as long as no request waits."""
+_QUIET_ROUNDS = 12
+"""Rounds of the event loop without a new request, after which no episode is about to ask: at most 7 were seen between two."""
 _PADDED_AT_MOST = 1.5
 """Requests share a prefill pass as long as padding enlarges it by at most this factor."""
 _LONGEST_PASS = 2048
@@ -164,7 +170,10 @@ class HFEngine:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        while (self._waiting or self._active) and not self._paused:
+        while True:
+            await self._settle()
+            if self._paused or not (self._waiting or self._active):
+                return
             try:
                 finished = await loop.run_in_executor(self._thread, self._work)
             except Exception as error:  # torch may raise anything: every request must get the error, none may wait for ever
@@ -173,6 +182,14 @@ class HFEngine:
             for request in finished:
                 if not request.answer.done():
                     request.answer.set_result(request.generation())
+
+    async def _settle(self) -> None:
+        """Wait until every episode that can go on without the engine has gone on."""
+        quiet = 0
+        while quiet < _QUIET_ROUNDS:
+            before = len(self._waiting)
+            await asyncio.sleep(0)
+            quiet = quiet + 1 if len(self._waiting) == before else 0
 
     def _fail(self, error: Exception) -> None:
         for request in (*self._active, *(entry.request for entry in self._entering), *self._waiting):
