@@ -127,3 +127,17 @@ def test_ranks_are_shown_when_every_run_is_there(study: Path) -> None:
     assert "| RLOO | 3.00 [3.00, 3.00] | 1.00 [1.00, 1.00] |" in text
     assert "](performance-profile.svg)" in text
     assert (study / "performance-profile.svg").read_text(encoding="utf-8").count("<polygon") == 3
+
+
+def test_the_page_shows_when_each_run_reaches_a_score(study: Path) -> None:
+    toml = study / "study.toml"
+    toml.write_text(toml.read_text(encoding="utf-8").replace("held_out", "reach = 0.3\nheld_out", 1), encoding="utf-8")
+    slow = result(seed=1, after=0.5)
+    made = msgspec.structs.replace(slow.made, step_seconds=[2.0, 3.0, 5.0])
+    late = msgspec.structs.replace(slow, made=made, curves={"success": [0.0, 0.5, 1.0]})
+    write_result(result_path(study, late.cell), late)
+    never = msgspec.structs.replace(result(after=1.0), curves={"success": [0.0, 0.0, 0.0]})
+    write_result(result_path(study, never.cell), never)
+    text = study_section(study, study)
+    assert "| environment | arm | steps until success 0.3 | seconds | seeds |" in text
+    assert "| guess | ReBN | never · 3 | never · 10 | 0, 1 |" in text  # the mean of five steps, the first of them repeated

@@ -30,6 +30,10 @@ overrides = [
 [environments.guess]
 recipe = "cpu/guess"
 
+[budgets]
+turns = [1, 2]
+samples = 3
+
 [arms]
 ReBN = ["advantage.method=rebn"]
 GRPO = ["advantage.method=grpo"]
@@ -62,6 +66,14 @@ def test_a_result_holds_every_held_out_task_and_every_step(study: Path) -> None:
     assert {len(values) for values in first.curves.values()} == {2}
     assert first.model == "tiny:game:GuessTheNumber-v0-brief10"
     assert first.made.cpu_seconds > 0
+
+
+def test_a_result_holds_the_scores_with_other_budgets(study: Path) -> None:
+    (first, *_) = read_results(study, load_study(study))
+    assert set(first.budgets) == {"before", "after"}
+    for scores in first.budgets.values():
+        assert {limit: len(values) for limit, values in scores.turns.items()} == {"1": 6, "2": 6}
+        assert [len(values) for values in scores.samples] == [3] * 6
 
 
 def test_arms_of_a_seed_start_equal_and_seeds_differ(study: Path) -> None:

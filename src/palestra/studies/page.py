@@ -21,6 +21,7 @@ from palestra.evaluation.comparison import compare
 from palestra.plots.bands import Band, band_curves
 from palestra.plots.curves import Course, learning_curves
 from palestra.statistics import Score, mean_interval
+from palestra.studies.budgets import BudgetScore, budget_figure, spent
 from palestra.studies.ranking import Scores, profile, rank_arms, scores_of
 from palestra.studies.results import RunResult, read_played, read_results
 from palestra.studies.study import ArmPair, Study, load_study
@@ -78,8 +79,10 @@ def study_section(folder: Path, base: Path) -> str:
         _summary(study, results),
         _every_run(study, results),
         "\n".join(f"- {_pair(study, results, pair)}" for pair in study.compare),
+        _reached(study, results),
         _ranks(study, results, folder, base),
         *(f"![{_caption(name, study)}]({os.path.relpath(path, base)})" for name, path in figures.items() if path),
+        *(_budgets(folder, study, results, name, base) for name in study.environments),
         _provenance(study, results),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -203,6 +206,57 @@ def _profile_figure(folder: Path, study: Study, scores: Scores) -> Path:
     path = folder / _PROFILE
     write_whole(path, band_curves({"share of runs": (study.measure, curves)}, "performance profile").encode())
     return path
+
+
+def _reached(study: Study, results: Sequence[RunResult]) -> str:
+    """After how many steps and seconds of training each run first reaches the score that the study names."""
+    if study.reach is None:
+        return ""
+    rows = []
+    for name in study.environments:
+        for arm in study.arms:
+            runs = [one for one in results if (one.environment, one.arm) == (name, arm)]
+            steps = [_steps_until(one, study.measure, study.reach) for one in runs]
+            seconds = [None if at is None else sum(one.made.step_seconds[:at]) for one, at in zip(runs, steps, strict=True)]
+            shown = [
+                " · ".join("never" if value is None else f"{value:.0f}" for value in values) for values in (steps, seconds)
+            ]
+            rows += [[name, arm, *shown, ", ".join(str(one.seed) for one in runs)]] if runs else []
+    head = ["environment", "arm", f"steps until {study.measure} {study.reach:g}", "seconds", "seeds"]
+    return _table(head, rows)
+
+
+def _steps_until(run: RunResult, measure: str, score: float) -> int | None:
+    """The number of steps after which the smoothed curve first reaches ``score``."""
+    values = [value for value in run.curves.get(measure, []) if value is not None]
+    reached = [step for step, value in enumerate(_smooth(values), 1) if value >= score] if values else []
+    return reached[0] if reached else None
+
+
+def _budgets(folder: Path, study: Study, results: Sequence[RunResult], environment: str, base: Path) -> str:
+    """The scores against turns and samples as a table, and their figure, which is written into ``folder``."""
+    runs = [one for one in results if one.environment == environment and one.budgets]
+    found = spent(runs)
+    if not found:
+        return ""
+    tables = [
+        _table(
+            [f"{environment}: {kind}", *map(str, next(iter(sides.values())))],
+            [[side, *map(_budget_score, by_budget.values())] for side, by_budget in sides.items()],
+        )
+        for kind, sides in found.items()
+    ]
+    path = folder / f"{runs[0].cell.name.partition('/')[0]}-budgets.svg"
+    budget_figure(path, study.measure, found)
+    seeds = ", ".join(str(seed) for seed in dict.fromkeys(one.seed for one in runs))
+    caption = f"{study.measure} of {environment} by turns and by samples, before and after training"
+    said = f"Mean {study.measure} over the tasks of the seeds {seeds}, with other budgets at test time:"
+    return "\n\n".join([said, *tables, f"![{caption}]({os.path.relpath(path, base)})"])
+
+
+def _budget_score(found: BudgetScore) -> str:
+    one = found.estimate
+    return f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}] ({' · '.join(f'{value:.3f}' for value in found.by_seed)})"
 
 
 def _figure(folder: Path, study: Study, results: Sequence[RunResult], environment: str) -> Path | None:

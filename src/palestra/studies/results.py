@@ -16,6 +16,7 @@ from palestra.studies.study import Cell, Study
 
 __all__ = [
     "RUNS",
+    "BudgetScores",
     "Curves",
     "Made",
     "RunResult",
@@ -34,6 +35,15 @@ Curves = dict[str, list[float | None]]
 """Metric → one value per step; ``None`` where a step has none."""
 Outcomes = dict[str, list[float]]
 """Measure → one value per held-out task."""
+
+
+class BudgetScores(msgspec.Struct, frozen=True):
+    """The scores of one model with several budgets, by the study's measure."""
+
+    turns: dict[str, list[float]]
+    """Limit of turns → one score per held-out task."""
+    samples: list[list[float]]
+    """Of every held-out task, the scores of its samples."""
 
 
 class Made(msgspec.Struct, frozen=True):
@@ -66,6 +76,8 @@ class RunResult(msgspec.Struct, frozen=True):
     after: Outcomes
     curves: Curves
     made: Made
+    budgets: dict[str, BudgetScores] = {}
+    """``before`` and ``after``, if the study asks for other budgets."""
     asked: list[str] = []
     """The first observation of every held-out task, if it identifies the task."""
 

@@ -29,8 +29,8 @@ from palestra.models import find_model
 from palestra.registry import make
 from palestra.rollout import rollout
 from palestra.seeding import derive_seed
-from palestra.studies.results import Made, Outcomes, RunResult, curves_of, played_path, result_path, write_result
-from palestra.studies.study import Cell, Study
+from palestra.studies.results import BudgetScores, Made, Outcomes, RunResult, curves_of, played_path, result_path, write_result
+from palestra.studies.study import Budgets, Cell, Study
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
 from palestra.training.parts import register_variants
@@ -95,7 +95,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
     with claimed(config, work / cell.name):
         trainer = assemble(config, work / cell.name, say=say)
         try:
-            before, after = loop.run(_measured(trainer, tasks))
+            before, after = loop.run(_measured(trainer, tasks, study))
         finally:
             trainer.ledger.close()
         steps = [msgspec.json.decode(line) for line in (trainer.folder / "metrics.jsonl").read_bytes().splitlines()]
@@ -107,9 +107,10 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
         command=f'palestra study repeat {_place(folder)} "{cell.name}"',
         model=_config(folder, study, cell).model.path,
         overrides=study.overrides_of(cell),
-        before=before,
-        after=after,
+        before=before.outcomes,
+        after=after.outcomes,
         curves=curves_of(steps, dict.fromkeys((*CURVES, *study.curves))),
+        budgets={"before": before.budgets, "after": after.budgets} if before.budgets and after.budgets else {},
         asked=_asked(tasks) if study.environments[cell.environment].by_observation else [],
         made=Made(
             date=datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -151,22 +152,43 @@ def _from_shared_warm_start(config: TrainConfig, folder: Path) -> TrainConfig:
     return msgspec.structs.replace(config, model=model, warm_start=None)
 
 
-async def _measured(trainer: Trainer, tasks: Sequence[Task]) -> tuple[Outcomes, Outcomes]:
+class _Evaluated(msgspec.Struct):
+    """An evaluation of one model."""
+
+    outcomes: Outcomes
+    budgets: BudgetScores | None = None
+
+
+async def _measured(trainer: Trainer, tasks: Sequence[Task], study: Study) -> tuple[_Evaluated, _Evaluated]:
     """Evaluation, training, evaluation. A run that resumes keeps the first evaluation from its first start."""
     path = trainer.folder / "before.json"
-    concurrency = trainer.config.play.concurrency
     try:
         if not path.exists():
-            write_whole(path, msgspec.json.encode(await _play(tasks, trainer.policy, concurrency)))
+            write_whole(path, msgspec.json.encode(await _evaluated(trainer, tasks, study)))
         await trainer.train()
-        return msgspec.json.decode(path.read_bytes(), type=Outcomes), await _play(tasks, trainer.policy, concurrency)
+        return msgspec.json.decode(path.read_bytes(), type=_Evaluated), await _evaluated(trainer, tasks, study)
     finally:
         await trainer.close()
 
 
-async def _play(tasks: Sequence[Task], player: Any, concurrency: int) -> Outcomes:
-    played = [one async for one in rollout(tasks, player, seed=1, concurrency=concurrency)]
-    return _outcomes(sorted(played, key=lambda one: one.group))
+async def _evaluated(trainer: Trainer, tasks: Sequence[Task], study: Study) -> _Evaluated:
+    policy, concurrency = trainer.policy, trainer.config.play.concurrency
+    outcomes = await _play(tasks, policy, concurrency)
+    if study.budgets is None:
+        return _Evaluated(outcomes)
+    return _Evaluated(outcomes, await _play_budgets(tasks, policy, concurrency, study.budgets, study.measure))
+
+
+async def _play_budgets(tasks: Sequence[Task], player: Any, concurrency: int, budgets: Budgets, measure: str) -> BudgetScores:
+    limited = {str(most): (await _play(tasks, player, concurrency, max_turns=most))[measure] for most in budgets.turns}
+    scores = (await _play(tasks, player, concurrency, group_size=budgets.samples))[measure]
+    each = [scores[first : first + budgets.samples] for first in range(0, len(scores), budgets.samples)]
+    return BudgetScores(limited, each)
+
+
+async def _play(tasks: Sequence[Task], player: Any, concurrency: int, **options: Any) -> Outcomes:
+    played = [one async for one in rollout(tasks, player, seed=1, concurrency=concurrency, **options)]
+    return _outcomes(sorted(played, key=lambda one: (one.group, one.member)))
 
 
 def _outcomes(played: Sequence[Trajectory]) -> Outcomes:

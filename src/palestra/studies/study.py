@@ -62,6 +62,15 @@ class ArmPair(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     measure: str = "success"
 
 
+class Budgets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a model may spend on a held-out task, to see how its score depends on it, before and after training."""
+
+    turns: tuple[_Count, ...] = ()
+    """Limits of turns. The limit of the environment holds as well."""
+    samples: _Count = 1
+    """Episodes of each task. The score of k samples is the best of k of them."""
+
+
 class Cell(NamedTuple):
     """One run of a study."""
 
@@ -97,6 +106,10 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     compare: tuple[ArmPair, ...] = ()
     overrides: tuple[str, ...] = ()
     """Overrides of every run, before those of the environment and the arm."""
+    reach: float | None = None
+    """A value of ``measure`` in training: the page shows after how many steps and seconds each run reaches it."""
+    budgets: Budgets | None = None
+    """Evaluations with other budgets at test time, before training and after it."""
     chosen: str = ""
     """How the settings were chosen, with every setting that was tried. The page prints it."""
 
@@ -112,6 +125,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_known("measure", [self.measure, *(pair.measure for pair in self.compare)], MEASURES)
         _check_known("compare", named, list(self.arms))
         _check_known("players", self.players, PLAYERS)
+        if self.budgets is not None and self.measure == "turns":
+            raise ValueError('budgets compares scores: set measure to "success" or "reward"')
 
     def cells(self) -> Iterator[Cell]:
         """Every run: seed by seed, so that a study that is stopped early has complete comparisons."""
