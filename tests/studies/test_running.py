@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,40 @@ def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path) -> None:
     with lock_folder(tmp_path / "work" / "locks" / cell.name):
         assert run_study(tmp_path, known, [cell], tmp_path / "work", print) == 0
     assert not result_path(tmp_path, cell).exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes end with their parent on Linux only")
+def test_the_other_processes_end_with_the_first(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    arguments = ["study", "run", str(tmp_path), "--jobs", "2", "--work", str(tmp_path / "work")]
+    process = subprocess.Popen([sys.executable, "-m", "palestra.cli", *arguments])
+    try:
+        _until(lambda: bool(_helpers(tmp_path)))
+        (helper,) = _helpers(tmp_path)
+        process.terminate()
+        process.wait(60)
+        _until(lambda: helper not in _helpers(tmp_path))
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _helpers(study: Path) -> list[int]:
+    """The processes that work on ``study`` without ``--jobs``."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (place / "cmdline").read_bytes().decode().split("\0")
+            if str(study) in words and "--jobs" not in words and "-c" not in words:
+                found.append(int(place.name))
+    return found
+
+
+def _until(true: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """``palestra study``: make the runs of a study, repeat one of them, and write its tables and figures."""
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -124,11 +125,12 @@ def _progress(as_json: bool) -> Callable[[str], None]:
 
 
 def _start_helper(study: Path, only: str | None, work: Path | None, as_json: bool) -> subprocess.Popen[bytes]:
-    """Start another process on the same study; it takes the runs that no process has taken."""
+    """Start another process on the same study; it takes the runs that no process has taken, and ends with this process."""
+    from palestra.training.launching import tied
+
     options = [*(["--only", only] if only else []), *(["--work", str(work)] if work else [])]
-    return subprocess.Popen(
-        [sys.executable, "-m", "palestra.cli", "study", "run", str(study), *options], stdout=sys.stderr if as_json else None
-    )
+    command = [sys.executable, "-m", "palestra.cli", "study", "run", str(study), *options]
+    return subprocess.Popen(tied(command, str(os.getpid())), stdout=sys.stderr if as_json else None)
 
 
 def _require_torch() -> None:
