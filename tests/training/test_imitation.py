@@ -1,19 +1,21 @@
 """Teachers, and what recipes make up: variants of environments, models by name."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from palestra.errors import UnknownEnv
+from palestra.errors import UnknownEnv, UsageError
 from palestra.models import build_tiny, find_model, model_home
 from palestra.references import hook
 from palestra.registry import make, unregister
 from palestra.rollout import collect
-from palestra.training.config import TrainConfig, Variant
+from palestra.training.config import TrainConfig, Variant, WarmStart
 from palestra.training.imitation import VariedPolicy
 from palestra.training.parts import register_variants
 from palestra.training.warm_start import warm_start
+from palestra.trajectory import Trajectory
 
 pytestmark = pytest.mark.torch
 
@@ -64,3 +66,25 @@ def test_a_warm_start_is_not_slowed_by_the_decay_of_the_run(tmp_path: Path) -> N
         made = warm_start(config, config.warm_start, str(model), tmp_path / name)
         weights.append((made / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
+
+
+def fives(number: int = 5) -> Callable[[str], str]:
+    """A teacher of the user's own, as a function of text."""
+    return lambda _: rf"\boxed{{{number}}}"
+
+
+def test_a_teacher_of_ones_own_is_imitated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taught: list[Trajectory] = []
+    monkeypatch.setattr("palestra.training.warm_start.imitate", lambda _, lessons, **options: taught.extend(lessons))
+    model = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=0, width=16)
+    lessons = {"teacher": {"use": f"{__name__}:fives", "number": 7}, "episodes": 4}
+    data = {"steps": 1, "model": {"path": str(model)}, "envs": {GAME: 1.0}, "warm_start": lessons}
+    config = msgspec.convert(data, TrainConfig)
+    assert config.warm_start is not None
+    warm_start(config, config.warm_start, str(model), tmp_path / "warm")
+    assert {turn.completion.text for one in taught for turn in one.turns} == {r"\boxed{7}"}
+
+
+def test_an_unknown_teacher_is_refused() -> None:
+    with pytest.raises(UsageError, match="one of oracle, random, varied, or your own as module:name"):
+        WarmStart(teacher="wizard")

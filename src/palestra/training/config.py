@@ -86,6 +86,8 @@ WRAPPER = replace(lending.WRAPPER, key="variants.ID.wrappers")
 TOOL = replace(lending.TOOL, key="variants.ID.tools")
 GRADER = Role("play.grader", ("trajectory",))
 GROUP_REWARD = Role("play.group_reward", ("group",))
+_TEACHERS = {name: f"palestra.training.imitation:{name}_teacher" for name in ("oracle", "random", "varied")}
+DEMONSTRATOR = Role("warm_start.teacher", (), _TEACHERS, factory=True)
 WRITER = Role(
     "writers",
     ("folder", "config"),
@@ -283,8 +285,8 @@ class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class WarmStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Supervised learning before the first step. The run folder keeps the result as a model folder."""
 
-    teacher: Literal["oracle", "random", "varied"] = "oracle"
-    """The policy to imitate: the environment's oracle, legal random moves, or random moves that are seldom repeated."""
+    teacher: Hook = "oracle"
+    """The policy to imitate: ``oracle``, ``random``, ``varied`` (seldom repeats a move), or your own as ``module:name``."""
     episodes: _Positive = 512
     """Episodes that the teacher plays."""
     epochs: _Positive = 4
@@ -292,6 +294,9 @@ class WarmStart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     minibatches: _Positive = 8
     """Updates per epoch."""
     learning_rate: Annotated[float, msgspec.Meta(gt=0.0)] = 1e-3
+
+    def __post_init__(self) -> None:
+        DEMONSTRATOR.check(self.teacher)
 
 
 class TrainConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from palestra.core import Conversation, EngineSession, Generation, Policy, Renderer, Sampling
 from palestra.encoding import Ints, floats, ints
-from palestra.policies import is_privileged, next_completion, policy_name
+from palestra.policies import as_policy, is_privileged, next_completion, policy_name
 from palestra.policies.sampled import SampledPolicy
 from palestra.seeding import derive
 from palestra.training.algorithms.loss import LossConfig
@@ -22,7 +22,7 @@ from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner
 from palestra.trajectory import Completion, Finish, Tokens, Trajectory
 
-__all__ = ["TaughtPolicy", "VariedPolicy", "imitate"]
+__all__ = ["TaughtPolicy", "VariedPolicy", "imitate", "oracle_teacher", "random_teacher", "varied_teacher"]
 
 _REPEATS = 0.1
 """How often the varied player accepts a repeated move, so that the model also sees how the environment answers one."""
@@ -56,6 +56,21 @@ class VariedPolicy:
                 break
             move = await conversation.env.sample_random_action()
         return Completion(move)
+
+
+def oracle_teacher() -> Policy:
+    """The environment's own oracle."""
+    return as_policy("oracle")
+
+
+def random_teacher() -> Policy:
+    """Legal random moves."""
+    return as_policy("random")
+
+
+def varied_teacher() -> Policy:
+    """Random moves that are seldom repeated."""
+    return VariedPolicy()
 
 
 class TaughtPolicy:

@@ -16,6 +16,7 @@ from palestra.training.algorithms.advantage import ADVANTAGE
 from palestra.training.algorithms.horizon import HORIZON
 from palestra.training.algorithms.loss import LOSS
 from palestra.training.config import (
+    DEMONSTRATOR,
     ENGINE,
     GRADER,
     GROUP_REWARD,
@@ -101,6 +102,8 @@ def _hooks(config: TrainConfig) -> Iterator[tuple[Role, Hook]]:
     yield HISTORY, config.prompt.history
     if config.teacher is not None:
         yield TEACHER, config.teacher.kind
+    if config.warm_start is not None:
+        yield DEMONSTRATOR, config.warm_start.teacher
     if config.opponent is not None:
         yield OPPONENT, config.opponent.kind
     yield POLICY, config.player

@@ -15,10 +15,11 @@ import transformers
 from palestra.core import Sampling
 from palestra.errors import SchemaError, UsageError
 from palestra.policies import as_policy
+from palestra.references import parse_hook
 from palestra.rollout import collect
 from palestra.seeding import derive, derive_seed
-from palestra.training.config import TrainConfig, WarmStart
-from palestra.training.imitation import TaughtPolicy, VariedPolicy, imitate
+from palestra.training.config import DEMONSTRATOR, TrainConfig, WarmStart
+from palestra.training.imitation import TaughtPolicy, imitate
 from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ModelConfig
@@ -61,7 +62,7 @@ def warm_start(
         return list(tokenizer.encode(text, add_special_tokens=False))
 
     teacher = TaughtPolicy(
-        VariedPolicy() if settings.teacher == "varied" else as_policy(settings.teacher),
+        as_policy(DEMONSTRATOR.load(settings.teacher)()),
         renderer_of(config.prompt, tokenizer),
         encode,
         network.language_model.config.max_position_embeddings,
@@ -95,9 +96,10 @@ def _usable(played: Sequence[Trajectory], settings: WarmStart, say: Callable[[st
     causes |= {one.task.env: one.failures[-1].message for one in reversed(played) if one.stop.failed}
     for env in whole:
         if not left[env]:
-            other = "random" if settings.teacher == "oracle" else "oracle"
+            teacher, _ = parse_hook(DEMONSTRATOR.key, settings.teacher)
+            other = "random" if teacher == "oracle" else "oracle"
             raise UsageError(
-                f'warm_start.teacher = "{settings.teacher}" finished no episode of {env}: {causes[env].rstrip(".")}. '
+                f'warm_start.teacher = "{teacher}" finished no episode of {env}: {causes[env].rstrip(".")}. '
                 f'Otherwise use warm_start.teacher = "{other}", or leave out the warm start: warm_start=none'
             )
         if left[env] < whole[env]:
