@@ -79,5 +79,5 @@ def test_the_page_shows_every_budget_with_its_seeds(tmp_path: Path) -> None:
 
 def test_budgets_of_a_study_that_compares_turns_are_refused(tmp_path: Path) -> None:
     (tmp_path / "study.toml").write_text(STUDY.replace('"reward"', '"turns"'), encoding="utf-8")
-    with pytest.raises(UsageError, match="budgets compares scores"):
+    with pytest.raises(UsageError, match="budgets is about scores"):
         load_study(tmp_path)

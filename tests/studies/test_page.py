@@ -66,7 +66,7 @@ def test_the_section_names_where_its_figures_come_from(study: Path) -> None:
 
 def test_pairs_use_the_seeds_that_both_arms_have(study: Path) -> None:
     assert "ReBN − GRPO, success: +0.750 [" in study_section(study, study)
-    assert "by environment and seed +0.750\n" in study_section(study, study) + "\n"
+    assert "; guess by seed +0.750\n" in study_section(study, study) + "\n"
 
 
 def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(study: Path, tmp_path: Path) -> None:

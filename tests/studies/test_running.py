@@ -15,7 +15,8 @@ import pytest
 from palestra.durable import lock_folder
 from palestra.studies import Cell, load_study, read_results
 from palestra.studies.results import numbers, read_played, result_path
-from palestra.studies.running import run_cell, run_study
+from palestra.studies.running import _play, run_cell, run_study
+from palestra.trajectory import Task
 
 pytestmark = pytest.mark.slow
 
@@ -78,6 +79,15 @@ def test_a_result_holds_the_scores_with_other_budgets(study: Path) -> None:
         assert [len(values) for values in scores.samples] == [3] * 6
 
 
+async def test_a_limit_of_turns_holds_and_samples_of_a_task_stand_together() -> None:
+    tasks = [Task("game:GuessTheNumber-v0-easy", seed) for seed in range(5)]
+    limited = await _play(tasks, "random", 3, max_turns=1)
+    assert limited["turns"] == [1.0] * 5
+    once, thrice = [await _play(tasks, "oracle", 3, group_size=size) for size in (1, 3)]
+    assert thrice["turns"] == [turns for turns in once["turns"] for _ in range(3)]
+    assert len(set(once["turns"])) > 1
+
+
 def test_arms_of_a_seed_start_equal_and_seeds_differ(study: Path) -> None:
     results = {one.cell: one for one in read_results(study, load_study(study))}
     assert results[Cell("guess", "ReBN", 0)].before == results[Cell("guess", "GRPO", 0)].before
@@ -116,6 +126,8 @@ def test_the_other_processes_end_with_the_first(tmp_path: Path) -> None:
         process.terminate()
         process.wait(60)
         _until(lambda: helper not in _helpers(tmp_path))
+        made = len(read_results(tmp_path, load_study(tmp_path)))
+        assert made < 4, "the helper ended because it had made every run"
     finally:
         process.kill()
         process.wait()

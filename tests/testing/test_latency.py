@@ -43,8 +43,8 @@ def test_waits_depend_on_the_task_alone() -> None:
     assert len(set(timed(4))) == 3
 
 
-def test_slow_episodes_are_slow_in_every_turn() -> None:
-    first, *others = timed(4, per_episode=True)
+def test_slow_tasks_are_slow_in_every_turn() -> None:
+    first, *others = timed(4, per_task=True)
     assert others == pytest.approx([first, first])
 
 

@@ -5,9 +5,11 @@ run on one dedicated thread; the event loop never computes. Contexts keep their 
 ``arena``) as long as their ``EngineSession`` lives and a row is free. A new context copies the prefix that it shares with any
 other, so a prefix common to all episodes is computed once.
 
-Rounding depends on which requests are computed together. So before each call of the thread, the event loop runs until no
-episode has anything left to do but wait. What joins the batch then depends on the requests, and not on how long an
-environment takes: a run whose environments and policies stay in this event loop is the same bit for bit every time.
+Rounding depends on which requests are computed together. So before each call of the thread, the event loop runs until the
+episodes have asked for all that they can ask for now. What joins the batch then depends on the requests, and not on how long an
+environment computes: if environments and policies neither leave this event loop nor wait for a clock, and weights change
+between episodes only, a run is the same bit for bit every time. The price is that environments do not step while the model
+computes.
 
 New weights take effect between two tokens. Everything cached under the old weights is computed again, so every log-prob belongs
 to the version recorded with it.
@@ -41,6 +43,8 @@ _STEPS_A_CALL = 32
 """Decoding steps between two returns to the event loop, as long as no request waits."""
 _QUIET_ROUNDS = 12
 """Rounds of the event loop without a new request, after which no episode is about to ask: at most 7 were seen between two."""
+_MOST_ROUNDS = 10_000
+"""Rounds after which the engine computes although requests still arrive, so that no caller can keep it from computing."""
 _PADDED_AT_MOST = 1.5
 """Requests share a prefill pass as long as padding enlarges it by at most this factor."""
 _LONGEST_PASS = 2048
@@ -186,10 +190,12 @@ class HFEngine:
     async def _settle(self) -> None:
         """Wait until every episode that can go on without the engine has gone on."""
         quiet = 0
-        while quiet < _QUIET_ROUNDS:
+        for _ in range(_MOST_ROUNDS):
             before = len(self._waiting)
             await asyncio.sleep(0)
             quiet = quiet + 1 if len(self._waiting) == before else 0
+            if quiet == _QUIET_ROUNDS:
+                return
 
     def _fail(self, error: Exception) -> None:
         for request in (*self._active, *(entry.request for entry in self._entering), *self._waiting):

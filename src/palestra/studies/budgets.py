@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from palestra.durable import write_whole
+from palestra.errors import UsageError
 from palestra.plots.bands import Band, band_curves
 from palestra.statistics import Estimate, Score, mean_interval
 from palestra.studies.results import BudgetScores, RunResult
@@ -36,22 +37,34 @@ def best_of(scores: Sequence[float], k: int) -> float:
 def spent(runs: Sequence[RunResult]) -> Spent:
     """The mean score with each budget over all tasks and seeds of one environment; the seeds are strata.
 
-    The arms of one seed start from the same weights, so ``before`` is that of the first arm.
+    The arms of one seed start from the same weights, so ``before`` is that of any of them.
+
+    Raises:
+        UsageError: The runs had different budgets.
     """
     if not runs:
         return {}
-    first = runs[0].arm
-    sides = {"before": [(one.seed, one.budgets["before"]) for one in runs if one.arm == first]}
+    budgets = {_budgets_of(found) for one in runs for found in one.budgets.values()}
+    if len(budgets) > 1:
+        raise UsageError(
+            "the runs of this study had different budgets: remove the results of the earlier ones to make them again"
+        )
+    ((limits, most),) = budgets
+    each_seed = {one.seed: one for one in runs}.values()
+    sides = {"before": [(one, one.budgets["before"]) for one in each_seed]}
     for arm in dict.fromkeys(one.arm for one in runs):
-        sides[arm] = [(one.seed, one.budgets["after"]) for one in runs if one.arm == arm]
-    limits = [int(limit) for limit in runs[0].budgets["before"].turns]
-    most = len(runs[0].budgets["before"].samples[0])
+        sides[arm] = [(one, one.budgets["after"]) for one in runs if one.arm == arm]
     counts = [k for k in _doubled(most) if most > 1]
     return {
         kind: {side: {budget: _estimate(found, score, budget) for budget in budgets} for side, found in sides.items()}
         for kind, budgets, score in (("turns", limits, _limited), ("samples", counts, _sampled))
         if budgets
     }
+
+
+def _budgets_of(found: BudgetScores) -> tuple[tuple[int, ...], int]:
+    """The limits of turns, and the number of samples."""
+    return tuple(int(limit) for limit in found.turns), len(found.samples[0])
 
 
 def _doubled(most: int) -> list[int]:
@@ -68,11 +81,15 @@ def _sampled(found: BudgetScores, k: int) -> Sequence[float]:
 
 
 def _estimate(
-    found: Sequence[tuple[int, BudgetScores]], score: Callable[[BudgetScores, int], Sequence[float]], budget: int
+    found: Sequence[tuple[RunResult, BudgetScores]], score: Callable[[BudgetScores, int], Sequence[float]], budget: int
 ) -> BudgetScore:
-    values = [(seed, score(one, budget)) for seed, one in found]
+    values = [(run, score(one, budget)) for run, one in found]
     every = [value for _, row in values for value in row]
-    scores = [Score((str(seed),), task, value) for seed, row in values for task, value in enumerate(row)]
+    scores = [
+        Score((str(run.seed),), task, value)
+        for run, row in values
+        for task, value in zip(run.asked or range(len(row)), row, strict=True)
+    ]
     estimate = mean_interval(scores, bounds=(min(0.0, *every), max(1.0, *every)))
     return BudgetScore(estimate, [float(np.mean(row)) for _, row in values])
 

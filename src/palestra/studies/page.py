@@ -172,12 +172,20 @@ def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
         [Score((cell.environment, str(cell.seed)), task, value) for cell in side for task, value in enumerate(runs[cell])]
         for side in zip(*common, strict=True)
     )
-    found = compare(first, second, bounds=_bounds(*runs.values())).difference
-    each = ", ".join(f"{np.mean(runs[ours]) - np.mean(runs[theirs]):+.3f}" for ours, theirs in common)
-    return (
-        f"{pair.first} − {pair.second}, {pair.measure}: {found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]; "
-        f"by environment and seed {each}"
-    )
+    bounds = _bounds(*runs.values())
+    parts = [_difference(first, second, bounds)]
+    environments = list(dict.fromkeys(ours.environment for ours, _ in common))
+    for name in environments:
+        each = [f"{np.mean(runs[a]) - np.mean(runs[b]):+.3f}" for a, b in common if a.environment == name]
+        ours, theirs = ([one for one in side if one.path[0] == name] for side in (first, second))
+        whole = f"{_difference(ours, theirs, bounds)}, " if len(environments) > 1 else ""
+        parts.append(f"{name} {whole}by seed {', '.join(each)}")
+    return f"{pair.first} − {pair.second}, {pair.measure}: {'; '.join(parts)}"
+
+
+def _difference(first: Sequence[Score], second: Sequence[Score], bounds: tuple[float, float]) -> str:
+    found = compare(first, second, bounds=bounds).difference
+    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
 
 
 def _ranks(study: Study, results: Sequence[RunResult], folder: Path, base: Path) -> str:
@@ -228,9 +236,11 @@ def _reached(study: Study, results: Sequence[RunResult]) -> str:
 
 def _steps_until(run: RunResult, measure: str, score: float) -> int | None:
     """The number of steps after which the smoothed curve first reaches ``score``."""
-    values = [value for value in run.curves.get(measure, []) if value is not None]
-    reached = [step for step, value in enumerate(_smooth(values), 1) if value >= score] if values else []
-    return reached[0] if reached else None
+    known = [(step, value) for step, value in enumerate(run.curves.get(measure, []), 1) if value is not None]
+    if not known:
+        return None
+    steps, values = zip(*known, strict=True)
+    return next((step for step, value in zip(steps, _smooth(values), strict=True) if value >= score), None)
 
 
 def _budgets(folder: Path, study: Study, results: Sequence[RunResult], environment: str, base: Path) -> str:

@@ -1,6 +1,7 @@
 """The result of one run of a study: a JSON file with the outcome of every held-out task, the curves, and where it was made.
 
-``numbers`` leaves out what depends on the clock and the machine: two runs of one command have equal numbers.
+``numbers`` leaves out what depends on the clock and the machine: two runs of one command have equal numbers if their
+sampling is reproducible (docs/design/tokens.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence

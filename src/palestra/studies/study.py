@@ -125,8 +125,9 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_known("measure", [self.measure, *(pair.measure for pair in self.compare)], MEASURES)
         _check_known("compare", named, list(self.arms))
         _check_known("players", self.players, PLAYERS)
-        if self.budgets is not None and self.measure == "turns":
-            raise ValueError('budgets compares scores: set measure to "success" or "reward"')
+        for key, value in (("budgets", self.budgets), ("reach", self.reach)):
+            if value is not None and self.measure == "turns":
+                raise ValueError(f'{key} is about scores: set measure to "success" or "reward"')
 
     def cells(self) -> Iterator[Cell]:
         """Every run: seed by seed, so that a study that is stopped early has complete comparisons."""

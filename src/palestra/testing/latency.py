@@ -23,13 +23,14 @@ __all__ = ["Latency"]
 class Latency(Wrapper):
     """Waits before each observation.
 
-    The seconds are log-normal and derived from the task, so the same task takes as long under every schedule.
+    The seconds are log-normal and derived from the seed of the task, so all episodes of a task wait equally long, under every
+    schedule.
 
     Args:
         env: The environment that answers late.
         seconds: The median of a wait.
         spread: The standard deviation of its logarithm: 0 for equal waits, 1 for a long tail.
-        per_episode: Whether all waits of one episode are equal, so that some episodes are slow as a whole.
+        per_task: Whether all waits of a task are equal, so that some tasks are slow as a whole.
 
     """
 
@@ -38,12 +39,12 @@ class Latency(Wrapper):
         env: AsyncEnv,
         seconds: float = 0.05,
         spread: float = 1.0,
-        per_episode: bool = False,
+        per_task: bool = False,
     ) -> None:
         super().__init__(env)
         if seconds < 0 or spread < 0:
             raise UsageError(f"seconds and spread must be at least 0, got {seconds} and {spread}")
-        self.seconds, self.spread, self.per_episode = seconds, spread, per_episode
+        self.seconds, self.spread, self.per_task = seconds, spread, per_task
         self._seed, self._turn = 0, 0
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
@@ -57,5 +58,5 @@ class Latency(Wrapper):
         return Step(*await self.env.step(action))
 
     async def _wait(self) -> None:
-        turn = 0 if self.per_episode else self._turn
+        turn = 0 if self.per_task else self._turn
         await asyncio.sleep(self.seconds * float(derive(self._seed, "latency", turn).lognormal(0.0, self.spread)))

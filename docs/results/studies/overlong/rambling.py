@@ -1,21 +1,23 @@
-"""A teacher that writes some digits before its move, for a model whose replies are often too long."""
+"""A teacher that writes other moves before its own, for a model whose replies are often too long."""
 
 from palestra.core import Conversation
 from palestra.seeding import derive
-from palestra.training.imitation import VariedPolicy
 from palestra.trajectory import Completion
 
 
-class Rambling(VariedPolicy):
-    """Random moves, seldom repeated, after a geometric number of digits with this mean."""
+class Rambling:
+    """Random moves. Before each stands a geometric number of others, with this mean; the game takes the last one."""
 
     name = "rambling"
+    privileged = True
 
     def __init__(self, mean: float = 4.0) -> None:
         self._mean = mean
 
     async def act(self, conversation: Conversation) -> Completion:
-        move = await super().act(conversation)
+        if not conversation.memory:
+            conversation.memory["seeded"] = True
+            await conversation.env.seed_actions(conversation.seed)
         random = derive(conversation.seed, "rambling", len(conversation.messages))
-        count = int(random.geometric(1 / (1 + self._mean))) - 1
-        return Completion("".join(str(random.integers(1, 10)) for _ in range(count)) + move.text)
+        count = int(random.geometric(1 / (1 + self._mean)))
+        return Completion("".join([await conversation.env.sample_random_action() for _ in range(count)]))
