@@ -188,7 +188,7 @@ class HFEngine:
                     request.answer.set_result(request.generation())
 
     async def _settle(self) -> None:
-        """Wait until every episode that can go on without the engine has gone on."""
+        """Wait until the episodes have asked for all that they can ask for now."""
         quiet = 0
         for _ in range(_MOST_ROUNDS):
             before = len(self._waiting)
