@@ -12,7 +12,14 @@ from palestra.studies.page import fill_page
 from tests.docs.test_pages import ROOT
 
 
-@pytest.mark.parametrize("page", ["design/learning.md", "results/worlds-training.md", "tutorials/06-train-your-agent.md"])
+PAGES = [
+    "design/learning.md",
+    "tutorials/06-train-your-agent.md",
+    *(f"results/{name}.md" for name in ("baselines", "methods", "test-time", "training-options", "worlds-training")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_a_page_and_its_figures_are_those_of_the_results(page: str, tmp_path: Path) -> None:
     studies = ROOT / "docs" / "results" / "studies"
     shutil.copytree(studies, tmp_path / "results" / "studies")
