@@ -11,7 +11,6 @@ from palestra.studies import load_study, read_results
 from palestra.studies.page import fill_page
 from tests.docs.test_pages import ROOT
 
-
 PAGES = [
     "design/learning.md",
     "tutorials/06-train-your-agent.md",

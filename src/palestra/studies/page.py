@@ -190,7 +190,7 @@ def _difference(first: Sequence[Score], second: Sequence[Score], bounds: tuple[f
 
 def _ranks(study: Study, results: Sequence[RunResult], folder: Path, base: Path) -> str:
     """The table of ranks, and the performance profile, which is written into ``folder``."""
-    enough = len(study.arms) >= _RANKED_ARMS and len(study.environments) >= _RANKED_ENVIRONMENTS
+    enough = len(study.arms) >= _RANKED_ARMS and len(study.environments) >= _RANKED_ENVIRONMENTS and len(study.seeds) > 1
     if not enough or len(results) < len(list(study.cells())):
         return ""
     scores = scores_of(results, study.measure)
