@@ -15,6 +15,7 @@ from palestra.statistics import (
     bootstrap_means,
     distribution,
     mean_interval,
+    mean_of_last,
     pass_all_k,
     pass_at_k,
     student_quantile,
@@ -242,3 +243,16 @@ def test_distribution_by_hand() -> None:
 
 def test_no_values_no_distribution() -> None:
     assert distribution([]) is None
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=7), st.data())
+def test_the_best_of_k_is_the_mean_over_all_choices(scores: list[float], data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(scores)))
+    each = [max(chosen) for chosen in itertools.combinations(scores, k)]
+    assert mean_of_last(sorted(scores), k) == pytest.approx(sum(each) / len(each), abs=1e-9)
+
+
+@given(st.lists(st.booleans(), min_size=1, max_size=12), st.data())
+def test_the_best_of_k_successes_is_pass_at_k(solved: list[bool], data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, len(solved)))
+    assert mean_of_last(sorted(map(float, solved)), k) == pytest.approx(pass_at_k(len(solved), sum(solved), k))

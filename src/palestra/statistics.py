@@ -39,6 +39,7 @@ __all__ = [
     "bootstrap_means",
     "distribution",
     "mean_interval",
+    "mean_of_last",
     "pass_all_k",
     "pass_at_k",
     "score_bounds",
@@ -314,6 +315,15 @@ def pass_all_k(tries: int, successes: int, k: int) -> float:
     """Return the unbiased chance that all of ``k`` tries succeed (pass^k)."""
     _check_tries(tries, successes, k)
     return math.comb(successes, k) / math.comb(tries, k)
+
+
+def mean_of_last(ordered: Sequence[float], k: int) -> float:
+    """Return the expected value of the last of ``k`` elements that are drawn from ``ordered`` without replacement.
+
+    If ``ordered`` is sorted, this is the expected best of ``k``; for values of 0 and 1 it is then pass@k.
+    """
+    total = math.comb(len(ordered), k)
+    return math.fsum(value * math.comb(place, k - 1) for place, value in enumerate(ordered)) / total
 
 
 def _check_tries(tries: int, successes: int, k: int) -> None:

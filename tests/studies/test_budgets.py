@@ -1,18 +1,14 @@
 """Scores against turns and samples."""
 
-from itertools import combinations
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tests.studies.results import result
 
 from palestra.errors import UsageError
-from palestra.statistics import pass_at_k
 from palestra.studies import load_study
-from palestra.studies.budgets import best_of, spent
+from palestra.studies.budgets import spent
 from palestra.studies.page import study_section
 from palestra.studies.results import BudgetScores, RunResult, result_path, write_result
 
@@ -32,19 +28,6 @@ samples = 3
 [arms]
 ReBN = []
 """
-
-
-@given(st.lists(st.floats(-1, 1), min_size=1, max_size=7), st.data())
-def test_the_best_of_k_is_the_mean_over_all_choices(scores: list[float], data: st.DataObject) -> None:
-    k = data.draw(st.integers(1, len(scores)))
-    each = [max(chosen) for chosen in combinations(scores, k)]
-    assert best_of(scores, k) == pytest.approx(sum(each) / len(each), abs=1e-9)
-
-
-@given(st.lists(st.booleans(), min_size=1, max_size=12), st.data())
-def test_the_best_of_k_successes_is_pass_at_k(solved: list[bool], data: st.DataObject) -> None:
-    k = data.draw(st.integers(1, len(solved)))
-    assert best_of([float(one) for one in solved], k) == pytest.approx(pass_at_k(len(solved), sum(solved), k))
 
 
 def played(seed: int) -> RunResult:

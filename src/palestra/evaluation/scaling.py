@@ -38,7 +38,7 @@ from palestra.registry import family_of
 from palestra.rollout import AnyPolicy, Envs, read_trajectories
 from palestra.rollout.resuming import TRAJECTORIES
 from palestra.seeding import derive
-from palestra.statistics import Estimate, Score, mean_interval, score_bounds
+from palestra.statistics import Estimate, Score, mean_interval, mean_of_last, score_bounds
 from palestra.trajectory import Trajectory
 
 __all__ = [
@@ -46,6 +46,7 @@ __all__ = [
     "Sample",
     "Scaling",
     "best_of_k",
+    "estimate_band",
     "highest_of_k",
     "majority_of_k",
     "mean_logprob",
@@ -200,7 +201,7 @@ def _answer(trajectory: Trajectory) -> str:
 
 def highest_of_k(drawn: Sequence[Sample], k: int) -> float:
     """Return the mean of the highest value of k samples, over all choices of k. For 0 and 1 this is pass@k."""
-    return _of_the_top(sorted(one.value for one in drawn), k)
+    return mean_of_last(sorted(one.value for one in drawn), k)
 
 
 def best_of_k(drawn: Sequence[Sample], k: int) -> float:
@@ -211,13 +212,7 @@ def best_of_k(drawn: Sequence[Sample], k: int) -> float:
         groups[one.preference].append(one.value)
     # Equals are chosen at random, so each has the mean value of all.
     ordered = [float(np.mean(groups[key])) for key in sorted(groups) for _ in groups[key]]
-    return _of_the_top(ordered, k)
-
-
-def _of_the_top(ordered: Sequence[float], k: int) -> float:
-    """Return the expected value of the last of k elements that are drawn from ``ordered`` without replacement."""
-    total = math.comb(len(ordered), k)
-    return math.fsum(value * math.comb(place, k - 1) for place, value in enumerate(ordered)) / total
+    return mean_of_last(ordered, k)
 
 
 def majority_of_k(drawn: Sequence[Sample], k: int) -> float:
@@ -275,15 +270,16 @@ def _figure(scaling: Scaling) -> str:
     numbered = {limit: estimate for limit, estimate in scaling.turns.items() if limit != _OWN}
     panels: dict[str, tuple[str, dict[str, Band]]] = {}
     if numbered:
-        panels[f"{scaling.measure} by turns"] = ("turns allowed", {scaling.policy: _band(numbered)})
+        panels[f"{scaling.measure} by turns"] = ("turns allowed", {scaling.policy: estimate_band(numbered)})
     panels[f"{scaling.measure} by samples"] = (
         "samples per task",
-        {name: _band(curve) for name, curve in scaling.samples.items()},
+        {name: estimate_band(curve) for name, curve in scaling.samples.items()},
     )
     return band_curves(panels, "test-time compute")
 
 
-def _band(points: Mapping[str, Estimate]) -> Band:
+def estimate_band(points: Mapping[str, Estimate] | Mapping[int, Estimate]) -> Band:
+    """Return the curve of ``points``, which are in increasing order."""
     places = np.array([float(place) for place in points])
     table = [(one.mean, one.low, one.high) for one in points.values()]
     return Band(places, *(np.array(column) for column in zip(*table, strict=True)))

@@ -1,6 +1,5 @@
 """Scores against what a model may spend at test time: turns and samples, before training and after it."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -9,11 +8,12 @@ import numpy as np
 
 from palestra.durable import write_whole
 from palestra.errors import UsageError
+from palestra.evaluation.scaling import estimate_band
 from palestra.plots.bands import Band, band_curves
-from palestra.statistics import Estimate, Score, mean_interval
+from palestra.statistics import Estimate, Score, mean_interval, mean_of_last, score_bounds
 from palestra.studies.results import BudgetScores, RunResult
 
-__all__ = ["BudgetScore", "Spent", "best_of", "budget_figure", "spent"]
+__all__ = ["BudgetScore", "Spent", "budget_figure", "spent"]
 
 
 class BudgetScore(NamedTuple):
@@ -26,12 +26,6 @@ class BudgetScore(NamedTuple):
 
 Spent = Mapping[str, Mapping[str, Mapping[int, BudgetScore]]]
 """``turns`` or ``samples`` → ``before``, or the arm after training → budget → score."""
-
-
-def best_of(scores: Sequence[float], k: int) -> float:
-    """The expected best of ``k`` of the ``scores``, drawn without replacement; for scores of 0 and 1 this is pass@k."""
-    ways = math.comb(len(scores), k)
-    return sum(score * math.comb(place, k - 1) / ways for place, score in enumerate(sorted(scores)) if place >= k - 1)
 
 
 def spent(runs: Sequence[RunResult]) -> Spent:
@@ -77,33 +71,29 @@ def _limited(found: BudgetScores, limit: int) -> Sequence[float]:
 
 
 def _sampled(found: BudgetScores, k: int) -> Sequence[float]:
-    return [best_of(scores, k) for scores in found.samples]
+    return [mean_of_last(sorted(scores), k) for scores in found.samples]
 
 
 def _estimate(
     found: Sequence[tuple[RunResult, BudgetScores]], score: Callable[[BudgetScores, int], Sequence[float]], budget: int
 ) -> BudgetScore:
     values = [(run, score(one, budget)) for run, one in found]
-    every = [value for _, row in values for value in row]
     scores = [
         Score((str(run.seed),), task, value)
         for run, row in values
         for task, value in zip(run.asked or range(len(row)), row, strict=True)
     ]
-    estimate = mean_interval(scores, bounds=(min(0.0, *every), max(1.0, *every)))
+    estimate = mean_interval(scores, bounds=score_bounds(scores))
     return BudgetScore(estimate, [float(np.mean(row)) for _, row in values])
 
 
 def budget_figure(path: Path, measure: str, found: Spent) -> None:
     """Draw the scores over turns and over samples."""
+
+    def band(scores: Mapping[int, BudgetScore]) -> Band:
+        return estimate_band({budget: scores[budget].estimate for budget in sorted(scores)})
+
     panels = {
-        f"{measure} by {kind}": (kind, {side: _band(by_budget) for side, by_budget in sides.items()})
-        for kind, sides in found.items()
+        f"{measure} by {kind}": (kind, {side: band(scores) for side, scores in sides.items()}) for kind, sides in found.items()
     }
     write_whole(path, band_curves(panels, "score against turns and samples").encode())
-
-
-def _band(found: Mapping[int, BudgetScore]) -> Band:
-    rows = [(budget, one.estimate.mean, one.estimate.low, one.estimate.high) for budget, one in sorted(found.items())]
-    places, mean, low, high = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
-    return Band(places, mean, low, high)

@@ -9,7 +9,7 @@ The path is relative to the page. A mean is never printed without the values of 
 
 import os
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from palestra.errors import UsageError
 from palestra.evaluation.comparison import compare
 from palestra.plots.bands import Band, band_curves
 from palestra.plots.curves import Course, learning_curves
-from palestra.statistics import Score, mean_interval
+from palestra.statistics import Estimate, Score, mean_interval, score_bounds
 from palestra.studies.budgets import BudgetScore, budget_figure, spent
 from palestra.studies.ranking import Scores, profile, rank_arms, scores_of
 from palestra.studies.results import RunResult, read_played, read_results
@@ -111,17 +111,25 @@ def _summary(study: Study, results: Sequence[RunResult]) -> str:
     """One row per environment and arm. Each cell shows every seed; a mean stands before its seeds."""
     head = ["environment", "arm", f"{study.measure} before", "after", "after − before", "turns after", "CPU seconds", "seeds"]
     rows = []
+    for name, arm, runs in _by_arm(study, results):
+        before = _by_seed([float(np.mean(one.before[study.measure])) for one in runs], "{:.3f}")
+        after = _by_seed([float(np.mean(one.after[study.measure])) for one in runs], "{:.3f}")
+        turns = _by_seed([float(np.mean(one.after["turns"])) for one in runs], "{:.2f}")
+        seconds = _by_seed([one.made.cpu_seconds for one in runs], "{:.0f}")
+        rows.append([name, arm, before, after, _gain(runs, study.measure), turns, seconds, _seeds(runs)])
+    return _table(head, rows)
+
+
+def _by_arm(study: Study, results: Sequence[RunResult]) -> Iterator[tuple[str, str, list[RunResult]]]:
+    """The runs of every environment and arm that has any."""
     for name in study.environments:
         for arm in study.arms:
-            runs = [one for one in results if (one.environment, one.arm) == (name, arm)]
-            if runs:
-                before = _by_seed([float(np.mean(one.before[study.measure])) for one in runs], "{:.3f}")
-                after = _by_seed([float(np.mean(one.after[study.measure])) for one in runs], "{:.3f}")
-                turns = _by_seed([float(np.mean(one.after["turns"])) for one in runs], "{:.2f}")
-                seconds = _by_seed([one.made.cpu_seconds for one in runs], "{:.0f}")
-                seeds = ", ".join(str(one.seed) for one in runs)
-                rows.append([name, arm, before, after, _gain(runs, study.measure), turns, seconds, seeds])
-    return _table(head, rows)
+            if runs := [one for one in results if (one.environment, one.arm) == (name, arm)]:
+                yield name, arm, runs
+
+
+def _seeds(runs: Sequence[RunResult]) -> str:
+    return ", ".join(str(seed) for seed in dict.fromkeys(one.seed for one in runs))
 
 
 def _by_seed(values: Sequence[float], form: str) -> str:
@@ -139,9 +147,7 @@ def _gain(runs: Sequence[RunResult], measure: str) -> str:
         ]
         for when in ("after", "before")
     )
-    values = [getattr(one, when)[measure] for one in runs for when in ("after", "before")]
-    found = compare(after, before, bounds=_bounds(*values)).difference
-    return f"{found.mean:+.3f} [{found.low:+.3f}, {found.high:+.3f}]"
+    return _difference(after, before, score_bounds([*after, *before]))
 
 
 def _every_run(study: Study, results: Sequence[RunResult]) -> str:
@@ -151,9 +157,9 @@ def _every_run(study: Study, results: Sequence[RunResult]) -> str:
     for one in results:
         before, after = one.before[study.measure], one.after[study.measure]
         tasks = one.asked or range(len(after))
-        difference = compare(_scores(tasks, after), _scores(tasks, before), bounds=_bounds(before, after)).difference
-        shown = f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
-        rows.append([one.environment, one.arm, str(one.seed), _interval(tasks, before), _interval(tasks, after), shown])
+        later, earlier = _scores(tasks, after), _scores(tasks, before)
+        difference = _difference(later, earlier, score_bounds([*later, *earlier]))
+        rows.append([one.environment, one.arm, str(one.seed), _interval(tasks, before), _interval(tasks, after), difference])
     return _table(head, rows)
 
 
@@ -172,7 +178,7 @@ def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
         [Score((cell.environment, str(cell.seed)), task, value) for cell in side for task, value in enumerate(runs[cell])]
         for side in zip(*common, strict=True)
     )
-    bounds = _bounds(*runs.values())
+    bounds = score_bounds(score for values in runs.values() for score in _scores(range(len(values)), values))
     parts = [_difference(first, second, bounds)]
     environments = list(dict.fromkeys(ours.environment for ours, _ in common))
     for name in environments:
@@ -221,15 +227,11 @@ def _reached(study: Study, results: Sequence[RunResult]) -> str:
     if study.reach is None:
         return ""
     rows = []
-    for name in study.environments:
-        for arm in study.arms:
-            runs = [one for one in results if (one.environment, one.arm) == (name, arm)]
-            steps = [_steps_until(one, study.measure, study.reach) for one in runs]
-            seconds = [None if at is None else sum(one.made.step_seconds[:at]) for one, at in zip(runs, steps, strict=True)]
-            shown = [
-                " · ".join("never" if value is None else f"{value:.0f}" for value in values) for values in (steps, seconds)
-            ]
-            rows += [[name, arm, *shown, ", ".join(str(one.seed) for one in runs)]] if runs else []
+    for name, arm, runs in _by_arm(study, results):
+        steps = [_steps_until(one, study.measure, study.reach) for one in runs]
+        seconds = [None if at is None else sum(one.made.step_seconds[:at]) for one, at in zip(runs, steps, strict=True)]
+        shown = [" · ".join("never" if value is None else f"{value:.0f}" for value in values) for values in (steps, seconds)]
+        rows.append([name, arm, *shown, _seeds(runs)])
     head = ["environment", "arm", f"steps until {study.measure} {study.reach:g}", "seconds", "seeds"]
     return _table(head, rows)
 
@@ -258,15 +260,13 @@ def _budgets(folder: Path, study: Study, results: Sequence[RunResult], environme
     ]
     path = folder / f"{runs[0].cell.name.partition('/')[0]}-budgets.svg"
     budget_figure(path, study.measure, found)
-    seeds = ", ".join(str(seed) for seed in dict.fromkeys(one.seed for one in runs))
     caption = f"{study.measure} of {environment} by turns and by samples, before and after training"
-    said = f"Mean {study.measure} over the tasks of the seeds {seeds}, with other budgets at test time:"
+    said = f"Mean {study.measure} over the tasks of the seeds {_seeds(runs)}, with other budgets at test time:"
     return "\n\n".join([said, *tables, f"![{caption}]({os.path.relpath(path, base)})"])
 
 
 def _budget_score(found: BudgetScore) -> str:
-    one = found.estimate
-    return f"{one.mean:.3f} [{one.low:.3f}, {one.high:.3f}] ({' · '.join(f'{value:.3f}' for value in found.by_seed)})"
+    return f"{_estimated(found.estimate)} ({' · '.join(f'{value:.3f}' for value in found.by_seed)})"
 
 
 def _figure(folder: Path, study: Study, results: Sequence[RunResult], environment: str) -> Path | None:
@@ -319,15 +319,14 @@ def _provenance(study: Study, results: Sequence[RunResult]) -> str:
     return f"{'; '.join(parts)}.{chosen}"
 
 
-def _bounds(*values: Sequence[float]) -> tuple[float, float]:
-    """The range of a measure: 0 to 1, or wider where the values are."""
-    return min(0.0, *(min(one) for one in values)), max(1.0, *(max(one) for one in values))
-
-
 def _scores(tasks: Sequence[Hashable], values: Sequence[float]) -> list[Score]:
     return [Score((), task, float(value)) for task, value in zip(tasks, values, strict=True)]
 
 
 def _interval(tasks: Sequence[Hashable], values: Sequence[float]) -> str:
-    found = mean_interval(_scores(tasks, values), bounds=_bounds(values))
+    scores = _scores(tasks, values)
+    return _estimated(mean_interval(scores, bounds=score_bounds(scores)))
+
+
+def _estimated(found: Estimate) -> str:
     return f"{found.mean:.3f} [{found.low:.3f}, {found.high:.3f}]"
