@@ -141,3 +141,26 @@ def test_the_page_shows_when_each_run_reaches_a_score(study: Path) -> None:
     text = study_section(study, study)
     assert "| environment | arm | steps until success 0.3 | seconds | seeds |" in text
     assert "| guess | ReBN | never · 3 | never · 10 | 0, 1 |" in text  # the mean of five steps, the first of them repeated
+
+
+def test_arms_are_compared_after_equal_seconds(study: Path) -> None:
+    toml = study / "study.toml"
+    text = toml.read_text(encoding="utf-8")
+    toml.write_text(text.replace("held_out", 'equal_seconds = "evaluation/success"\nheld_out', 1), encoding="utf-8")
+    write_result(result_path(study, Cell("guess", "GRPO", 1)), result(arm="GRPO", seed=1))
+    for arm, seed, seconds in (("ReBN", 0, 1.0), ("ReBN", 1, 2.0), ("GRPO", 0, 2.0), ("GRPO", 1, 1.0)):
+        one = result(arm=arm, seed=seed)
+        made = msgspec.structs.replace(one.made, step_seconds=[seconds] * 4)
+        curves: Curves = {"evaluation/success": [None, 0.25, None, 0.75]}
+        write_result(result_path(study, one.cell), msgspec.structs.replace(one, made=made, curves=curves))
+    text = study_section(study, study)
+    assert "| environment | arm | evaluation/success when the fastest arm of the seed ended |" in text
+    assert "| guess | ReBN | 0.500 (0.750 · 0.250) |" in text
+    assert "| guess | GRPO | 0.500 (0.250 · 0.750) |" in text
+    assert "- ReBN − GRPO, evaluation/success after equal seconds, guess: +0.000 [" in text
+    slow = msgspec.structs.replace(one.made, step_seconds=[5.0] * 4)
+    write_result(result_path(study, one.cell), msgspec.structs.replace(one, made=slow, curves=curves))
+    with pytest.raises(
+        UsageError, match="guess, GRPO, seed 1 has no value of evaluation/success within 8 s: evaluate more often"
+    ):
+        study_section(study, study)

@@ -7,6 +7,7 @@
 The path is relative to the page. A mean is never printed without the values of its seeds.
 """
 
+import itertools
 import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
@@ -24,7 +25,7 @@ from palestra.statistics import Estimate, Score, mean_interval, score_bounds
 from palestra.studies.budgets import BudgetScore, budget_figure, spent
 from palestra.studies.ranking import Scores, profile, rank_arms, scores_of
 from palestra.studies.results import RunResult, read_played, read_results
-from palestra.studies.study import ArmPair, Study, load_study
+from palestra.studies.study import ArmPair, Cell, Study, load_study
 
 __all__ = ["fill_page", "study_section"]
 
@@ -80,6 +81,7 @@ def study_section(folder: Path, base: Path) -> str:
         _every_run(study, results),
         "\n".join(f"- {_pair(study, results, pair)}" for pair in study.compare),
         _reached(study, results),
+        _equal_seconds(study, results),
         _ranks(study, results, folder, base),
         *(f"![{_caption(name, study)}]({os.path.relpath(path, base)})" for name, path in figures.items() if path),
         *(_budgets(folder, study, results, name, base) for name in study.environments),
@@ -243,6 +245,41 @@ def _steps_until(run: RunResult, measure: str, score: float) -> int | None:
         return None
     steps, values = zip(*known, strict=True)
     return next((step for step, value in zip(steps, _smooth(values), strict=True) if value >= score), None)
+
+
+def _equal_seconds(study: Study, results: Sequence[RunResult]) -> str:
+    """What the arms have reached when the fastest run of their seed ended, and the differences of the pairs, over seeds."""
+    cells = {one.cell: one for one in results}
+    found: dict[tuple[str, str], list[Score]] = {}
+    for name, seed in itertools.product(study.environments if study.equal_seconds else (), study.seeds):
+        runs = [cells[cell] for arm in study.arms if (cell := Cell(name, arm, seed)) in cells]
+        if len(runs) < len(study.arms):
+            continue
+        least = min(sum(one.made.step_seconds) for one in runs)
+        for one in runs:
+            value = _value_within(one, study.equal_seconds, least)
+            found.setdefault((name, one.arm), []).append(Score((), seed, value))
+    if not found:
+        return ""
+    rows = [[name, arm, _by_seed([one.value for one in scores], "{:.3f}")] for (name, arm), scores in found.items()]
+    bounds = score_bounds(score for scores in found.values() for score in scores)
+    pairs = [
+        f"- {pair.first} − {pair.second}, {study.equal_seconds} after equal seconds, {name}: "
+        f"{_difference(found[name, pair.first], found[name, pair.second], bounds)} over seeds"
+        for pair in study.compare
+        for name in dict.fromkeys(name for name, _ in found)
+    ]
+    head = ["environment", "arm", f"{study.equal_seconds} when the fastest arm of the seed ended"]
+    return "\n\n".join(part for part in (_table(head, rows), "\n".join(pairs)) if part)
+
+
+def _value_within(run: RunResult, curve: str, seconds: float) -> float:
+    """The last value of the curve that the run had after ``seconds`` of training; that of its start is not known."""
+    ends = np.cumsum(run.made.step_seconds)
+    values = [value for value, end in zip(run.curves[curve], ends, strict=True) if value is not None and end <= seconds + 1e-6]
+    if not values:
+        raise UsageError(f"{run.cell} has no value of {curve} within {seconds:.0f} s: evaluate more often")
+    return values[-1]
 
 
 def _budgets(folder: Path, study: Study, results: Sequence[RunResult], environment: str, base: Path) -> str:

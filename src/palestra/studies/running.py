@@ -99,7 +99,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
         finally:
             trainer.ledger.close()
         steps = [msgspec.json.decode(line) for line in (trainer.folder / "metrics.jsonl").read_bytes().splitlines()]
-    took = [sum(value for key, value in step.items() if key.startswith("seconds/")) for step in steps]
+    took = [_training_seconds(step) for step in steps]
     return RunResult(
         environment=cell.environment,
         arm=cell.arm,
@@ -109,7 +109,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
         overrides=study.overrides_of(cell),
         before=before.outcomes,
         after=after.outcomes,
-        curves=curves_of(steps, dict.fromkeys((*CURVES, *study.curves))),
+        curves=curves_of(steps, dict.fromkeys((*CURVES, *study.curves, *filter(None, [study.equal_seconds])))),
         budgets={"before": before.budgets, "after": after.budgets} if before.budgets and after.budgets else {},
         asked=_asked(tasks) if study.environments[cell.environment].by_observation else [],
         made=Made(
@@ -123,6 +123,11 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
             step_seconds=[round(seconds, 2) for seconds in took],
         ),
     )
+
+
+def _training_seconds(step: dict[str, float]) -> float:
+    """Seconds of a step without its evaluation, whose length depends on how the study measures."""
+    return sum(value for key, value in step.items() if key.startswith("seconds/") and key != "seconds/evaluate")
 
 
 def play_reference(folder: Path, study: Study, environment: str, player: str, loop: asyncio.Runner) -> Outcomes:
