@@ -47,6 +47,7 @@ from palestra.rollout import (
 from palestra.seeding import derive, derive_seed
 from palestra.telemetry import span
 from palestra.training.admission import Admission
+from palestra.training.agreement import SamplerWatch
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.config import POLICY, TrainConfig
@@ -117,6 +118,7 @@ class Trainer:
         """Called with the metrics of every step."""
         self.say = say
         """Called with notes for the user."""
+        self._watch = SamplerWatch(say)
         self.outcomes: dict[str, list[StepOutcome]] = defaultdict(list)
         self.row_outcomes: dict[str, list[RowOutcome]] = defaultdict(list)
         """Of finite environments, if ``play.difficulty`` needs them."""
@@ -165,7 +167,6 @@ class Trainer:
         if self._sleeper is not None:
             await self._sleeper.sleep()
             clock.lap("sleep")
-        # On a thread, so that the groups that are being played continue.
         experience = await self._on_learner_thread(self._prepare, step, groups)
         clock.lap("prepare")
         with span("learner_step", step=step):
@@ -176,6 +177,7 @@ class Trainer:
         evaluated = await self._evaluate(step + 1) if self._is_evaluated(step) else {}
         clock.lap("evaluate")
         self._account(step, groups, experience)
+        self._watch.look(experience)
         metrics = {
             **summarize(groups, experience),
             **self.opponents.metrics(step, groups),
@@ -194,16 +196,14 @@ class Trainer:
             began = time.perf_counter()
             if self.config.settle and not self.stop_requested:
                 await self.stream.settle()
-            notes, kept = self._notes(), list(self.stream.kept.values())
-            # On a thread, because episodes are being played and their deadlines run.
-            await self._on_learner_thread(self._checkpoint, step + 1, notes, kept)
+            await self._on_learner_thread(self._checkpoint, step + 1, self._notes(), list(self.stream.kept.values()))
             self.ledger.commit(step + 1)
             if is_best:
                 self.checkpoints.call_best(step + 1)
             self._saving = time.perf_counter() - began
 
     async def _on_learner_thread(self, work: Callable[..., _T], *arguments: Any) -> _T:
-        """Run ``work`` on the learner's thread, so that episodes continue.
+        """Run ``work`` on the learner's thread, so that episodes continue and keep their deadlines.
 
         It is always the same thread: the memory allocator keeps what each thread has freed for that thread.
         """
