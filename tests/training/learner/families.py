@@ -66,12 +66,12 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def family_model(kind: str) -> Any:
-    """A model of the family with weights that are the same every time."""
+def family_model(kind: str, **changes: Any) -> Any:
+    """A model of the family with weights that are the same every time. ``changes`` go into its configuration."""
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about kernels that are not installed
-        config = transformers.AutoConfig.for_model(kind, **{**SMALL, **FAMILIES[kind].config})
+        config = transformers.AutoConfig.for_model(kind, **{**SMALL, **FAMILIES[kind].config, **changes})
         return transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").float()
 
 
