@@ -26,12 +26,15 @@ def step(kl: float | None, staleness: int = 0) -> Experience:
 @pytest.mark.parametrize(
     ("steps", "warnings"),
     [
-        ([step(1e-13), step(2.7e-3), step(5e-3)], 1),
-        ([step(1e-13), step(9e-4)], 0),  # arithmetic in bfloat16 on one side
-        ([step(3e-4), step(5e-3)], 0),
-        ([step(3e-4), step(7e-3)], 1),
-        ([step(None), step(1e-13), step(None), step(0.1)], 1),
-        ([step(1e-13), step(0.1, staleness=1)], 0),
+        ([step(1e-13), step(2.7e-3), step(5e-3), step(9e-3), step(9e-3)], 1),
+        ([step(1e-13), step(0.1), step(1e-13), step(0.1)], 0),  # single odd tokens
+        ([step(1e-13), step(9e-4), step(9e-4)], 0),  # arithmetic in bfloat16 on one side
+        ([step(3e-4), step(5e-3), step(5e-3)], 0),
+        ([step(3e-4), step(7e-3), step(7e-3)], 1),
+        ([step(6e-3), step(3e-2), step(3e-2)], 1),  # a run that resumes with the fault
+        ([step(3e-2), step(3e-2)], 1),
+        ([step(None), step(1e-13), step(None), step(0.1), step(None), step(0.1)], 1),
+        ([step(1e-13), step(0.1, staleness=1), step(0.1, staleness=1)], 0),
     ],
 )
 def test_a_rise_of_the_kl_is_a_warning(steps: list[Experience], warnings: int) -> None:
@@ -69,5 +72,5 @@ async def test_a_run_whose_engine_keeps_the_first_weights_says_so(
             trainer = assemble(msgspec.convert(data, TrainConfig), tmp_path / str(keeps), say=said.append)
             await trainer.train()
             await trainer.close()
-            warnings.append(sum("the engine samples from other weights" in line for line in said))
+            warnings.append(sum("the engine seems to sample from other weights" in line for line in said))
     assert warnings == [0, 1]

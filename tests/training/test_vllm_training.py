@@ -8,6 +8,8 @@ import json
 import os
 import shutil
 import signal
+import urllib.error
+import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,6 +76,14 @@ def metrics(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
+def answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False
+
+
 async def _kill_between_steps(trainer: Trainer, fleet: Fleet, kills: int) -> None:
     """Kill the servers in turn, each after a step, and the first one again when both are back.
 
@@ -83,7 +93,8 @@ async def _kill_between_steps(trainer: Trainer, fleet: Fleet, kills: int) -> Non
         steps = len(metrics(trainer.folder))
         while len(metrics(trainer.folder)) == steps:
             await asyncio.sleep(0.05)
-        url = list(fleet.processes)[number % len(fleet.processes)]
+        url, other = (list(fleet.processes)[(number + more) % len(fleet.processes)] for more in (0, 1))
+        assert number != 1 or not answers(other), "the first server is back already: its start was meant to overlap"
         killed = fleet.processes[url]
         os.killpg(killed.pid, signal.SIGKILL)
         while fleet.processes[url] is killed:
@@ -140,6 +151,7 @@ def check_steps(folder: Path, steps: int) -> None:
     with Ledger(folder / "ledger") as ledger:
         assert ledger.audit().balanced
     assert {step["episodes"] for step in seen} == {32}
+    assert sum(step["members/used"] for step in seen) == 32 * steps
     worst = max(step["sampler/worst_token"] for step in seen)
     print(f"worst token of {steps} steps: {worst:.1e} nats")
     assert worst <= 1e-3
@@ -153,18 +165,18 @@ def test_a_run_outlives_three_kills_of_its_servers(model: Path, fleets: list[Fle
     check_steps(tmp_path / "run", 30)
 
 
-def test_a_run_swaps_adapters(model: Path, fleets: list[Fleet], tmp_path: Path) -> None:
+def test_a_run_swaps_adapters(tied: Path, fleets: list[Fleet], tmp_path: Path) -> None:
     loading = 'VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 ARGUMENTS="--enable-lora --max-lora-rank 8"'
     lora = {"model": {"lora": {"rank": 8}}, "engine": {"transfer": "lora"}}
-    asyncio.run(_train(settings(model, loading, steps=8, **lora), tmp_path / "run", 0, fleets, []))
+    asyncio.run(_train(settings(tied, loading, steps=8, **lora), tmp_path / "run", 0, fleets, []))
     check_steps(tmp_path / "run", 8)
 
 
 def test_a_server_that_keeps_old_weights_is_noticed(tied: Path, fleets: list[Fleet], tmp_path: Path) -> None:
     """With tied embeddings, vLLM 0.32 on a CPU packs the output head when it starts, and not again when it loads weights."""
     said: list[str] = []
-    asyncio.run(_train(settings(tied, steps=3), tmp_path / "run", 0, fleets, said))
-    assert sum("the engine samples from other weights than the learner has" in line for line in said) == 1
+    asyncio.run(_train(settings(tied, steps=4), tmp_path / "run", 0, fleets, said))
+    assert sum("the engine seems to sample from other weights" in line for line in said) == 1
 
 
 def played(policy: str, folder: Path, *options: str) -> dict[str, Any]:
@@ -189,6 +201,5 @@ def test_the_exported_model_scores_the_same_in_transformers_and_in_vllm(model: P
         options = ("--tokenizer", str(folder))
         served = [played(f"vllm:{url}", tmp_path / name, *options, *more) for name, more in (("c", ()), ("d", greedy))]
     print(f"sampled: {local[0]} and {served[0]}; greedy: {local[1]['mean']} and {served[1]['mean']}")
-    assert local[0]["low"] <= served[0]["high"]
-    assert served[0]["low"] <= local[0]["high"]
+    assert local[0]["mean"] == pytest.approx(served[0]["mean"], abs=0.15)  # five standard errors of the difference
     assert served[1]["mean"] == pytest.approx(local[1]["mean"], abs=0.01)

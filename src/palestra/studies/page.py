@@ -25,7 +25,7 @@ from palestra.statistics import Estimate, Score, mean_interval, score_bounds
 from palestra.studies.budgets import BudgetScore, budget_figure, spent
 from palestra.studies.ranking import Scores, profile, rank_arms, scores_of
 from palestra.studies.results import RunResult, read_played, read_results
-from palestra.studies.study import ArmPair, Cell, Study, load_study
+from palestra.studies.study import ArmPair, Study, load_study
 
 __all__ = ["fill_page", "study_section"]
 
@@ -249,37 +249,41 @@ def _steps_until(run: RunResult, measure: str, score: float) -> int | None:
 
 def _equal_seconds(study: Study, results: Sequence[RunResult]) -> str:
     """What the arms have reached when the fastest run of their seed ended, and the differences of the pairs, over seeds."""
-    cells = {one.cell: one for one in results}
-    found: dict[tuple[str, str], list[Score]] = {}
-    for name, seed in itertools.product(study.environments if study.equal_seconds else (), study.seeds):
-        runs = [cells[cell] for arm in study.arms if (cell := Cell(name, arm, seed)) in cells]
-        if len(runs) < len(study.arms):
-            continue
-        least = min(sum(one.made.step_seconds) for one in runs)
-        for one in runs:
-            value = _value_within(one, study.equal_seconds, least)
-            found.setdefault((name, one.arm), []).append(Score((), seed, value))
-    if not found:
+    if not study.equal_seconds:
         return ""
-    rows = [[name, arm, _by_seed([one.value for one in scores], "{:.3f}")] for (name, arm), scores in found.items()]
+    found: dict[tuple[str, str], list[Score]] = {}
+    left_out = []
+    for name, seed in itertools.product(study.environments, study.seeds):
+        runs = [one for one in results if (one.environment, one.seed) == (name, seed)]
+        least = min((sum(one.made.step_seconds) for one in runs), default=0.0)
+        values = {one.arm: _value_within(one, study.equal_seconds, least) for one in runs}
+        if set(values) != set(study.arms) or None in values.values():
+            left_out.append(f"{name}, seed {seed}")
+            continue
+        for arm, value in values.items():
+            found.setdefault((name, arm), []).append(Score((), seed, value or 0.0))
+    rows = [
+        [name, arm, _by_seed([one.value for one in scores], "{:.3f}"), ", ".join(str(one.task) for one in scores)]
+        for (name, arm), scores in found.items()
+    ]
     bounds = score_bounds(score for scores in found.values() for score in scores)
-    pairs = [
+    lines = [
         f"- {pair.first} − {pair.second}, {study.equal_seconds} after equal seconds, {name}: "
         f"{_difference(found[name, pair.first], found[name, pair.second], bounds)} over seeds"
         for pair in study.compare
         for name in dict.fromkeys(name for name, _ in found)
     ]
-    head = ["environment", "arm", f"{study.equal_seconds} when the fastest arm of the seed ended"]
-    return "\n\n".join(part for part in (_table(head, rows), "\n".join(pairs)) if part)
+    if left_out:
+        lines.append(f"- Left out, because an arm has no {study.equal_seconds} by then: {'; '.join(left_out)}")
+    head = ["environment", "arm", f"{study.equal_seconds} when the fastest arm of the seed ended", "seeds"]
+    return "\n\n".join([*([_table(head, rows)] if rows else []), "\n".join(lines)])
 
 
-def _value_within(run: RunResult, curve: str, seconds: float) -> float:
-    """The last value of the curve that the run had after ``seconds`` of training; that of its start is not known."""
+def _value_within(run: RunResult, curve: str, seconds: float) -> float | None:
+    """The last value of the curve that the run had after ``seconds`` of training; ``None`` if it had none yet."""
     ends = np.cumsum(run.made.step_seconds)
-    values = [value for value, end in zip(run.curves[curve], ends, strict=True) if value is not None and end <= seconds + 1e-6]
-    if not values:
-        raise UsageError(f"{run.cell} has no value of {curve} within {seconds:.0f} s: evaluate more often")
-    return values[-1]
+    values = [value for value, end in zip(run.curves.get(curve, []), ends, strict=False) if end <= seconds + 1e-6]
+    return next((value for value in reversed(values) if value is not None), None)
 
 
 def _budgets(folder: Path, study: Study, results: Sequence[RunResult], environment: str, base: Path) -> str:

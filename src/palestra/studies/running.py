@@ -99,7 +99,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
         finally:
             trainer.ledger.close()
         steps = [msgspec.json.decode(line) for line in (trainer.folder / "metrics.jsonl").read_bytes().splitlines()]
-    took = [_training_seconds(step) for step in steps]
+    took = [_training_seconds(step, config) for step in steps]
     return RunResult(
         environment=cell.environment,
         arm=cell.arm,
@@ -125,9 +125,13 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
     )
 
 
-def _training_seconds(step: dict[str, float]) -> float:
-    """Seconds of a step without its evaluation, whose length depends on how the study measures."""
-    return sum(value for key, value in step.items() if key.startswith("seconds/") and key != "seconds/evaluate")
+def _training_seconds(step: dict[str, float], config: TrainConfig) -> float:
+    """Seconds of a step without its evaluation, whose length depends on how the study measures.
+
+    The episodes of an asynchronous run continue during an evaluation, so there its seconds count.
+    """
+    parts = {key: value for key, value in step.items() if key.startswith("seconds/")}
+    return sum(value for key, value in parts.items() if config.staleness or key != "seconds/evaluate")
 
 
 def play_reference(folder: Path, study: Study, environment: str, player: str, loop: asyncio.Runner) -> Outcomes:

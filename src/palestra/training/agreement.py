@@ -10,31 +10,34 @@ from palestra.training.experience import Experience
 
 __all__ = ["SamplerWatch"]
 
-_LEAST = 1e-3
+_ARITHMETIC = 1e-3
 """Nats per token that different arithmetic may explain."""
 _RISE = 20.0
-"""How many times the value of the first step is too much."""
+"""How many times the value of the first step is too much. That value counts up to ``_ARITHMETIC``: a run that resumes may have
+the fault in its first step."""
+_STEPS = 2
+"""In how many steps in a row. The fault stays, while a single odd token is gone in the next step."""
 
 
 class SamplerWatch:
-    """Compares the KL between engine and learner with that of the first step, before which nothing was updated."""
+    """Compares the KL between engine and learner with that of the first step since the start."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._first: float | None = None
-        self._warned = False
+        self._high = 0
 
     def look(self, experience: Experience) -> None:
-        """Warn once if the KL has risen. Tokens of earlier versions differ anyway, so steps with such tokens are left out."""
+        """Warn once if the KL is too high. Tokens of earlier versions differ anyway, so steps with such tokens are left out."""
         kl = experience.measured.get("sampler/kl")
-        if kl is None or experience.staleness or self._warned:
+        if kl is None or experience.staleness or self._high == _STEPS:
             return
-        if self._first is None:
-            self._first = kl
-        elif kl > max(_LEAST, _RISE * self._first):
-            self._warned = True
+        self._first = kl if self._first is None else self._first
+        too_high = kl > max(_ARITHMETIC, _RISE * min(self._first, _ARITHMETIC))
+        self._high = self._high + 1 if too_high else 0
+        if self._high == _STEPS:
             self._say(
-                "warning: the engine samples from other weights than the learner has. The KL between them was "
+                "warning: the engine seems to sample from other weights than the learner has. The KL between them was "
                 f"{self._first:.1e} nats per token in the first step since the start, and is {kl:.1e} now. If servers sample, "
                 "they may keep some of the old weights: look for warnings in their logs"
             )
