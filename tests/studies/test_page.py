@@ -146,24 +146,24 @@ def test_the_page_shows_when_each_run_reaches_a_score(study: Path) -> None:
 def test_arms_are_compared_after_equal_seconds(study: Path) -> None:
     toml = study / "study.toml"
     text = toml.read_text(encoding="utf-8")
-    toml.write_text(text.replace("held_out", 'equal_seconds = "evaluation/success"\nheld_out', 1), encoding="utf-8")
+    toml.write_text(text.replace("held_out", 'equal_seconds = "evaluation/score"\nheld_out', 1), encoding="utf-8")
 
     def keep(arm: str, seed: int, seconds: float, curve: list[float | None]) -> None:
         one = result(arm=arm, seed=seed)
         made = msgspec.structs.replace(one.made, step_seconds=[seconds] * 4)
-        curves: Curves = {"evaluation/success": curve}
+        curves: Curves = {"evaluation/score": curve}
         write_result(result_path(study, one.cell), msgspec.structs.replace(one, made=made, curves=curves))
 
     keep("ReBN", 0, 1.0, [None, 0.25, None, 0.75])
     keep("ReBN", 1, 2.0, [None, 0.25, None, 0.75])
     keep("GRPO", 0, 2.0, [None, 0.1, None, 0.6])
-    assert "- Left out, because an arm has no evaluation/success by then: guess, seed 1" in study_section(study, study)
+    assert "- Left out, because an arm has no evaluation/score by then: guess, seed 1" in study_section(study, study)
     keep("GRPO", 1, 1.0, [None, 0.1, None, 0.6])
     text = study_section(study, study)
-    assert "| environment | arm | evaluation/success when the fastest arm of the seed ended | seeds |" in text
+    assert "| environment | arm | evaluation/score when the fastest arm of the seed ended | seeds |" in text
     assert "| guess | ReBN | 0.500 (0.750 · 0.250) | 0, 1 |" in text
     assert "| guess | GRPO | 0.350 (0.100 · 0.600) | 0, 1 |" in text
-    assert "- ReBN − GRPO, evaluation/success after equal seconds, guess: +0.150 [" in text
+    assert "- ReBN − GRPO, evaluation/score after equal seconds, guess: +0.150 [" in text
     assert "Left out" not in text
     keep("GRPO", 1, 5.0, [None, 0.1, None, 0.6])
     text = study_section(study, study)

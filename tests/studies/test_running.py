@@ -1,6 +1,7 @@
 """Runs of a study, with a model that trains in seconds: made once, resumed, repeated to the bit, by several processes."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -24,10 +25,12 @@ STUDY = """
 question = "Does anything run?"
 seeds = [0, 1]
 held_out = 6
+equal_seconds = "evaluation/score"
 players = ["random", "oracle"]
 overrides = [
   "steps=2", "checkpoint_every=1", "minibatches=1", "epochs=1", "play.tasks=2", "play.group_size=2",
   "warm_start.episodes=16", "warm_start.epochs=1", "warm_start.minibatches=1",
+  "evaluation={every=1,n=2}",
 ]
 
 [environments.guess]
@@ -69,6 +72,17 @@ def test_a_result_holds_every_held_out_task_and_every_step(study: Path) -> None:
     assert {len(values) for values in first.curves.values()} == {2}
     assert first.model == "tiny:game:GuessTheNumber-v0-brief10"
     assert first.made.cpu_seconds > 0
+
+
+def test_the_seconds_of_a_run_leave_its_evaluations_out_and_their_curve_is_kept(study: Path) -> None:
+    (first, *_) = read_results(study, load_study(study))
+    lines = (study / "work" / first.cell.name / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [json.loads(line) for line in lines]
+    for step, seconds in zip(steps, first.made.step_seconds, strict=True):
+        spent = sum(value for key, value in step.items() if key.startswith("seconds/"))
+        assert seconds == pytest.approx(spent - step["seconds/evaluate"], abs=0.006)
+        assert step["seconds/evaluate"] > 0.006
+    assert first.curves["evaluation/score"] == [round(step["evaluation/score"], 4) for step in steps]
 
 
 def test_a_result_holds_the_scores_with_other_budgets(study: Path) -> None:

@@ -109,7 +109,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reach: float | None = None
     """A value of ``measure`` in training: the page shows after how many steps and seconds each run reaches it."""
     equal_seconds: str = ""
-    """A curve, such as ``evaluation/success``: the page shows its value in all arms when the fastest arm of a seed ended."""
+    """A curve, such as ``evaluation/score``: the page shows its value in all arms when the fastest arm of a seed ended."""
     budgets: Budgets | None = None
     """Evaluations with other budgets at test time, before training and after it."""
     chosen: str = ""
