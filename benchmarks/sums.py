@@ -11,13 +11,14 @@ seconds, without the loading of the model: the time on the clock depends on what
 have learned is compared by the mean success of the last five steps. Arguments KEY=VALUE change the recipe for both versions.
 
 On a CPU without instructions for bfloat16, torch computes in bfloat16 about four times as slowly as in float32. ``--quick``
-therefore computes in float32, which takes more memory.
+therefore computes in float32, which takes more memory: it has no limit then.
 
 Left out: GPUs.
 """
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -42,6 +43,8 @@ class Run(NamedTuple):
     gigabytes: float
     success: float
     """The mean of the last five steps."""
+    episodes: int
+    """Episodes of these steps."""
 
 
 def recipe_of(tree: Path) -> Path:
@@ -65,8 +68,9 @@ def train(tree: Path, overrides: list[str], folder: Path) -> Run:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"palestra train of {tree} ended with {process.returncode}")
-    success = [json.loads(line)["success"] for line in metrics.read_text().splitlines()]
-    return Run((spent[-1] - spent[0]) / (len(spent) - 1), usage.ru_maxrss / 1024**2, mean(success[-5:]))
+    last = [json.loads(line) for line in metrics.read_text().splitlines()][-5:]
+    success, episodes = mean(line["success"] for line in last), sum(line["episodes"] for line in last)
+    return Run((spent[-1] - spent[0]) / (len(spent) - 1), usage.ru_maxrss / 1024**2, success, episodes)
 
 
 def cpu_seconds(pid: int) -> float:
@@ -86,9 +90,9 @@ def main() -> None:
         parser.error("--quick measures this version alone: leave --beside out")
     with tempfile.TemporaryDirectory() as scratch:
         if asked.quick or asked.beside is None:
-            shorter = ["steps=2", *FLOAT32] if asked.quick else []
-            ours = train(HERE, [*shorter, *asked.overrides], Path(scratch, "ours"))
-            finish([Row("peak memory, GB", ours.gigabytes, "<= 7"), Row("CPU seconds per step", ours.seconds, "")])
+            ours = train(HERE, [*(["steps=2", *FLOAT32] if asked.quick else []), *asked.overrides], Path(scratch, "ours"))
+            limit = "" if asked.quick else "<= 7"
+            finish([Row("peak memory, GB", ours.gigabytes, limit), Row("CPU seconds per step", ours.seconds, "")])
         trees = {"before": asked.beside.resolve(), "ours": HERE}
         runs: dict[str, list[Run]] = {name: [] for name in trees}
         for seed in range(asked.seeds):
@@ -98,8 +102,15 @@ def main() -> None:
     ratios = [ours.seconds / before.seconds for ours, before in zip(runs["ours"], runs["before"], strict=True)]
     rows = [
         Row("CPU seconds per step over those before", median(ratios), "<= 0.85"),
-        Row("peak memory, GB", max(run.gigabytes for run in runs["ours"]), "<= 7"),
+        Row("peak memory, GB", max(run.gigabytes for run in runs["ours"]), "" if asked.overrides else "<= 7"),
         Row("peak memory before, GB", max(run.gigabytes for run in runs["before"]), ""),
+    ]
+    gain = mean(ours.success - before.success for ours, before in zip(runs["ours"], runs["before"], strict=True))
+    variance = sum(run.success * (1 - run.success) / run.episodes for those in runs.values() for run in those)
+    half = 1.96 * math.sqrt(variance) / asked.seeds
+    rows += [
+        Row("success of the last steps, ours less before, mean of the seeds", gain, ""),
+        Row("the upper end of its 95 % interval over episodes", gain + half, ">= 0"),
     ]
     for name, those in runs.items():
         rows += [Row(f"success of the last steps, {name}, seed {seed}", run.success, "") for seed, run in enumerate(those)]
