@@ -19,6 +19,8 @@ from palestra.adapters.loop_thread import LoopThread
 from palestra.errors import Boundary, InfrastructureError, UsageError
 from palestra.registry import register, unregister
 from palestra.rollout import collect, grouped, scheduler
+from palestra.rollout.options import Places, RolloutOptions
+from palestra.rollout.scheduler import play_episodes
 from palestra.trajectory import Content, Phase
 from tests.leftovers import nothing_left, nothing_left_here
 from tests.rollout.faulty import CountCloses, DyingOnce, Pooled, Unbuildable
@@ -319,3 +321,24 @@ def test_a_plain_class_of_this_process_can_be_played() -> None:
     (played,) = collect(Local, "random", n=1)
     assert played.stop is StopReason.TERMINATED
     assert palestra.collect(lambda: Dice(), "random", n=1)[0].stop is StopReason.TERMINATED
+
+
+# ---------------------------------------------------------------------------------------------------------- shared places
+
+
+@pytest.mark.parametrize("places", [1, 2, 5])
+def test_rollouts_that_share_places_play_every_episode(places: int) -> None:
+    """Also a rollout that begins while the others hold all places, and one that has no episodes."""
+    counts = [7, 3, 0, 1, 4]
+    shared = Places(places)
+
+    async def play(count: int) -> int:
+        tasks = [Task(WAITING, seed) for seed in range(count)]
+        return len([one async for one in play_episodes(tasks, "random", RolloutOptions(concurrency=9, places=shared))])
+
+    async def play_all() -> list[int]:
+        async with asyncio.timeout(20):
+            return await asyncio.gather(*map(play, counts))
+
+    assert asyncio.run(play_all()) == counts
+    assert Waiting.most <= places

@@ -135,8 +135,9 @@ class _Running:
         while True:
             self._start()
             if not self._finished:
-                if not self._tasks:
+                if self._exhausted and not self._tasks:
                     break
+                # Without tasks of its own, it waits for a place: other rollouts may have taken all of them.
                 self._news.clear()
                 await self._news.wait()
                 continue  # look again: the event is also set when an episode was cancelled from outside
@@ -164,6 +165,7 @@ class _Running:
                 self._broken, key = error, None
             if key is None:
                 self._exhausted = True
+                self._news.set()  # a free place may have come when no episode was left to end and say so
                 self._places.give_back()
                 return
             if self._book is not None:

@@ -120,6 +120,8 @@ class GroupStream:
                     self.start(self.version)
                 else:
                     self._keep(task)
+        if lost := sorted(self.admission.running & set(numbers)):
+            raise RuntimeError(f"the rollout ended, but these groups were not played: {lost}")
 
     def _keep(self, task: PlayedTask) -> None:
         self._kept[task.number] = task
