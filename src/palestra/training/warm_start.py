@@ -70,7 +70,17 @@ def warm_start(
         **prompt_options(config.prompt),
     )
     seed = derive_seed(config.seed, "warm start")
-    lessons = _usable(collect(_tasks(config, settings.episodes, seed), teacher, seed=seed, progress=False), settings, say)
+    play = config.play
+    played = collect(
+        _tasks(config, settings.episodes, seed),
+        teacher,
+        seed=seed,
+        concurrency=play.concurrency,
+        deadline=play.deadline,
+        retries=play.retries,
+        progress=False,
+    )
+    lessons = _usable(played, settings, say)
     rng: np.random.Generator = derive(config.seed, "warm start minibatches")
     imitate(learner, lessons, epochs=settings.epochs, minibatches=settings.minibatches, rng=rng)
     part = folder.with_name(f"{folder.name}.part")
