@@ -141,6 +141,8 @@ def test_the_page_shows_when_each_run_reaches_a_score(study: Path) -> None:
     text = study_section(study, study)
     assert "| environment | arm | steps until success 0.3 | seconds | seeds |" in text
     assert "| guess | ReBN | never · 3 | never · 10 | 0, 1 |" in text  # the mean of five steps, the first of them repeated
+    assert "![success of guess by seconds of training](guess-seconds.svg)" in text
+    assert ">seconds<" in (study / "guess-seconds.svg").read_text(encoding="utf-8")
 
 
 def test_arms_are_compared_after_equal_seconds(study: Path) -> None:
@@ -165,6 +167,7 @@ def test_arms_are_compared_after_equal_seconds(study: Path) -> None:
     assert "| guess | GRPO | 0.350 (0.100 · 0.600) | 0, 1 |" in text
     assert "- ReBN − GRPO, evaluation/score after equal seconds, guess: +0.150 [" in text
     assert "Left out" not in text
+    assert ">0.8<" in (study / "guess-seconds.svg").read_text(encoding="utf-8")  # few values are drawn as they are
     keep("GRPO", 1, 5.0, [None, 0.1, None, 0.6])
     text = study_section(study, study)
     assert "| guess | ReBN | 0.750 | 0 |" in text

@@ -1,6 +1,7 @@
 """Runs of a study, with a model that trains in seconds: made once, resumed, repeated to the bit, by several processes."""
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from palestra.durable import lock_folder
 from palestra.studies import Cell, load_study, read_results
 from palestra.studies.results import numbers, read_played, result_path
 from palestra.studies.running import _play, run_cell, run_study
+from palestra.training.learner.model import ActorCritic
 from palestra.trajectory import Task
 
 pytestmark = pytest.mark.slow
@@ -118,6 +120,18 @@ def test_a_repeated_run_has_the_same_numbers(study: Path, tmp_path: Path) -> Non
     kept = read_results(study, known)[0]
     with asyncio.Runner() as loop:
         assert numbers(run_cell(study, known, kept.cell, tmp_path, print, loop)) == numbers(kept)
+
+
+def test_the_memory_of_a_finished_run_is_free_for_the_next(tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(STUDY, encoding="utf-8")
+    known = load_study(tmp_path)
+    gc.collect()
+    gc.disable()  # what Python would do on its own comes too late for large models
+    try:
+        run_study(tmp_path, known, [Cell("guess", "ReBN", 0)], tmp_path / "work", lambda _: None)
+        assert not [one for one in gc.get_objects() if type(one) is ActorCritic]
+    finally:
+        gc.enable()
 
 
 def test_a_run_that_another_process_makes_is_left_to_it(tmp_path: Path) -> None:

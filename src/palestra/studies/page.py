@@ -84,6 +84,7 @@ def study_section(folder: Path, base: Path) -> str:
         _equal_seconds(study, results),
         _ranks(study, results, folder, base),
         *(f"![{_caption(name, study)}]({os.path.relpath(path, base)})" for name, path in figures.items() if path),
+        *(_by_seconds(folder, study, results, name, base) for name in study.environments),
         *(_budgets(folder, study, results, name, base) for name in study.environments),
         _provenance(study, results),
     ]
@@ -299,7 +300,7 @@ def _budgets(folder: Path, study: Study, results: Sequence[RunResult], environme
         )
         for kind, sides in found.items()
     ]
-    path = folder / f"{runs[0].cell.name.partition('/')[0]}-budgets.svg"
+    path = folder / f"{runs[0].cell.place}-budgets.svg"
     budget_figure(path, study.measure, found)
     caption = f"{study.measure} of {environment} by turns and by samples, before and after training"
     said = f"Mean {study.measure} over the tasks of the seeds {_seeds(runs)}, with other budgets at test time:"
@@ -321,7 +322,7 @@ def _figure(folder: Path, study: Study, results: Sequence[RunResult], environmen
                 panels.setdefault(curve, {}).setdefault(one.arm, []).append(course)
     if not panels:
         return None
-    path = folder / f"{runs[0].cell.name.partition('/')[0]}.svg"
+    path = folder / f"{runs[0].cell.place}.svg"
     write_whole(path, learning_curves(panels).encode())
     return path
 
@@ -330,14 +331,32 @@ def _caption(environment: str, study: Study) -> str:
     return f"Curves of {environment} by step: {', '.join(study.curves)}"
 
 
-def _course(curve: Sequence[float | None]) -> Course:
-    """Some of the steps that have a value, slightly smoothed."""
-    places = np.array([step for step, value in enumerate(curve) if value is not None], dtype=np.float64)
-    values = _smooth([value for value in curve if value is not None]) if len(places) else places
-    return Course(*(array[:: max(1, len(places) // _POINTS)] for array in (places, values)))
+def _by_seconds(folder: Path, study: Study, results: Sequence[RunResult], environment: str, base: Path) -> str:
+    """A figure of the curve that the study compares by time, over the seconds of training, if the study names one."""
+    curve = study.equal_seconds or (study.measure if study.reach is not None else "")
+    runs = [one for one in results if one.environment == environment]
+    courses: dict[str, list[Course]] = {}
+    for one in runs:
+        course = _course(one.curves.get(curve, []), np.cumsum(one.made.step_seconds).tolist())
+        if len(course.places):
+            courses.setdefault(one.arm, []).append(course)
+    if not courses:
+        return ""
+    path = folder / f"{runs[0].cell.place}-seconds.svg"
+    write_whole(path, learning_curves({curve: courses}, "seconds").encode())
+    return f"![{curve} of {environment} by seconds of training]({os.path.relpath(path, base)})"
 
 
-def _smooth(values: Sequence[float], window: int = 5) -> npt.NDArray[np.float64]:
+def _course(curve: Sequence[float | None], places: Sequence[float] | None = None) -> Course:
+    """Some of the steps that have a value, slightly smoothed if most have one. ``places`` are the steps by default."""
+    known = [(place, value) for place, value in zip(places or range(len(curve)), curve, strict=False) if value is not None]
+    where, values = (np.array(column, dtype=np.float64) for column in (zip(*known, strict=True) if known else ((), ())))
+    if len(known) > len(curve) / 2:
+        values = _smooth(values)
+    return Course(*(array[:: max(1, len(known) // _POINTS)] for array in (where, values)))
+
+
+def _smooth(values: npt.ArrayLike, window: int = 5) -> npt.NDArray[np.float64]:
     padded = np.pad(np.asarray(values, dtype=np.float64), (window - 1, 0), mode="edge")
     return np.convolve(padded, np.ones(window) / window, mode="valid")
 

@@ -9,6 +9,7 @@ one study: each run is claimed by one of them.
 
 import asyncio
 import fcntl
+import gc
 import os
 import platform
 import subprocess
@@ -81,6 +82,9 @@ def _run_all(folder: Path, study: Study, cells: Sequence[Cell], work: Path, say:
                 write_result(path, result)
                 say(f"{cell}: {_in_brief(result, study.measure)}")
                 made += 1
+                # Network and optimizer refer to each other. Without this call they would stay in memory beside those of the
+                # next run until Python looks for such circles, which with SmolLM2 was too late for 24 GB.
+                gc.collect()
     return made
 
 

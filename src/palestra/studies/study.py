@@ -81,7 +81,12 @@ class Cell(NamedTuple):
     @property
     def name(self) -> str:
         """The run's place in the folders of the study, without suffix."""
-        return f"{_plain(self.environment)}/{_plain(self.arm)}-{self.seed}"
+        return f"{self.place}/{_plain(self.arm)}-{self.seed}"
+
+    @property
+    def place(self) -> str:
+        """The environment as the name of a file or folder."""
+        return _plain(self.environment)
 
     def __str__(self) -> str:
         return f"{self.environment}, {self.arm}, seed {self.seed}"
