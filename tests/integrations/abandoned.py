@@ -93,10 +93,11 @@ def all_closed(episodes: int = EPISODES, seconds: float = LONGEST) -> Iterator[N
     Held.made = Held.boxes = 0
     Held.open.clear()
     Held.processes.clear()
+    others = set(threading.enumerate())  # an earlier test of this process may still hold the thread of a loop
     try:
         with nothing_left():
             yield
-            assert not (left := _left(seconds)), left
+            assert not (left := _left(seconds, others)), left
         assert Held.made >= episodes, f"the loop began {Held.made} of {episodes} episodes"
         assert len(Held.processes) >= episodes // PROCESSES
         assert Held.boxes >= (episodes // BOXES if BOXED else 0)
@@ -106,19 +107,19 @@ def all_closed(episodes: int = EPISODES, seconds: float = LONGEST) -> Iterator[N
             process.wait()
 
 
-def _left(seconds: float) -> str:
-    """What is left after a while, or an empty text."""
+def _left(seconds: float, others: set[threading.Thread]) -> str:
+    """What is left after a while beside the threads ``others``, or an empty text."""
     until = time.monotonic() + seconds
     while True:
         gc.collect()
-        left = _now()
+        left = _now(others)
         if not left or time.monotonic() > until:
             return left
         time.sleep(0.05)
 
 
-def _now() -> str:
-    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("palestra-")]
+def _now(others: set[threading.Thread]) -> str:
+    threads = [thread.name for thread in set(threading.enumerate()) - others if thread.name.startswith("palestra-")]
     processes = [process.pid for process in Held.processes if process.poll() is None]
     if not Held.open and not threads and not processes:
         return ""
