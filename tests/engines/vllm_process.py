@@ -51,9 +51,16 @@ def vllm_server(model: Path, **settings: str) -> Iterator[str]:
 def _comes_up(process: subprocess.Popen[bytes], url: str) -> bool:
     until = time.monotonic() + LONGEST_START
     while process.poll() is None and time.monotonic() < until:
-        try:
-            with urllib.request.urlopen(f"{url}/health", timeout=5):
-                return True
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            time.sleep(0.5)
+        if answers(url):
+            return True
+        time.sleep(0.5)
     return False
+
+
+def answers(url: str) -> bool:
+    """Return whether the server at ``url`` is ready."""
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5):
+            return True
+    except (urllib.error.URLError, ConnectionError, TimeoutError):
+        return False

@@ -8,8 +8,6 @@ import json
 import os
 import shutil
 import signal
-import urllib.error
-import urllib.request
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,7 @@ import msgspec
 import pytest
 import torch
 import transformers
-from tests.engines.vllm_process import SCRIPT, vllm_server, vllm_venv
+from tests.engines.vllm_process import SCRIPT, answers, vllm_server, vllm_venv
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
@@ -74,14 +72,6 @@ def settings(folder: Path, environment: str = "", **changes: Any) -> TrainConfig
 def metrics(folder: Path) -> list[dict[str, float]]:
     path = folder / "metrics.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/health", timeout=5):
-            return True
-    except (urllib.error.URLError, ConnectionError, TimeoutError):
-        return False
 
 
 async def _kill_between_steps(trainer: Trainer, fleet: Fleet, kills: int) -> None:
