@@ -1,20 +1,37 @@
 """The pages on studies show what the results say: filling them again changes nothing."""
 
+import asyncio
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from docs.results.studies import lending
 
+from palestra import AsyncEnv
 from palestra.evaluation.comparison import compare
 from palestra.statistics import Score
 from palestra.studies import load_study, read_results
 from palestra.studies.page import fill_page
+from palestra.trajectory import Content, Task
 from tests.docs.test_pages import ROOT
 
 PAGES = [
     "design/learning.md",
     "tutorials/06-train-your-agent.md",
-    *(f"results/{name}.md" for name in ("baselines", "methods", "test-time", "training-options", "worlds-training")),
+    *(
+        f"results/{name}.md"
+        for name in (
+            "asynchrony",
+            "baselines",
+            "horizons",
+            "methods",
+            "test-time",
+            "tools",
+            "training-options",
+            "worlds-training",
+        )
+    ),
 ]
 
 
@@ -42,3 +59,24 @@ def test_the_reward_improves_with_every_seed(study: str) -> None:
             [Score((), task, value) for task, value in enumerate(side["reward"])] for side in (one.after, one.before)
         )
         assert compare(after, before, bounds=(-0.1, 1.0)).difference.low > 0  # an action that is no move costs 0.1
+
+
+@pytest.mark.parametrize(("ask", "calls"), [(lending.sums, "<python>"), (lending.people, "<search>")])
+def test_the_studies_of_tools_ask_the_same_with_a_tool_and_without(ask: Callable[[bool], AsyncEnv], calls: str) -> None:
+    async def play(tool: bool, seed: int) -> tuple[Content, list[str], float]:
+        env = ask(tool)
+        question, _ = await env.reset(task=Task("any:id", seed, split="test"))
+        actions, reward, over = [], 0.0, False
+        while not over:
+            actions.append(await env.oracle())
+            _, reward, terminated, truncated, _ = await env.step(actions[-1])
+            over = terminated or truncated
+        await env.close()
+        return question, actions, reward
+
+    for seed in range(3):
+        (asked, moves, reward), (alone, answer, other) = (asyncio.run(play(tool, seed)) for tool in (True, False))
+        assert asked == alone
+        assert (reward, other) == (1.0, 1.0)
+        assert moves[0].startswith(calls)
+        assert moves[1:] == answer
