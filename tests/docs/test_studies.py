@@ -2,7 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -61,6 +61,17 @@ def test_the_reward_improves_with_every_seed(study: str) -> None:
         assert compare(after, before, bounds=(-0.1, 1.0)).difference.low > 0  # an action that is no move costs 0.1
 
 
+@pytest.fixture
+def own_loop() -> Iterator[None]:
+    """Ends the thread on which the studies' tools run: it belongs to a process that ends after its runs."""
+    yield
+    if lending.own_loop.cache_info().currsize:
+        loop = lending.own_loop().loop
+        loop.call_soon_threadsafe(loop.stop)
+        lending.own_loop.cache_clear()
+
+
+@pytest.mark.usefixtures("own_loop")
 @pytest.mark.parametrize(("ask", "calls"), [(lending.sums, "<python>"), (lending.people, "<search>")])
 def test_the_studies_of_tools_ask_the_same_with_a_tool_and_without(ask: Callable[[bool], AsyncEnv], calls: str) -> None:
     async def play(tool: bool, seed: int) -> tuple[Content, list[str], float]:

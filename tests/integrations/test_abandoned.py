@@ -1,5 +1,7 @@
 """The test for leaks can fail: it finds what is not closed, and a loop that began too few episodes."""
 
+import threading
+
 import pytest
 
 from palestra.integrations.leases import LentEnv
@@ -19,17 +21,18 @@ def test_what_is_dropped_is_closed() -> None:
 
 def test_what_is_not_closed_is_found() -> None:
     kept: list[LentEnv] = []
+    stop = threading.Event()
 
     def keep(count: int) -> None:
+        threading.Thread(target=stop.wait, name="palestra-kept", daemon=True).start()
         for number in range(count):
             kept.append(LentEnv(HELD))
             kept[-1].reset(seed=number)
 
-    with (
-        pytest.raises(AssertionError, match=r"50 of 50 environments are open; processes: \[\d+\]"),
-        all_closed(50, seconds=0.1),
-    ):
+    expected = r"50 of 50 environments are open; processes: \[\d+\], threads: \[.*'palestra-kept'"
+    with pytest.raises(AssertionError, match=expected), all_closed(50, seconds=0.1):
         keep(50)
+    stop.set()
     for lent in kept:
         lent.close()
 

@@ -1,5 +1,6 @@
 """The page of a study is made from its results alone."""
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -67,6 +68,30 @@ def test_the_section_names_where_its_figures_come_from(study: Path) -> None:
 def test_pairs_use_the_seeds_that_both_arms_have(study: Path) -> None:
     assert "ReBN − GRPO, success: +0.750 [" in study_section(study, study)
     assert "; guess by seed +0.750\n" in study_section(study, study) + "\n"
+
+
+def test_a_task_counts_once_however_many_seeds_play_it(study: Path) -> None:
+    def keep(arm: str, seed: int) -> None:
+        write_result(
+            result_path(study, Cell("guess", arm, seed)), result(arm=arm, seed=seed, after=0.5 if arm == "ReBN" else 0.0)
+        )
+
+    keep("ReBN", 0)
+    keep("GRPO", 0)
+    result_path(study, Cell("guess", "ReBN", 1)).unlink()
+    alone = _intervals(study)
+    assert len(alone) == 2
+    keep("ReBN", 1)
+    keep("GRPO", 1)  # the same episodes with another seed: no more evidence about other tasks
+    assert _intervals(study) == alone
+
+
+def _intervals(study: Path) -> list[str]:
+    """The interval of the gain of ReBN, and that of the pair."""
+    text = study_section(study, study)
+    row = next(line for line in text.splitlines() if line.startswith("| guess | ReBN | "))
+    pair = next(line for line in text.splitlines() if line.startswith("- ReBN − GRPO, success"))
+    return [re.findall(r"\[.*?\]", line)[0] for line in (row, pair)]
 
 
 def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(study: Path, tmp_path: Path) -> None:

@@ -90,11 +90,12 @@ class _InTurn:
         self._tool = tool
 
     async def __call__(self, **arguments: Any) -> ToolResult:
-        return _other_loop().run(self._tool(**arguments))
+        return own_loop().run(self._tool(**arguments))
 
 
 @cache
-def _other_loop() -> LoopThread:
+def own_loop() -> LoopThread:
+    """The thread on which the tools run until the process ends."""
     return LoopThread()
 
 

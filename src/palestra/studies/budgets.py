@@ -29,9 +29,10 @@ Spent = Mapping[str, Mapping[str, Mapping[int, BudgetScore]]]
 
 
 def spent(runs: Sequence[RunResult]) -> Spent:
-    """The mean score with each budget over all tasks and seeds of one environment; the seeds are strata.
+    """The mean score with each budget over all tasks and seeds of one environment.
 
-    The arms of one seed start from the same weights, so ``before`` is that of any of them.
+    All seeds play the same tasks, so each task counts once, with the mean of its seeds. The arms of one seed start from the
+    same weights, so ``before`` is that of any of them.
 
     Raises:
         UsageError: The runs had different budgets.
@@ -79,9 +80,7 @@ def _estimate(
 ) -> BudgetScore:
     values = [(run, score(one, budget)) for run, one in found]
     scores = [
-        Score((str(run.seed),), task, value)
-        for run, row in values
-        for task, value in zip(run.asked or range(len(row)), row, strict=True)
+        Score((), task, value) for run, row in values for task, value in zip(run.asked or range(len(row)), row, strict=True)
     ]
     estimate = mean_interval(scores, bounds=score_bounds(scores))
     return BudgetScore(estimate, [float(np.mean(row)) for _, row in values])

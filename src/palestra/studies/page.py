@@ -141,10 +141,10 @@ def _by_seed(values: Sequence[float], form: str) -> str:
 
 
 def _gain(runs: Sequence[RunResult], measure: str) -> str:
-    """After − before, over all tasks of all seeds; the seeds are strata."""
+    """After − before. All seeds play the same tasks, so each task counts once, with the mean of its seeds."""
     after, before = (
         [
-            Score((str(one.seed),), task, value)
+            Score((), task, value)
             for one in runs
             for task, value in zip(one.asked or range(len(one.after[measure])), getattr(one, when)[measure], strict=True)
         ]
@@ -167,7 +167,10 @@ def _every_run(study: Study, results: Sequence[RunResult]) -> str:
 
 
 def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
-    """``first − second`` after training: overall with its interval, and for every environment and seed."""
+    """``first − second`` after training: overall with its interval, and for every environment and seed.
+
+    All seeds play the same tasks, so each task counts once, with the mean of its seeds.
+    """
     runs = {one.cell: one.after[pair.measure] for one in results}
     common = [
         (ours, theirs)
@@ -178,7 +181,7 @@ def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
     if not common:
         return f"{pair.first} − {pair.second}, {pair.measure}: no run of both with the same environment and seed."
     first, second = (
-        [Score((cell.environment, str(cell.seed)), task, value) for cell in side for task, value in enumerate(runs[cell])]
+        [Score((cell.environment,), task, value) for cell in side for task, value in enumerate(runs[cell])]
         for side in zip(*common, strict=True)
     )
     bounds = score_bounds(score for values in runs.values() for score in _scores(range(len(values)), values))
@@ -349,7 +352,8 @@ def _by_seconds(folder: Path, study: Study, results: Sequence[RunResult], enviro
 
 def _course(curve: Sequence[float | None], places: Sequence[float] | None = None) -> Course:
     """Some of the steps that have a value, slightly smoothed if most have one. ``places`` are the steps by default."""
-    known = [(place, value) for place, value in zip(places or range(len(curve)), curve, strict=False) if value is not None]
+    steps = range(len(curve)) if places is None else places
+    known = [(place, value) for place, value in zip(steps, curve, strict=False) if value is not None]
     where, values = (np.array(column, dtype=np.float64) for column in (zip(*known, strict=True) if known else ((), ())))
     if len(known) > len(curve) / 2:
         values = _smooth(values)
