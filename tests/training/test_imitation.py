@@ -85,6 +85,24 @@ def test_a_teacher_of_ones_own_is_imitated(tmp_path: Path, monkeypatch: pytest.M
     assert {turn.completion.text for one in taught for turn in one.turns} == {r"\boxed{7}"}
 
 
+def test_a_warm_start_plays_as_the_recipe_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Played(Exception):
+        pass
+
+    def stop(*_: object, **options: object) -> None:
+        raise Played(options["concurrency"], options["deadline"], options["retries"])
+
+    monkeypatch.setattr("palestra.training.warm_start.collect", stop)
+    model = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=0, width=16)
+    play = {"concurrency": 3, "deadline": 7.0, "retries": 5}
+    data = {"steps": 1, "model": {"path": str(model)}, "envs": {GAME: 1.0}, "play": play, "warm_start": {"teacher": "random"}}
+    config = msgspec.convert(data, TrainConfig)
+    assert config.warm_start is not None
+    with pytest.raises(Played) as found:
+        warm_start(config, config.warm_start, str(model), tmp_path / "warm")
+    assert found.value.args == (3, 7.0, 5)
+
+
 def test_an_unknown_teacher_is_refused() -> None:
     with pytest.raises(UsageError, match="one of oracle, random, varied, or your own as module:name"):
         WarmStart(teacher="wizard")

@@ -1,7 +1,7 @@
 """Groups that are played ahead: which are started, which a step takes, and that a run is the same every time."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,6 +25,7 @@ from palestra.training.admission import Admission
 from palestra.training.assembly import assemble
 from palestra.training.config import EntropyTarget, TrainConfig
 from palestra.training.record import read_metrics
+from palestra.training.stream import GroupStream, PlayedTask
 from palestra.training.trainer import Trainer
 from palestra.trajectory import Content, Task, TrajectoryGroup
 
@@ -91,6 +92,20 @@ def test_groups_that_would_be_too_old_are_not_started() -> None:
     with pytest.raises(msgspec.ValidationError, match="ahead = 3 starts groups that staleness = 2 forbids"):
         small_config(Path("nowhere"), staleness=2, ahead=3)
     assert [small_config(Path("nowhere"), staleness=k).steps_ahead for k in (0, 1, 4, 5, 8)] == [0, 1, 1, 2, 2]
+
+
+def test_a_rollout_that_leaves_groups_unplayed_is_an_error_instead_of_a_wait_for_ever() -> None:
+    async def nothing(numbers: range, version: int) -> AsyncGenerator[PlayedTask, None]:
+        for task in ():
+            yield task
+
+    async def step() -> None:
+        async with GroupStream(Admission(tasks=2, ahead=0, oldest=0, steps=1), nothing) as stream:
+            stream.start(0)
+            await asyncio.wait_for(stream.take(0), timeout=10.0)
+
+    with pytest.raises(RuntimeError, match=r"these groups were not played: \[0, 1\]"):
+        asyncio.run(step())
 
 
 # ------------------------------------------------------------------------------------------------------ under a virtual clock
