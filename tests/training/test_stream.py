@@ -96,7 +96,8 @@ def test_groups_that_would_be_too_old_are_not_started() -> None:
 
 def test_a_rollout_that_leaves_groups_unplayed_is_an_error_instead_of_a_wait_for_ever() -> None:
     async def nothing(numbers: range, version: int) -> AsyncGenerator[PlayedTask, None]:
-        for task in ():
+        no_tasks: list[PlayedTask] = []
+        for task in no_tasks:
             yield task
 
     async def step() -> None:
