@@ -70,6 +70,18 @@ def test_pairs_use_the_seeds_that_both_arms_have(study: Path) -> None:
     assert "; guess by seed +0.750\n" in study_section(study, study) + "\n"
 
 
+def test_pairs_with_three_seeds_have_an_interval_over_seeds(study: Path) -> None:
+    settings = study / "study.toml"
+    settings.write_text(settings.read_text(encoding="utf-8").replace("seeds = [0, 1]", "seeds = [0, 1, 2]"), encoding="utf-8")
+    for seed in range(3):
+        for arm, after in (("ReBN", 0.5 + 0.05 * seed), ("GRPO", 0.0)):
+            write_result(result_path(study, Cell("guess", arm, seed)), result(arm=arm, seed=seed, after=after))
+    text = study_section(study, study)
+    low, high = re.findall(r"guess by seed \+0\.500, \+0\.550, \+0\.600, over seeds \[\+(.*), \+(.*)\]", text)[0]
+    half = 4.303 * 0.05 / 3**0.5  # Student's t with two degrees of freedom; bounds move the interval a little inwards
+    assert (float(low), float(high)) == pytest.approx((0.55 - half, 0.55 + half), abs=0.015)
+
+
 def test_a_task_counts_once_however_many_seeds_play_it(study: Path) -> None:
     def keep(arm: str, seed: int) -> None:
         write_result(
@@ -173,7 +185,8 @@ def test_the_page_shows_when_each_run_reaches_a_score(study: Path) -> None:
 def test_arms_are_compared_after_equal_seconds(study: Path) -> None:
     toml = study / "study.toml"
     text = toml.read_text(encoding="utf-8")
-    toml.write_text(text.replace("held_out", 'equal_seconds = "evaluation/score"\nheld_out', 1), encoding="utf-8")
+    text = text.replace("held_out", 'equal_seconds = "evaluation/score"\nheld_out', 1)
+    toml.write_text(f"{text}third = []\n", encoding="utf-8")
 
     def keep(arm: str, seed: int, seconds: float, curve: list[float | None]) -> None:
         one = result(arm=arm, seed=seed)
@@ -184,16 +197,15 @@ def test_arms_are_compared_after_equal_seconds(study: Path) -> None:
     keep("ReBN", 0, 1.0, [None, 0.25, None, 0.75])
     keep("ReBN", 1, 2.0, [None, 0.25, None, 0.75])
     keep("GRPO", 0, 2.0, [None, 0.1, None, 0.6])
-    assert "- Left out, because an arm has no evaluation/score by then: guess, seed 1" in study_section(study, study)
+    assert "Left out, because a run has no evaluation/score by then: ReBN − GRPO, guess, seed 1" in study_section(study, study)
     keep("GRPO", 1, 1.0, [None, 0.1, None, 0.6])
+    keep("third", 1, 0.1, [None, None, None, 0.6])  # is in no pair, so that it ends first does not matter
     text = study_section(study, study)
-    assert "| environment | arm | evaluation/score when the fastest arm of the seed ended | seeds |" in text
-    assert "| guess | ReBN | 0.500 (0.750 · 0.250) | 0, 1 |" in text
-    assert "| guess | GRPO | 0.350 (0.100 · 0.600) | 0, 1 |" in text
-    assert "- ReBN − GRPO, evaluation/score after equal seconds, guess: +0.150 [" in text
+    row = "| guess | ReBN − GRPO | 0.500 (0.750 · 0.250) | 0.350 (0.100 · 0.600) | +0.150 ["
+    assert row in text
     assert "Left out" not in text
     assert ">0.8<" in (study / "guess-seconds.svg").read_text(encoding="utf-8")  # few values are drawn as they are
     keep("GRPO", 1, 5.0, [None, 0.1, None, 0.6])
     text = study_section(study, study)
-    assert "| guess | ReBN | 0.750 | 0 |" in text
-    assert "by then: guess, seed 1" in text
+    assert "| guess | ReBN − GRPO | 0.750 | 0.100 | +0.650 [" in text
+    assert "by then: ReBN − GRPO, guess, seed 1" in text

@@ -61,6 +61,7 @@ def test_overrides_are_applied_from_the_study_to_the_arm(tmp_path: Path) -> None
         ("ReBN = [", '"γ=0.9" = [', "must differ"),
         ("ReBN = [", "ReBN = 3 #", "arms"),
         ("seeds = [0, 1]", 'seeds = [0]\ncompare = [{first = "ReBN", second = "GRPO"}]', 'names "GRPO"'),
+        ("seeds = [0, 1]", 'seeds = [0]\nequal_seconds = "reward"', "pairs in compare, which is empty"),
     ],
 )
 def test_a_wrong_key_or_value_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -25,7 +25,7 @@ from palestra.statistics import Estimate, Score, mean_interval, score_bounds
 from palestra.studies.budgets import BudgetScore, budget_figure, spent
 from palestra.studies.ranking import Scores, profile, rank_arms, scores_of
 from palestra.studies.results import RunResult, read_played, read_results
-from palestra.studies.study import ArmPair, Study, load_study
+from palestra.studies.study import ArmPair, Cell, Study, load_study
 
 __all__ = ["fill_page", "study_section"]
 
@@ -36,6 +36,8 @@ _RANKED_ARMS = 3
 """The smallest number of arms for which ranks say more than pairs."""
 _RANKED_ENVIRONMENTS = 2
 """Ranks in one environment only repeat its table."""
+_ENOUGH_SEEDS = 3
+"""The smallest number of seeds for an interval over seeds."""
 _PROFILE = "performance-profile.svg"
 _THRESHOLDS = 21
 """Points of a performance profile, from 0 to 1."""
@@ -169,7 +171,8 @@ def _every_run(study: Study, results: Sequence[RunResult]) -> str:
 def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
     """``first − second`` after training: overall with its interval, and for every environment and seed.
 
-    All seeds play the same tasks, so each task counts once, with the mean of its seeds.
+    All seeds play the same tasks, so each task counts once, with the mean of its seeds. This interval says how well the runs
+    are measured. The interval over seeds says how much other seeds may differ.
     """
     runs = {one.cell: one.after[pair.measure] for one in results}
     common = [
@@ -188,11 +191,21 @@ def _pair(study: Study, results: Sequence[RunResult], pair: ArmPair) -> str:
     parts = [_difference(first, second, bounds)]
     environments = list(dict.fromkeys(ours.environment for ours, _ in common))
     for name in environments:
-        each = [f"{np.mean(runs[a]) - np.mean(runs[b]):+.3f}" for a, b in common if a.environment == name]
         ours, theirs = ([one for one in side if one.path[0] == name] for side in (first, second))
         whole = f"{_difference(ours, theirs, bounds)}, " if len(environments) > 1 else ""
-        parts.append(f"{name} {whole}by seed {', '.join(each)}")
+        sides = zip(*(both for both in common if both[0].environment == name), strict=True)
+        means = [[Score((), cell.seed, float(np.mean(runs[cell]))) for cell in side] for side in sides]
+        parts.append(f"{name} {whole}by seed {_differences(means[0], means[1], bounds)}")
     return f"{pair.first} − {pair.second}, {pair.measure}: {'; '.join(parts)}"
+
+
+def _differences(first: Sequence[Score], second: Sequence[Score], bounds: tuple[float, float]) -> str:
+    """The difference of every seed, and the interval of their mean if there are enough seeds for one."""
+    each = ", ".join(f"{ours.value - theirs.value:+.3f}" for ours, theirs in zip(first, second, strict=True))
+    if len(first) < _ENOUGH_SEEDS:
+        return each
+    found = compare(first, second, bounds=bounds).difference
+    return f"{each}, over seeds [{found.low:+.3f}, {found.high:+.3f}]"
 
 
 def _difference(first: Sequence[Score], second: Sequence[Score], bounds: tuple[float, float]) -> str:
@@ -252,35 +265,32 @@ def _steps_until(run: RunResult, measure: str, score: float) -> int | None:
 
 
 def _equal_seconds(study: Study, results: Sequence[RunResult]) -> str:
-    """What the arms have reached when the fastest run of their seed ended, and the differences of the pairs, over seeds."""
+    """What both arms of a pair had reached when the faster one had made all its steps, and the difference over seeds."""
     if not study.equal_seconds:
         return ""
-    found: dict[tuple[str, str], list[Score]] = {}
-    left_out = []
-    for name, seed in itertools.product(study.environments, study.seeds):
-        runs = [one for one in results if (one.environment, one.seed) == (name, seed)]
-        least = min((sum(one.made.step_seconds) for one in runs), default=0.0)
-        values = {one.arm: _value_within(one, study.equal_seconds, least) for one in runs}
-        if set(values) != set(study.arms) or None in values.values():
-            left_out.append(f"{name}, seed {seed}")
-            continue
-        for arm, value in values.items():
-            found.setdefault((name, arm), []).append(Score((), seed, value or 0.0))
-    rows = [
-        [name, arm, _by_seed([one.value for one in scores], "{:.3f}"), ", ".join(str(one.task) for one in scores)]
-        for (name, arm), scores in found.items()
-    ]
-    bounds = score_bounds(score for scores in found.values() for score in scores)
-    lines = [
-        f"- {pair.first} − {pair.second}, {study.equal_seconds} after equal seconds, {name}: "
-        f"{_difference(found[name, pair.first], found[name, pair.second], bounds)} over seeds"
-        for pair in study.compare
-        for name in dict.fromkeys(name for name, _ in found)
-    ]
+    runs = {one.cell: one for one in results}
+    rows, left_out = [], []
+    for pair, name in itertools.product(study.compare, study.environments):
+        reached: dict[int, tuple[float, float]] = {}
+        for seed in study.seeds:
+            both = [runs[cell] for cell in (Cell(name, pair.first, seed), Cell(name, pair.second, seed)) if cell in runs]
+            least = min((sum(one.made.step_seconds) for one in both), default=0.0)
+            values = [_value_within(one, study.equal_seconds, least) for one in both]
+            known = [value for value in values if value is not None]
+            if len(known) == len((pair.first, pair.second)):
+                reached[seed] = (known[0], known[1])
+            else:
+                left_out.append(f"{pair.first} − {pair.second}, {name}, seed {seed}")
+        if reached:
+            first, second = ([Score((), seed, both[side]) for seed, both in reached.items()] for side in (0, 1))
+            shown = [_by_seed([one.value for one in side], "{:.3f}") for side in (first, second)]
+            difference = _difference(first, second, score_bounds([*first, *second]))
+            rows.append([name, f"{pair.first} − {pair.second}", *shown, difference, ", ".join(map(str, reached))])
+    head = ["environment", "pair", f"{study.equal_seconds} of the first when the faster one ended", "of the second"]
+    parts = [_table([*head, "difference over seeds", "seeds"], rows)] if rows else []
     if left_out:
-        lines.append(f"- Left out, because an arm has no {study.equal_seconds} by then: {'; '.join(left_out)}")
-    head = ["environment", "arm", f"{study.equal_seconds} when the fastest arm of the seed ended", "seeds"]
-    return "\n\n".join([*([_table(head, rows)] if rows else []), "\n".join(lines)])
+        parts.append(f"Left out, because a run has no {study.equal_seconds} by then: {'; '.join(left_out)}")
+    return "\n\n".join(parts)
 
 
 def _value_within(run: RunResult, curve: str, seconds: float) -> float | None:

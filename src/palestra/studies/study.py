@@ -114,7 +114,7 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reach: float | None = None
     """A value of ``measure`` in training: the page shows after how many steps and seconds each run reaches it."""
     equal_seconds: str = ""
-    """A curve, such as ``evaluation/score``: the page shows its value in all arms when the fastest arm of a seed ended."""
+    """A curve, such as ``evaluation/score``: the page shows its value in both arms of a pair when the faster one had ended."""
     budgets: Budgets | None = None
     """Evaluations with other budgets at test time, before training and after it."""
     chosen: str = ""
@@ -132,6 +132,8 @@ class Study(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         _check_known("measure", [self.measure, *(pair.measure for pair in self.compare)], MEASURES)
         _check_known("compare", named, list(self.arms))
         _check_known("players", self.players, PLAYERS)
+        if self.equal_seconds and not self.compare:
+            raise ValueError("equal_seconds is about the pairs in compare, which is empty")
         for key, value in (("budgets", self.budgets), ("reach", self.reach)):
             if value is not None and self.measure == "turns":
                 raise ValueError(f'{key} is about scores: set measure to "success" or "reward"')
