@@ -28,6 +28,7 @@ question = "Does anything run?"
 seeds = [0, 1]
 held_out = 6
 equal_seconds = "evaluation/score"
+compare = [{ first = "ReBN", second = "GRPO" }]
 players = ["random", "oracle"]
 overrides = [
   "steps=2", "checkpoint_every=1", "minibatches=1", "epochs=1", "play.tasks=2", "play.group_size=2",
