@@ -273,24 +273,31 @@ def _equal_seconds(study: Study, results: Sequence[RunResult]) -> str:
     for pair, name in itertools.product(study.compare, study.environments):
         reached: dict[int, tuple[float, float]] = {}
         for seed in study.seeds:
-            both = [runs[cell] for cell in (Cell(name, pair.first, seed), Cell(name, pair.second, seed)) if cell in runs]
-            least = min((sum(one.made.step_seconds) for one in both), default=0.0)
-            values = [_value_within(one, study.equal_seconds, least) for one in both]
-            known = [value for value in values if value is not None]
-            if len(known) == len((pair.first, pair.second)):
-                reached[seed] = (known[0], known[1])
-            else:
+            first, second = (runs.get(Cell(name, arm, seed)) for arm in (pair.first, pair.second))
+            values = _when_faster_ended(first, second, study.equal_seconds)
+            if values is None:
                 left_out.append(f"{pair.first} − {pair.second}, {name}, seed {seed}")
+            else:
+                reached[seed] = values
         if reached:
-            first, second = ([Score((), seed, both[side]) for seed, both in reached.items()] for side in (0, 1))
-            shown = [_by_seed([one.value for one in side], "{:.3f}") for side in (first, second)]
-            difference = _difference(first, second, score_bounds([*first, *second]))
+            ours, theirs = ([Score((), seed, both[side]) for seed, both in reached.items()] for side in (0, 1))
+            shown = [_by_seed([one.value for one in side], "{:.3f}") for side in (ours, theirs)]
+            difference = _difference(ours, theirs, score_bounds([*ours, *theirs]))
             rows.append([name, f"{pair.first} − {pair.second}", *shown, difference, ", ".join(map(str, reached))])
     head = ["environment", "pair", f"{study.equal_seconds} of the first when the faster one ended", "of the second"]
     parts = [_table([*head, "difference over seeds", "seeds"], rows)] if rows else []
     if left_out:
         parts.append(f"Left out, because a run has no {study.equal_seconds} by then: {'; '.join(left_out)}")
     return "\n\n".join(parts)
+
+
+def _when_faster_ended(first: RunResult | None, second: RunResult | None, curve: str) -> tuple[float, float] | None:
+    """The last values of the curve that both runs had when the faster one ended; ``None`` if a run or its value is missing."""
+    if first is None or second is None:
+        return None
+    seconds = min(sum(one.made.step_seconds) for one in (first, second))
+    ours, theirs = (_value_within(one, curve, seconds) for one in (first, second))
+    return None if ours is None or theirs is None else (ours, theirs)
 
 
 def _value_within(run: RunResult, curve: str, seconds: float) -> float | None:
