@@ -97,6 +97,19 @@ def test_a_rollout_in_which_all_fails_shows_the_cause_and_the_way_out(tmp_path: 
         palestra("compare", "run", "run")
 
 
+def test_the_first_failure_is_shown_while_the_evaluation_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    Path("weary.py").write_text(
+        "asked = 0\n\n\ndef policy(text):\n    global asked\n    asked += 1\n"
+        "    if asked in (5, 7):\n        raise RuntimeError('no [answer]')\n    return '\\\\boxed{5}'\n"
+    )
+    done = runner.invoke(app, ["eval", "weary:policy", "-e", "game:GuessTheNumber-v0-easy", "-n", "6", "-o", "run"])
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("an episode of game:GuessTheNumber-v0-easy failed: policy, RuntimeError: no [answer]") == 1
+    assert "2 × policy, RuntimeError" in done.stdout
+
+
 def test_what_is_no_run_folder_is_said(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run folder"):
         palestra("compare", str(tmp_path), str(tmp_path))

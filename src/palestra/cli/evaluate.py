@@ -1,7 +1,7 @@
 """``palestra eval``: a score with its confidence interval, and all its data in a folder."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from time import monotonic
@@ -36,7 +36,7 @@ from palestra.cli.targets import check_folder
 from palestra.encoding import encode_json
 from palestra.envs.panels import load_panel
 from palestra.errors import UsageError
-from palestra.evaluation import Budget, Progress, Report, evaluate_async, parse_budget, report_markdown
+from palestra.evaluation import Budget, EpisodeScore, Progress, Report, evaluate_async, parse_budget, report_markdown
 from palestra.rollout import Envs
 from palestra.rollout.defaults import TASKS_PER_ENV
 from palestra.terminal import terminal_safe
@@ -161,7 +161,7 @@ def _end(report: Report, folder: Path, as_json: bool) -> None:
 
 
 class _Display:
-    """A progress line: episodes, score and cost so far, failures, time left."""
+    """A progress line: episodes, score and cost so far, failures, time left. Above it, the cause of the first failure."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -171,6 +171,8 @@ class _Display:
         self._bar = Progress(*columns, console=Console(stderr=True))
         self._task = self._bar.add_task("", total=None)
         self._next = 0.0
+        self._read = 0
+        self._failed = False
 
     def __enter__(self) -> "_Display":
         return self
@@ -184,8 +186,19 @@ class _Display:
             return
         self._bar.start()  # only now: a usage error is printed without a progress bar above it
         self._bar.update(self._task, total=progress.total, completed=ended, description=_line(progress.report()))
+        self._name_first_failure(progress.episodes[self._read :])
+        self._read = ended
         # A report on many episodes takes long: the display uses at most a tenth of the time.
         self._next = monotonic() + REFRESH_SECONDS + ended / 50_000
+
+    def _name_first_failure(self, ended: Sequence[EpisodeScore]) -> None:
+        """Print once why an episode failed, so that a wrong setting (too short a deadline) is noticed before the end."""
+        failed = next((episode for episode in ended if episode.cause), None)
+        if failed is None or self._failed:
+            return
+        self._failed = True
+        told = f"an episode of {failed.env} failed: {failed.cause}"
+        self._bar.console.print(terminal_safe(told), markup=False, highlight=False, soft_wrap=True)
 
 
 def _line(report: Report) -> str:
