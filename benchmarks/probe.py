@@ -20,17 +20,18 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import torch
 from rows import Row, finish
+from task_scores import play_tasks
+from terminal_training import RECIPE as TERMINAL
 
 from palestra.evaluation import Score, compare
 from palestra.evaluation.learnability import Probe, ProbeAim
 from palestra.evaluation.probing import probe_async
 from palestra.models import find_model
-from palestra.rollout import rollout
 from palestra.seeding import derive_seed
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
@@ -191,10 +192,8 @@ def _config(setting: Setting, folder: Path) -> TrainConfig:
     folder.mkdir(parents=True)
     recipe = Path(setting.recipe)
     if setting.recipe in ("lights", "terminal"):
-        from terminal_training import RECIPE
-
         recipe = folder / "recipe.toml"
-        recipe.write_text(LIGHTS if setting.recipe == "lights" else RECIPE)
+        recipe.write_text(LIGHTS if setting.recipe == "lights" else TERMINAL)
     config = load_recipe(recipe, list(setting.changes))
     register_variants(config.variants)
     assert config.warm_start is not None
@@ -220,12 +219,6 @@ async def _measured(trainer: Trainer, tasks: Sequence[Task], folder: Path) -> tu
         return probe, before, await play_tasks(tasks, trainer.policy, play.concurrency)
     finally:
         await trainer.engine.close()
-
-
-async def play_tasks(tasks: Sequence[Task], player: Any, concurrency: int) -> list[Score]:
-    """Return the scores of one episode per task. An episode that failed has none."""
-    played = [one async for one in rollout(tasks, player, seed=1, concurrency=concurrency)]
-    return [Score((), one.group, one.reward) for one in played if one.reward is not None]
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from typing import Any
 
 import msgspec
 import torch
-from probe import play_tasks
 from rows import Row, cpu_minutes, finish
+from task_scores import play_tasks
 
 from palestra.core import Env, Step
 from palestra.envs.terminal.env import Terminal

@@ -19,7 +19,8 @@ from palestra.rollout import EpisodeKey
 from palestra.training.algorithms.shaping import Shaping, shaped
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
-from palestra.training.opponents import OpponentInSomeTasks, OpponentSettings, OpponentSetup, PastModel
+from palestra.training.opponent_setup import OpponentSetup
+from palestra.training.opponents import OpponentInSomeTasks, OpponentSettings, PastModel
 from palestra.training.preflight import preflight
 from palestra.training.trainer import Trainer
 from palestra.trajectory import Completion, Finish, StopReason, Task, Trajectory, TrajectoryGroup, Turn

@@ -25,7 +25,7 @@ from palestra.training.learner.learner import Learner
 from palestra.training.learner.loading import load_model
 from palestra.training.learner.model import ActorCritic
 from palestra.training.learner.ranks import Leader
-from palestra.training.opponents import OpponentSetup, opponents_of
+from palestra.training.opponent_setup import OpponentSetup, opponents_of
 from palestra.training.parts import check_parts
 from palestra.training.prompts import prompt_options, renderer_of
 from palestra.training.tasks import TrainingTasks

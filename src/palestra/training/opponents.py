@@ -16,40 +16,32 @@ with the new weights of the model.
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
 from palestra.core import Conversation, Engine, Policy
 from palestra.errors import PolicyError, UsageError
-from palestra.policies import as_policy, is_privileged, next_completion
-from palestra.policies.sampled import SampledPolicy
+from palestra.policies import is_privileged, next_completion
 from palestra.references import Hook, Role, parse_hook
 from palestra.rollout import EpisodeKey, Seating
 from palestra.seeding import derive
 from palestra.training.publishing import PolicyWeights, PublishedWeights
 from palestra.trajectory import Completion, Trajectory, TrajectoryGroup
 
-if TYPE_CHECKING:
-    from palestra.training.config import TrainConfig
-
 __all__ = [
     "OPPONENT",
     "OPPONENTS",
     "OpponentInSomeTasks",
     "OpponentSettings",
-    "OpponentSetup",
     "Opponents",
     "PastModel",
-    "opponents_of",
-    "past_opponent",
 ]
 
 OPPONENTS = "opponents"
 """The name of the folder in the run folder."""
-OPPONENT = Role("opponent.kind", ("setup",), {"past": "palestra.training.opponents:past_opponent"}, factory=True)
+OPPONENT = Role("opponent.kind", ("setup",), {"past": "palestra.training.opponent_setup:past_opponent"}, factory=True)
 
 
 class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,18 +96,6 @@ class OpponentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def name(self) -> str:
         """What ``kind`` uses: ``past`` or ``module:name``."""
         return parse_hook(OPPONENT.key, self.kind)[0]
-
-
-class OpponentSetup(NamedTuple):
-    """What an opponent is built from."""
-
-    config: "TrainConfig"
-    model: str
-    """The model folder, or its name on the hub, that the first step starts from."""
-    folder: Path
-    """The run folder."""
-    sampled: SampledPolicy
-    """Samples from the model. Its renderer and its sampling settings suit an opponent with the same tokens."""
 
 
 class Opponents:
@@ -244,34 +224,3 @@ class PastModel:
         newest = step - step % self._settings.every
         known = range(newest, -1, -self._settings.every)[: self._settings.pool]
         return known[int(derive(self._seed, "opponent weights", newest).integers(len(known)))]
-
-
-def opponents_of(setup: OpponentSetup, own: Policy) -> Opponents:
-    """Build the opponents that a recipe names."""
-    settings = setup.config.opponent
-    if settings is None:
-        return Opponents()
-    return OpponentInSomeTasks(settings, setup.config.seed, own, as_policy(OPPONENT.load(settings.kind)(setup)))
-
-
-def past_opponent(setup: OpponentSetup) -> Policy:
-    """The model with the weights of an earlier step, sampled by an engine of its own."""
-    from palestra.training.config import POLICY
-    from palestra.training.engines import EngineSetup, frozen_engine
-
-    config, settings, own = setup.config, setup.config.opponent, setup.sampled
-    assert settings is not None
-    engine = frozen_engine(EngineSetup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
-    sampled = SampledPolicy(own.renderer, engine, own.sampling, history=own.history, shots=own.shots)
-    most = settings.kept(config.keep * config.checkpoint_every)
-    kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, most)
-    policy = as_policy(POLICY.load(config.player)(sampled))
-    if hasattr(policy, "end_episode"):
-        raise UsageError('opponent.kind = "past" cannot play with a policy that has end_episode, such as an agent')
-    return PastModel(policy, engine, kept, settings, config.seed)
-
-
-def _tokenizer(model: str) -> Any:
-    import transformers
-
-    return transformers.AutoTokenizer.from_pretrained(model)

@@ -1,0 +1,59 @@
+"""Builds the opponents of a run from its recipe.
+
+``opponents`` holds their settings and how they play. The settings are part of the configuration, and the opponents here are
+built from the whole configuration, so the two are apart.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from palestra.core import Policy
+from palestra.errors import UsageError
+from palestra.policies import as_policy
+from palestra.policies.sampled import SampledPolicy
+from palestra.training.config import POLICY, TrainConfig
+from palestra.training.engines import EngineSetup, frozen_engine
+from palestra.training.opponents import OPPONENT, OPPONENTS, OpponentInSomeTasks, Opponents, PastModel
+from palestra.training.publishing import PublishedWeights
+
+__all__ = ["OpponentSetup", "opponents_of", "past_opponent"]
+
+
+class OpponentSetup(NamedTuple):
+    """What an opponent is built from."""
+
+    config: TrainConfig
+    model: str
+    """The model folder, or its name on the hub, that the first step starts from."""
+    folder: Path
+    """The run folder."""
+    sampled: SampledPolicy
+    """Samples from the model. Its renderer and its sampling settings suit an opponent with the same tokens."""
+
+
+def opponents_of(setup: OpponentSetup, own: Policy) -> Opponents:
+    """Build the opponents that a recipe names."""
+    settings = setup.config.opponent
+    if settings is None:
+        return Opponents()
+    return OpponentInSomeTasks(settings, setup.config.seed, own, as_policy(OPPONENT.load(settings.kind)(setup)))
+
+
+def past_opponent(setup: OpponentSetup) -> Policy:
+    """The model with the weights of an earlier step, sampled by an engine of its own."""
+    config, settings, own = setup.config, setup.config.opponent, setup.sampled
+    assert settings is not None
+    engine = frozen_engine(EngineSetup(config, setup.model, setup.folder, _tokenizer(setup.model)), settings.urls)
+    sampled = SampledPolicy(own.renderer, engine, own.sampling, history=own.history, shots=own.shots)
+    most = settings.kept(config.keep * config.checkpoint_every)
+    kept = PublishedWeights(str(setup.folder / OPPONENTS), setup.model, config.engine.dtype, most)
+    policy = as_policy(POLICY.load(config.player)(sampled))
+    if hasattr(policy, "end_episode"):
+        raise UsageError('opponent.kind = "past" cannot play with a policy that has end_episode, such as an agent')
+    return PastModel(policy, engine, kept, settings, config.seed)
+
+
+def _tokenizer(model: str) -> Any:
+    import transformers
+
+    return transformers.AutoTokenizer.from_pretrained(model)
