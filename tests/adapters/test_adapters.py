@@ -259,6 +259,23 @@ def test_a_script_that_forgets_to_close_ends_all_the_same(tmp_path: Path) -> Non
     assert (told.returncode, told.stdout, told.stderr) == (0, "end\n", "")
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("holder", ["os", "threading"])
+def test_an_environment_that_outlives_the_modules_is_dropped_quietly(holder: str, tmp_path: Path) -> None:
+    told = _run_script(
+        tmp_path,
+        f"""
+        import {holder} as holder
+        import palestra
+        from palestra.wrappers import KeepHistory
+        holder.kept = palestra.make("game:GuessTheNumber-v0-easy", wrappers=[KeepHistory])
+        holder.kept.reset(seed=0)
+        """,
+        timeout=100,
+    )
+    assert (told.returncode, told.stderr) == (0, "")
+
+
 # InWorker
 
 

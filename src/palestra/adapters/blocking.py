@@ -1,6 +1,7 @@
 """An async environment for synchronous callers: its coroutines run on a background event loop."""
 
-from collections.abc import Coroutine
+import sys
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from palestra.core import AsyncEnv, Env, Step
@@ -63,8 +64,9 @@ class Blocking(Env):
             raise AttributeError(name)
         return getattr(self.env, name)
 
-    def __del__(self) -> None:
-        # A user who forgets close() must not keep the background thread alive.
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        # A user who forgets close() must not keep the background thread alive. An interpreter that shuts down has ended this
+        # thread already, and has emptied modules such as ``sys``: so the function is held here.
         thread = self.__dict__.get("_thread")
-        if thread is not None:
+        if thread is not None and not is_finalizing():
             thread.release()
