@@ -16,6 +16,7 @@ import pytest
 
 from palestra.durable import lock_folder
 from palestra.studies import Cell, load_study, read_results
+from palestra.studies.page import study_section
 from palestra.studies.results import numbers, read_played, result_path
 from palestra.studies.running import _play, run_cell, run_study
 from palestra.training.learner.model import ActorCritic
@@ -205,3 +206,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_numbers(study: Path, killed: 
     kept = next(one for one in read_results(study, load_study(study)) if one.cell == resumed.cell)
     ours, theirs = numbers(resumed), numbers(kept)
     assert {name for name in ours if ours[name] != theirs[name]} <= {"command"}
+    assert resumed.made.resumed
+    assert not kept.made.resumed
+    assert "resumed, and their CPU seconds begin with the last resume: guess/ReBN-0." in study_section(killed, killed)
+    assert "resumed" not in study_section(study, study)

@@ -217,5 +217,9 @@ def _provenance(study: Study, results: Sequence[RunResult]) -> str:
         f"date: {all_of([one.date for one in made])}",
         f"commit: {all_of([one.commit for one in made])}",
     ]
+    resumed = [one.cell.name for one in results if one.made.resumed]
+    resumes = (
+        f" These runs were resumed, and their CPU seconds begin with the last resume: {', '.join(resumed)}." if resumed else ""
+    )
     chosen = f" {study.chosen}" if study.chosen else ""
-    return f"{'; '.join(parts)}.{chosen}"
+    return f"{'; '.join(parts)}.{resumes}{chosen}"

@@ -58,9 +58,11 @@ class Made(msgspec.Struct, frozen=True):
     seconds: float
     """Wall-clock seconds of training."""
     cpu_seconds: float
-    """CPU seconds of the process, evaluations included."""
+    """CPU seconds of the process that ended the run, evaluations included."""
     warm_start_seconds: float
     step_seconds: list[float] = []
+    resumed: bool = False
+    """Whether an earlier process had begun the run: ``cpu_seconds`` leaves out what that one spent."""
 
 
 class RunResult(msgspec.Struct, frozen=True):

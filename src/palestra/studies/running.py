@@ -48,6 +48,9 @@ Say = Callable[[str], None]
 CURVES = ("success", "turns", "reward", "format_errors", "entropy", "clipped", "kl_old", "gradient_norm", "tokens")
 """Metrics of each step that a result keeps, beside those that the study's figure shows."""
 
+_BEFORE = "before.json"
+"""In the folder of a run, its evaluation before the first step."""
+
 
 def run_study(folder: Path, study: Study, cells: Sequence[Cell], work: Path, say: Say) -> int:
     """Make those of ``cells`` that have no result and that no other process is making. Returns how many it made.
@@ -94,6 +97,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
     config = _config(folder, study, cell)
     tasks = _held_out(config, study.held_out_of(cell.environment))
     began, spent = time.perf_counter(), time.process_time()
+    resumed = (work / cell.name / _BEFORE).exists()
     config = _from_shared_warm_start(config, work / "warm-starts" / f"{cell.environment}-{cell.seed}")
     warm = time.perf_counter() - began
     with claimed(config, work / cell.name):
@@ -125,6 +129,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
             cpu_seconds=round(time.process_time() - spent, 1),
             warm_start_seconds=round(warm, 1),
             step_seconds=[round(seconds, 2) for seconds in took],
+            resumed=resumed,
         ),
     )
 
@@ -174,7 +179,7 @@ class _Evaluated(msgspec.Struct):
 
 async def _measured(trainer: Trainer, tasks: Sequence[Task], study: Study) -> tuple[_Evaluated, _Evaluated]:
     """Evaluation, training, evaluation. A run that resumes keeps the first evaluation from its first start."""
-    path = trainer.folder / "before.json"
+    path = trainer.folder / _BEFORE
     try:
         if not path.exists():
             write_whole(path, msgspec.json.encode(await _evaluated(trainer, tasks, study)))
