@@ -1,20 +1,14 @@
-"""Small pieces, each written once: sizes of files and functions, and duplicates, over the whole of ``src``.
-
-The limits are those of CONTRIBUTING.md. ``duplicates_allowed.json`` holds the duplicates that stay, each with a reason.
-"""
+"""No code is written twice in ``src``. ``duplicates_allowed.json`` holds the duplicates that stay, each with a reason."""
 
 import ast
 import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
 import pytest
-
-import palestra
 
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -23,33 +17,6 @@ SAME = 6
 """Equal lines in a row that count as a duplicate."""
 MOST = 10
 """Pairs of places that may hold a duplicate."""
-
-
-def at_90_percent(sizes: list[int]) -> int:
-    return sorted(sizes)[int(0.9 * len(sizes))]
-
-
-def test_files_are_small() -> None:
-    sizes = {file.relative_to(SOURCE).as_posix(): len(file.read_text().splitlines()) for file in FILES}
-    assert at_90_percent(list(sizes.values())) <= 300
-    assert {name: size for name, size in sizes.items() if size > 480} == {}
-
-
-def functions() -> Iterator[tuple[str, int]]:
-    """Each function with its number of lines. The signature counts, except where it is the public face."""
-    for file in FILES:
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                face = node.name in palestra.__all__ or (file.parent.name == "cli" and node.name.endswith("_command"))
-                first = node.body[0].lineno if face else node.lineno
-                yield f"{file.relative_to(SOURCE).as_posix()}:{node.name}", (node.end_lineno or first) - first + 1
-
-
-@pytest.mark.slow
-def test_functions_are_small() -> None:
-    sizes = list(functions())
-    assert at_90_percent([size for _, size in sizes]) <= 20
-    assert {name: size for name, size in sizes if size > 60} == {}
 
 
 def code_lines(file: Path) -> list[str]:

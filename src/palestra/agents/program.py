@@ -71,7 +71,7 @@ class Program:
         trajectories = palestra.collect("game:GuessTheNumber-v0-easy", program, n=8)
     """
 
-    def __init__(  # noqa: PLR0913 - the keywords of a public class are written out
+    def __init__(
         self,
         run: str | Callable[..., Any],
         engine: Engine | Upstream,

@@ -46,7 +46,7 @@ __all__ = ["eval_command"]
 REFRESH_SECONDS = 0.5
 
 
-def eval_command(  # noqa: PLR0913 - one parameter per option
+def eval_command(
     policy: str = typer.Argument(
         ...,
         help="random, oracle, tiny, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",

@@ -122,7 +122,7 @@ def pack_command(
 
 
 @app.command("build")
-def build_command(  # noqa: PLR0913 - one parameter per option
+def build_command(
     folder: Path | None = typer.Argument(None, help="A task folder, a folder of them, or a pack."),
     image: list[str] = typer.Option(
         [], help="NAME=ARCHIVE: unpack the archive (docker save, OCI, docker export) as the image."

@@ -23,7 +23,7 @@ explains the intervals.
 """
 
 
-def leaderboard_command(  # noqa: PLR0913 - one parameter an option
+def leaderboard_command(
     runs: list[Path] = typer.Argument(None, metavar="[RUN]...", help="Run folders of evaluations to add to the table."),
     table: Path = typer.Option(Path("leaderboard.json"), help="JSON file with the table. The command adds entries to it."),
     reference: Path | None = typer.Option(

@@ -13,7 +13,7 @@ from palestra.errors import UsageError
 __all__ = ["plan_command"]
 
 
-def plan_command(  # noqa: PLR0913 - one parameter per option
+def plan_command(
     gpus: list[int] = typer.Option([1, 8, 64, 512], "--gpus", help="Number of GPUs. May be repeated."),
     episodes: list[int] = typer.Option(
         [100, 1000, 10_000, 100_000], "--episodes", help="Number of episodes that run at the same time. May be repeated."

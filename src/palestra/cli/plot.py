@@ -24,7 +24,7 @@ _SAME_KIND = ("seed", "steps", "checkpoint_every", "keep", "samples")
 """Keys that may differ between runs of one kind."""
 
 
-def plot_command(  # noqa: PLR0913 - one parameter per option
+def plot_command(
     runs: list[Path] = typer.Argument(..., metavar="RUN...", help="Folders of training runs."),
     by: list[str] = typer.Option(
         [], "--by", help="Recipe keys that group the runs; by default all keys that differ, except the seed."

@@ -34,7 +34,7 @@ from palestra.terminal import terminal_safe
 __all__ = ["probe_command"]
 
 
-def probe_command(  # noqa: PLR0913 - one parameter per option
+def probe_command(
     envs: list[str] = typer.Argument(..., metavar="ID...", help="Ids or patterns of environments, or module:Class."),
     policy: str = typer.Option(
         ..., "--policy", "-p", metavar="NAME", help="The model, as for palestra eval: hf:FOLDER, vllm:URL, or module:name."

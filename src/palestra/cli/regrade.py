@@ -19,7 +19,7 @@ __all__ = ["regrade_command"]
 SHOWN = 20
 
 
-def regrade_command(  # noqa: PLR0913 - one parameter per option
+def regrade_command(
     run: Path = typer.Argument(..., help="The folder of an evaluation."),
     envs: list[str] = typer.Option(
         [],

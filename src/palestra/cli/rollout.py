@@ -36,7 +36,7 @@ from palestra.terminal import terminal_safe
 __all__ = ["rollout_command"]
 
 
-def rollout_command(  # noqa: PLR0913 - one parameter per option
+def rollout_command(
     policy: str = typer.Argument(
         ..., help="random, oracle, tiny, or module:name of your own policy or of a function that takes and returns text."
     ),

@@ -35,7 +35,7 @@ from palestra.terminal import terminal_safe
 __all__ = ["scaling_command"]
 
 
-def scaling_command(  # noqa: PLR0913 - one parameter per option
+def scaling_command(
     policy: str = typer.Argument(
         ...,
         help="random, oracle, tiny, your own module:name, hf:FOLDER, vllm:URL, sglang:URL, or a model's name with --base-url.",

@@ -12,7 +12,7 @@ from palestra.registry import typed
 __all__ = ["serve_command"]
 
 
-def serve_command(  # noqa: PLR0913 - one parameter per option
+def serve_command(
     ids: list[str] = typer.Argument(..., metavar="ID...", help='Ids, patterns ("game:*") or module:Class references.'),
     host: str = typer.Option("127.0.0.1", help="Address to listen on; by default only this machine can connect."),
     port: int = typer.Option(0, min=0, max=65535, help="Port to listen on; 0 takes a free one."),

@@ -31,7 +31,7 @@ __all__ = ["train_command"]
 _RESUME = "To resume, run the same command again"
 
 
-def train_command(  # noqa: PLR0913 - one parameter per option
+def train_command(
     recipe: Path = typer.Argument(..., help="A TOML file, or the name of a shipped recipe, such as cpu/guess."),
     overrides: list[str] = typer.Argument(
         None, metavar="[KEY=VALUE]...", help="Recipe keys to override, for example learner.learning_rate=1e-5 horizon=none."

@@ -106,7 +106,7 @@ def _estimate(gpus: int, sampling: int, episodes: int, load: Workload, engine: E
     return min(episodes / (load.turns * answer), _learner_rate(gpus, sampling, load, engine))
 
 
-def _split(  # noqa: PLR0913 - the inputs of a plan
+def _split(
     gpus: int, sampling: int, episodes: int, load: Workload, constants: Constants, engine: EngineFigures, prices: Prices
 ) -> Plan:
     turn_cpu = constants.turn_cpu + (load.env_cpu or 0.0) + load.reset_cpu / load.turns

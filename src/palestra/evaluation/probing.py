@@ -38,7 +38,7 @@ def probe(envs: Envs, policy: AnyPolicy, **options: Any) -> Probe:
     return run_anywhere(probe_async(envs, policy, **options))
 
 
-async def probe_async(  # noqa: PLR0913 - the keywords of a public function are written out
+async def probe_async(
     envs: Envs,
     policy: AnyPolicy,
     *,

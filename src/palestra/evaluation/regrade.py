@@ -135,7 +135,7 @@ def _entry(old: Trajectory, after: float | None, why: str = "") -> RegradedEpiso
     return RegradedEpisode(old.group, old.member, old.player, old.task, old.reward, after, why)
 
 
-def regrade(  # noqa: PLR0913 - the keywords of a public function are written out
+def regrade(
     run: str | Path,
     *,
     envs: Iterable[str] = (),
@@ -164,7 +164,7 @@ def regrade(  # noqa: PLR0913 - the keywords of a public function are written ou
     )
 
 
-async def regrade_async(  # noqa: PLR0913 - the keywords of a public function are written out
+async def regrade_async(
     run: str | Path,
     *,
     envs: Iterable[str] = (),

@@ -95,7 +95,7 @@ def _usual_watch() -> Callable[[Progress], None] | None:
     return lambda progress: line.show(len(progress.episodes), progress.total)
 
 
-def evaluate(  # noqa: PLR0913 - the keywords of a public function are written out
+def evaluate(
     envs: Envs,
     policy: AnyPolicy,
     *,
@@ -167,7 +167,7 @@ def evaluate(  # noqa: PLR0913 - the keywords of a public function are written o
     return run_anywhere(playing)
 
 
-async def evaluate_async(  # noqa: PLR0913 - the keywords of a public function are written out
+async def evaluate_async(
     envs: Envs,
     policy: AnyPolicy,
     *,

@@ -46,7 +46,7 @@ class OpenEnv(AsyncEnv):
 
     reusable = True
 
-    def __init__(  # noqa: PLR0913 - every keyword is optional
+    def __init__(
         self,
         path: str,
         *,

@@ -57,7 +57,7 @@ def agent_executor(*, max_tokens: int = 512, **options: Any) -> type:
     agent = framework("openrlhf", "openrlhf.utils.agent", "AgentExecutorBase")
 
     class AgentExecutor(agent.AgentExecutorBase):  # type: ignore[misc, name-defined]
-        async def execute(  # noqa: PLR0913 - OpenRLHF's own signature
+        async def execute(
             self,
             prompt: Any,
             label: str,

@@ -51,7 +51,7 @@ _TURNS = 12
 _PHRASE_TURNS = 64
 
 
-def build_tiny(  # noqa: PLR0913 - the keywords of a public function are written out
+def build_tiny(
     folder: Path | None = None,
     *,
     envs: str = "game:*",

@@ -16,7 +16,7 @@ from palestra.trajectory import Trajectory
 __all__ = ["collect"]
 
 
-def collect(  # noqa: PLR0913 - the keywords of a public function are written out
+def collect(
     envs: Envs,
     policy: AnyPolicy,
     *,

@@ -14,7 +14,7 @@ from palestra.trajectory import Task, Trajectory
 __all__ = ["play"]
 
 
-async def play(  # noqa: PLR0913 - the keywords of a public function are written out
+async def play(
     task: Task,
     policy: AnyPolicy,
     *,

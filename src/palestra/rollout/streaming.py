@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["rollout"]
 
 
-def rollout(  # noqa: PLR0913 - the keywords of a public function are written out
+def rollout(
     envs: "Envs",
     policy: "AnyPolicy",
     *,

@@ -43,7 +43,7 @@ def sampled(sampled: SampledPolicy) -> Policy:
     return sampled
 
 
-def agent(  # noqa: PLR0913 - the keys of the table [agent]
+def agent(
     sampled: SampledPolicy,
     *,
     program: str,

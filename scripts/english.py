@@ -1,16 +1,14 @@
 """A lint for plain English: words and patterns that readers stumbled over, in pages and in the texts of the source.
 
-    python -m tests.docs.english                  # print every offender, file by file
-    python -m tests.docs.english src/palestra/cli # only below these paths
-    python -m tests.docs.english --lower          # write the lower counts to the list; it never raises one
+    python scripts/english.py                  # print every place, file by file
+    python scripts/english.py src/palestra/cli # only below these paths
 
-The lint reads every Markdown page, and in ``src`` every docstring, string and comment. Code blocks and inline code are skipped.
-``english_allowed.json`` holds the number of offenders that each file had when the lint came. A file may not have more.
+The script reads every Markdown page, and in ``src`` every docstring, string and comment. Code blocks and inline code are
+skipped. It gives advice: no test runs it.
 """
 
 import ast
 import io
-import json
 import re
 import sys
 import tokenize
@@ -18,8 +16,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).parents[2]
-ALLOWED = Path(__file__).with_name("english_allowed.json")
+ROOT = Path(__file__).parents[1]
 
 _UNITS = (
     "second|minute|hour|day|step|turn|token|episode|task|group|epoch|million|thousand|call|request|worker|process|machine"
@@ -149,32 +146,12 @@ def files(below: Iterable[Path] = ()) -> list[Path]:
     return [file for file in every if not wanted or any(file.is_relative_to(path) for path in wanted)]
 
 
-def allowed() -> dict[str, int]:
-    """How many offenders each file may have."""
-    counts: dict[str, int] = json.loads(ALLOWED.read_text())
-    return counts
-
-
-def lowered(counts: dict[str, int], found: dict[str, int]) -> dict[str, int]:
-    """The list after the files have been mended: no count rises, and a file without offenders leaves it."""
-    return {name: least for name, count in sorted(counts.items()) if (least := min(count, found.get(name, 0)))}
-
-
 def main() -> None:
-    """Print the offenders, or lower the list."""
-    words = [word for word in sys.argv[1:] if word != "--lower"]
-    found = {file.relative_to(ROOT).as_posix(): offenders(file) for file in files(map(Path, words))}
-    counts = allowed()
-    if "--lower" in sys.argv:
-        every = {file.relative_to(ROOT).as_posix(): len(offenders(file)) for file in files()}
-        ALLOWED.write_text(json.dumps(lowered(counts, every), indent=0) + "\n")
-        return
-    for name, places in found.items():
-        for place in places:
-            print(f"{name}:{place.line}: '{place.words}' → {place.instead}")
-    over = {name: len(places) for name, places in found.items() if len(places) > counts.get(name, 0)}
-    print(f"{sum(map(len, found.values()))} offenders in {sum(map(bool, found.values()))} files")
-    print(f"over their count: {over or 'none'}")
+    """Print the places."""
+    places = [offender for file in files(map(Path, sys.argv[1:])) for offender in offenders(file)]
+    for offender in places:
+        print(f"{offender.file}:{offender.line}: '{offender.words}' → {offender.instead}")
+    print(f"{len(places)} places in {len({offender.file for offender in places})} files")
 
 
 if __name__ == "__main__":
