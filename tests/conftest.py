@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 from palestra import registry
 from palestra.cli.endings import EXTRAS
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 
 # A shell that starts us in the background has Ctrl-C ignored, here and in all our children. Some tests are about Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -36,7 +37,7 @@ def _missing(error: BaseException | None) -> str:
     """What is not installed, if ``error`` or what caused it says so."""
     while error is not None:
         if isinstance(error, ModuleNotFoundError) and (module := (error.name or "").partition(".")[0]) in EXTRAS:
-            return f'{module} is not installed: pip install "palestra[{EXTRAS[module]}]"'
+            return f"{module} is not installed: {how_to_install(EXTRAS[module])}"
         if isinstance(error, MissingExtra):
             return str(error)
         error = error.__cause__ or error.__context__

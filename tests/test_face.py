@@ -1,11 +1,13 @@
 import inspect
 import os
+import re
 import subprocess
 import sys
 
 import pytest
 
 import palestra
+from palestra.installation import how_to_install
 
 FACE = """
 AsyncEnv ChatPolicy Completion Conversation Endpoint Env Image Message Policy SampledPolicy Step StopReason Task Text Tool
@@ -35,7 +37,7 @@ def test_training_without_torch_says_what_to_install(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(palestra, "import_module", missing)
     monkeypatch.delitem(palestra.__dict__, "train", raising=False)
-    with pytest.raises(palestra.errors.MissingExtra, match=r'palestra.train needs torch: pip install "palestra\[train\]"'):
+    with pytest.raises(palestra.errors.MissingExtra, match=re.escape(f"palestra.train needs torch: {how_to_install('train')}")):
         palestra.train  # noqa: B018
 
 

@@ -8,6 +8,7 @@ import palestra
 from palestra import registry
 from palestra.adapters import Direct
 from palestra.errors import MissingExtra, UnknownEnv, UsageError
+from palestra.installation import how_to_install
 from palestra.registry import Need, is_pattern, make, make_async, register, spec, unregister
 from palestra.workers import InWorker
 from palestra.wrappers import TurnLimit
@@ -45,7 +46,7 @@ def test_a_missing_extra_says_what_to_install() -> None:
     register("sci:Boil-v0", "no_such_module:Boil", needs=[science, java])
     with pytest.raises(MissingExtra) as caught:
         palestra.make("sci:Boil-v0")
-    expected = '"sci:Boil-v0" needs ScienceWorld: pip install "palestra[science]" (and Java 8 or newer: not found)'
+    expected = f'"sci:Boil-v0" needs ScienceWorld: {how_to_install("science")} (and Java 8 or newer: not found)'
     assert str(caught.value) == expected
     assert spec("sci:Boil-v0").missing() == (science, java)
 

@@ -21,6 +21,7 @@ from palestra.adapters import Wrapper, as_async
 from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
 from palestra.envs import mix, register_suite
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 from palestra.integrations import register_theirs
 from palestra.registry import Need, list_envs, make, make_async, register, register_files, register_scheme
 from palestra.rollout import rollout
@@ -138,7 +139,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if home != "palestra.training" or (error.name or "").startswith("palestra"):
             raise
-        raise MissingExtra(f'palestra.{name} needs {error.name}: pip install "palestra[train]"') from None
+        raise MissingExtra(f"palestra.{name} needs {error.name}: {how_to_install('train')}") from None
     globals()[name] = found
     return found
 

@@ -11,6 +11,7 @@ import msgspec
 
 from palestra.core import AsyncEnv, Env
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.references import reference_of, resolve
 
 __all__ = ["EnvFactory", "EnvSpec", "Need", "TaskRows", "WrapperFactory", "is_importable", "parse_options"]
@@ -76,7 +77,7 @@ class Need:
     condition: Callable[[], bool] | None = None
     """Whether it is there, where the fields above cannot say it. It must be quick."""
     fix: str = ""
-    """What to type, where it is not ``pip install "palestra[extra]"``."""
+    """What to type, where it is not the installation of ``extra``."""
 
     def met(self) -> bool:
         """Return whether it is installed. Imports nothing."""
@@ -95,7 +96,7 @@ class Need:
     @property
     def remedy(self) -> str:
         """The command that installs it."""
-        return self.fix or (f'pip install "palestra[{self.extra}]"' if self.extra else "not found")
+        return self.fix or (how_to_install(self.extra) if self.extra else "not found")
 
 
 @dataclass(frozen=True, kw_only=True)

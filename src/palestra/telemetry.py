@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 
 __all__ = ["ENDPOINT_VARIABLE", "Span", "span", "tracing", "tracing_if_asked"]
 
@@ -76,7 +77,7 @@ def tracing(endpoint: str) -> Iterator[None]:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ModuleNotFoundError as error:
-        raise MissingExtra(f'traces need {error.name}: pip install "palestra[telemetry]"') from None
+        raise MissingExtra(f"traces need {error.name}: {how_to_install('telemetry')}") from None
     provider = TracerProvider(resource=Resource.create({"service.name": "palestra"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{endpoint.rstrip('/')}/v1/traces")))
     _tracer = provider.get_tracer("palestra")

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from palestra.cli import doctor
 from palestra.cli.app import _COMMANDS, app
 from palestra.errors import UsageError
+from palestra.installation import how_to_install
 from palestra.registry import Need
 
 runner = CliRunner()
@@ -177,9 +178,19 @@ def test_doctor_names_what_is_installed() -> None:
     assert len(report["core"]) <= 6
     shown = palestra("doctor")
     assert "environment ids can be made here" in shown
-    # A line is wrapped at 80 columns: its second line is indented like the text of the first.
-    assert all(re.match("  [✓·] |    [^ ]", line) for line in shown.splitlines()[1:])
+    # A line is wrapped at 80 columns: its second line is indented like the text of the first. What to type has more.
+    assert all(re.match("  [✓·] |    [^ ]|      [^ ]", line) for line in shown.splitlines()[1:])
     assert "\n    " in shown
+
+
+def test_doctor_breaks_no_command_at_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    command = f"pip install --editable '/home/{'me/' * 40}[nothing]'"
+    monkeypatch.setattr(doctor, "how_to_install", lambda extra: command)
+    monkeypatch.setattr(doctor, "_extras", lambda: ["nothing"])
+    monkeypatch.setattr(doctor, "_requirements", lambda extra: ["no-such-package"] if extra else [])
+    monkeypatch.setattr(doctor, "_try_box", lambda: doctor._Box(True, "a box"))
+    monkeypatch.setattr(doctor, "list_envs", list)
+    assert f"      {command}" in palestra("doctor").splitlines()
 
 
 def test_doctor_names_a_need_once_if_an_extra_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +318,7 @@ def test_install_hints_keep_their_brackets(monkeypatch: pytest.MonkeyPatch) -> N
         shown = " ".join(palestra("list", "t").split())
     finally:
         unregister("t:Lacking-v0")
-    assert '[needs nowhere: pip install "palestra[math]"]' in shown
+    assert f"[needs nowhere: {how_to_install('math')}]" in shown
 
 
 def test_help_names_what_to_type_and_no_python_types() -> None:

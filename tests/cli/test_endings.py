@@ -14,6 +14,7 @@ import pytest
 from palestra.cli import main
 from palestra.cli.endings import EXTRAS, TRACEBACK_VARIABLE, ExitCode, Interrupted, answered, explain
 from palestra.errors import InfrastructureError, SchemaError, UnknownEnv, UsageError
+from palestra.installation import how_to_install
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,8 +47,8 @@ def run_that_raises(error: BaseException) -> int:
         (OSError(errno.ENOSPC, "No space left on device"), ExitCode.MISUSED, "No space left on device"),
         (OSError(errno.EADDRINUSE, "Address already in use"), ExitCode.MISUSED, "--port"),
         (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), ExitCode.FAILED, "Start it"),
-        (ModuleNotFoundError("No module named 'torch'", name="torch"), ExitCode.MISUSED, 'pip install "palestra[hf]"'),
-        (ModuleNotFoundError("…", name="tantivy.query"), ExitCode.MISUSED, 'pip install "palestra[search]"'),
+        (ModuleNotFoundError("No module named 'torch'", name="torch"), ExitCode.MISUSED, how_to_install("hf")),
+        (ModuleNotFoundError("…", name="tantivy.query"), ExitCode.MISUSED, how_to_install("search")),
         (Interrupted("Type it again."), ExitCode.INTERRUPTED, "Interrupted. Type it again."),
         (KeyboardInterrupt(), ExitCode.INTERRUPTED, "before the command began"),
     ],
@@ -152,5 +153,5 @@ def test_a_missing_extra_is_answered_with_what_to_install(
     (tmp_path / "training" / "metrics.jsonl").write_text('{"step": 1, "reward": 0.5}\n{"step": 2, "reward": 0.5}\n')
     assert main(line.split()) == ExitCode.MISUSED
     said = capsys.readouterr().err
-    assert f'pip install "palestra[{extra}]"' in said
+    assert how_to_install(extra) in said
     assert "Traceback" not in said

@@ -1,3 +1,4 @@
+import importlib.util
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 from palestra.cli import main
 from palestra.cli.new import new_env
 from palestra.errors import UsageError
+from palestra.installation import how_to_install
 
 
 @pytest.mark.parametrize("name", ["Game", "1game", "class", "a.b", "../up", "palestra", "game", "rg"])
@@ -33,6 +35,29 @@ def test_every_file_is_filled_in(tmp_path: Path) -> None:
         assert not any(mark in text for mark in ("{name}", "{package}", "{class}", "{id}")), path
         assert "my_game" in text or "MyGame" in text, path
     assert tomllib.loads(texts["pyproject.toml"])["project"]["name"] == "my-game"
+
+
+def test_the_lines_to_type_install_what_they_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``scripts/authors_path.py`` types them all, in CI."""
+    assert main(["new", "env", "my-game", "-o", str(tmp_path / "new")]) == 0
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    extras = tomllib.loads((tmp_path / "new/pyproject.toml").read_text())["project"]["optional-dependencies"]
+    readme = (tmp_path / "new/README.md").read_text()
+    assert any("pytest" in requirement for requirement in extras["test"])
+    for line in ('pip install --editable ".[test]"', "python -m pytest"):
+        assert line in printed
+        assert f"$ {line}" in readme
+    assert printed.index('pip install --editable ".[test]"') < printed.index("python -m pytest")
+
+
+def test_without_torch_the_lines_to_type_install_it_first(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
+    assert main(["new", "env", "my-game", "-o", str(tmp_path / "new")]) == 0
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    assert printed.index(how_to_install("train")) == printed.index("palestra train train.toml steps=2") - 1
 
 
 @pytest.fixture(scope="module")

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import re
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from websockets.asyncio.server import ServerConnection, serve
 import palestra
 from palestra import check_env
 from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.integrations.openenv import _Hosted, openenv_app
 from palestra.integrations.openenv_env import OpenEnv
 from tests.integrations.outcomes import outcome
@@ -149,5 +151,5 @@ def test_ours_behind_their_interface_without_the_package() -> None:
 
 @pytest.mark.skipif(importlib.util.find_spec("openenv") is not None, reason="OpenEnv is installed")
 def test_without_the_package_the_message_says_what_to_install() -> None:
-    with pytest.raises(MissingExtra, match=r'pip install "palestra\[openenv\]"'):
+    with pytest.raises(MissingExtra, match=re.escape(how_to_install("openenv"))):
         openenv_app(GAME)

@@ -12,6 +12,7 @@ from typing import Any
 
 from palestra.connections import bind
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 
 __all__ = ["served"]
 
@@ -27,7 +28,7 @@ async def served(app: Any, host: str, port: int) -> AsyncIterator[str]:
         import uvicorn
         from uvicorn.server import ServerState
     except ImportError as error:
-        raise MissingExtra(f'the gateway needs uvicorn: pip install "palestra[serve]" ({error})') from None
+        raise MissingExtra(f"the gateway needs uvicorn: {how_to_install('serve')} ({error})") from None
     # An answer to a client that went away is not an error of the gateway: uvicorn must not log it.
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none", timeout_keep_alive=60)

@@ -11,6 +11,7 @@ import typer
 from palestra import __version__
 from palestra.encoding import encode_json
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 from palestra.terminal import terminal_safe
 
 __all__ = ["acceptance_report", "gpu_report"]
@@ -20,7 +21,7 @@ _MARKS = {"passed": "✓", "failed": "✗", "not applicable": "–"}
 
 def _need_torch() -> None:
     if importlib.util.find_spec("torch") is None or importlib.util.find_spec("transformers") is None:
-        raise MissingExtra('training needs torch and transformers: pip install "palestra[train]"')
+        raise MissingExtra(f"training needs torch and transformers: {how_to_install('train')}")
 
 
 def gpu_report(*, as_json: bool) -> None:

@@ -33,7 +33,7 @@ NEXT = (
     ("palestra list", "see all environments; palestra show ID prints the rules of one"),
     ("palestra eval MODEL --base-url URL --envs 'game:*-easy'", "evaluate a model behind an OpenAI-compatible API"),
     ("palestra new env mine", "write an environment of your own: the command makes a package that works"),
-    ("palestra train cpu/demo", 'train the tiny model of this page (pip install "palestra[train]")'),
+    ("palestra train cpu/demo", "train the tiny model of this page (`palestra doctor` says how to install the extra train)"),
 )
 """What to type next, and what it does."""
 

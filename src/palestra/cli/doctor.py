@@ -6,17 +6,15 @@ import platform
 import re
 import time
 from importlib import metadata
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import typer
 
 from palestra import __version__
 from palestra.encoding import encode_json
 from palestra.errors import PalestraError
+from palestra.installation import how_to_install
 from palestra.registry import list_envs
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 __all__ = ["doctor_command"]
 
@@ -46,6 +44,14 @@ def doctor_command(
         _print(core, extras, needs, box)
     if None in core.values():
         raise typer.Exit(1)
+
+
+class _Row(NamedTuple):
+    """One finding, and what to type if something is missing: on a line of its own and unbroken, so that it can be copied."""
+
+    good: bool
+    text: str
+    fix: str = ""
 
 
 class _Box(NamedTuple):
@@ -85,36 +91,28 @@ async def _run_in_box() -> _Box:
 def _print(core: dict[str, str | None], extras: dict[str, dict[str, str | None]], needs: dict[str, str], box: _Box) -> None:
     from rich.console import Console
     from rich.markup import escape
+    from rich.table import Table
 
     total = len(list_envs())
     ready = sum(not spec.missing() for spec in list_envs())
-    rows = [(None not in core.values(), f"core: {_listed(core)}")]
-    rows += [_extra_row(extra, packages) for extra, packages in extras.items()]
-    rows += [(False, f"{escape(label)}: [bold]{escape(remedy)}[/bold]") for label, remedy in needs.items()]
-    rows += [(box.works, f"box: {escape(box.seen)}")]
-    rows += [(ready == total, f"{ready} of {total} environment ids can be made here")]
+    rows = [_Row(None not in core.values(), f"core: {_listed(core)}")]
+    for extra, packages in extras.items():
+        complete = None not in packages.values()
+        rows.append(_Row(complete, f"{extra}: {_listed(packages)}", "" if complete else how_to_install(extra)))
+    rows += [_Row(False, f"{escape(label)}:", remedy) for label, remedy in needs.items()]
+    rows += [_Row(box.works, f"box: {escape(box.seen)}")]
+    rows += [_Row(ready == total, f"{ready} of {total} environment ids can be made here")]
     console = Console(highlight=False)
     cores = os.cpu_count() or 1
     console.print(f"palestra {__version__}, Python {platform.python_version()}, {platform.system()}, {cores} cores")
-    console.print(_grid(rows))
-
-
-def _extra_row(extra: str, packages: dict[str, str | None]) -> tuple[bool, str]:
-    missing = [name for name, version in packages.items() if version is None]
-    fix = f'   [bold]pip install "palestra\\[{extra}]"[/bold]' if missing else ""
-    return not missing, f"{extra}: {_listed(packages)}{fix}"
-
-
-def _grid(rows: list[tuple[bool, str]]) -> "Table":
-    """Put the marks into a column of their own, so that wrapped lines keep their indent."""
-    from rich.table import Table
-
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for good, text in rows:
-        grid.add_row(f"  {_mark(good)}", text)
-    return grid
+    for row in rows:
+        grid = Table.grid(padding=(0, 1, 0, 0))  # the mark has a column of its own, so that wrapped lines keep their indent
+        grid.add_column(no_wrap=True)
+        grid.add_column(overflow="fold")
+        grid.add_row(f"  {_mark(row.good)}", row.text)
+        console.print(grid)
+        if row.fix:
+            console.print(f"      {row.fix}", style="bold", markup=False, soft_wrap=True)
 
 
 def _mark(good: bool) -> str:

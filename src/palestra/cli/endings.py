@@ -24,6 +24,7 @@ from pathlib import Path
 
 from palestra.confidential import mask
 from palestra.errors import EpisodeError, PalestraError
+from palestra.installation import how_to_install
 from palestra.terminal import terminal_safe
 
 __all__ = ["EXTRAS", "TRACEBACK_VARIABLE", "ExitCode", "Interrupted", "answered", "explain"]
@@ -162,7 +163,7 @@ def _missing(module: str) -> tuple[ExitCode, str] | None:
     extra = EXTRAS.get(module.partition(".")[0])
     if extra is None:
         return None
-    return ExitCode.MISUSED, f'MissingExtra: this command needs {module}: pip install "palestra[{extra}]"'
+    return ExitCode.MISUSED, f"MissingExtra: this command needs {module}: {how_to_install(extra)}"
 
 
 def _refused(error: OSError) -> tuple[ExitCode, str] | None:

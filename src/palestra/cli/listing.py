@@ -92,7 +92,6 @@ def _print_panels(as_json: bool) -> None:
 def _print_worlds(specs: list[EnvSpec]) -> None:
     """One paragraph per world: what it is, how many ids it has, one of them, and what is missing here."""
     from rich.console import Console
-    from rich.padding import Padding
 
     console = Console(highlight=False)
     for namespace, members in groupby(specs, key=_namespace):
@@ -103,7 +102,7 @@ def _print_worlds(specs: list[EnvSpec]) -> None:
         lines += [f"{_how_many(number, ids)} {need.label}: {need.remedy}" for need, number in missing.items()]
         console.print(f"[cyan]{namespace}[/cyan]  {_escaped(WORLDS[namespace])}")
         for line in lines:
-            console.print(Padding(_escaped(line), (0, 0, 0, 4)), style="dim")
+            console.print(f"    {_escaped(line)}", style="dim", soft_wrap=True)  # unbroken, so that a command can be copied
 
 
 def _how_many(number: int, ids: list[EnvSpec]) -> str:
@@ -157,8 +156,10 @@ def _print_families(specs: list[EnvSpec]) -> None:
     rows = _rows(specs)
     for spec in rows:
         console.print(f"[cyan]{_escaped(spec.id)}[/cyan] {_levels(spec)}".rstrip(), soft_wrap=True)
-        about = [_escaped(spec.description), *(_needed(need) for need in spec.missing())]
-        console.print(Padding("\n".join(line for line in about if line), (0, 0, 0, 4)))
+        if spec.description:
+            console.print(Padding(_escaped(spec.description), (0, 0, 0, 4)))
+        for need in spec.missing():
+            console.print(f"    {_needed(need)}", soft_wrap=True)  # unbroken, so that the command can be copied
     ends = "An id without a level means its first level." if any(spec.levels for spec in rows) else ""
     console.print(f"\n{len(specs)} ids of {len(rows)} families. {ends}".rstrip(), style="dim")
 

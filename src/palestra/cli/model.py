@@ -8,6 +8,7 @@ import typer
 from palestra.cli.results import JSON, show
 from palestra.cli.targets import check_folder
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.models import build_tiny, fetch_smollm2
 
 __all__ = ["app"]
@@ -55,7 +56,7 @@ def export_command(
 
         from palestra.training.export import export_model
     except ImportError:
-        raise MissingExtra('exporting needs torch and transformers: pip install "palestra[train]"') from None
+        raise MissingExtra(f"exporting needs torch and transformers: {how_to_install('train')}") from None
     if dtype not in ("float32", "bfloat16"):
         raise UsageError(f'--dtype is float32 or bfloat16, got "{dtype}"')
     transformers.utils.logging.disable_progress_bar()

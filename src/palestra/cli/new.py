@@ -1,7 +1,9 @@
 """``palestra new``: write a package to start from. What it writes passes its own tests and ``palestra check``, and trains."""
 
+import importlib.util
 import keyword
 import re
+import shlex
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -10,6 +12,7 @@ import typer
 
 from palestra.cli.results import JSON, show
 from palestra.errors import UsageError
+from palestra.installation import how_to_install
 from palestra.registry import list_envs
 
 __all__ = ["app", "new_env"]
@@ -90,8 +93,16 @@ def _next(folder: Path, name: str) -> list[str]:
     id = f"{_id(name.replace('-', '_'))}-easy"
     return [
         "What to do next:",
-        f"  cd {folder} && pip install --editable .",
+        f"  cd {shlex.quote(str(folder))}",
+        '  pip install --editable ".[test]"',
         f"  palestra play {id}",
-        "  pytest",
-        "  palestra train train.toml steps=2",
+        "  python -m pytest",
+        *_training(),
     ]
+
+
+def _training() -> list[str]:
+    """How to train on the package: first the packages that training needs, where they are missing."""
+    if importlib.util.find_spec("torch") and importlib.util.find_spec("transformers") and importlib.util.find_spec("peft"):
+        return ["  palestra train train.toml steps=2"]
+    return ["", "To train a tiny model on it:", f"  {how_to_install('train')}", "  palestra train train.toml steps=2"]

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from palestra.confidential import mask, mask_url
 from palestra.core import Engine, Policy, Sampling
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.policies import as_policy
 from palestra.policies.history import History
 from palestra.policies.scripted import BUILT_IN
@@ -110,7 +111,7 @@ async def _engine(kind: str, place: str, options: PlayerOptions) -> tuple[Engine
         import torch  # noqa: F401
         import transformers  # noqa: F401
     except ImportError:
-        raise MissingExtra(f'"{kind}:{place}" needs transformers: pip install "palestra[hf]"') from None
+        raise MissingExtra(f'"{kind}:{place}" needs transformers: {how_to_install("hf")}') from None
     if kind == "hf":
         from palestra.engines.hf import HFEngine
 

@@ -12,6 +12,7 @@ import typer
 from palestra.cli.results import JSON, show
 from palestra.durable import read_lines, write_whole
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.plots.curves import Course, learning_curves
 
 __all__ = ["plot_command"]
@@ -78,7 +79,7 @@ def write_plot(svg: str, out: Path) -> None:
     try:
         import resvg_py
     except ImportError:
-        raise MissingExtra('a PNG needs resvg-py: pip install "palestra[track]"; an .svg needs nothing') from None
+        raise MissingExtra(f"a PNG needs resvg-py: {how_to_install('track')}; an .svg needs nothing") from None
     write_whole(out, bytes(resvg_py.svg_to_bytes(svg_string=svg, zoom=2)))
 
 

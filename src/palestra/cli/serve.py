@@ -7,6 +7,7 @@ import typer
 
 from palestra.cli.results import READY_JSON, show
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 from palestra.registry import typed
 
 __all__ = ["serve_command"]
@@ -35,7 +36,7 @@ def serve_command(
         from palestra.serve.server import serve
         from palestra.serve.tokens import HOST_VARIABLE, TOKEN_VARIABLE, read_token_file
     except ModuleNotFoundError as error:
-        raise MissingExtra(f'serving needs {error.name}: pip install "palestra[serve]"') from None
+        raise MissingExtra(f"serving needs {error.name}: {how_to_install('serve')}") from None
     typed(ids)
     count = len(Host(ids).offers)  # refuses an unknown id before a token file is created
     certificate, key = tls or (None, None)

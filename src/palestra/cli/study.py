@@ -15,6 +15,7 @@ import typer
 from palestra.cli.results import JSON, show
 from palestra.encoding import encode_json
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.references import search_here
 
 if TYPE_CHECKING:
@@ -138,5 +139,5 @@ def _require_torch() -> None:
         import torch  # noqa: F401
         import transformers
     except ImportError:
-        raise MissingExtra('studies train, which needs torch and transformers: pip install "palestra[train]"') from None
+        raise MissingExtra(f"studies train, which needs torch and transformers: {how_to_install('train')}") from None
     transformers.utils.logging.disable_progress_bar()

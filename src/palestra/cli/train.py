@@ -19,6 +19,7 @@ from palestra.cli.settings import default_folder
 from palestra.cli.targets import check_folder
 from palestra.cluster import ClusterConfig
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.references import Hook, hook, search_here
 from palestra.registry import spec, typed
 from palestra.terminal import terminal_safe
@@ -63,7 +64,7 @@ def train_command(
         import torch  # noqa: F401
         import transformers
     except ImportError:
-        raise MissingExtra('training needs torch and transformers: pip install "palestra[train]"') from None
+        raise MissingExtra(f"training needs torch and transformers: {how_to_install('train')}") from None
     from palestra.training.recipe import load_recipe
     from palestra.training.record import read_metrics
 

@@ -20,6 +20,7 @@ from palestra.cluster.config import Pool
 from palestra.cluster.providers import Lost, WorkerHandle
 from palestra.cluster.worker import JobOrders, Opened, RolloutWorker
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 
 __all__ = ["RayProvider", "connect"]
 
@@ -38,7 +39,7 @@ def connect(address: str = "auto", **options: Any) -> Any:
     try:
         import ray
     except ModuleNotFoundError:
-        raise MissingExtra('a cluster needs Ray: pip install "palestra[cluster]"') from None
+        raise MissingExtra(f"a cluster needs Ray: {how_to_install('cluster')}") from None
     if ray.is_initialized():
         return ray
     quiet = {"logging_level": logging.WARNING, "log_to_driver": False}

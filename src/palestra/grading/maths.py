@@ -21,6 +21,7 @@ import msgspec
 from palestra.encoding import clean_text
 from palestra.errors import InfrastructureError, MissingExtra
 from palestra.grading.answers import reduced
+from palestra.installation import how_to_install
 
 __all__ = ["MathsGrader"]
 
@@ -165,7 +166,7 @@ class MathsGrader:
         async with self._starting:
             if self._group is None:
                 if util.find_spec("math_verify") is None:
-                    raise MissingExtra('comparing formulas needs math-verify: pip install "palestra[math]"')
+                    raise MissingExtra(f"comparing formulas needs math-verify: {how_to_install('math')}")
                 group = _WorkerGroup(self._count, self._seconds)
                 try:
                     await group.serve()

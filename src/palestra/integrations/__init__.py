@@ -32,7 +32,8 @@ _BROWSERGYM = (
 def register_theirs() -> None:
     """Register the schemes of other people's environments. None of their packages is imported before such an id is made."""
     for scheme, entry, label, module, bridge in _THEIRS:
-        need = Need(label=label, module=module, fix=TRIED[bridge].fix)
+        tried = TRIED[bridge]
+        need = Need(label=label, module=module, extra=tried.extra, fix="" if tried.extra else tried.fix)
         rows = _ROWS.get(scheme, "")
         register_files(scheme, f"palestra.integrations.{entry}", as_text=False, needs=[need], rows=rows)
     register_files(

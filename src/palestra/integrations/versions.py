@@ -15,6 +15,7 @@ from functools import wraps
 from typing import Any, NamedTuple, TypeVar
 
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 
 __all__ = ["TRIED", "Tried", "called_by", "framework", "reading"]
 
@@ -28,10 +29,14 @@ class Tried(NamedTuple):
     version: str
     how: str = ""
     """By default ``pip install "PACKAGE==VERSION"``."""
+    extra: str = ""
+    """The extra of Palestra that brings it, instead."""
 
     @property
     def fix(self) -> str:
         """What to type."""
+        if self.extra:
+            return how_to_install(self.extra)
         return self.how or f'pip install "{self.package}=={self.version}"'
 
 
@@ -40,11 +45,11 @@ TRIED = {
     "areal": Tried("areal", "1.0.4"),
     "art": Tried("openpipe-art", "0.5.18"),
     "gem": Tried("gem-llm", "0.1.0"),
-    "gymnasium": Tried("gymnasium", "1.4.0", 'pip install "palestra[gymnasium]"'),
+    "gymnasium": Tried("gymnasium", "1.4.0", extra="gymnasium"),
     "harbor": Tried("harbor", "0.25.0", 'pip install "harbor==0.25.0", on Python 3.12'),
     "inspect": Tried("inspect-ai", "0.3.285"),
     "nemo_gym": Tried("nemo-gym", "0.4.0", 'pip install "nemo-gym==0.4.0", on Python 3.12'),
-    "openenv": Tried("openenv-core", "0.3.0", 'pip install "palestra[openenv]"'),
+    "openenv": Tried("openenv-core", "0.3.0", extra="openenv"),
     "openrlhf": Tried("openrlhf", "0.11.2"),
     "rl2": Tried("rl-square", "0.0.2"),
     "skyrl": Tried("skyrl", "0.4.0", 'pip install "skyrl==0.4.0" "skyrl-gym==0.4.0"'),

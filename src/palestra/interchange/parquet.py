@@ -17,6 +17,7 @@ import numpy as np
 
 from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import MissingExtra, SchemaError
+from palestra.installation import how_to_install
 from palestra.trajectory import (
     SCHEMA_VERSION,
     AgentRecord,
@@ -79,7 +80,7 @@ def _pyarrow() -> Any:
     try:
         import pyarrow
     except ImportError:
-        raise MissingExtra('Parquet needs pyarrow: pip install "palestra[data]"') from None
+        raise MissingExtra(f"Parquet needs pyarrow: {how_to_install('data')}") from None
     return pyarrow
 
 

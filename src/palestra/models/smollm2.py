@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from palestra.errors import MissingExtra, SchemaError, UsageError
+from palestra.installation import how_to_install
 from palestra.models.home import is_model, model_home, new_model
 
 __all__ = ["fetch_smollm2"]
@@ -40,7 +41,7 @@ def _check_packages() -> None:
     """Raise before the download if a package is missing."""
     missing = [name for name in ("torch", "transformers", "gguf", "accelerate") if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingExtra(f'SmolLM2 needs {", ".join(missing)}: pip install "palestra[hf]"')
+        raise MissingExtra(f"SmolLM2 needs {', '.join(missing)}: {how_to_install('hf')}")
 
 
 def _tokenizer(gguf: Path) -> Any:

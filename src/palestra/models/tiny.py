@@ -20,6 +20,7 @@ from typing import Any, Literal
 
 from palestra.core import Env
 from palestra.errors import MissingExtra, Unsupported, UsageError
+from palestra.installation import how_to_install
 from palestra.models.home import is_model, model_home, new_model
 from palestra.registry import EnvSpec, list_envs, make, spec
 from palestra.seeding import derive_seed
@@ -90,7 +91,7 @@ def _check_packages() -> None:
         import torch  # noqa: F401
         import transformers  # noqa: F401
     except ModuleNotFoundError as error:
-        raise MissingExtra(f'building a model needs {error.name}: pip install "palestra[hf]"') from None
+        raise MissingExtra(f"building a model needs {error.name}: {how_to_install('hf')}") from None
 
 
 def _tokenizer(envs: str, words: int, seed: int) -> Any:

@@ -13,6 +13,7 @@ from palestra.calls import format_call, parse_calls
 from palestra.core import Reply
 from palestra.encoding import Ints, ints
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.rendering.results import result_chats
 from palestra.trajectory import Message, ToolCall, text_of
 
@@ -24,7 +25,7 @@ def _package() -> Any:
         import renderers
     except ImportError as error:
         raise MissingExtra(
-            f'rendering by model family needs the package renderers: pip install "palestra[render]" ({error})'
+            f"rendering by model family needs the package renderers: {how_to_install('render')} ({error})"
         ) from None
     return renderers
 

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any
 
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 
 __all__ = ["DENIED", "filter_program"]
 
@@ -73,7 +74,7 @@ def filter_program() -> bytes:
         import pyseccomp
     except (ImportError, OSError, RuntimeError) as error:
         raise MissingExtra(
-            f'the box needs seccomp: pip install "palestra[sandbox]" and apt-get install libseccomp2 ({error})'
+            f"the box needs seccomp: {how_to_install('sandbox')} and apt-get install libseccomp2 ({error})"
         ) from None
     made = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     refuse = pyseccomp.ERRNO(errno.EPERM)

@@ -19,6 +19,7 @@ from typing import Any
 
 from palestra.encoding import encode_json
 from palestra.errors import InfrastructureError, MissingExtra, SchemaError, ToolError, UsageError
+from palestra.installation import how_to_install
 from palestra.trajectory import ToolResult
 
 __all__ = ["McpServer", "McpTool"]
@@ -170,7 +171,7 @@ def _part(module: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except ModuleNotFoundError:
-        raise MissingExtra('MCP tools need the mcp package: pip install "palestra[mcp]"') from None
+        raise MissingExtra(f"MCP tools need the mcp package: {how_to_install('mcp')}") from None
 
 
 class _Session:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 from palestra.training.config import WRITER, TrainConfig
 from palestra.training.recipe import recorded
 
@@ -100,4 +101,4 @@ def _need(package: str) -> ModuleType:
     try:
         return import_module(package)
     except ImportError:
-        raise MissingExtra(f'{package} is not installed: pip install "palestra[track]"') from None
+        raise MissingExtra(f"{package} is not installed: {how_to_install('track')}") from None

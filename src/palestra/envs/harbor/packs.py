@@ -17,6 +17,7 @@ from typing import Any
 
 from palestra.envs.harbor.task import files_below
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 from palestra.models.home import home_folder
 from palestra.sandbox.roots import drafted
 from palestra.sandbox.unpacking import Room, unpack_tar
@@ -97,7 +98,7 @@ def _pyarrow() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
-        raise MissingExtra('a Parquet pack needs pyarrow: pip install "palestra[data]"') from None
+        raise MissingExtra(f"a Parquet pack needs pyarrow: {how_to_install('data')}") from None
     return pyarrow, parquet
 
 

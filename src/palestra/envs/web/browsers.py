@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from palestra.envs.web.front import PORT, Front, handed_over
 from palestra.envs.web.jail import DOOR, chromium_program, write_jail
 from palestra.errors import InfrastructureError, MissingExtra
+from palestra.installation import how_to_install
 from palestra.sharing import SharedPerLoop
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class Browsers:
         try:
             from playwright.async_api import async_playwright
         except ImportError:
-            raise MissingExtra('the web needs Playwright: pip install "palestra[web]"') from None
+            raise MissingExtra(f"the web needs Playwright: {how_to_install('web')}") from None
         chromium = self._chromium or chromium_program()
         if self._playwright is None:
             self._playwright = await async_playwright().start()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from palestra.envs.web.snapshot import Element, usable
 from palestra.errors import MissingExtra, UsageError
+from palestra.installation import how_to_install
 
 __all__ = ["check_picture", "marked"]
 
@@ -31,7 +32,7 @@ def marked(picture: bytes, elements: Sequence[Element]) -> bytes:
     try:
         from PIL import Image, ImageDraw, ImageFont
     except ImportError:
-        raise MissingExtra('marks on screenshots need Pillow: pip install "palestra[web]"') from None
+        raise MissingExtra(f"marks on screenshots need Pillow: {how_to_install('web')}") from None
     drawn = Image.open(io.BytesIO(picture)).convert("RGB")
     pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(_LETTERS)
     for one in elements:

@@ -22,6 +22,7 @@ import msgspec
 
 from palestra.encoding import clean_text
 from palestra.errors import MissingExtra, SchemaError, UsageError
+from palestra.installation import how_to_install
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit
 from palestra.tools.search.parts import Part
@@ -168,7 +169,7 @@ def _stemmer() -> Any:
     try:
         import tantivy
     except ImportError:
-        raise MissingExtra('search needs tantivy: pip install "palestra[search]"') from None
+        raise MissingExtra(f"search needs tantivy: {how_to_install('search')}") from None
     simple, filters = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.simple()), tantivy.Filter
     short = simple.filter(filters.remove_long(40)).filter(filters.lowercase())
     return short.filter(filters.stemmer("english")).build()

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from palestra.errors import MissingExtra, SchemaError, UsageError
+from palestra.installation import how_to_install
 from palestra.tools.search.building import built_beside
 from palestra.tools.search.documents import Document, Hit, Retriever
 
@@ -197,5 +198,5 @@ def _faiss() -> Any:
     try:
         import faiss
     except ImportError:
-        raise MissingExtra('dense search needs faiss: pip install "palestra[search]"') from None
+        raise MissingExtra(f"dense search needs faiss: {how_to_install('search')}") from None
     return faiss

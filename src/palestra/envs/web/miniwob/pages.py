@@ -17,6 +17,7 @@ from pathlib import Path
 
 from palestra.envs.web.front import Headers
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 
 __all__ = ["ORIGIN", "TASK_AREA", "WINDOW", "Pages", "page_address"]
 
@@ -65,7 +66,7 @@ class Pages:
 def _folder() -> Path:
     found = importlib.util.find_spec("miniwob")
     if found is None or found.origin is None:
-        raise MissingExtra('the tasks of MiniWoB++ need the package miniwob: pip install "palestra[web]"')
+        raise MissingExtra(f"the tasks of MiniWoB++ need the package miniwob: {how_to_install('web')}")
     return (Path(found.origin).parent / "html").resolve()
 
 

@@ -22,6 +22,7 @@ from palestra.envs.web.sites.calling import Answer, Asked
 from palestra.envs.web.sites.contract import Site
 from palestra.envs.web.sites.frames import SIZES, Frame, encode
 from palestra.errors import EnvError, InfrastructureError, MissingExtra
+from palestra.installation import how_to_install
 from palestra.references import search_path
 from palestra.sharing import SharedPerLoop
 from palestra.specs import is_importable
@@ -166,7 +167,7 @@ class Boxes:
 
     async def _start(self) -> _Wire:
         if not is_importable("time_machine"):
-            raise MissingExtra('sites need the package time-machine: pip install "palestra[sites]"')
+            raise MissingExtra(f"sites need the package time-machine: {how_to_install('sites')}")
         if self._home is None:
             self._home = Path(tempfile.mkdtemp(prefix="palestra-site-"))
             self._server = await asyncio.start_unix_server(self._met, str(self._home / "socket"))

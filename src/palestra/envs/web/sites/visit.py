@@ -10,6 +10,7 @@ from palestra.envs.web.front import Headers
 from palestra.envs.web.sites.boxes import Box
 from palestra.envs.web.sites.calling import Answer, Asked
 from palestra.errors import MissingExtra
+from palestra.installation import how_to_install
 
 __all__ = ["Sites", "bare"]
 
@@ -97,5 +98,5 @@ def _folder(name: str) -> Path:
     package, _, inside = name.partition(":")
     found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise MissingExtra(f'the static files of a site are in the package {package}: pip install "palestra[sites]"')
+        raise MissingExtra(f"the static files of a site are in the package {package}: {how_to_install('sites')}")
     return (Path(found.origin).parent / inside).resolve()
