@@ -16,8 +16,9 @@ from palestra.segments import SegmentRecorder
 from palestra.training.algorithms.advantage import AdvantageConfig, advantages
 from palestra.training.algorithms.groups import PartialGroups, episode_of
 from palestra.training.algorithms.loss import LossConfig
+from palestra.training.algorithms.shaping import Shaping
 from palestra.training.algorithms.validity import SampleLimits
-from palestra.training.experience import prepare
+from palestra.training.experience import any_used, prepare
 from palestra.training.learner.batch import Batch
 from palestra.training.learner.learner import Learner, Measured
 from palestra.training.record import RunRecord
@@ -94,6 +95,43 @@ def test_failed_poisoned_and_mismatched_members_leave_by_their_names(learner: Le
     assert made.batch.count == 6
     assert made.batch.advantages is not None
     assert np.isfinite(made.batch.advantages).all()
+
+
+def test_what_is_quarantined_is_counted_and_in_no_curve(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+    huge = change(groups, 0, 0, turns=(Turn("o", Completion("a"), 1e9, {"success": True}),))
+    huge = change(huge, 1, 2, stop=StopReason.ERROR)
+    made = prepare(huge, learner, AdvantageConfig("grpo"), PartialGroups("drop"), LIMITS)
+    numbers = summarize(huge, made)
+    rest = [member for group in made.counted(huge) for member in group.members]
+    assert huge[0].members[0] not in rest
+    assert numbers["reward"] == pytest.approx(np.mean([member.reward for member in rest if member.reward is not None]))
+    assert abs(numbers["env/game:x/reward"]) < 10
+    assert numbers["stop/terminated"] == numbers["episodes"] == 7
+    assert "success" not in numbers
+    counts = {name.partition("/")[2]: value for name, value in numbers.items() if name.startswith("members/")}
+    fates = {"used": 3, "failed": 1, "invalid": 1, "dropped": 4, "constant": 0, "masked": 0, "absent": 0}
+    assert counts == {"members": 9, **fates}
+
+
+def test_a_member_that_the_update_rejects_is_in_no_curve(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+    learner.measures_first = False
+    off = tuple(
+        msgspec.structs.replace(s, logprobs=floats(np.asarray(s.logprobs) - 5.0)) for s in groups[0].members[0].segments
+    )
+    groups = change(groups, 0, 0, segments=off)
+    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+    learner.accumulate(waiting.batch)
+    numbers = summarize(groups, waiting.after(learner.seen))
+    assert (numbers["episodes"], numbers["members/used"], numbers["members/invalid"]) == (8, 8, 1)
+
+
+def test_a_group_of_invalid_members_is_replaced_like_one_that_failed(groups: list[TrajectoryGroup]) -> None:
+    rule = PartialGroups("at_least", 2)
+    assert any_used(groups[:1], rule, LIMITS, Shaping())
+    spoiled = groups
+    for member in range(2):
+        spoiled = change(spoiled, 0, member, turns=(Turn("o", Completion("a"), 1e9),))
+    assert not any_used(spoiled[:1], rule, LIMITS, Shaping())
 
 
 def test_a_partial_group_takes_its_members_with_it(learner: Learner, groups: list[TrajectoryGroup]) -> None:

@@ -225,6 +225,35 @@ def test_groups_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_
         assert ledger.audit().issued == 4 * 6
 
 
+class Poisoned(AsyncEnv):
+    """Every second episode is paid far too much, and says that it was solved."""
+
+    played: ClassVar[int] = 0
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
+        self._begin(seed, task)
+        return "go", {}
+
+    async def step(self, action: str) -> Step:
+        Poisoned.played += 1
+        poisoned = Poisoned.played % 2 == 0
+        return Step("end", 1e8 if poisoned else 1.0, True, False, {"success": poisoned})
+
+
+@pytest.mark.slow
+def test_invalid_episodes_reach_neither_curves_nor_horizons_and_the_accounts_agree(model: Path, tmp_path: Path) -> None:
+    register("test:Poisoned-v0", Poisoned)
+    trainer = train(config(model, envs={"test:Poisoned-v0": 1.0}, steps=1), tmp_path)
+    (line,) = (msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines())
+    assert (line["reward"], line["success"], line["invalid/reward_huge"]) == (1.0, 0.0, 2)
+    ((outcome,),) = trainer.outcomes.values()
+    assert (outcome.episodes, outcome.successes) == (2, 0)
+    # One member in two is too few for its group.
+    assert (line["members/invalid"], line["members/dropped"], line["members/failed"]) == (2, 2, 0)
+    with Ledger(tmp_path / "ledger") as ledger:
+        assert ledger.audit().dropped == 4
+
+
 @pytest.mark.slow
 def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:
     horizon = {"default": {"use": "stepwise", "turns": [1, 2], "every": 1}}

@@ -67,6 +67,30 @@ class Experience:
     left_out: dict[int, str] = field(default_factory=dict)
     """The segments of ``batch`` that the update left out of the loss, with what is wrong with each."""
 
+    def counted(self, groups: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:
+        """Return the groups that this experience was prepared from, without the members that are invalid.
+
+        Curves, horizons and the choice of tasks read these: what an invalid sample says about the policy is not known.
+        """
+        return [
+            TrajectoryGroup(group.task, tuple(m for m, outcome in zip(group.members, row, strict=True) if outcome in _OUTCOMES))
+            for group, row in zip(groups, self.outcomes, strict=True)
+        ]
+
+    def members_by_outcome(self) -> dict[str, int]:
+        """Return how many members were used, failed, invalid, masked and absent, and how many went with their group.
+
+        Every member is in one of these numbers.
+        """
+        counts = Counter(itertools.chain(*self.outcomes))
+        fates = {name: counts[name] for name in (USED, FAILED, MASKED, ABSENT)}
+        return {
+            **fates,
+            "invalid": sum(self.invalid.values()),
+            "dropped": self.counts.dropped,
+            "constant": self.counts.constant,
+        }
+
     def after(self, measured: Measured | None) -> "Experience":
         """Return the experience with what an update has measured of its batch; ``None`` if it was measured before."""
         if measured is None:
@@ -144,14 +168,16 @@ def prepare(
     )
 
 
-def any_used(groups: Sequence[TrajectoryGroup], partial: PartialGroups, shaping: Shaping) -> bool:
-    """Whether the rule ``partial`` would use any of ``groups``."""
+def any_used(groups: Sequence[TrajectoryGroup], partial: PartialGroups, limits: SampleLimits, shaping: Shaping) -> bool:
+    """Whether the rule ``partial`` would use any of ``groups``, as far as can be said before the learner measures them."""
 
-    def view(member: Trajectory) -> GroupMember | None:
-        left = None if member.stop.failed or not member.turns else shaped(member, shaping)
-        return None if left is None else episode_of(left)
+    def view(member: Trajectory, reason: InvalidSample | None) -> GroupMember | None:
+        row = _row(member, reason, shaping)
+        return None if row.trajectory is None else episode_of(row.trajectory)
 
-    return bool(select([[view(member) for member in group.members] for group in groups], partial).used)
+    reasons = quarantine(groups, limits)
+    members = [[view(*pair) for pair in zip(g.members, r, strict=True)] for g, r in zip(groups, reasons, strict=True)]
+    return bool(select(members, partial).used)
 
 
 def _inspected(batch: Batch, measured: Measured, tokens: Index, mismatch: float) -> InvalidSample | None:

@@ -1,6 +1,6 @@
 """The metrics of a step: of its episodes, over all and per environment, and its times.
 
-Failed episodes are counted, never averaged.
+Failed and invalid episodes are counted, never averaged.
 """
 
 import time
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import islice
 
-import msgspec
 import numpy as np
 
 from palestra.training.algorithms.shaping import is_cut
@@ -20,15 +19,15 @@ __all__ = ["StepClock", "solved", "summarize"]
 
 def summarize(groups: Sequence[TrajectoryGroup], experience: Experience) -> dict[str, float]:
     """Return flat names and numbers: ``reward``, …, ``stop/turn_limit``, ``env/game:x/reward``, ``invalid/reward_nan``."""
-    members = [member for group in groups for member in group.members]
+    every = [member for group in groups for member in group.members]
+    members = [member for group in experience.counted(groups) for member in group.members]
     numbers = _of(members)
-    for env in sorted({member.task.env for member in members}):
+    for env in sorted({member.task.env for member in every}):
         numbers |= {f"env/{env}/{name}": value for name, value in _of([m for m in members if m.task.env == env]).items()}
-    counts = msgspec.structs.asdict(experience.counts)
-    constant = counts.pop("constant_groups")
-    numbers |= {f"members/{name}": count for name, count in counts.items()}
-    masked = sum(outcome == MASKED for row in experience.outcomes for outcome in row)
-    numbers |= {"masked": masked / max(len(members), 1), "constant_groups": constant / max(len(groups), 1)}
+    counts = experience.members_by_outcome()
+    numbers |= {"members/members": len(every), **{f"members/{name}": count for name, count in counts.items()}}
+    constant = experience.counts.constant_groups
+    numbers |= {"masked": counts[MASKED] / max(len(every), 1), "constant_groups": constant / max(len(groups), 1)}
     numbers |= {f"invalid/{name}": count for name, count in experience.invalid.items()}
     numbers |= {f"left_out/{name}": count for name, count in Counter(experience.left_out.values()).items()}
     numbers |= {f"stop/{reason}": count for reason, count in Counter(m.stop for m in members).items()}

@@ -35,7 +35,7 @@ import numpy as np
 from palestra.core import AsyncEnv, Engine
 from palestra.durable.checkpoint import Checkpoints, Manifest
 from palestra.durable.ledger import BEGINNING, Ledger, LedgerPosition, State
-from palestra.policies import as_policy
+from palestra.policies import as_policy, is_privileged
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import (
     Places,
@@ -49,7 +49,7 @@ from palestra.telemetry import span
 from palestra.training.admission import Admission
 from palestra.training.agreement import SamplerWatch
 from palestra.training.algorithms.horizon import Schedule, StepOutcome, turns_at
-from palestra.training.algorithms.validity import SampleLimits
+from palestra.training.algorithms.validity import SampleLimits, quarantine
 from palestra.training.config import POLICY, TrainConfig
 from palestra.training.difficulty import RowOutcome
 from palestra.training.experience import USED, Experience, any_used, prepare
@@ -109,8 +109,8 @@ class Trainer:
         self._places = Places(config.play.concurrency)
         self._progress = Progress().under(config.evaluation)
         self._said_why = False
-        self._replaced: list[Trajectory] = []
-        """Episodes of tasks that were replaced since the last step."""
+        self._replaced: list[float | None] = []
+        """Rewards of the tasks that were replaced since the last step; ``None`` for an episode that failed or is invalid."""
         self._entropy_coefficient = config.entropy_target.start if config.entropy_target is not None else 0.0
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ class Trainer:
         self._watch.look(experience)
         metrics = {
             **summarize(groups, experience),
-            **self.opponents.metrics(step, groups),
+            **self.opponents.metrics(step, experience.counted(groups)),
             **self._replacements(),
             **learned,
             **evaluated,
@@ -247,7 +247,9 @@ class Trainer:
         partial, replaced = self.config.partial, self.stream.admission.replaced
         if replaced >= partial.refill * self.config.play.tasks * (self.stream.version + 1):
             return False
-        if any_used(task.groups, partial, self.config.play.shaping):
+        # Which step takes the group, and so how old its tokens may be, is not known yet.
+        limits = self._limits(self.config.steps, self.config.steps)
+        if any_used(task.groups, partial, limits, self.config.play.shaping):
             return False
         members = {member.member: member for group in task.groups for member in group.members}
         for number, member in sorted(members.items()):
@@ -256,7 +258,9 @@ class Trainer:
                 self.ledger.fail(name, member.failures[-1].kind, member.attempt)
             else:
                 self.ledger.drop(name, "replaced")
-        self._replaced += [member for group in task.groups for member in group.members]
+        for group, reasons in zip(task.groups, quarantine(task.groups, limits), strict=True):
+            for member, reason in zip(group.members, reasons, strict=True):
+                self._replaced.append(member.reward if reason is None else None)
         return True
 
     def _known(self, number: int, version: int) -> KnownOutcomes:
@@ -280,15 +284,18 @@ class Trainer:
         known = self._known(number, version).envs.get(env, ())
         return turns_at(self._schedules[env], self._step_of(number, version), known)
 
-    def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
-        model = self.learner.network.language_model
-        limits = SampleLimits(
-            vocabulary=model.get_input_embeddings().weight.shape[0],
+    def _limits(self, version: int, staleness: int) -> SampleLimits:
+        embeddings = self.learner.network.language_model.get_input_embeddings()
+        return SampleLimits(
+            vocabulary=embeddings.weight.shape[0],
             context=self.engine.context_length,
-            version=step,
-            staleness=self.config.staleness,
+            version=version,
+            staleness=staleness,
+            privileged=is_privileged(self.policy),
         )
-        config = self.config
+
+    def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
+        config, limits = self.config, self._limits(step, self.config.staleness)
         found = prepare(groups, self.learner, config.advantage, config.partial, limits, config.play.shaping)
         if self._teacher is None or config.teacher is None:
             return found
@@ -349,7 +356,10 @@ class Trainer:
             if not any(outcome == USED for _, outcome in seats):
                 self.ledger.drop(name, outcome, step + 1)
         self.ledger.consume([name for name in outcomes if self.ledger.state(name) is State.FINISHED], step + 1)
-        said = [(group.task, verdicts) for group, verdicts in zip(groups, solved([one.members for one in groups]), strict=True)]
+        counted = experience.counted(groups)
+        said = [
+            (group.task, verdicts) for group, verdicts in zip(counted, solved([one.members for one in counted]), strict=True)
+        ]
         for env in sorted({task.env for task, _ in said}):
             own = [verdict for task, verdicts in said if task.env == env for verdict in verdicts]
             self.outcomes[env].append(StepOutcome(step, len(own), sum(own)))
@@ -362,7 +372,7 @@ class Trainer:
         if not self.config.partial.refill:
             return {}
         gone, self._replaced = self._replaced, []
-        rewards = [member.reward for member in gone if member.reward is not None]
+        rewards = [reward for reward in gone if reward is not None]
         return {"replaced": len(gone), **({"replaced_reward": float(np.mean(rewards))} if rewards else {})}
 
     def _say_score(self, numbers: Mapping[str, float]) -> None:

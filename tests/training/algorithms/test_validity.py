@@ -14,7 +14,19 @@ from palestra.training.algorithms.advantage import AdvantageConfig, advantages
 from palestra.training.algorithms.groups import episode_of
 from palestra.training.algorithms.validity import InvalidSample, SampleLimits, inspect, inspect_measured, quarantine
 from palestra.training.learner.batch import Batch
-from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, TrajectoryGroup, Turn
+from palestra.trajectory import (
+    AgentCall,
+    AgentRecord,
+    Completion,
+    Segment,
+    Span,
+    StopReason,
+    Task,
+    Trajectory,
+    TrajectoryGroup,
+    Turn,
+    Usage,
+)
 
 LIMITS = SampleLimits(vocabulary=VOCABULARY, context=200, version=5, staleness=2)
 VERSION = 4
@@ -56,9 +68,18 @@ def reward(value: Any) -> Trajectory:
     return forged(trajectory, turns=(trajectory.turns[0], forged(trajectory.turns[1], reward=value)))  # type: ignore[no-any-return]
 
 
+def doubled(usage: Usage | None = None) -> Trajectory:
+    """An episode whose only segment stands twice."""
+    trajectory = healthy()
+    turns = tuple(forged(turn, completion=Completion(turn.action, usage=usage)) for turn in trajectory.turns)
+    return forged(trajectory, segments=trajectory.segments * 2, turns=turns)  # type: ignore[no-any-return]
+
+
 V = VERSION
 INVALID: dict[InvalidSample, Callable[[], Trajectory]] = {
     InvalidSample.UNREADABLE: lambda: segment(spans=None),
+    InvalidSample.PRIVILEGED: lambda: forged(healthy(), privileged=True),
+    InvalidSample.UNFINISHED: lambda: forged(healthy(), stop=StopReason.BUDGET),
     InvalidSample.NO_TURNS: lambda: forged(healthy(), turns=()),
     InvalidSample.REWARD_NOT_A_NUMBER: lambda: reward("1.0"),
     InvalidSample.REWARD_NAN: lambda: reward(math.nan),
@@ -72,6 +93,7 @@ INVALID: dict[InvalidSample, Callable[[], Trajectory]] = {
     InvalidSample.TOO_LONG: lambda: segment(ids=np.ones(201, dtype=np.int32)),
     InvalidSample.SAMPLED_WITHOUT_CONTEXT: lambda: spans((0, 3, 0, V), (7, 10, 1, V)),
     InvalidSample.NOTHING_SAMPLED: lambda: segment(spans=(), logprobs=floats([])),
+    InvalidSample.SAMPLED_TWICE: doubled,
     InvalidSample.LOGPROBS_MALFORMED: lambda: segment(logprobs=np.ones((6, 1), dtype=np.float32)),
     InvalidSample.LOGPROB_NAN: lambda: logprobs(-1, math.nan, -1, -1, -1, -1),
     InvalidSample.LOGPROB_POSITIVE: lambda: logprobs(-1, 0.5, -1, -1, -1, -1),
@@ -88,7 +110,7 @@ INVALID: dict[InvalidSample, Callable[[], Trajectory]] = {
     InvalidSample.VERSION_FUTURE: lambda: spans((2, 5, 0, V), (7, 10, 1, 6)),
     InvalidSample.VERSION_STALE: lambda: spans((2, 5, 0, 2), (7, 10, 1, V)),
 }
-OF_THE_BATCH = {InvalidSample.WRONG_TASK, InvalidSample.WRONG_GROUP, InvalidSample.DUPLICATE}
+OF_THE_BATCH = {InvalidSample.WRONG_TASK, InvalidSample.WRONG_GROUP, InvalidSample.DUPLICATE, InvalidSample.COPIED}
 OF_THE_MEASUREMENT = {InvalidSample.RECOMPUTED_NOT_FINITE, InvalidSample.SAMPLER_MISMATCH}
 
 
@@ -124,6 +146,69 @@ def test_members_that_do_not_belong_are_named() -> None:
 
     group = TrajectoryGroup(mine, (member(), member(task=other, member=1), member(group=9, member=2), member(member=0)))
     assert quarantine([group], LIMITS) == [[None, InvalidSample.WRONG_TASK, InvalidSample.WRONG_GROUP, InvalidSample.DUPLICATE]]
+
+
+def unlikely(logprob: float, *, first: int = 1, **changes: Any) -> Trajectory:
+    """An episode of one turn with twelve sampled tokens of this log-probability."""
+    ids = ints(range(first, first + 20))
+    part = Segment(ids, (Span(8, 20, 0, VERSION),), floats([logprob] * 12))
+    episode = forged(healthy(), turns=(Turn("a", Completion("x"), 1.0),), segments=(part,))
+    return msgspec.structs.replace(episode, **changes)  # type: ignore[no-any-return]
+
+
+def test_a_sample_that_was_copied_to_another_member_or_attempt_is_found() -> None:
+    def found(*members: Trajectory) -> list[InvalidSample | None]:
+        return quarantine([TrajectoryGroup(Task("game:x", 0), members)], LIMITS)[0]
+
+    original, copy = unlikely(-3.0), unlikely(-3.0, member=1, attempt=1)
+    assert found(original, copy, unlikely(-3.0, member=2, first=2)) == [None, InvalidSample.COPIED, None]
+    # Two members may well write the same short or likely reply.
+    assert found(unlikely(-2.0), unlikely(-2.0, member=1)) == [None, None]
+    # A copy of an invalid sample is another matter: nothing of the original is used.
+    assert found(forged(original, privileged=True), copy) == [InvalidSample.PRIVILEGED, None]
+
+
+def test_a_copy_is_found_in_another_group_of_the_step() -> None:
+    groups = [TrajectoryGroup(Task("game:x", 0), (unlikely(-3.0, group=g),)) for g in range(2)]
+    assert quarantine(groups, LIMITS) == [[None], [InvalidSample.COPIED]]
+
+
+def test_a_reply_that_was_really_sampled_twice_is_valid() -> None:
+    # A strategy that asks twice with one prompt says so in the usage of the turn, an agent in its calls.
+    assert inspect(doubled(Usage(0, 6)), LIMITS) is None
+    assert inspect(doubled(Usage(0, 5)), LIMITS) is InvalidSample.SAMPLED_TWICE
+    calls = tuple(AgentCall(number, number % 2, "chat", "repeated", "agent", tokens=3) for number in range(4))
+    assert inspect(forged(doubled(), agent=AgentRecord(calls)), LIMITS) is None
+    assert inspect(forged(doubled(), agent=AgentRecord(calls[:3])), LIMITS) is InvalidSample.SAMPLED_TWICE
+
+
+def test_the_same_reply_in_two_turns_is_valid() -> None:
+    # A history that shows only the last observation may render the same prompt again.
+    part = healthy().segments[0]
+    first, second = (Segment(ints(part.ids[:5]), (Span(2, 5, turn, VERSION),), floats(part.logprobs[:3])) for turn in range(2))
+    assert inspect(forged(healthy(), segments=(first, second)), LIMITS) is None
+
+
+def test_small_rewards_of_many_turns_are_together_as_huge_as_one() -> None:
+    def episode(*rewards: float) -> Trajectory:
+        first, second = healthy().turns
+        more = tuple(Turn("c", Completion(""), reward) for reward in rewards[2:])
+        return forged(healthy(), turns=(forged(first, reward=rewards[0]), forged(second, reward=rewards[1]), *more))  # type: ignore[no-any-return]
+
+    assert inspect(episode(9e5, 0.0), LIMITS) is None
+    assert inspect(episode(*[9e5] * 100), LIMITS) is InvalidSample.REWARD_HUGE
+    # Their sum is 0, and the return of the second turn is not.
+    assert inspect(episode(-9e5, 9e5), LIMITS) is InvalidSample.REWARD_HUGE
+
+
+def test_a_run_whose_policy_sees_the_environment_keeps_its_samples() -> None:
+    searched = INVALID[InvalidSample.PRIVILEGED]()
+    assert inspect(searched, msgspec.structs.replace(LIMITS, privileged=True)) is None
+
+
+def test_an_agent_that_used_up_its_calls_has_finished() -> None:
+    stopped = forged(healthy(), stop=StopReason.BUDGET, agent=AgentRecord())
+    assert inspect(stopped, LIMITS) is None
 
 
 def test_a_failed_member_is_no_poison_and_no_sample() -> None:

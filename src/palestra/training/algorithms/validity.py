@@ -8,9 +8,11 @@ a failed one (``groups.PartialGroups``). Nothing is repaired.
 hold, because it may come from a faulty engine or policy. If a check cannot read the sample, the sample is ``unreadable``.
 """
 
+import hashlib
 import itertools
 import math
 import numbers
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated
@@ -21,7 +23,7 @@ import numpy.typing as npt
 
 from palestra.encoding import encode_msgpack
 from palestra.training.algorithms.groups import Array
-from palestra.trajectory import Segment, Span, Trajectory, TrajectoryGroup
+from palestra.trajectory import AgentRecord, Segment, Span, StopReason, Trajectory, TrajectoryGroup
 
 __all__ = [
     "MISMATCH",
@@ -35,6 +37,8 @@ __all__ = [
 
 MISMATCH = 2.0
 """The default of ``SampleLimits.mismatch``."""
+_COINCIDENCE = math.log(1e-12)
+"""Two samples whose probability is below this are not alike by chance, in any run."""
 
 
 class InvalidSample(StrEnum):
@@ -45,6 +49,9 @@ class InvalidSample(StrEnum):
     WRONG_TASK = "wrong_task"
     WRONG_GROUP = "wrong_group"
     DUPLICATE = "duplicate"
+    COPIED = "copied"
+    PRIVILEGED = "privileged"
+    UNFINISHED = "unfinished"
 
     NO_TURNS = "no_turns"
     REWARD_NOT_A_NUMBER = "reward_not_a_number"
@@ -61,6 +68,7 @@ class InvalidSample(StrEnum):
 
     SAMPLED_WITHOUT_CONTEXT = "sampled_without_context"
     NOTHING_SAMPLED = "nothing_sampled"
+    SAMPLED_TWICE = "sampled_twice"
 
     LOGPROBS_MALFORMED = "logprobs_malformed"
     LOGPROB_NAN = "logprob_nan"
@@ -98,7 +106,10 @@ class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     staleness: Annotated[int, msgspec.Meta(ge=0)] = 0
     """How many versions the oldest token of an episode may be behind."""
     reward: Annotated[float, msgspec.Meta(gt=0.0)] = 1e6
-    """The largest absolute turn reward."""
+    """The largest sum of the absolute rewards of an episode's turns. So no return of an episode is larger."""
+    privileged: bool = False
+    """Whether the policy of the run sees the environment, as a tree search does. In any other run, a sample of a privileged
+    policy comes from somewhere else."""
     logprob: float = -100.0
     """The lowest log-probability of a sampled token."""
     zeros: int = 16
@@ -110,8 +121,12 @@ class SampleLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def quarantine(groups: Sequence[TrajectoryGroup], limits: SampleLimits) -> list[list[InvalidSample | None]]:
     """Return what is wrong with every member, aligned with ``groups``; ``None`` for a valid member and for a failed one."""
-    seen: set[bytes] = set()
-    return [[_membership(member, group, seen) or inspect(member, limits) for member in group.members] for group in groups]
+    keys: set[bytes] = set()
+    replies: set[bytes] = set()
+    return [
+        [_membership(member, group, keys) or inspect(member, limits) or _copied(member, replies) for member in group.members]
+        for group in groups
+    ]
 
 
 def inspect(trajectory: Trajectory, limits: SampleLimits) -> InvalidSample | None:
@@ -160,6 +175,24 @@ def _membership(member: Trajectory, group: TrajectoryGroup, seen: set[bytes]) ->
         return InvalidSample.UNREADABLE
     if key in seen:
         return InvalidSample.DUPLICATE
+    seen.add(key)
+    return None
+
+
+def _copied(member: Trajectory, seen: set[bytes]) -> InvalidSample | None:
+    """Whether an earlier member of the step sampled the same tokens in the same contexts, and chance cannot explain it.
+
+    Short and likely replies do repeat in a group. The probability that another member samples these very tokens is the product
+    of their probabilities.
+    """
+    if member.stop.failed or sum(float(segment.logprobs.sum()) for segment in member.segments) > _COINCIDENCE:
+        return None
+    parts = [
+        (np.asarray(one.ids, np.int64).tobytes(), [(span.start, span.stop) for span in one.spans]) for one in member.segments
+    ]
+    key = hashlib.blake2b(encode_msgpack((member.player, parts))).digest()
+    if key in seen:
+        return InvalidSample.COPIED
     seen.add(key)
     return None
 
@@ -217,12 +250,51 @@ def _turn_without_tokens(trajectory: Trajectory, _: SampleLimits) -> bool:
     return any(turn.completion.text and k not in spoken for k, turn in enumerate(trajectory.turns))
 
 
+def _reward_huge(trajectory: Trajectory, limits: SampleLimits) -> bool:
+    return math.fsum(map(abs, _rewards(trajectory))) > limits.reward
+
+
+def _unfinished(trajectory: Trajectory, _: SampleLimits) -> bool:
+    """Whether the budget of the run cut the episode. The budget of an agent belongs to its episode, like a turn limit."""
+    return trajectory.stop is StopReason.BUDGET and not isinstance(trajectory.agent, AgentRecord)
+
+
+def _sampled_twice(trajectory: Trajectory, _: SampleLimits) -> bool:
+    """Whether the same tokens after the same context count twice in a turn that does not say that it sampled so many.
+
+    A strategy or an agent may ask twice with the same prompt and get the same reply. Then the turn's usage, or the calls of the
+    agent, hold both.
+    """
+    if len(trajectory.segments) < 2:
+        return False
+    seen: set[tuple[int, bytes]] = set()
+    repeated: set[int] = set()
+    sampled: Counter[int] = Counter()
+    for segment, span in _spans(trajectory):
+        key = (span.turn, hashlib.blake2b(np.asarray(segment.ids[: span.stop], np.int64).tobytes()).digest())
+        if span.stop > span.start and key in seen:
+            repeated.add(span.turn)
+        seen.add(key)
+        sampled[span.turn] += span.stop - span.start
+    calls: Counter[int] = Counter()
+    if isinstance(trajectory.agent, AgentRecord):
+        for call in trajectory.agent.calls:
+            calls[call.turn] += call.tokens
+    for turn in repeated:
+        usage = trajectory.turns[turn].completion.usage
+        if sampled[turn] > max(calls[turn], 0 if usage is None else usage.completion_tokens):
+            return True
+    return False
+
+
 _CHECKS: tuple[tuple[InvalidSample, _Check], ...] = (
+    (InvalidSample.PRIVILEGED, lambda t, limits: t.privileged and not limits.privileged),
+    (InvalidSample.UNFINISHED, _unfinished),
     (InvalidSample.NO_TURNS, lambda t, _: not t.turns),
     (InvalidSample.REWARD_NOT_A_NUMBER, lambda t, _: not all(isinstance(r, numbers.Real) for r in _rewards(t))),
     (InvalidSample.REWARD_NAN, lambda t, _: any(map(math.isnan, _rewards(t)))),
     (InvalidSample.REWARD_INFINITE, lambda t, _: any(map(math.isinf, _rewards(t)))),
-    (InvalidSample.REWARD_HUGE, lambda t, limits: any(abs(r) > limits.reward for r in _rewards(t))),
+    (InvalidSample.REWARD_HUGE, _reward_huge),
     (InvalidSample.NO_SEGMENTS, lambda t, _: not t.segments),
     (InvalidSample.IDS_MALFORMED, _any_segment(lambda s, _: _malformed(s.ids, "iu"))),
     (InvalidSample.EMPTY_SEGMENT, _any_segment(lambda s, _: not len(s.ids))),
@@ -239,6 +311,7 @@ _CHECKS: tuple[tuple[InvalidSample, _Check], ...] = (
     (InvalidSample.LOGPROB_IMPROBABLE, _any_logprob(lambda values, limits: bool((values < limits.logprob).any()))),
     (InvalidSample.LOGPROBS_ALL_ZERO, _all_zero),
     (InvalidSample.TURN_OUT_OF_RANGE, lambda t, _: any(not 0 <= span.turn < len(t.turns) for _, span in _spans(t))),
+    (InvalidSample.SAMPLED_TWICE, _sampled_twice),
     (InvalidSample.TURN_DECREASING, _any_segment(lambda s, _: _decreasing([span.turn for span in s.spans]))),
     (InvalidSample.TURN_WITHOUT_TOKENS, _turn_without_tokens),
     (InvalidSample.VERSION_NEGATIVE, lambda t, _: any(version < 0 for version in _versions(t))),
