@@ -1,4 +1,4 @@
-"""HTTP connections that end with their event loop, and the sockets that servers listen on.
+"""HTTP connections that end with their event loop, the sockets that servers listen on, and how they read from them.
 
 A policy or engine may outlive several event loops: ``palestra.collect`` starts one per call, a notebook has its own. Its
 connections cannot. They are opened at the first call on a loop, and closed at the latest when that loop shuts down.
@@ -7,12 +7,18 @@ connections cannot. They are opened at the first call on a loop, and closed at t
 import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable
+from time import perf_counter
 
 import aiohttp
 
 from palestra.errors import UsageError
 
-__all__ = ["Connections", "bind", "free_port"]
+__all__ = ["Connections", "Slices", "bind", "free_port"]
+
+SLICE = 4096
+"""Bytes of a slice."""
+SLICE_SECONDS = 0.01
+"""Seconds of handling slices after which the event loop gets its turn."""
 
 
 class Connections:
@@ -51,6 +57,63 @@ async def _held(session: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.Client
         yield session
     finally:
         await session.close()
+
+
+class Slices:
+    """Hands on what a connection receives in slices, so that its peer cannot hold up the event loop.
+
+    A read from a socket has up to 256 KiB. As chunks or frames of a few bytes, they take a parser most of a second. After each
+    ``SLICE_SECONDS`` the loop gets its turn, and the connection reads no more until everything is handed on.
+
+    Args:
+        transport: The connection.
+        handle: Takes a slice.
+        reading: Returns whether the connection may be read from, apart from this.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, handle: Callable[[bytes], object], reading: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._transport = transport
+        self._handle = handle
+        self._reading = reading
+        self._rest = bytearray()
+        self._closed = False
+
+    @property
+    def waiting(self) -> bool:
+        """Whether something was received and is not handed on yet."""
+        return bool(self._rest)
+
+    def receive(self, data: bytes) -> None:
+        """Hand on ``data``, at once if it is short and nothing waits."""
+        if len(data) <= SLICE and not self._rest:
+            self._handle(data)
+            return
+        waiting = self.waiting
+        self._rest += data
+        if waiting:
+            self._transport.pause_reading()
+        else:
+            self._go_on()
+
+    def close(self) -> None:
+        """Drop what waits: the connection is closed."""
+        self._closed = True
+        self._rest.clear()
+
+    def _go_on(self) -> None:
+        until = perf_counter() + SLICE_SECONDS
+        while self._rest:
+            part = bytes(self._rest[:SLICE])
+            del self._rest[:SLICE]
+            self._handle(part)
+            if self._rest and perf_counter() > until:
+                self._transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._go_on)
+                return
+        if not self._closed and self._reading():
+            self._transport.resume_reading()
 
 
 def bind(host: str, port: int) -> socket.socket:

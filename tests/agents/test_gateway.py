@@ -11,7 +11,7 @@ from tests.agents.driving import Agent, Client, post
 
 from palestra.agents import CallBudget, Capture, Gateway, GatewayLimits, OpenEpisode, probe
 from palestra.agents.capture import require
-from palestra.agents.messages import rendered
+from palestra.agents.messages import Pieces, rendered
 from palestra.core import EngineSession, Generation, Reply, Sampling
 from palestra.encoding import Ints, ints
 from palestra.errors import InfrastructureError, UsageError
@@ -137,7 +137,7 @@ async def test_sealing_cancels_what_is_being_sampled() -> None:
     [
         (b"", 400),
         (b"nonsense", 400),
-        (b"[" * 100_000, 400),
+        (b"[" * 100_000, 413),
         (b"{}", 400),
         (b'{"messages": []}', 400),
         (b'{"messages": [{"role": "system", "content": "only this"}]}', 400),
@@ -145,7 +145,7 @@ async def test_sealing_cancels_what_is_being_sampled() -> None:
         (b'{"messages": [{"role": "user", "content": "x"}], "n": 2}', 400),
         (b'{"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}', 400),
         (b'{"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "web_search"}]}', 400),
-        (b'{"messages": [{"role": "user", "content": "x"}], "temperature": -1}', 200),
+        (b'{"messages": [{"role": "user", "content": "x"}], "temperature": -1}', 400),
         (b'{"messages": [{"role": "user", "content": "\xff"}]}', 400),
         (b'{"messages": [{"role": "user", "content": "\\ud800"}]}', 400),
         (b'{"messages": [{"role": "user", "content": "' + b"x" * 5000 + b'"}]}', 413),
@@ -188,7 +188,7 @@ async def test_models_and_counts_are_answered_and_not_recorded() -> None:
 def gateway_request(one: Agent) -> list[Message]:
     from palestra.agents.anthropic import ANTHROPIC
 
-    return rendered(ANTHROPIC.read(one.body(), {}))
+    return rendered(ANTHROPIC.read(one.body(), Pieces()))
 
 
 async def test_parameters_without_effect_are_counted() -> None:

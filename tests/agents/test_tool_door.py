@@ -11,6 +11,8 @@ from tests.agents.test_hosted import START
 from tests.agents.test_program import play, program
 
 from palestra.agents import OpenEpisode, Program
+from palestra.agents.holdings import Holdings
+from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import BadRequest
 from palestra.agents.performing import InProcess
 from palestra.agents.rendezvous import Rendezvous, Taken
@@ -109,7 +111,7 @@ class _Played:
         return Taken(f"saw {action}", played=True)
 
     def door(self) -> ToolDoor:
-        return ToolDoor(lambda: (), self.take, lambda: self.ended)
+        return ToolDoor(lambda: (), self.take, lambda: self.ended, Holdings.of_episode(GatewayLimits()))
 
 
 def _text(body: bytes) -> str:
@@ -221,7 +223,7 @@ async def test_a_call_that_waits_when_the_episode_ends_is_answered_with_an_error
 
     performance = InProcess(waiting, START)
     actions = performance.actions
-    door = ToolDoor(lambda: (), actions.take, lambda: actions.ended)
+    door = ToolDoor(lambda: (), actions.take, lambda: actions.ended, Holdings.of_episode(GatewayLimits()))
     session = (await door.answer(_message("initialize"), "")).session
     beginning = asyncio.ensure_future(performance.begin())
     await asyncio.sleep(0)

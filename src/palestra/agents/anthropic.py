@@ -21,9 +21,10 @@ from palestra.agents.messages import (
     function_tool,
     message,
     neutral,
+    quoted,
     stop_strings,
 )
-from palestra.agents.sse import event, pieces
+from palestra.agents.sse import cut, event
 
 __all__ = ["ANTHROPIC"]
 
@@ -73,9 +74,9 @@ class _Body(msgspec.Struct):
 _SILENT = ("thinking", "redacted_thinking")
 
 
-def _read(data: bytes, known: Pieces) -> AgentRequest:
+def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     body: _Body = decode(data, _Body)
-    messages = [one for raw in body.messages for one in _messages(raw, known)]
+    messages = pieces.messages(body.messages, _messages)
     leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
     system = [_text(body.system), *(one.text for one in messages[:leading])]
     choice = (body.tool_choice or {}).get("type", "auto")
@@ -84,7 +85,7 @@ def _read(data: bytes, known: Pieces) -> AgentRequest:
         model=body.model,
         messages=tuple(messages[leading:]),
         system="\n\n".join(one for one in system if one),
-        tools=_tools(body.tools, known),
+        offered=pieces.tools(body.tools, _tools),
         stream=bool(body.stream),
         max_tokens=body.max_tokens,
         stop=stop_strings(body.stop_sequences),
@@ -94,16 +95,12 @@ def _read(data: bytes, known: Pieces) -> AgentRequest:
     )
 
 
-def _messages(raw: msgspec.Raw, known: Pieces) -> tuple[AgentMessage, ...]:
-    data = bytes(raw)
-    found: tuple[AgentMessage, ...] | None = known.get(data)
-    if found is None:
-        body: _Message = decode(data, _Message)
-        if body.role not in ("user", "assistant", "system"):
-            raise BadRequest(f"a message has the role {body.role!r}; expected user or assistant")
-        blocks = [_Block("text", text=body.content)] if isinstance(body.content, str) else body.content
-        found = known[data] = (_assistant(blocks),) if body.role == "assistant" else tuple(_user(body.role, blocks))
-    return found
+def _messages(raw: msgspec.Raw) -> list[AgentMessage]:
+    body: _Message = decode(raw, _Message)
+    if body.role not in ("user", "assistant", "system"):
+        raise BadRequest(f"a message has the role {quoted(body.role)}; expected user or assistant")
+    blocks = [_Block("text", text=body.content)] if isinstance(body.content, str) else body.content
+    return [_assistant(blocks)] if body.role == "assistant" else list(_user(body.role, blocks))
 
 
 def _assistant(blocks: list[_Block]) -> AgentMessage:
@@ -132,7 +129,9 @@ def _user(role: str, blocks: list[_Block]) -> Iterator[AgentMessage]:
 
 
 def _strange(kind: str) -> BadRequest:
-    return BadRequest(f"a message contains a block of type {kind!r}; the gateway takes text and tools", code="unsupported")
+    return BadRequest(
+        f"a message contains a block of type {quoted(kind)}; the gateway takes text and tools", code="unsupported"
+    )
 
 
 def _text(content: str | list[_Text] | None) -> str:
@@ -144,16 +143,12 @@ def _text(content: str | list[_Text] | None) -> str:
     return "".join(part.text for part in content)
 
 
-def _tools(raw: msgspec.Raw, known: Pieces) -> tuple[dict[str, Any], ...]:
-    data = b"tools" + bytes(raw)
-    found: tuple[dict[str, Any], ...] | None = known.get(data)
-    if found is None:
-        listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
-        strange = [tool.type for tool in listed if tool.type not in (None, "custom")]
-        if strange:
-            raise BadRequest(f"tools of type {', '.join(map(str, strange))} are not known here", code="unsupported")
-        found = known[data] = tuple(function_tool(one.name, one.description, one.input_schema) for one in listed)
-    return found
+def _tools(raw: msgspec.Raw) -> list[dict[str, Any]]:
+    listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
+    strange = [tool.type for tool in listed if tool.type not in (None, "custom")]
+    if strange:
+        raise BadRequest(f"tools of type {quoted(', '.join(map(str, strange)))} are not known here", code="unsupported")
+    return [function_tool(one.name, one.description, one.input_schema) for one in listed]
 
 
 # ------------------------------------------------------------------------------------------------------------------ answers
@@ -198,13 +193,13 @@ def _event_data(reply: AgentReply, request: AgentRequest) -> Iterator[dict[str, 
     index = 0
     if reply.text:
         yield {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-        for piece in pieces(reply.text):
+        for piece in cut(reply.text):
             yield {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": piece}}
         yield {"type": "content_block_stop", "index": 0}
         index = 1
     for number, call in enumerate(reply.calls, index):
         yield {"type": "content_block_start", "index": number, "content_block": _use(call, {})}
-        for piece in pieces(call.arguments):
+        for piece in cut(call.arguments):
             yield {"type": "content_block_delta", "index": number, "delta": {"type": "input_json_delta", "partial_json": piece}}
         yield {"type": "content_block_stop", "index": number}
     stop = {"stop_reason": _STOPS[reply.finish], "stop_sequence": reply.stop or None}

@@ -17,9 +17,10 @@ from palestra.agents.messages import (
     function_tool,
     message,
     neutral,
+    quoted,
     stop_strings,
 )
-from palestra.agents.sse import DONE, event, pieces
+from palestra.agents.sse import DONE, cut, event
 
 __all__ = ["CHAT", "openai_error"]
 
@@ -94,22 +95,20 @@ _ROLES = {
 }
 
 
-def _read(data: bytes, known: Pieces) -> AgentRequest:
+def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     body: _Body = decode(data, _Body)
-    if body.n is not None and body.n > 1:
-        raise BadRequest(
-            f"n = {body.n}: the gateway samples one reply per call; send {body.n} calls instead", code="unsupported"
-        )
-    messages = [_message(raw, known) for raw in body.messages]
+    if body.n not in (None, 1):
+        raise BadRequest(f"n is {body.n}; the gateway samples one reply per call: send a call for each", code="unsupported")
+    messages = pieces.messages(body.messages, lambda raw: (_parsed(decode(raw, _Message)),))
     leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
     return AgentRequest(
         dialect="chat",
         model=body.model,
         messages=tuple(messages[leading:]),
         system="\n\n".join(one.text for one in messages[:leading]),
-        tools=_tools(body.tools, known),
+        offered=pieces.tools(body.tools, _tools),
         stream=bool(body.stream),
-        max_tokens=body.max_completion_tokens or body.max_tokens,
+        max_tokens=body.max_tokens if body.max_completion_tokens is None else body.max_completion_tokens,
         stop=stop_strings(body.stop),
         sampling={name: value for name in ("temperature", "top_p", "top_k") if (value := getattr(body, name)) is not None},
         ignored=_ignored(body),
@@ -123,18 +122,10 @@ def _ignored(body: _Body) -> tuple[str, ...]:
     return (*names, *([] if neutral(body.tool_choice) else ["tool_choice"]))
 
 
-def _message(raw: msgspec.Raw, known: Pieces) -> AgentMessage:
-    data = bytes(raw)
-    found: AgentMessage | None = known.get(data)
-    if found is None:
-        found = known[data] = _parsed(decode(data, _Message))
-    return found
-
-
 def _parsed(body: _Message) -> AgentMessage:
     role = _ROLES.get(body.role)
     if role is None:
-        raise BadRequest(f"a message has the role {body.role!r}; expected one of {', '.join(_ROLES)}")
+        raise BadRequest(f"a message has the role {quoted(body.role)}; expected one of {', '.join(_ROLES)}")
     calls = tuple(FunctionCall(one.function.name, one.function.arguments, one.id) for one in body.tool_calls or ())
     return message(role, _text(body.content), calls, answers=body.tool_call_id)  # type: ignore[arg-type]  # from _ROLES
 
@@ -145,24 +136,20 @@ def _text(content: str | list[_Part] | None) -> str:
     for part in content:
         if part.type not in ("text", "refusal"):
             raise BadRequest(
-                f"a message contains a part of type {part.type!r}; the gateway takes text only", code="unsupported"
+                f"a message contains a part of type {quoted(part.type)}; the gateway takes text only", code="unsupported"
             )
     return "".join(part.text or part.refusal for part in content)
 
 
-def _tools(raw: msgspec.Raw, known: Pieces) -> tuple[dict[str, Any], ...]:
-    data = b"tools" + bytes(raw)
-    found: tuple[dict[str, Any], ...] | None = known.get(data)
-    if found is None:
-        listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
-        strange = [tool.type for tool in listed if tool.function is None]
-        if strange:
-            raise BadRequest(
-                f"tools of type {', '.join(strange)} are not known; the gateway takes functions", code="unsupported"
-            )
-        functions = [tool.function for tool in listed if tool.function is not None]
-        found = known[data] = tuple(function_tool(one.name, one.description, one.parameters) for one in functions)
-    return found
+def _tools(raw: msgspec.Raw) -> list[dict[str, Any]]:
+    listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
+    strange = [tool.type for tool in listed if tool.function is None]
+    if strange:
+        raise BadRequest(
+            f"tools of type {quoted(', '.join(strange))} are not known; the gateway takes functions", code="unsupported"
+        )
+    functions = [tool.function for tool in listed if tool.function is not None]
+    return [function_tool(one.name, one.description, one.parameters) for one in functions]
 
 
 # ------------------------------------------------------------------------------------------------------------------ answers
@@ -206,14 +193,14 @@ def _events(reply: AgentReply, request: AgentRequest) -> Iterator[bytes]:
         return event({**base, "choices": [{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}]})
 
     yield chunk({"role": "assistant", "content": None if reply.calls else ""})
-    for part in pieces(reply.reasoning):
+    for part in cut(reply.reasoning):
         yield chunk({"reasoning_content": part})
-    for part in pieces(reply.text):
+    for part in cut(reply.text):
         yield chunk({"content": part})
     for index, call in enumerate(reply.calls):
         opened = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
         yield chunk({"tool_calls": [opened]})
-        for part in pieces(call.arguments):
+        for part in cut(call.arguments):
             yield chunk({"tool_calls": [{"index": index, "function": {"arguments": part}}]})
     yield chunk({}, _finish(reply))
     if request.details.get("usage"):

@@ -11,6 +11,11 @@ looked for in earlier turns as well.
 **Seeds.** The seed of a call follows from the episode's seed and the prompt, not from the order of the calls. So an agent with
 parallel sub-agents samples the same tokens in every run.
 
+**Memory.** What a call makes the episode keep is counted against its ``memory`` before the call is sampled, and what a refused
+or failed call brought is not kept. See ``limits``.
+
+**The loop.** Long prompts, and renderers for new sets of tools, are made in a thread, one at a time per episode.
+
 **The end.** ``seal`` cancels what is being sampled. A later request, or one above the budget, gets a short final text that is
 not recorded, so that the agent's loop ends.
 """
@@ -20,14 +25,28 @@ import hashlib
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from sys import getsizeof
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from palestra.agents.graph import Call, CallGraph, CallRole, Link, Place
-from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, FunctionCall, Pieces, ReplyFinish, message, rendered
+from palestra.agents.holdings import CALL, NODE, REQUEST, Hold, Holdings
+from palestra.agents.limits import GatewayLimits
+from palestra.agents.messages import (
+    AgentMessage,
+    AgentReply,
+    AgentRequest,
+    BadRequest,
+    FunctionCall,
+    OfferedTools,
+    Pieces,
+    ReplyFinish,
+    message,
+    rendered,
+)
 from palestra.agents.recording import Recording, record
 from palestra.agents.tooldoor import ToolDoor
 from palestra.calls import CLOSE, OPEN, BadCall, parse_calls
@@ -38,9 +57,21 @@ from palestra.trajectory import Finish, ToolCall
 
 __all__ = ["AgentEpisode", "CallBudget", "CallName", "SamplingRule"]
 
-Tools = tuple[dict[str, Any], ...]
-Renderers = Callable[[bytes, Tools], Renderer]
-"""The digest of the tools, and the tools → the renderer of the prompt."""
+Renderers = Callable[[OfferedTools], Awaitable[Renderer]]
+"""The tools of a request → the renderer of its prompt."""
+
+_Rendered = TypeVar("_Rendered")
+_LONG = 2**15
+"""Characters of a text that is rendered in a thread. A message counts as ``_PER_MESSAGE``, a token of the prompt as one."""
+_PER_MESSAGE = 128
+_MANY_CALLS = 64
+"""Calls whose segments are joined in a thread at the end."""
+_JOINED = 512
+"""Bytes of a message that was joined from several items of a request."""
+BODY = "body"
+"""The key of ``AgentRequest.details`` that holds the agent's own request, if it is passed on."""
+_PER_TOKEN = 32
+"""Bytes that a token takes at most: its id, its log-prob, its text, and an entry among the runs of one version."""
 
 
 class CallBudget(msgspec.Struct, frozen=True):
@@ -90,13 +121,20 @@ class AgentEpisode:
         *,
         seed: int = 0,
         budget: CallBudget | None = None,
+        limits: GatewayLimits | None = None,
+        within: Holdings | None = None,
     ) -> None:
+        self.limits = limits or GatewayLimits()
+        self.memory = Holdings.of_episode(self.limits, within)
+        """What the requests of this episode make the gateway keep."""
+        self.reading = asyncio.Lock()
+        """Held while a request is read: many at once of one episode would hold up the others."""
         self.turn = 0
         """The turn of the environment. The owner of the episode counts it."""
         self.sealed = False
         self.door: ToolDoor | None = None
         """The environment's tools, for agents that reach them by MCP."""
-        self.stored: dict[str, AgentRequest] = {}
+        self.stored: dict[str, tuple[AgentMessage, ...]] = {}
         """Id of a reply → the conversation that it ends, for dialects that name an earlier answer."""
         self.session_id = ""
         """The agent's own name of its session, if it sends one."""
@@ -109,8 +147,14 @@ class AgentEpisode:
         self.dollars = 0.0
         self.failure: Exception | None = None
         """The first error of the engine or renderer."""
-        self._pieces: dict[str, Pieces] = {}
-        """Dialect → messages that were read before."""
+        self._pieces: dict[str, dict[bytes, Any]] = {}
+        """Dialect → what was read before, by its digest."""
+        self._kept = 0
+        """Bytes that the episode keeps until it is sealed."""
+        self._running = 0
+        """Calls that are being answered, those included whose client went away."""
+        self._placing = asyncio.Lock()
+        """Held from finding the place of a call to entering it, so that calls are entered in the order of their requests."""
         self._engine = engine
         self._renderers = renderers
         self._rule = rule
@@ -120,7 +164,6 @@ class AgentEpisode:
         self._answers: dict[tuple[bytes | str, int], asyncio.Task[tuple[AgentReply, Call | None]]] = {}
         self._bodies: dict[str, bytes] = {}
         """``Idempotency-Key`` → digest of the body that it came with."""
-        self._digests: dict[int, tuple[Tools, bytes]] = {}
         self._replayed = 0
         self._refused = 0
         self._overridden: Counter[str] = Counter()
@@ -131,30 +174,57 @@ class AgentEpisode:
         """Calls that were sampled so far."""
         return len(self._graph.calls)
 
-    def known(self, dialect: str) -> Pieces:
-        """Return the messages that were read before. What an agent sends after the end or the budget is not kept."""
-        return {} if self.sealed or self.spent else self._pieces.setdefault(dialect, {})
+    def pieces(self, dialect: str) -> Pieces:
+        """Return what was read before. What an agent sends after the end or the budget is not kept."""
+        kept = None if self.sealed or self.spent else self._pieces.setdefault(dialect, {})
+        return Pieces(kept, self.limits)
+
+    def keep(self, size: int) -> None:
+        """Count ``size`` more bytes that are kept until the end. What was played is kept whatever the limits are."""
+        if not self.sealed:
+            self._kept += size
+            self.memory.correct(size)
 
     # ------------------------------------------------------------------------------------------------------- once per name
 
     async def answer(
-        self, request: AgentRequest, name: CallName, role: CallRole | None = None
+        self, request: AgentRequest, pieces: Pieces, name: CallName, role: CallRole | None = None
     ) -> tuple[AgentReply, Call | None]:
         """Return the reply and its call. A request of the same name gets the same reply."""
         running = self._found(name)
         if running is None:
-            task = asyncio.create_task(self._once(request, role))
-            key = (name.key or name.digest, -1 if name.key else self.turn)
-            self._answers[key] = running = task
-            task.add_done_callback(lambda done: self._forget_empty(key, done))
+            running = self._begun(request, pieces, name, role)
         else:
             self._replayed += 1
         # Shielded: the client may go away, and its retry finds the reply.
         return await asyncio.shield(running)
 
+    def _begun(
+        self, request: AgentRequest, pieces: Pieces, name: CallName, role: CallRole | None
+    ) -> "asyncio.Task[tuple[AgentReply, Call | None]]":
+        if self._running >= self.limits.pending:
+            text = f"{self._running} calls of this episode are being answered, which is the limit (GatewayLimits.pending)"
+            raise BadRequest(text, status=429, code="rate_limit_exceeded")
+        hold = Hold(self.memory)
+        hold.add(REQUEST + pieces.weight + _weight(request))
+        if name.key:
+            self._bodies[name.key] = name.digest
+        self._running += 1
+        task = asyncio.create_task(self._once(request, pieces, role))
+        key = (name.key or name.digest, -1 if name.key else self.turn)
+        self._answers[key] = task
+
+        def ended(done: "asyncio.Task[tuple[AgentReply, Call | None]]") -> None:
+            self._running -= 1
+            hold.release()
+            self._forget_empty(key, done)
+
+        task.add_done_callback(ended)
+        return task
+
     def _found(self, name: CallName) -> "asyncio.Task[tuple[AgentReply, Call | None]] | None":
         if name.key:
-            if self._bodies.setdefault(name.key, name.digest) != name.digest:
+            if self._bodies.get(name.key, name.digest) != name.digest:
                 raise BadRequest("this Idempotency-Key was used with another body", status=422, code="idempotency_key_reused")
             return self._answers.get((name.key, -1))
         found = self._answers.get((name.digest, self.turn))
@@ -171,90 +241,120 @@ class AgentEpisode:
             if isinstance(key[0], str):
                 self._bodies.pop(key[0], None)
 
-    async def _once(self, request: AgentRequest, role: CallRole | None) -> tuple[AgentReply, Call | None]:
+    async def _once(self, request: AgentRequest, pieces: Pieces, role: CallRole | None) -> tuple[AgentReply, Call | None]:
         self.spent = self.spent or self._budget.spent(self._graph.begun, self.sampled_tokens, self.dollars)
         if self.sealed or self.spent:
             self._refused += 1
             text = "The episode has ended." if self.sealed else "The budget of this episode is used up."
             return AgentReply(_new_id(), text, created=int(time.time())), None
         try:
-            return await self._sample(request, role)
+            reply, call = await self._sample(request, role)
         except BadRequest:
             raise
         except Exception as error:
             self.failure = self.failure or error
             raise
+        if not self.sealed:
+            self.keep(pieces.keep())
+        return reply, call
 
     # ------------------------------------------------------------------------------------------------------------ sampling
 
-    def renderer_of(self, request: AgentRequest) -> Renderer:
-        """Return the renderer of the request's prompt."""
-        return self._renderers(self._digest(request.tools), request.tools)
+    async def count(self, request: AgentRequest) -> int:
+        """Return the number of tokens of the request's prompt."""
+        async with self._placing:
+            renderer = await self._renderers(request.offered)
+            return len(await self._render(request.messages, 0, lambda: renderer.first(rendered(request))))
+
+    async def _render(self, messages: Sequence[AgentMessage], tokens: int, render: Callable[[], _Rendered]) -> _Rendered:
+        """Return what ``render`` makes of ``messages`` behind ``tokens`` tokens, in a thread if that may take long."""
+        size = tokens + sum(_PER_MESSAGE + len(one.text) for one in messages)
+        return render() if size <= _LONG else await asyncio.to_thread(render)
+
+    def _begin(self, request: AgentRequest, place: Place, call: Call, most_tokens: int) -> int:
+        """Enter a call, and return the bytes that were counted for it. Raise ``BadRequest`` if they are too many."""
+        if len(self._graph.calls) >= self.limits.calls:
+            raise BadRequest(f"this episode has had {self.limits.calls} replies, which is the limit (GatewayLimits.calls)")
+        needed = CALL + NODE * (place.new + 2) + call.prompt.nbytes + _PER_TOKEN * most_tokens
+        if request.dialect == "responses":
+            needed += 8 * len(request.messages) + _JOINED * sum(bool(one.calls) for one in request.messages)
+        self.memory.take(needed)
+        self._kept += needed
+        self._graph.begin(place, call)
+        return needed
+
+    def _abandon(self, place: Place, call: Call, needed: int) -> None:
+        """Forget a call that failed."""
+        places = self._graph.abandon(place, call)
+        if not self.sealed:
+            self.keep(NODE * places - needed)
+
+    def _finish(
+        self, request: AgentRequest, place: Place, call: Call, reply: AgentReply, keys: list[bytes], saved: int = 0
+    ) -> None:
+        """Enter the reply of a call. ``saved`` are the bytes that were counted for it and are not needed."""
+        self._graph.finish(place, call, keys)
+        self.keep(getsizeof(reply.body) + 2 * getsizeof(reply.text) + getsizeof(reply.reasoning) - saved)
+        if request.dialect == "responses":
+            said = message("assistant", reply.text, reply.calls)
+            self.stored[reply.id] = (*request.messages, said)
 
     async def _sample(self, request: AgentRequest, role: CallRole | None) -> tuple[AgentReply, Call]:
         began = time.perf_counter()
         if not request.messages:
             raise BadRequest("the request has no message to answer: messages is empty, or holds only system text")
-        tools = self._digest(request.tools)
-        renderer = self._renderers(tools, request.tools)
-        head = hashlib.blake2b(request.system.strip().encode() + tools, digest_size=16).digest()
-        place = self._graph.place(request, head)
-        prompt, link, digest = self._prompt(request, place, renderer)
-        seed = derive_seed(self._seed, "call", digest, len(place.node.prompts.get(head, ())))
-        sampling = self._sampling(request, renderer, len(prompt), seed)
-        session = EngineSession() if place.base is None or link is not Link.EXTENDED else place.base.session
-        call = Call(
-            self._graph.next_number(),
-            request.dialect,
-            link,
-            place.base,
-            self.turn,
-            head,
-            prompt,
-            digest,
-            session,
-            bool(request.tools),
-            role,
-        )
-        self._graph.begin(place, call)
+        tools = request.offered
+        head = hashlib.blake2b(request.system.strip().encode() + tools.digest, digest_size=16).digest()
+        async with self._placing:
+            renderer = await self._renderers(tools)
+            place = self._graph.place(request, head)
+            prompt, link, digest = await self._prompt(request, place, renderer)
+            seed = derive_seed(self._seed, "call", digest, len(place.prompts))
+            sampling = self._sampling(request, renderer, len(prompt), seed)
+            session = EngineSession() if place.base is None or link is not Link.EXTENDED else place.base.session
+            call = Call(
+                self._graph.next_number(),
+                request.dialect,
+                link,
+                place.base,
+                self.turn,
+                head,
+                prompt,
+                digest,
+                session,
+                bool(tools.tools),
+                role,
+            )
+            needed = self._begin(request, place, call, sampling.max_tokens)
         try:
             tokens, finish = await self._engine.generate(prompt, sampling, session)
             reply, keys = _reply(request, renderer, Read(tokens.prompt, tokens.ids, finish))
         except BaseException:
-            self._graph.abandon(place, call)
+            self._abandon(place, call, needed)
             raise
         self.prompt_tokens += len(tokens.prompt)
         self.sampled_tokens += len(tokens.ids)
         call.tokens, call.text, call.finish = tokens, reply.text, reply.finish
         call.called = tuple(one.name for one in reply.calls)
         call.seconds = time.perf_counter() - began
-        self._graph.finish(place, call, keys)
-        if request.dialect == "responses":
-            said = message("assistant", reply.text, reply.calls)
-            self.stored[reply.id] = msgspec.structs.replace(request, messages=(*request.messages, said))
+        copied = 0 if tokens.prompt is prompt else tokens.prompt.nbytes
+        unused = _PER_TOKEN * (sampling.max_tokens - len(tokens.ids))
+        self._finish(request, place, call, reply, keys, unused - copied)
         return reply, call
 
-    def _digest(self, tools: Tools) -> bytes:
-        """The digest of the tools of a request. Requests with the same tools hold the same object: see ``known``."""
-        if not tools:
-            return b""
-        known = self._digests.get(id(tools))
-        if known is None or known[0] is not tools:
-            content = msgspec.json.encode(tools, order="deterministic")
-            known = self._digests[id(tools)] = (tools, hashlib.blake2b(content, digest_size=16).digest())
-        return known[1]
-
-    def _prompt(self, request: AgentRequest, place: Place, renderer: Renderer) -> tuple[Ints, Link, bytes]:
+    async def _prompt(self, request: AgentRequest, place: Place, renderer: Renderer) -> tuple[Ints, Link, bytes]:
         """Return the prompt, its link, and its digest. The digest of a prompt that continues another covers what is new."""
         base = place.base
         if place.link is Link.REPEATED and base is not None:
             return base.prompt, Link.REPEATED, base.digest
         if place.link is Link.EXTENDED and base is not None and base.tokens is not None:
-            tail = renderer.extend(base.prompt, base.tokens.ids, rendered(request, place.tail))
+            before, sampled = base.prompt, base.tokens.ids
+            messages = rendered(request, place.tail)
+            tail = await self._render(place.tail, len(before), lambda: renderer.extend(before, sampled, messages))
             if tail is not None:
-                digest = _blake(base.digest, base.tokens.ids.tobytes(), tail.tobytes())
-                return ints(np.concatenate([base.prompt, base.tokens.ids, tail])), Link.EXTENDED, digest
-        prompt = renderer.first(rendered(request))
+                digest = _blake(base.digest, sampled.tobytes(), tail.tobytes())
+                return ints(np.concatenate([before, sampled, tail])), Link.EXTENDED, digest
+        prompt = await self._render(request.messages, 0, lambda: renderer.first(rendered(request)))
         return prompt, Link.TEMPLATE if place.link is Link.EXTENDED else place.link, _blake(prompt.tobytes())
 
     def _sampling(self, request: AgentRequest, renderer: Renderer, length: int, seed: int) -> Sampling:
@@ -275,10 +375,10 @@ class AgentEpisode:
                 wanted[name] = value
         try:
             return Sampling(
-                max_tokens=min(request.max_tokens or rule.max_tokens, rule.max_tokens, room),
+                max_tokens=min(rule.max_tokens if request.max_tokens is None else request.max_tokens, rule.max_tokens, room),
                 temperature=wanted["temperature"],
                 top_p=wanted["top_p"],
-                top_k=int(wanted["top_k"]),
+                top_k=max(0, int(wanted["top_k"])),  # some servers write -1 for all tokens
                 stop=(*rule.stop, *request.stop),
                 stop_ids=rule.stop_ids or renderer.stop_ids,
                 seed=seed,
@@ -298,15 +398,26 @@ class AgentEpisode:
             await asyncio.wait(running)
         self._answers.clear()
         self._pieces.clear()
-        self._digests.clear()
         self.stored.clear()
+        self._bodies.clear()
+        self.memory.correct(-self._kept)
+        self._kept = 0
+        calls = len(self._graph.calls)
+        recording = record(self._graph) if calls <= _MANY_CALLS else await asyncio.to_thread(record, self._graph)
         return msgspec.structs.replace(
-            record(self._graph),
+            recording,
             replayed=self._replayed,
             refused=self._refused,
             overridden=dict(self._overridden),
             ignored=dict(self._ignored),
         )
+
+
+def _weight(request: AgentRequest) -> int:
+    """The bytes of a request beside its messages and tools, which are weighed as they are read."""
+    details = sum(memoryview(value).nbytes for value in request.details.values() if isinstance(value, bytes | msgspec.Raw))
+    texts = getsizeof(request.system) + getsizeof(request.details.get("instructions"))
+    return 8 * len(request.messages) + texts + details
 
 
 def _blake(*parts: bytes) -> bytes:
@@ -330,7 +441,7 @@ def _reply(request: AgentRequest, renderer: Renderer, read: Read) -> tuple[Agent
     whole, reasoning = renderer.read(read.prompt, read.ids)
     text, stop = _cut(whole, request.stop)
     calls: tuple[FunctionCall, ...] = ()
-    if request.tools and request.calls_allowed:
+    if request.offered.tools and request.calls_allowed:
         text, calls = _calls(text)
     finish: ReplyFinish = "stop_sequence" if stop else "stop"
     if read.finish in (Finish.LENGTH, Finish.OVERFLOW):

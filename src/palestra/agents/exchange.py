@@ -1,15 +1,16 @@
 """One HTTP request to the gateway and its answer, under limits against clients that send too much or too slowly."""
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from typing import Any
 
-import msgspec
-
 from palestra.agents.graph import Call
-from palestra.agents.messages import BadRequest
+from palestra.agents.holdings import Hold
+from palestra.agents.limits import GatewayLimits
+from palestra.agents.messages import BadRequest, too_large
 
-__all__ = ["Exchange", "GatewayLimits", "Receive", "Scope", "Send", "send_json", "send_text"]
+__all__ = ["Exchange", "Receive", "Scope", "Send", "check_values", "send_json", "send_text"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -22,19 +23,30 @@ GONE = 499
 """The status of a request whose client went away before it was answered. It appears only in the metrics."""
 
 
-class GatewayLimits(msgspec.Struct, frozen=True):
-    """Limits against clients that send too much or too slowly."""
+_STRUCTURE = b"[{,"
+_OTHERS = bytes(set(range(256)) - set(_STRUCTURE))
+_PIECE = re.compile(rb'[^"\[{,]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{,]))', re.DOTALL)
+"""The next string, or the next mark of JSON's structure."""
+_PIECES = 8192
+"""Pieces that are counted at a time."""
 
-    body: int = 16 * 2**20
-    """Bytes of a request."""
-    read_seconds: float = 30.0
-    """Seconds for a request to arrive."""
-    write_seconds: float = 60.0
-    """Seconds for a client to take a piece of an answer."""
-    ping_seconds: float = 10.0
-    """Seconds between two events that keep a stream open while the model writes."""
-    pending: int = 64
-    """Requests of one episode at the same time."""
+
+async def check_values(body: bytes, most: int) -> None:
+    """Raise ``BadRequest`` if ``body`` has more than ``most`` arrays, objects and commas outside of its strings.
+
+    A JSON decoder makes an object for each of them in one step that nothing interrupts, so they are counted before. Counting
+    the marks of the whole body is quick, and most bodies have few. Otherwise strings are told from structure, one by one; the
+    event loop gets its turns in between.
+    """
+    if len(body) <= most or len(body.translate(None, _OTHERS)) <= most:
+        return
+    marks = 0
+    for number, piece in enumerate(_PIECE.finditer(body), 1):
+        marks += piece[1] is not None
+        if marks > most or number - marks > 2 * most + 1:  # a field has a name and a value
+            raise too_large(f"the request's JSON has more than {most} arrays, objects and commas (GatewayLimits.values)")
+        if number % _PIECES == 0:
+            await asyncio.sleep(0)
 
 
 class Exchange:
@@ -56,10 +68,9 @@ class Exchange:
     def header(self, name: bytes) -> str:
         return next((value.decode("latin-1") for key, value in self.scope["headers"] if key == name), "")
 
-    async def body(self, limits: GatewayLimits) -> bytes:
-        """Return the body of the request."""
-        parts: list[bytes] = []
-        size = 0
+    async def body(self, limits: GatewayLimits, hold: Hold) -> bytes:
+        """Return the body of the request. Its bytes are counted in ``hold`` as they arrive, twice because they are joined."""
+        body = bytearray()
         try:
             async with asyncio.timeout(limits.read_seconds):
                 while True:
@@ -67,14 +78,16 @@ class Exchange:
                     if event["type"] == "http.disconnect":
                         raise BadRequest("the client went away", status=400)
                     part = event.get("body", b"")
-                    size += len(part)
-                    if size > limits.body:
-                        raise BadRequest(f"the body is larger than {limits.body} bytes", status=413, code="too_large")
-                    parts.append(part)
+                    if len(body) + len(part) > limits.body:
+                        raise too_large(f"the body is larger than {limits.body} bytes (GatewayLimits.body)")
+                    hold.add(2 * len(part))
+                    body += part
                     if not event.get("more_body", False):
-                        return b"".join(parts)
+                        break
         except TimeoutError:
-            raise BadRequest(f"the body took longer than {limits.read_seconds:g} s", status=408, code="timeout") from None
+            text = f"the body took longer than {limits.read_seconds:g} s (GatewayLimits.read_seconds)"
+            raise BadRequest(text, status=408, code="timeout") from None
+        return bytes(body)
 
     async def deliver(self, body: bytes, call: Call | None, seconds: float) -> None:
         """Send a whole answer, and mark its call as delivered if the client is still there.

@@ -24,18 +24,20 @@ import secrets
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from time import perf_counter
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from palestra.agents.anthropic import ANTHROPIC
 from palestra.agents.chat import CHAT
 from palestra.agents.counting import GatewayMetrics
-from palestra.agents.episode import AgentEpisode, CallBudget, CallName, SamplingRule, Tools
-from palestra.agents.exchange import Exchange, GatewayLimits, Receive, Scope, Send, send_json, send_text
+from palestra.agents.episode import BODY, AgentEpisode, CallBudget, CallName, SamplingRule
+from palestra.agents.exchange import Exchange, Receive, Scope, Send, check_values, send_json, send_text
 from palestra.agents.graph import Call, CallRole
-from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, Dialect, rendered
-from palestra.agents.passing import BODY, PassedEpisode
+from palestra.agents.holdings import REQUEST, Hold, Holdings
+from palestra.agents.limits import GatewayLimits
+from palestra.agents.messages import AgentReply, AgentRequest, BadRequest, Dialect, OfferedTools, quoted
+from palestra.agents.passing import PassedEpisode
 from palestra.agents.recording import Recording
 from palestra.agents.responses import RESPONSES
 from palestra.agents.tooldoor import ToolDoor
@@ -49,8 +51,12 @@ __all__ = ["Gateway", "OpenEpisode"]
 _DIALECTS = {"/v1/chat/completions": CHAT, "/v1/responses": RESPONSES, "/v1/messages": ANTHROPIC}
 _COUNT = "/v1/messages/count_tokens"
 _Reply = TypeVar("_Reply")
-_REMEMBERED = 64
+_REMEMBERED = 16
 """Most sets of tools whose renderers are kept."""
+_LARGE = 2**16
+"""Bytes of a request that is read in steps, one such request of all episodes at a time."""
+_LONGEST_HEADER = 255
+"""Characters of a header that names a call or a session."""
 _MCP = "/mcp"
 _METRICS = "/metrics"
 _POSTED = {*_DIALECTS, _COUNT, _MCP}
@@ -96,7 +102,7 @@ class Gateway:
     def __init__(
         self,
         engine: Engine | Upstream,
-        renderers: Callable[[Tools], Renderer] | None = None,
+        renderers: Callable[[tuple[dict[str, Any], ...]], Renderer] | None = None,
         *,
         rule: SamplingRule | None = None,
         limits: GatewayLimits | None = None,
@@ -114,10 +120,14 @@ class Gateway:
         self._metrics_key = metrics_key
         self.url = ""
         """The address, while the gateway is served."""
-        self._make_renderer: Callable[[Tools], Renderer] = renderers or _no_renderer
+        self._make_renderer: Callable[[tuple[dict[str, Any], ...]], Renderer] = renderers or _no_renderer
         self._renderers: OrderedDict[bytes, Renderer] = OrderedDict()
         self._episodes: dict[bytes, OpenEpisode] = {}
         """Digest of a key → its episode."""
+        self.memory = Holdings.of_gateway(self.limits)
+        """What the requests of all episodes make the gateway keep."""
+        self._reading = asyncio.Lock()
+        """Held while a large request is read."""
         self._pending: Counter[str] = Counter()
 
     @property
@@ -133,9 +143,17 @@ class Gateway:
         """Open an episode."""
         key = secrets.token_urlsafe(32)
         record = (
-            AgentEpisode(self.engine, self._renderer, rule or self.rule, seed=seed, budget=budget)
+            AgentEpisode(
+                self.engine,
+                self._renderer,
+                rule or self.rule,
+                seed=seed,
+                budget=budget,
+                limits=self.limits,
+                within=self.memory,
+            )
             if self._upstream is None
-            else PassedEpisode(self._upstream, budget=budget)
+            else PassedEpisode(self._upstream, budget=budget, limits=self.limits, within=self.memory)
         )
         opened = OpenEpisode(key, self.url, record)
         self._episodes[_digest(key)] = opened
@@ -163,22 +181,24 @@ class Gateway:
         """Serve on ``host`` and ``port`` for the length of the block; port 0 takes a free one."""
         from palestra.agents.server import served
 
-        async with served(self, host, port) as url:
+        async with served(self, host, port, self.limits) as url:
             self.url = url
             try:
                 yield self
             finally:
                 self.url = ""
 
-    def _renderer(self, digest: bytes, tools: Tools) -> Renderer:
-        found = self._renderers.get(digest)
-        if found is None:
-            found = self._renderers[digest] = self._make_renderer(tools)
+    async def _renderer(self, offered: OfferedTools) -> Renderer:
+        renderer = self._renderers.get(offered.digest)
+        if renderer is None:
+            # A template is tried with the tools, which an agent may choose to be long.
+            renderer = await asyncio.to_thread(self._make_renderer, offered.tools)
+            self._renderers[offered.digest] = renderer
             if len(self._renderers) > _REMEMBERED:
                 self._renderers.popitem(last=False)
         else:
-            self._renderers.move_to_end(digest)
-        return found
+            self._renderers.move_to_end(offered.digest)
+        return renderer
 
     # ---------------------------------------------------------------------------------------------------------------- ASGI
 
@@ -213,12 +233,15 @@ class Gateway:
         if (method != "POST" and path != _MCP) or path not in _POSTED:
             raise BadRequest(f"there is no {method} {path} here", status=404, code="not_found")
         self._enter(episode)
+        hold = Hold(episode.record.memory)
         try:
+            hold.add(REQUEST)
             if path == _MCP:
-                await _mcp(exchange, episode.record.door, self.limits)
+                await _mcp(exchange, episode.record.door, self.limits, hold)
             else:
-                await self._post(exchange, path, dialect, episode.record)
+                await self._post(exchange, path, dialect, episode.record, hold)
         finally:
+            hold.release()
             self._leave(episode)
 
     async def _expose(self, exchange: Exchange) -> None:
@@ -243,7 +266,8 @@ class Gateway:
 
     def _enter(self, episode: OpenEpisode) -> None:
         if self._pending[episode.key] >= self.limits.pending:
-            raise BadRequest("too many requests of this episode at the same time", status=429, code="rate_limit_exceeded")
+            text = f"{self.limits.pending} requests of this episode are pending, which is the limit (GatewayLimits.pending)"
+            raise BadRequest(text, status=429, code="rate_limit_exceeded")
         self._pending[episode.key] += 1
 
     def _leave(self, episode: OpenEpisode) -> None:
@@ -264,30 +288,47 @@ class Gateway:
             return msgspec.json.encode({**one, "id": path.removeprefix("/v1/models/")})
         return msgspec.json.encode({"object": "list", "data": [one], "has_more": False})
 
-    async def _post(self, exchange: Exchange, path: str, dialect: Dialect, record: AgentEpisode) -> None:
-        body = await exchange.body(self.limits)
-        request = dialect.read(body, record.known(dialect.name))
+    async def _post(self, exchange: Exchange, path: str, dialect: Dialect, record: AgentEpisode, hold: Hold) -> None:
+        body = await exchange.body(self.limits, hold)
+        key = _short(exchange, b"idempotency-key")
+        role = _role(exchange.header(b"x-palestra-role"))
+        session = _short(exchange, b"x-session-id")
+        pieces = record.pieces(dialect.name)
+        async with record.reading:
+            if len(body) <= _LARGE:
+                await check_values(body, self.limits.values)
+                request = dialect.read(body, pieces)
+            else:
+                async with self._reading:
+                    await check_values(body, self.limits.values)
+                    await asyncio.sleep(0)
+                    request = dialect.read(body, pieces)
+                    await asyncio.sleep(0)
+        hold.add(pieces.weight)
+        request.check()
         if request.dialect == "responses":
             request = _continued(request, record)
+            pieces.check_count(len(request.messages))
         if path == _COUNT:
             await send_json(exchange.send, 200, await self._reply(self._count(record, request, body)))
             return
         if self._upstream is not None:
             request = msgspec.structs.replace(request, details={**request.details, BODY: body})
-        name = CallName(hashlib.blake2b(path.encode() + body, digest_size=16).digest(), exchange.header(b"idempotency-key"))
+        name = CallName(hashlib.blake2b(path.encode() + body, digest_size=16).digest(), key)
         name = name._replace(retry=exchange.header(b"x-stainless-retry-count") not in ("", "0"))
-        record.session_id = record.session_id or exchange.header(b"x-session-id")
-        role = _role(exchange.header(b"x-palestra-role"))
+        record.session_id = record.session_id or session
         if request.stream:
-            answering = asyncio.ensure_future(record.answer(request, name, role))
+            answering = asyncio.ensure_future(record.answer(request, pieces, name, role))
             # A client that stalls is given up before the reply is there; the failure of the reply is then its own matter.
             answering.add_done_callback(lambda done: done.cancelled() or done.exception())
             with contextlib.suppress(TimeoutError):
-                await self._stream(exchange, request, dialect, answering)
+                await self._stream(exchange, request, dialect, answering, hold)
         else:
-            reply, call = await self._reply(record.answer(request, name, role))
+            reply, call = await self._reply(record.answer(request, pieces, name, role))
+            answer = reply.body or dialect.answer(reply, request)
+            hold.add(2 * len(answer))
             with contextlib.suppress(TimeoutError):
-                await exchange.deliver(reply.body or dialect.answer(reply, request), call, self.limits.write_seconds)
+                await exchange.deliver(answer, call, self.limits.write_seconds)
 
     async def _count(self, record: AgentEpisode, request: AgentRequest, body: bytes) -> bytes:
         if record.sealed or record.spent:
@@ -295,7 +336,7 @@ class Gateway:
             raise BadRequest(what, code="episode_ended")
         if self._upstream is not None:
             return await self._upstream.post(_COUNT.removeprefix("/v1"), body)
-        return msgspec.json.encode({"input_tokens": len(record.renderer_of(request).first(rendered(request)))})
+        return msgspec.json.encode({"input_tokens": await record.count(request)})
 
     async def _reply(self, answering: Awaitable[_Reply]) -> _Reply:
         """Wait for the reply; turn every failure into an answer that the agent's SDK understands."""
@@ -320,12 +361,14 @@ class Gateway:
         request: AgentRequest,
         dialect: Dialect,
         answering: "asyncio.Future[tuple[AgentReply, Call | None]]",
+        hold: Hold,
     ) -> None:
         limits = self.limits
         # Until the first ping is due an error can still have its own status.
         await asyncio.wait([answering], timeout=limits.ping_seconds)
         if answering.done():
             reply, call = await self._reply(answering)
+            events = _events(dialect, reply, request, hold)
             await exchange.start()
         else:
             await exchange.start()
@@ -334,15 +377,32 @@ class Gateway:
                 await asyncio.wait([answering], timeout=limits.ping_seconds)
             try:
                 reply, call = await self._reply(answering)
+                events = _events(dialect, reply, request, hold)
             except BadRequest as error:
                 failed = b"event: error\ndata: " + dialect.error(error) + b"\n\n"
                 exchange.status = error.status
                 await exchange.write(failed, limits.write_seconds, last=True)
                 return
-        await exchange.deliver_stream(b"".join(dialect.events(reply, request)), call, limits.write_seconds)
+        await exchange.deliver_stream(events, call, limits.write_seconds)
 
 
-def _no_renderer(tools: Tools) -> Renderer:
+def _events(dialect: Dialect, reply: AgentReply, request: AgentRequest, hold: Hold) -> bytes:
+    """Return the events of a reply, which ``hold`` counts until the client has taken them."""
+    events = b"".join(dialect.events(reply, request))
+    hold.add(2 * len(events))
+    return events
+
+
+def _short(exchange: Exchange, name: bytes) -> str:
+    """Return a header that the episode remembers."""
+    value = exchange.header(name)
+    if len(value) > _LONGEST_HEADER:
+        text = f"the header {name.decode()} has {len(value)} characters; at most {_LONGEST_HEADER} are taken"
+        raise BadRequest(text, status=431, code="too_large")
+    return value
+
+
+def _no_renderer(tools: tuple[dict[str, Any], ...]) -> Renderer:
     raise UsageError("calls that are passed on are not rendered")
 
 
@@ -356,7 +416,7 @@ def _role(header: str) -> CallRole | None:
     try:
         return CallRole(header)
     except ValueError:
-        raise BadRequest(f"x-palestra-role is {header!r}; expected one of {', '.join(CallRole)}") from None
+        raise BadRequest(f"x-palestra-role is {quoted(header)}; expected one of {', '.join(CallRole)}") from None
 
 
 def _continued(request: AgentRequest, record: AgentEpisode) -> AgentRequest:
@@ -366,11 +426,13 @@ def _continued(request: AgentRequest, record: AgentEpisode) -> AgentRequest:
         return request
     earlier = record.stored.get(str(previous).removeprefix("resp_"))
     if earlier is None:
-        raise BadRequest(f"there is no answer {previous!r} in this episode", status=404, code="previous_response_not_found")
-    return msgspec.structs.replace(request, messages=(*earlier.messages, *request.messages))
+        raise BadRequest(
+            f"there is no answer {quoted(str(previous))} in this episode", status=404, code="previous_response_not_found"
+        )
+    return msgspec.structs.replace(request, messages=(*earlier, *request.messages))
 
 
-async def _mcp(exchange: Exchange, door: ToolDoor | None, limits: GatewayLimits) -> None:
+async def _mcp(exchange: Exchange, door: ToolDoor | None, limits: GatewayLimits, hold: Hold) -> None:
     """Answer one message of an MCP client. The server has no stream of its own, which GET would open."""
     if door is None:
         raise BadRequest("this episode offers no tools", status=404, code="not_found")
@@ -381,7 +443,10 @@ async def _mcp(exchange: Exchange, door: ToolDoor | None, limits: GatewayLimits)
         return
     if exchange.scope["method"] != "POST":
         raise BadRequest("messages are sent with POST", status=405, code="method_not_allowed")
-    answer = await door.answer(await exchange.body(limits), session)
+    body = await exchange.body(limits, hold)
+    await check_values(body, limits.values)
+    answer = await door.answer(body, session)
+    hold.add(2 * len(answer.body))
     more = {b"mcp-session-id": answer.session.encode()} if answer.session else None
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(limits.write_seconds):

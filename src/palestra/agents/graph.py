@@ -26,6 +26,9 @@ __all__ = ["FORKS", "Call", "CallGraph", "CallRole", "Link", "Place"]
 _QUOTED = 12
 """Fewest characters of a reply that count as quoted when they stand in a later message."""
 
+_SCANNED, _SCAN = 2**24, 2**10
+"""Characters that are searched for quoted replies, and those that the search for a reply costs beside its text."""
+
 _NEAR = 5
 """A request is first looked for within this number of messages behind a known reply."""
 
@@ -99,14 +102,17 @@ class Call:
     """Whether a later call quotes the reply after a compaction."""
     siblings: list["Call"] = field(default_factory=list)
     """All calls with the same prompt, this one included, in order."""
+    node: "_Node" = field(default_factory=lambda: _Node())
+    """The conversation that the prompt ends."""
 
 
 class _Node:
     """A conversation up to some message."""
 
-    __slots__ = ("children", "prompts", "replies")
+    __slots__ = ("children", "prompts", "removed", "replies")
 
     def __init__(self) -> None:
+        self.removed = False
         self.children: dict[bytes, _Node] = {}
         self.prompts: dict[bytes, list[Call]] = {}
         """Head → the calls whose prompt ends here."""
@@ -122,10 +128,19 @@ class Place(NamedTuple):
     """The call to continue."""
     tail: Sequence[AgentMessage]
     """The messages after the reply of ``base``."""
-    node: _Node
-    """The whole conversation."""
+    start: _Node
+    """The longest known part of the conversation."""
+    depth: int
+    """The number of its messages."""
     keys: list[bytes]
-    """The keys of its messages."""
+    """The keys of all messages."""
+    prompts: Sequence[Call]
+    """The calls with the same prompt, in order."""
+
+    @property
+    def new(self) -> int:
+        """The number of messages behind the known part."""
+        return len(self.keys) - self.depth
 
 
 def _chain(keys: list[bytes]) -> bytes:
@@ -162,17 +177,15 @@ class CallGraph:
             if call is not None:
                 base, base_depth = call, depth
             elsewhere = elsewhere or (call is None and bool(node.replies))
-        for one in request.messages[depth:]:
-            following = node.children[one.key] = _Node()
-            node = following
-        if head in node.prompts:
-            return Place(Link.REPEATED, node.prompts[head][0], (), node, keys)
+        siblings = node.prompts.get(head) if depth == len(keys) else None
+        if siblings:
+            return Place(Link.REPEATED, siblings[0], (), node, depth, keys, siblings)
         tail = request.messages[base_depth:]
         if base is not None and all(one.role in ("user", "tool") for one in tail):
             base.continued = True
-            return Place(Link.EXTENDED, base, tail, node, keys)
+            return Place(Link.EXTENDED, base, tail, node, depth, keys, ())
         link = self._why(request, depth, base_depth, edited=base is None and elsewhere)
-        return Place(link, base, tail, node, keys)
+        return Place(link, base, tail, node, depth, keys, ())
 
     def _recent(self, keys: list[bytes], head: bytes) -> tuple[_Node, int, Call | None]:
         """Where the walk begins: behind a reply that ends a few messages before the request does, or at the root.
@@ -201,35 +214,50 @@ class CallGraph:
         return Link.START
 
     def _quotes(self, messages: Iterable[AgentMessage]) -> bool:
-        """Whether a message quotes a reply: the summary of a compacted history."""
+        """Whether a message quotes a reply: the summary of a compacted history. Looks for as many replies as time allows."""
+        text = "\0".join(one.text for one in messages)
         found = False
-        for one in messages:
-            for call in self.calls:
-                if len(call.text) >= _QUOTED and call.text.strip() in one.text:
-                    call.quoted = found = True
+        for call in self.calls[: -1 - _SCANNED // (len(text) + _SCAN) : -1]:
+            if len(call.text) >= _QUOTED and call.text.strip() in text:
+                call.quoted = found = True
         return found
 
     def begin(self, place: Place, call: Call) -> None:
         """Enter a call whose prompt is known and whose reply is being sampled."""
         self.begun += 1
         self.links[call.link] += 1
-        siblings = place.node.prompts.setdefault(call.head, [])
+        # A call that failed while this prompt was rendered may have taken its beginning with it.
+        node, depth = (self._root, 0) if place.start.removed else (place.start, place.depth)
+        for key in place.keys[depth:]:
+            node = node.children.setdefault(key, _Node())
+        siblings = node.prompts.setdefault(call.head, [])
         siblings.append(call)
         call.siblings = siblings
+        call.node = node
 
-    def abandon(self, place: Place, call: Call) -> None:
-        """Forget a call that failed before a token was recorded."""
+    def abandon(self, place: Place, call: Call) -> int:
+        """Forget a call that failed before a token was recorded. Return how many of its new messages keep their place."""
         self.begun -= 1
         self.links[call.link] -= 1
         call.siblings.remove(call)
         if not call.siblings:
-            place.node.prompts.pop(call.head, None)
+            call.node.prompts.pop(call.head, None)
+        path = [self._root]
+        for key in place.keys:
+            following = path[-1].children.get(key)
+            if following is None:
+                break
+            path.append(following)
+        while len(path) > 1 and not (path[-1].children or path[-1].prompts or path[-1].replies):
+            path.pop().removed = True
+            del path[-1].children[place.keys[len(path) - 1]]
+        return max(0, len(path) - 1 - place.depth)
 
     def finish(self, place: Place, call: Call, keys: Iterable[bytes]) -> None:
         """Enter the reply of ``call``. ``keys`` are the forms in which the agent may send it back."""
         self.calls.append(call)
         for key in keys:
-            node = place.node.children.setdefault(key, _Node())
+            node = call.node.children.setdefault(key, _Node())
             node.replies[call.head] = call
             self._ends[_chain([*place.keys, key])] = node
             self._replies[key] = call
@@ -238,18 +266,19 @@ class CallGraph:
         """Return the number of the next call. Numbers of failed calls are not used again."""
         return next(self._numbers)
 
-    def role_of(self, call: Call) -> CallRole:
-        """Return the role of ``call``. The structure is known for certain only when the episode has ended."""
+    def roles(self) -> dict[int, CallRole]:
+        """Return the role of every call, by its number. The structure is known for certain only when the episode has ended."""
+        with_tools = any(call.tools for call in self.calls)
+        used = {id(call.siblings) for call in self.calls if call.continued}
+        return {call.number: self._role(call, used=id(call.siblings) in used, with_tools=with_tools) for call in self.calls}
+
+    def _role(self, call: Call, *, used: bool, with_tools: bool) -> CallRole:
         if call.named is not None:
             return call.named
         if not call.continued:
-            later = call.siblings[call.siblings.index(call) + 1 :]
-            if later or any(one.continued for one in call.siblings) or not call.delivered:
+            if call.siblings[-1] is not call or used or not call.delivered:
                 return CallRole.DISCARDED
-            if call.quoted or self._aside(call):
+            # A conversation of one reply without tools, in an episode that works with tools, is an aside.
+            if call.quoted or (call.link is Link.START and not call.tools and with_tools):
                 return CallRole.AUXILIARY
         return CallRole.AGENT
-
-    def _aside(self, call: Call) -> bool:
-        """Whether ``call`` is a conversation of one reply without tools, in an episode that works with tools."""
-        return call.link is Link.START and not call.tools and any(one.tools for one in self.calls)

@@ -7,10 +7,12 @@ message is the same for all these forms, so the gateway recognizes a conversatio
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from sys import getsizeof
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from palestra.agents.limits import GatewayLimits
 from palestra.calls import CLOSE, OPEN, format_result, read_arguments
 from palestra.encoding import clean_text
 from palestra.trajectory import Message, ToolResult
@@ -22,20 +24,38 @@ __all__ = [
     "BadRequest",
     "Dialect",
     "FunctionCall",
+    "OfferedTools",
     "Pieces",
     "ReplyFinish",
     "decode",
     "function_tool",
     "message",
     "neutral",
+    "quoted",
     "rendered",
     "stop_strings",
+    "too_large",
+    "weight_of",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
 ReplyFinish = Literal["stop", "stop_sequence", "length", "tool_calls"]
-Pieces = dict[bytes, Any]
-"""JSON of a message → the message. An agent sends its history with every call: each message is read once per episode."""
+_Read = TypeVar("_Read")
+_MESSAGE = 512
+"""Bytes of a message that was read, beside its text: the message, its key, and its entry among those that were read."""
+_CALLED = 256
+"""Bytes of a tool call beside its text."""
+_PER_BYTE = 32
+"""Bytes that a byte of JSON takes at most as Python objects: three bytes are an empty object and its place in a list."""
+_LONGEST_NAME = 256
+_STOPS, _LONGEST_STOP = 64, 1024
+_RANGES = {
+    "temperature": (0.0, float("inf"), "0 or more"),
+    "top_p": (0.0, 1.0, "a number from 0 to 1"),
+    "top_k": (-1, float("inf"), "-1 or 0 for all tokens, or more"),
+}
+_SHOWN = 100
+"""Characters of what an agent sent that a refusal quotes."""
 
 
 class BadRequest(Exception):
@@ -70,6 +90,101 @@ class AgentMessage(msgspec.Struct, frozen=True):
     """Whether a tool's answer is an error message."""
 
 
+class OfferedTools(NamedTuple):
+    """The tools of a request."""
+
+    tools: tuple[dict[str, Any], ...] = ()
+    """Each in the form that chat templates take."""
+    digest: bytes = b""
+    """Names the tools; empty if there are none."""
+
+
+class Pieces:
+    """What an episode has read before, and what one request adds to it.
+
+    An agent sends its history with every call: each message is read once per episode. What a request adds is kept apart until
+    the request is answered, so that nothing stays of one that is refused.
+    """
+
+    def __init__(self, kept: dict[bytes, Any] | None = None, limits: GatewayLimits | None = None) -> None:
+        self._kept = {} if kept is None else kept
+        self._limits = limits or GatewayLimits()
+        self.fresh: dict[bytes, Any] = {}
+        """Digest of a piece of JSON → what was read from it, for pieces that are new."""
+        self._weights: dict[bytes, int] = {}
+
+    @property
+    def weight(self) -> int:
+        """Bytes that the new pieces take."""
+        return sum(self._weights.values())
+
+    def messages(
+        self, raws: Sequence[msgspec.Raw], read: Callable[[msgspec.Raw], Sequence[AgentMessage]]
+    ) -> list[AgentMessage]:
+        """Return the messages of ``raws``; ``read`` parses one that is new."""
+        self.check_count(len(raws))
+        messages: list[AgentMessage] = []
+        for raw in raws:
+            digest = hashlib.blake2b(raw, digest_size=16).digest()
+            parsed = self._get(digest)
+            if parsed is None:
+                parsed = tuple(read(raw))
+                self._add(digest, parsed, sum(map(weight_of, parsed)))
+            messages += parsed
+            self.check_count(len(messages))
+        return messages
+
+    def tools(self, raw: msgspec.Raw, read: Callable[[msgspec.Raw], Sequence[dict[str, Any]]]) -> OfferedTools:
+        """Return the tools of ``raw``. Requests with the same tools hold the same object."""
+        size = memoryview(raw).nbytes
+        if size > self._limits.tools:
+            raise too_large(f"the list of tools has {size} bytes; at most {self._limits.tools} are taken (GatewayLimits.tools)")
+        digest = hashlib.blake2b(raw, digest_size=16, person=b"tools").digest()
+        offered: OfferedTools | None = self._get(digest)
+        if offered is None:
+            tools = tuple(read(raw))
+            content = msgspec.json.encode(tools, order="deterministic")
+            offered = OfferedTools(tools, hashlib.blake2b(content, digest_size=16).digest()) if tools else OfferedTools()
+            self._add(digest, offered, _PER_BYTE * size)
+        return offered
+
+    def check_count(self, count: int) -> None:
+        """Raise ``BadRequest`` if a conversation may not have ``count`` messages."""
+        if count > self._limits.messages:
+            most = f"at most {self._limits.messages} are taken (GatewayLimits.messages)"
+            raise too_large(f"the conversation has {count} messages or more; {most}")
+
+    def keep(self) -> int:
+        """Keep the new pieces for later requests, and return how many bytes more are kept now."""
+        added = sum(self._weights[digest] for digest in self.fresh if digest not in self._kept)
+        self._kept.update(self.fresh)
+        return added
+
+    def _get(self, digest: bytes) -> Any:
+        read = self._kept.get(digest)
+        return self.fresh.get(digest) if read is None else read
+
+    def _add(self, digest: bytes, read: Any, weight: int) -> None:
+        self.fresh[digest] = read
+        self._weights[digest] = weight
+
+
+def weight_of(read: AgentMessage) -> int:
+    """Return the bytes that a message takes. Text with one character outside of Latin-1 takes two or four bytes for each."""
+    calls = sum(_CALLED + getsizeof(call.name) + getsizeof(call.arguments) + getsizeof(call.id) for call in read.calls)
+    return _MESSAGE + getsizeof(read.text) + getsizeof(read.answers) + calls
+
+
+def too_large(text: str) -> BadRequest:
+    """Return the refusal of a request that exceeds a limit."""
+    return BadRequest(text, status=413, code="too_large")
+
+
+def quoted(text: str) -> str:
+    """Return the first characters of what an agent sent, in quotes, for a refusal."""
+    return repr(text[:_SHOWN])
+
+
 class AgentRequest(msgspec.Struct, frozen=True):
     """A call of an agent, whatever its dialect."""
 
@@ -79,8 +194,7 @@ class AgentRequest(msgspec.Struct, frozen=True):
     """Without the leading system text."""
     system: str = ""
     """The leading system messages as one text."""
-    tools: tuple[dict[str, Any], ...] = ()
-    """In the form that chat templates take."""
+    offered: OfferedTools = OfferedTools()
     stream: bool = False
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
@@ -92,6 +206,19 @@ class AgentRequest(msgspec.Struct, frozen=True):
     """False for ``tool_choice: none``."""
     details: dict[str, Any] = {}
     """What only the answer of this dialect needs."""
+
+    def check(self) -> None:
+        """Raise ``BadRequest`` if a parameter has a value that no API takes."""
+        if len(self.model) > _LONGEST_NAME:
+            raise BadRequest(f"the name of the model has {len(self.model)} characters; at most {_LONGEST_NAME} are taken")
+        if len(self.stop) > _STOPS or any(len(text) > _LONGEST_STOP for text in self.stop):
+            raise BadRequest(f"at most {_STOPS} stop strings of {_LONGEST_STOP} characters are taken")
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise BadRequest(f"the most tokens of a reply are {self.max_tokens}; expected 1 or more")
+        for name, (least, most, expected) in _RANGES.items():
+            value = self.sampling.get(name)
+            if value is not None and not least <= value <= most:
+                raise BadRequest(f"{name} is {value}; expected {expected}")
 
 
 class AgentReply(msgspec.Struct, frozen=True):

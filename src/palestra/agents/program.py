@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 from palestra.agents.episode import CallBudget, SamplingRule
 from palestra.agents.gateway import Gateway, OpenEpisode
 from palestra.agents.hosted import Start
+from palestra.agents.limits import GatewayLimits
 from palestra.agents.performing import InProcess, InWorkerProcess, Move, Performance
 from palestra.agents.tooldoor import ToolDoor
 from palestra.agents.upstream import Upstream
@@ -64,6 +65,7 @@ class Program:
         auxiliary: Whether asides such as titles and summaries are trained as well.
         grace: Seconds that the agent has to return after the episode has ended. Then it is stopped.
         variables: Names of environment variables that a plain program's worker process gets.
+        limits: What an agent may send, and what its requests may make the process keep.
 
     Example::
 
@@ -83,6 +85,7 @@ class Program:
         auxiliary: bool = False,
         grace: float = 5.0,
         variables: tuple[str, ...] = (),
+        limits: GatewayLimits | None = None,
     ) -> None:
         self._made_of = partial(
             Program,
@@ -95,6 +98,7 @@ class Program:
             auxiliary=auxiliary,
             grace=grace,
             variables=variables,
+            limits=limits,
         )
         self._run = resolve(run) if isinstance(run, str) else run
         if not callable(self._run):
@@ -107,7 +111,7 @@ class Program:
         with_tools: Callable[[Any], Renderer] | None = getattr(renderer, "with_tools", None)
         if with_tools is None and not isinstance(engine, Upstream):
             raise UsageError(f"{type(renderer).__name__} has no with_tools(tools), so the agent's tools could not be shown")
-        self.gateway = Gateway(engine, with_tools, rule=rule)
+        self.gateway = Gateway(engine, with_tools, rule=rule, limits=limits)
         self._budget = budget
         self._auxiliary = auxiliary
         self._grace = grace
@@ -169,7 +173,13 @@ class Program:
             opened = self.gateway.open(seed=conversation.seed, budget=self._budget)
             performance = self._performance(opened, conversation)
             actions = performance.actions
-            opened.record.door = ToolDoor(lambda: conversation.tools, actions.take, lambda: actions.ended)
+            opened.record.door = ToolDoor(
+                lambda: conversation.tools,
+                actions.take,
+                lambda: actions.ended,
+                opened.record.memory,
+                self.gateway.limits.pending,
+            )
             return _Playing(opened, performance)
         except BaseException:
             await self._leave(opened)

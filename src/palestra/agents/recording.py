@@ -58,7 +58,7 @@ def record(graph: CallGraph) -> Recording:
     """Return the recording of a finished episode."""
     recorders: dict[CallRole, SegmentRecorder] = {}
     calls = sorted(graph.calls, key=lambda one: one.number)
-    roles = {call.number: graph.role_of(call) for call in calls}
+    roles = graph.roles()
     depths: dict[int, int] = {}
     for call in calls:  # a parent has a smaller number
         depths[call.number] = 0 if call.parent is None else depths.get(call.parent.number, 0) + 1

@@ -22,8 +22,9 @@ from palestra.agents.messages import (
     function_tool,
     message,
     neutral,
+    quoted,
 )
-from palestra.agents.sse import event, pieces
+from palestra.agents.sse import cut, event
 
 __all__ = ["RESPONSES"]
 
@@ -52,7 +53,7 @@ class _Tool(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    input: str | list[msgspec.Raw] = ""
+    input: msgspec.Raw = msgspec.Raw(b'""')
     model: str = ""
     instructions: str | None = None
     tools: msgspec.Raw = msgspec.Raw(b"null")
@@ -72,12 +73,15 @@ _SILENT = ("reasoning", "item_reference")
 """Items that a model does not see as text of the conversation."""
 
 
-def _read(data: bytes, known: Pieces) -> AgentRequest:
+def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     body: _Body = decode(data, _Body)
     if body.background or body.conversation is not None:
         raise BadRequest("background and conversation are not available here; send the whole input", code="unsupported")
-    items = [message("user", body.input)] if isinstance(body.input, str) else [_item(raw, known) for raw in body.input]
-    messages = _joined([item for item in items if item is not None])
+    items: str | list[msgspec.Raw] = decode(body.input, str | list[msgspec.Raw])
+    if isinstance(items, str):
+        messages = pieces.messages([body.input], _user_text)
+    else:
+        messages = _joined(pieces.messages(items, _items_of))
     leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
     system = [body.instructions or "", *(one.text for one in messages[:leading])]
     form = (body.text or {}).get("format")
@@ -87,7 +91,7 @@ def _read(data: bytes, known: Pieces) -> AgentRequest:
         model=body.model,
         messages=tuple(messages[leading:]),
         system="\n\n".join(one for one in system if one),
-        tools=_tools(body.tools, known),
+        offered=pieces.tools(body.tools, _tools),
         stream=bool(body.stream),
         max_tokens=body.max_output_tokens,
         sampling={name: value for name in ("temperature", "top_p") if (value := getattr(body, name)) is not None},
@@ -101,28 +105,26 @@ def _read(data: bytes, known: Pieces) -> AgentRequest:
     )
 
 
-def _item(raw: msgspec.Raw, known: Pieces) -> AgentMessage | None:
-    data = bytes(raw)
-    if data not in known:
-        known[data] = _parsed(decode(data, _Item))
-    found: AgentMessage | None = known[data]
-    return found
+def _user_text(raw: msgspec.Raw) -> tuple[AgentMessage, ...]:
+    return (message("user", decode(raw, str)),)
 
 
-def _parsed(item: _Item) -> AgentMessage | None:
+def _items_of(raw: msgspec.Raw) -> tuple[AgentMessage, ...]:
+    """Return the message of an item; nothing for an item that the model does not see."""
+    item: _Item = decode(raw, _Item)
     if item.type == "message":
         role = _ROLES.get(item.role)
         if role is None:
-            raise BadRequest(f"a message has the role {item.role!r}; expected one of {', '.join(_ROLES)}")
-        return message(role, _text(item.content))  # type: ignore[arg-type]  # from _ROLES
+            raise BadRequest(f"a message has the role {quoted(item.role)}; expected one of {', '.join(_ROLES)}")
+        return (message(role, _text(item.content)),)  # type: ignore[arg-type]  # from _ROLES
     if item.type == "function_call":
-        return message("assistant", "", (FunctionCall(item.name, item.arguments, item.call_id),))
+        return (message("assistant", "", (FunctionCall(item.name, item.arguments, item.call_id),)),)
     if item.type == "function_call_output":
-        return message("tool", _text(item.output), answers=item.call_id)
+        return (message("tool", _text(item.output), answers=item.call_id),)
     if item.type in _SILENT:
-        return None
+        return ()
     raise BadRequest(
-        f"the input contains an item of type {item.type!r}, which cannot be shown to the model", code="unsupported"
+        f"the input contains an item of type {quoted(item.type)}, which cannot be shown to the model", code="unsupported"
     )
 
 
@@ -132,35 +134,34 @@ def _text(content: str | list[_Part] | None) -> str:
     for part in content:
         if part.type not in ("input_text", "output_text", "text", "refusal"):
             raise BadRequest(
-                f"the input contains a part of type {part.type!r}; the gateway takes text only", code="unsupported"
+                f"the input contains a part of type {quoted(part.type)}; the gateway takes text only", code="unsupported"
             )
     return "".join(part.text or part.refusal for part in content)
 
 
 def _joined(items: Sequence[AgentMessage]) -> list[AgentMessage]:
     """Join a message of the assistant with the calls that follow it: the model wrote both in one reply."""
-    joined: list[AgentMessage] = []
+    replies: list[list[AgentMessage]] = []
     for item in items:
-        last = joined[-1] if joined else None
-        if item.role == "assistant" and item.calls and last is not None and last.role == "assistant":
-            joined[-1] = message("assistant", last.text, (*last.calls, *item.calls))
+        if item.role == "assistant" and item.calls and replies and replies[-1][0].role == "assistant":
+            replies[-1].append(item)
         else:
-            joined.append(item)
-    return joined
+            replies.append([item])
+    return [reply[0] if len(reply) == 1 else _one_reply(reply) for reply in replies]
 
 
-def _tools(raw: msgspec.Raw, known: Pieces) -> tuple[dict[str, Any], ...]:
-    data = b"tools" + bytes(raw)
-    found: tuple[dict[str, Any], ...] | None = known.get(data)
-    if found is None:
-        listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
-        strange = [tool.type for tool in listed if tool.type != "function"]
-        if strange:
-            raise BadRequest(
-                f"tools of type {', '.join(strange)} are not known; the gateway takes functions", code="unsupported"
-            )
-        found = known[data] = tuple(function_tool(one.name, one.description, one.parameters) for one in listed)
-    return found
+def _one_reply(items: Sequence[AgentMessage]) -> AgentMessage:
+    return message("assistant", items[0].text, tuple(call for item in items for call in item.calls))
+
+
+def _tools(raw: msgspec.Raw) -> list[dict[str, Any]]:
+    listed: list[_Tool] = decode(raw, list[_Tool] | None) or []
+    strange = [tool.type for tool in listed if tool.type != "function"]
+    if strange:
+        raise BadRequest(
+            f"tools of type {quoted(', '.join(strange))} are not known; the gateway takes functions", code="unsupported"
+        )
+    return [function_tool(one.name, one.description, one.parameters) for one in listed]
 
 
 # ------------------------------------------------------------------------------------------------------------------ answers
@@ -261,7 +262,7 @@ def _text_data(reply: AgentReply) -> Iterator[dict[str, Any]]:
     at = {"item_id": item["id"], "output_index": 0, "content_index": 0}
     yield {"type": "response.output_item.added", "output_index": 0, "item": _message_item(reply, done=False)}
     yield {"type": "response.content_part.added", **at, "part": {**part, "text": ""}}
-    for piece in pieces(reply.text):
+    for piece in cut(reply.text):
         yield {"type": "response.output_text.delta", **at, "delta": piece, "logprobs": []}
     yield {"type": "response.output_text.done", **at, "text": reply.text, "logprobs": []}
     yield {"type": "response.content_part.done", **at, "part": part}
@@ -272,7 +273,7 @@ def _call_data(reply: AgentReply, number: int, index: int) -> Iterator[dict[str,
     item = _call_item(reply, number)
     at = {"item_id": item["id"], "output_index": index}
     yield {"type": "response.output_item.added", "output_index": index, "item": _call_item(reply, number, done=False)}
-    for piece in pieces(item["arguments"]):
+    for piece in cut(item["arguments"]):
         yield {"type": "response.function_call_arguments.delta", **at, "delta": piece}
     done = {"name": item["name"], "arguments": item["arguments"]}
     yield {"type": "response.function_call_arguments.done", **at, **done}

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["DONE", "event", "pieces"]
+__all__ = ["DONE", "cut", "event"]
 
 DONE = b"data: [DONE]\n\n"
 _PIECE = 1024
@@ -20,7 +20,7 @@ def event(data: Any, name: str = "") -> bytes:
     return head + b"data: " + _encode(data) + b"\n\n"
 
 
-def pieces(text: str) -> Iterator[str]:
+def cut(text: str) -> Iterator[str]:
     """Yield ``text`` in pieces; nothing for an empty text."""
     for start in range(0, len(text), _PIECE):
         yield text[start : start + _PIECE]

@@ -8,6 +8,8 @@ the first one; the step is not taken twice. Ids of messages are unique within a 
 
 **The end.** After the episode has ended, a call is answered with an error, and nothing reaches the environment.
 
+**Memory.** Answers that are kept for repeated messages count as memory of the episode, and so do actions that wait.
+
 The door speaks the versions of the protocol that begin with ``initialize``. Newer clients fall back to them.
 """
 
@@ -15,11 +17,14 @@ import asyncio
 import hashlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from sys import getsizeof
 from typing import Any, NamedTuple
 
 import msgspec
 
-from palestra.agents.messages import BadRequest
+from palestra.agents.holdings import CALL, REQUEST, Holdings
+from palestra.agents.limits import GatewayLimits
+from palestra.agents.messages import BadRequest, quoted
 from palestra.agents.rendezvous import Taken
 from palestra.calls import format_call, parse_results
 from palestra.trajectory import ToolCall
@@ -77,6 +82,7 @@ class ToolDoor:
         offered: Returns the schemas of the tools that the environment offers now.
         take: Takes an action in the environment and returns the observation, and whether the episode played the action.
         ended: Returns whether the episode has ended.
+        held: Counts what the door keeps.
     """
 
     def __init__(
@@ -84,7 +90,13 @@ class ToolDoor:
         offered: Callable[[], Sequence[Mapping[str, Any]]],
         take: Callable[[str], Awaitable[Taken]],
         ended: Callable[[], bool],
+        held: Holdings,
+        pending: int = GatewayLimits().pending,
     ) -> None:
+        self._held = held
+        self._pending = pending
+        self._running = 0
+        """Calls that wait for their step, those included whose client went away."""
         self._offered = offered
         self._take = take
         self._ended = ended
@@ -108,27 +120,32 @@ class ToolDoor:
                 return DoorAnswer(_result(message, {"tools": [_listed(one) for one in self._tools().values()]}))
             if message.method == "ping":
                 return DoorAnswer(_result(message, {}))
-            raise _Refused(_NO_METHOD, f"there is no method {message.method}")
+            raise _Refused(_NO_METHOD, f"there is no method {quoted(message.method)}")
         except _Refused as error:
             return DoorAnswer(_encode(message, error={"code": error.code, "message": str(error)}))
 
     def leave(self, session: str) -> None:
         """End a session. A step that it waits for is taken all the same."""
-        self._sessions.pop(session, None)
+        for task in self._sessions.pop(session, {}).values():
+            # The answer of a call that still waits is given back when it is there.
+            task.add_done_callback(self._drop)
 
     def close(self) -> None:
         """Stop every call that still waits."""
-        for calls in self._sessions.values():
-            for task in calls.values():
+        for session in list(self._sessions):
+            for task in self._sessions[session].values():
                 task.cancel()
-        self._sessions.clear()
+            self.leave(session)
+
+    def _drop(self, task: "asyncio.Task[bytes]") -> None:
+        self._held.correct(-_kept(task))
 
     def _enter(self) -> str:
         if len(self._sessions) >= _SESSIONS:
             idle = [one for one, calls in self._sessions.items() if all(task.done() for task in calls.values())]
             if not idle:
                 raise BadRequest(f"{_SESSIONS} MCP sessions of this episode wait", status=429, code="rate_limit_exceeded")
-            del self._sessions[idle[0]]
+            self.leave(idle[0])
         name = secrets.token_hex(16)
         self._sessions[name] = {}
         return name
@@ -156,9 +173,20 @@ class ToolDoor:
             action, called = self._action(message.params)
             if self._ended():
                 return _result(message, _said(_OVER, error=True))
+            if self._running >= self._pending:
+                text = f"{self._running} calls of this episode wait for their step, which is the limit (GatewayLimits.pending)"
+                raise BadRequest(text, status=429, code="rate_limit_exceeded")
+            waiting = REQUEST + 2 * getsizeof(action)
+            self._held.take(waiting)
+            self._running += 1
             task = calls[digest] = asyncio.ensure_future(self._step(message, action, called=called))
-            # An agent that went away leaves the failure of its call to the episode.
-            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+            def stepped(done: "asyncio.Task[bytes]") -> None:
+                # An agent that went away leaves the failure of its call to the episode.
+                self._running -= 1
+                self._held.correct(_kept(done) - waiting)
+
+            task.add_done_callback(stepped)
         # Shielded: the client may go away, and its retry finds the observation.
         return await asyncio.shield(task)
 
@@ -170,7 +198,7 @@ class ToolDoor:
             raise _Refused(_BAD_PARAMETERS, f"the call cannot be read: {error}") from None
         tools, arguments = self._tools(), call.arguments or {}
         if call.name not in tools:
-            raise _Refused(_BAD_PARAMETERS, f"there is no tool {call.name!r}; there are: {', '.join(tools)}")
+            raise _Refused(_BAD_PARAMETERS, f"there is no tool {quoted(call.name)}; there are: {', '.join(tools)}")
         if tools[call.name] is not _ACT:
             return format_call(ToolCall(call.name, arguments)), True
         if not isinstance(arguments.get("action"), str):
@@ -186,6 +214,11 @@ class ToolDoor:
         results = parse_results(taken.observation)
         text = "\n".join(one.text for one in results)
         return _result(message, _said(text, error=not all(one.ok for one in results)))
+
+
+def _kept(task: "asyncio.Task[bytes]") -> int:
+    """The bytes of a call that has been answered, which is kept for repeated messages."""
+    return CALL + (0 if task.cancelled() or task.exception() is not None else len(task.result()))
 
 
 def _listed(schema: Mapping[str, Any]) -> dict[str, Any]:
