@@ -5,7 +5,8 @@
     python docs/generate.py pages             # write the pages from the registry and the table
 
 The table is ``docs/reference/suite/scores.json``. A player gets ``SECONDS`` of CPU time per id; if that is not enough for 200
-tasks, the table says how many were played. Ids whose data or programs are not on this machine are left out.
+tasks, the table says how many were played. Ids whose data or programs are not on this machine are left out. A page with an id
+whose extra is not installed is left as it is, with a sentence.
 Each game has a picture, ``pictures/NAME.svg``: the board after some moves of the oracle.
 """
 
@@ -339,9 +340,13 @@ def write_pages() -> None:
     table: Scores = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     pages = families()
     for name, specs in pages.items():
+        # The rules and the episode would be those of another id, or none.
+        lacking = {need.extra for known in specs for need in known.missing() if need.extra}
+        if lacking:
+            print(f"left as it is: {name}.md, which needs the extra {', '.join(sorted(lacking))}", file=sys.stderr)
+            continue
         if specs[0].namespace == "game" and not specs[0].missing() and name != "Maze":  # a maze is told in words
             write_picture(name, specs[0])
-    for name, specs in pages.items():
         (FOLDER / f"{name}.md").write_text(page(name, specs, table))
     (FOLDER / "index.md").write_text(gallery(pages))
 

@@ -13,6 +13,8 @@ AGENT = Path(__file__).parents[2] / "docs" / "snippets" / "langgraph" / "my_agen
 
 
 def _run() -> Any:
+    pytest.importorskip("langgraph")
+    pytest.importorskip("langchain_openai")
     found = importlib.util.spec_from_file_location("my_agent", AGENT)
     assert found is not None
     assert found.loader is not None

@@ -2,13 +2,16 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from palestra.registry import EnvSpec, list_envs
+import pytest
+
+from palestra.registry import EnvSpec, Need, list_envs
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference" / "suite"
@@ -39,6 +42,26 @@ def test_every_family_has_a_page_and_every_page_a_family() -> None:
     module = generator()
     expected = {f"{name}.md" for name in (*module.families(), *module.WORLDS)} | {"index.md"}
     assert {path.name for path in FOLDER.glob("*.md")} == expected
+
+
+def test_a_page_whose_extra_is_missing_is_left_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = generator()
+    names = ("GuessTheNumber", "math", "reasoning-games")
+    pages = {name: specs for name, specs in module.families().items() if name in names}
+    monkeypatch.setattr(module, "families", lambda: pages)
+    monkeypatch.setattr(module, "FOLDER", tmp_path)
+    monkeypatch.setattr(module, "PICTURES", tmp_path / "pictures")
+    monkeypatch.setattr(Need, "met", lambda need: not need.extra)
+    for name in names:
+        (tmp_path / f"{name}.md").write_text("as it was")
+    module.write_pages()
+    assert (tmp_path / "GuessTheNumber.md").read_text() == (FOLDER / "GuessTheNumber.md").read_text()
+    printed = capsys.readouterr().err
+    for name, extra in {"math": "math", "reasoning-games": "reasoning"}.items():
+        assert (tmp_path / f"{name}.md").read_text() == "as it was"
+        assert re.search(rf"left as it is: {name}\.md, which needs the extra .*{extra}", printed)
 
 
 def test_every_id_is_on_its_page() -> None:

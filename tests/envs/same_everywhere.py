@@ -54,6 +54,8 @@ def different_hashes(
 ) -> int:
     """How many different hashes the cases give, each in a process of its own."""
     turns = [wandering] if isinstance(wandering, int) else wandering
+    for id in ids:
+        spec(id).factory()  # raises here if a package is missing, so that the test is skipped: a child could only fail
     arguments = [str(seeds), ",".join(map(str, turns)), *ids]
     found = set()
     for workers, hash_seed in cases:

@@ -1,3 +1,5 @@
+import importlib.util
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -6,7 +8,7 @@ from tests.rendering.zoo import CHATML, CHATML_SPECIALS, LLAMA3_SPECIALS, QWEN3,
 from palestra.calls import format_result
 from palestra.core import Renderer
 from palestra.encoding import Ints, ints
-from palestra.errors import UsageError
+from palestra.errors import MissingExtra, UsageError
 from palestra.rendering import FamilyRenderer, TemplateRenderer, prove, renderer_for
 from palestra.trajectory import Message, ToolResult
 
@@ -253,3 +255,9 @@ def test_a_tokenizer_of_another_family_is_refused() -> None:
         renderer_for(tokenizer("bytes"), family="qwen3")
     with pytest.raises(UsageError, match="has no family"):
         renderer_for(tokenizer("bytes"), family="nobody")
+
+
+def test_without_trl_a_test_with_a_published_template_can_be_skipped_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtra, match="come from trl: uv pip install --group templates"):
+        published("qwen3")

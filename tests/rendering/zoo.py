@@ -11,6 +11,7 @@ from typing import Any
 import transformers
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
+from palestra.errors import MissingExtra
 from palestra.models import fetch_smollm2
 
 CHATML = (
@@ -108,8 +109,8 @@ def _metaspace() -> Any:
 def published(name: str) -> str:
     """The chat template of a model family, for example ``qwen3``."""
     found = importlib.util.find_spec("trl")
-    assert found is not None, "the published chat templates come from trl: uv pip install --group templates"
-    assert found.origin is not None
+    if found is None or found.origin is None:
+        raise MissingExtra("the published chat templates come from trl: uv pip install --group templates")
     return (Path(found.origin).parent / "chat_templates" / f"{name}.jinja").read_text()
 
 
