@@ -74,7 +74,7 @@ def test_the_caller_may_refuse_one_that_verifies(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     save(store, 1)
     save(store, 2)
-    found = store.newest(lambda manifest: manifest.step < 2)
+    found = store.newest(lambda _, manifest: manifest.step < 2)
     assert found is not None
     assert found[1].step == 1
     assert Checkpoints(tmp_path / "none").newest() is None
@@ -155,7 +155,7 @@ def test_a_damaged_ledger_and_damaged_checkpoints_still_agree(tmp_path: Path) ->
     assert resumed == {0, 1, 2}
 
 
-def agrees(ledger: Ledger, manifest: Manifest) -> bool:
+def agrees(ledger: Ledger, _: Path, manifest: Manifest) -> bool:
     return ledger.holds(msgspec.convert(manifest.notes["ledger"], LedgerPosition))
 
 

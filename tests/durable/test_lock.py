@@ -117,9 +117,9 @@ def test_a_folder_removed_and_made_again_is_locked_anew(tmp_path: Path, monkeypa
 
     opened = lock._open
 
-    def swapped(file: Path) -> int:
+    def swapped(file: Path, mode: int) -> int:
         monkeypatch.setattr(lock, "_open", opened)
-        descriptor = opened(file)
+        descriptor = opened(file, mode)
         file.unlink()
         return descriptor
 

@@ -9,7 +9,7 @@ import typer
 
 from palestra import __version__
 from palestra.cli.results import JSON, show
-from palestra.durable import lock_folder, replacing
+from palestra.durable import Inside, lock_folder, replacing
 from palestra.errors import SchemaError, UsageError
 from palestra.evaluation import read_report
 from palestra.interchange import (
@@ -81,7 +81,7 @@ def export_command(
     as_json: bool = JSON,
 ) -> None:
     """Write the episodes of a run in another format."""
-    file = run / "trajectories.jsonl" if run.is_dir() else run
+    file = Inside(run) / "trajectories.jsonl" if run.is_dir() else run
     if not file.is_file():
         raise UsageError(f"{run} is not a run: there is no {file}. Give a run folder or a file of trajectories")
     target = out or _place_beside(run, file, to)
@@ -112,7 +112,7 @@ def _written(trajectories: Iterator[Trajectory], draft: Path, to: Format, header
     return write_inspect(trajectories, draft, header)
 
 
-def _place_beside(run: Path, file: Path, to: Format) -> Path:
+def _place_beside(run: Path, file: Path | Inside, to: Format) -> Path:
     """Return the default target."""
     return run.parent / (inspect_name(_header(run, file)) if to is Format.INSPECT else f"{run.resolve().name}{_SUFFIXES[to]}")
 
@@ -123,9 +123,9 @@ def _selected(trajectories: Iterator[Trajectory], select: Selection) -> Iterator
     return iter(best_of_group(trajectories)) if select is Selection.BEST else trajectories
 
 
-def _header(run: Path, file: Path) -> LogHeader:
+def _header(run: Path, file: Path | Inside) -> LogHeader:
     metrics: dict[str, float] = {}
-    if (run / "report.json").exists() and (score := read_report(run).suite.score) is not None:
+    if (Inside(run) / "report.json").exists() and (score := read_report(run).suite.score) is not None:
         metrics = {"mean": score.mean, "interval_low": score.low, "interval_high": score.high}
     when = datetime.fromtimestamp(file.stat().st_mtime, UTC)
     return LogHeader(task=run.resolve().name, created=when, packages={"palestra": __version__}, metrics=metrics)
@@ -144,7 +144,7 @@ def import_command(
         raise UsageError(
             f"{form} cannot be imported: its pairs do not contain whole episodes. Choose another format with --from"
         )
-    file = out / "trajectories.jsonl"
+    file = Inside(out) / "trajectories.jsonl"
     with lock_folder(out):
         if file.exists():
             raise UsageError(f"{out} holds a run already: choose another folder (--out)")

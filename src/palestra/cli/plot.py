@@ -10,7 +10,7 @@ import numpy as np
 import typer
 
 from palestra.cli.results import JSON, show
-from palestra.durable import read_lines, write_whole
+from palestra.durable import Inside, read_lines, write_whole
 from palestra.errors import MissingExtra, UsageError
 from palestra.installation import how_to_install
 from palestra.plots.curves import Course, learning_curves
@@ -85,7 +85,7 @@ def write_plot(svg: str, out: Path) -> None:
 
 def _config(run: Path) -> dict[str, Any]:
     try:
-        config: dict[str, Any] = msgspec.json.decode((run / "config.json").read_bytes(), type=dict[str, Any])
+        config: dict[str, Any] = msgspec.json.decode((Inside(run) / "config.json").read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageError(f"{run} is not a training run: {error}") from None
     if (kind := config.get("run", _TRAINING)) != _TRAINING:
@@ -95,7 +95,7 @@ def _config(run: Path) -> dict[str, Any]:
 
 
 def _metrics(run: Path) -> list[dict[str, Any]]:
-    path = run / "metrics.jsonl"
+    path = Inside(run) / "metrics.jsonl"
     if not path.exists():
         raise UsageError(f"{run} has no metrics.jsonl: its first step has not ended yet")
     try:

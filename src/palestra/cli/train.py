@@ -18,6 +18,7 @@ from palestra.cli.results import show
 from palestra.cli.settings import default_folder
 from palestra.cli.targets import check_folder
 from palestra.cluster import ClusterConfig
+from palestra.durable import Inside
 from palestra.errors import MissingExtra, UsageError
 from palestra.installation import how_to_install
 from palestra.references import Hook, hook, search_here
@@ -96,7 +97,7 @@ def _what_is_lost(folder: Path) -> str:
     """What Ctrl-C costs, and how to continue."""
     from palestra.training.record import read_metrics
 
-    if not (folder / "metrics.jsonl").exists() or not read_metrics(folder):
+    if not (Inside(folder) / "metrics.jsonl").exists() or not read_metrics(folder):
         return "The first step had not ended. To start again, run the same command."
     return f"The steps since the latest checkpoint are lost. {_RESUME}."
 

@@ -24,6 +24,7 @@ from palestra.cluster.rays import RayProvider, connect
 from palestra.cluster.replicas import LASTING, PAUSE, Answering, Relay, ReplicaSettings, start_replicas
 from palestra.connections import free_port
 from palestra.core import Engine
+from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints
 from palestra.errors import PalestraError
 from palestra.rollout import RolloutFunction
@@ -265,9 +266,9 @@ class _Steps:
     """Shows the steps after the newest checkpoint of a run folder, each once, even if a restarted learner repeats some."""
 
     def __init__(self, folder: Path, show: Callable[[Mapping[str, Any]], None]) -> None:
-        self._path = folder / "metrics.jsonl"
+        self._path = Inside(folder) / "metrics.jsonl"
         self._show = show
-        saved = Checkpoints(folder / "checkpoints").paths()
+        saved = Checkpoints(Inside(folder) / "checkpoints").paths()
         self._shown = int(saved[0].name.rpartition("-")[2]) if saved else 0
 
     async def watch(self) -> None:

@@ -13,18 +13,23 @@ makes the checkpoint appear. The manifest's first line is the SHA-256 of the res
 resumes from the newest checkpoint whose files all have the size and hash in its manifest; ``latest`` is only a hint. At least
 two are kept, so that an older one remains if the newest is damaged.
 
-The hashes detect damage, not malice: an attacker can recompute them. Therefore nothing in a checkpoint is unpickled or run.
+The hashes detect damage, not malice: an attacker can recompute them. Therefore nothing in a checkpoint is unpickled or run, no
+link in it is followed, and the step in a manifest must be that of its folder's name. Other names in the folder (an archive,
+what rsync or NFS leave behind) belong to the user and stay.
 """
 
 import hashlib
-import shutil
+import itertools
+import os
+import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from palestra.durable import sync_file, sync_folder
+from palestra.durable import Inside, sync_file, sync_folder
 from palestra.errors import SchemaError, UsageError
 
 __all__ = ["Checkpoints", "FileEntry", "Manifest", "verify"]
@@ -32,6 +37,10 @@ __all__ = ["Checkpoints", "FileEntry", "Manifest", "verify"]
 _MANIFEST = "manifest.json"
 _BEST = "best"
 _CHUNK = 1 << 20
+_NAME = re.compile(r"step-(\d{8,12})")
+_LEFTOVER = re.compile(r"\.(writing-\d{8,12}|discarded-step-\d{8,12})")
+"""Folders that a process leaves behind if it is killed while it writes or removes a checkpoint."""
+_LONGEST_NAME = 64
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -53,30 +62,32 @@ class Manifest(msgspec.Struct, frozen=True):
 class Checkpoints:
     """A folder of checkpoints. One process commits; others may write files into the folder that ``begin`` returned."""
 
-    def __init__(self, folder: Path, keep: int = 2) -> None:
+    def __init__(self, folder: Path | Inside, keep: int = 2) -> None:
         if keep < 2:
             raise UsageError(f"at least 2 checkpoints are kept, got keep={keep}: with 1 there is none to go back to")
-        self.folder = folder
+        self._inside = folder if isinstance(folder, Inside) else Inside(folder)
+        self.folder = self._inside.path
         self.keep = keep
 
     def begin(self, step: int) -> Path:
         """Return an empty temporary folder for ``step``. Remove what an earlier crash left behind."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        for leftover in self.folder.glob(".*-*"):
-            shutil.rmtree(leftover)
-        folder = self.folder / f".writing-{step:08d}"
-        folder.mkdir()
-        return folder
+        self._inside.mkdir()
+        for name in filter(_LEFTOVER.fullmatch, self._inside.names()):
+            (self._inside / name).remove()
+        writing = self._inside / f".writing-{step:08d}"
+        writing.mkdir()
+        return writing.checked()
 
     def commit(self, step: int, notes: dict[str, Any] | None = None, *, written: Mapping[str, FileEntry] | None = None) -> Path:
         """Turn the files written for ``step`` into a checkpoint, then remove the oldest ones.
 
         ``written`` names files that were hashed while they were written; the others are read and hashed now.
         """
-        writing = self.folder / f".writing-{step:08d}"
+        inside = self._inside / f".writing-{step:08d}"
+        writing = inside.checked()
         known = written or {}
         names = {str(path.relative_to(writing)): path for path in _files(writing)}
-        files = {name: known.get(name) or _entry(path) for name, path in names.items()}
+        files = {name: known.get(name) or _entry(inside / name) for name in names}
         body = msgspec.json.encode(Manifest(step, files, notes or {}), order="deterministic")
         (writing / _MANIFEST).write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
         for path in _files(writing):
@@ -84,24 +95,27 @@ class Checkpoints:
         for folder in [path for path in writing.rglob("*") if path.is_dir()]:
             sync_folder(folder)
         sync_folder(writing)
-        final = self.folder / f"step-{step:08d}"
-        if final.exists():
-            self._discard(final)
-        writing.rename(final)
+        final = self._inside / f"step-{step:08d}"
+        if final.name in self._steps():
+            self._discard(final.name)
+        elif final.exists():
+            self._set_aside(final)
+        inside.rename(final.name)
         sync_folder(self.folder)
-        self._point_to(final)
+        self._write_name("latest", final.name)
         best = self.best()
-        for old in [path for path in self.paths()[self.keep :] if path != best]:
+        for old in [path.name for path in self.paths()[self.keep :] if path != best]:
             self._discard(old)
-        return final
+        return final.path
 
     def best(self) -> Path | None:
         """Return the checkpoint that ``call_best`` named, verified or not; ``None`` if there is none."""
         try:
-            found = self.folder / (self.folder / _BEST).read_text().strip()
-        except OSError:
+            with (self._inside / _BEST).open() as file:
+                name = file.read(_LONGEST_NAME).decode("ascii", "replace").strip()
+        except (OSError, UsageError):
             return None
-        return found if found.is_dir() and found.parent == self.folder else None
+        return self.folder / name if name in self._steps() else None
 
     def call_best(self, step: int) -> None:
         """Keep the checkpoint of ``step`` until another one is the best."""
@@ -109,67 +123,84 @@ class Checkpoints:
 
     def paths(self) -> list[Path]:
         """Return all folders that look like checkpoints, the newest first, verified or not."""
-        return sorted(self.folder.glob("step-*"), reverse=True)
+        return [self.folder / name for name in self._steps()]
 
-    def newest(self, accept: Callable[[Manifest], bool] = lambda _: True) -> tuple[Path, Manifest] | None:
+    def newest(self, accept: Callable[[Path, Manifest], bool] = lambda *_: True) -> tuple[Path, Manifest] | None:
         """Return the newest checkpoint that verifies and that ``accept`` accepts; ``None`` if there is none."""
-        for path in self.paths():
+        for name in self._steps():
             try:
-                manifest = verify(path)
+                manifest = verify(self._inside / name)
             except SchemaError:
                 continue
-            if accept(manifest):
-                return path, manifest
+            if accept(self.folder / name, manifest):
+                return self.folder / name, manifest
         return None
 
-    def _point_to(self, final: Path) -> None:
-        self._write_name("latest", final.name)
+    def _steps(self) -> list[str]:
+        """Return the names of the folders that look like checkpoints, the newest first. Links and files do not."""
+        numbers = {name: int(match[1]) for name in self._inside.names() if (match := _NAME.fullmatch(name))}
+        folders = [name for name in numbers if stat.S_ISDIR((self._inside / name).stat().st_mode)]
+        return sorted(folders, key=lambda name: numbers[name], reverse=True)
 
     def _write_name(self, pointer: str, name: str) -> None:
-        new = self.folder / f"{pointer}.new"
-        new.write_text(name + "\n")
-        sync_file(new)
-        new.rename(self.folder / pointer)
+        new = self._inside / f"{pointer}.new"
+        new.remove()
+        with new.open("xb") as file:
+            file.write(name.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        target = self._inside / pointer
+        if target.exists() and stat.S_ISDIR(target.stat().st_mode):
+            self._set_aside(target)
+        new.rename(pointer)  # a link of this name is replaced, and what it leads to stays
         sync_folder(self.folder)
 
-    def _discard(self, path: Path) -> None:
+    def _discard(self, name: str) -> None:
         # Renamed first, because a half-removed folder must not look like a checkpoint.
-        gone = path.rename(self.folder / f".discarded-{path.name}")
-        shutil.rmtree(gone)
+        gone = self._inside / f".discarded-{name}"
+        gone.remove()
+        (self._inside / name).rename(gone.name)
+        gone.remove()
+
+    def _set_aside(self, stray: Inside) -> None:
+        """Give what stands where a checkpoint or a pointer belongs another name: somebody may need it."""
+        names = set(self._inside.names())
+        stray.rename(next(name for k in itertools.count() if (name := f"{stray.name}.aside-{k:04d}") not in names))
 
 
-def verify(path: Path) -> Manifest:
+def verify(path: Path | Inside) -> Manifest:
     """Return the manifest of the checkpoint at ``path``. Raise ``SchemaError`` if it or one of its files is damaged."""
+    folder = path if isinstance(path, Inside) else Inside(path)
     try:
-        digest, _, body = (path / _MANIFEST).read_bytes().partition(b"\n")
+        digest, _, body = (folder / _MANIFEST).read_bytes().partition(b"\n")
         if hashlib.sha256(body).hexdigest().encode() != digest:
-            raise SchemaError(f"{path.name}: the manifest does not match its own hash")
+            raise SchemaError(f"{folder.name}: the manifest does not match its own hash")
         manifest = msgspec.json.decode(body, type=Manifest)
+        if folder.name != f"step-{manifest.step:08d}":
+            raise SchemaError(f"{folder.name}: the manifest is that of step {manifest.step}")
         for name, expected in manifest.files.items():
-            if not _is_inside(name) or not _looks_like(path / name, expected) or _entry(path / name) != expected:
-                raise SchemaError(f"{path.name}: {name} is not the file that was written")
-    except (OSError, msgspec.MsgspecError) as error:
-        raise SchemaError(f"{path.name}: {error}") from None
+            if not _is_as_written(folder, name, expected):
+                raise SchemaError(f"{folder.name}: {name} is not the file that was written")
+    except (OSError, UsageError, msgspec.MsgspecError, RecursionError) as error:
+        raise SchemaError(f"{folder.name}: {error}") from None
     return manifest
 
 
-def _is_inside(name: str) -> bool:
-    """Whether ``name`` stays in the checkpoint's folder: the manifest may come from an untrusted source."""
-    return not Path(name).is_absolute() and ".." not in Path(name).parts
-
-
-def _looks_like(path: Path, expected: FileEntry) -> bool:
-    """Whether ``path`` can be read to its end: a device or pipe cannot, and a file of another size is another file."""
-    return path.is_file() and path.stat().st_size == expected.size
+def _is_as_written(folder: Inside, name: str, expected: FileEntry) -> bool:
+    """Compare sizes first: a file of another size need not be read."""
+    try:
+        return (folder / name).stat().st_size == expected.size and _entry(folder / name) == expected
+    except UsageError:  # a link, a folder or a pipe, or a name that leads out: the manifest may come from a stranger
+        return False
 
 
 def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _entry(path: Path) -> FileEntry:
+def _entry(path: Inside) -> FileEntry:
     hasher, size = hashlib.sha256(), 0
-    with path.open("rb") as file:
+    with path.open() as file:
         while chunk := file.read(_CHUNK):
             hasher.update(chunk)
             size += len(chunk)

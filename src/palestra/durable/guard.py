@@ -22,6 +22,7 @@ from typing import Any
 import msgspec
 
 from palestra.durable.files import write_whole
+from palestra.durable.inside import Inside
 from palestra.durable.lock import ANOTHER_FOLDER, lock_folder
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
@@ -52,6 +53,10 @@ class Identity:
     """Names that may differ on resume; the file keeps the first value."""
     results: Collection[str] = ("trajectories.jsonl",)
     """Files of the folder that hold results. If there are none, the folder may become another run."""
+    others: Collection[str] = ()
+    """The other files that the run writes. A link or a folder in the place of one is refused before the work begins."""
+    folders: Collection[str] = ()
+    """The folders that the run makes inside. A link or a file in the place of one is refused as well."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,8 @@ class Claim:
     """A folder that only this process may write."""
 
     folder: Path
+    inside: Inside
+    """The door to the folder: everything in it is read and written through it."""
     resumed: bool
     """Whether the folder holds results of this run."""
     replaced: bool
@@ -77,8 +84,15 @@ def claim(folder: str | Path, identity: Identity) -> Iterator[Claim]:
 
 
 def _checked(folder: Path, identity: Identity) -> Claim:
-    resumed = any(_has_content(folder / name) for name in identity.results)
-    before, now = _read(folder / CONFIG, resumed=resumed), _as_file(identity)
+    inside = Inside(folder)
+    for name in (CONFIG, *identity.results, *identity.others):
+        if (inside / name).exists() and not (inside / name).is_file():
+            raise UsageError(f"{folder / name} is not a file: rename it or remove it, or {ANOTHER_FOLDER}")
+    for name in identity.folders:
+        if (inside / name).exists() and not (inside / name).is_dir():
+            raise UsageError(f"{folder / name} is not a folder: rename it or remove it, or {ANOTHER_FOLDER}")
+    resumed = any(_has_content(inside / name) for name in identity.results)
+    before, now = _read(inside / CONFIG, resumed=resumed), _as_file(identity)
     if before is None and resumed:
         raise UsageError(f"{folder} holds results but no {CONFIG}, so it cannot be resumed: {ANOTHER_FOLDER}")
     wrong = [] if before is None else _differences(before, now, identity)
@@ -86,11 +100,11 @@ def _checked(folder: Path, identity: Identity) -> Claim:
         raise UsageError(_refusal(folder, before or {}, now, wrong))
     kept = now if before is None or wrong else _with_notes(before, now, identity.noted)
     if kept != before:
-        write_whole(folder / CONFIG, msgspec.json.format(encode_json(kept), indent=2))
-    return Claim(folder, resumed, bool(wrong))
+        write_whole(inside / CONFIG, msgspec.json.format(encode_json(kept), indent=2))
+    return Claim(folder, inside, resumed, bool(wrong))
 
 
-def _has_content(path: Path) -> bool:
+def _has_content(path: Inside) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
@@ -100,7 +114,7 @@ def _as_file(identity: Identity) -> dict[str, Any]:
     return {"run": identity.run, **config}
 
 
-def _read(path: Path, *, resumed: bool) -> dict[str, Any] | None:
+def _read(path: Inside, *, resumed: bool) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:

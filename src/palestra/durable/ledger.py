@@ -20,16 +20,18 @@ writes the same bytes as one that was never killed.
 """
 
 import hashlib
+import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from enum import StrEnum
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 import msgspec
 
 from palestra.durable.files import sync_folder
+from palestra.durable.inside import Inside
 from palestra.errors import SchemaError, UsageError
 
 __all__ = ["BEGINNING", "Audit", "Books", "Event", "Ledger", "LedgerPosition", "State", "read_ledger"]
@@ -169,7 +171,7 @@ class Books:
             self.position = position
 
 
-def read_ledger(path: Path) -> Books:
+def read_ledger(path: Path | Inside) -> Books:
     """Read the ledger at ``path`` without changing it; empty if there is none."""
     return Books(path.read_bytes() if path.exists() else b"")
 
@@ -177,13 +179,12 @@ def read_ledger(path: Path) -> Books:
 class Ledger(Books):
     """The ledger of one run, open for reading and appending by one process."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    def __init__(self, path: Path | Inside) -> None:
+        self.path = path = path if isinstance(path, Inside) else Inside(path.parent) / path.name
+        path.parent.mkdir()
+        self._file = path.open("ab")
         super().__init__(path.read_bytes())
         self._cut(self.position.size)
-        self._file: BinaryIO = path.open("ab")
 
     # -------------------------------------------------------------------------------------------------------------- writing
 
@@ -250,18 +251,26 @@ class Ledger(Books):
     def holds(self, position: LedgerPosition) -> bool:
         """Return whether the valid part of the ledger passes through ``position``."""
         self._file.flush()
+        if position.size < 0:
+            return False
         with self.path.open("rb") as file:
             places = [place for _, place in _events(file.read(position.size))]
         return (places or [BEGINNING])[-1] == position
+
+    def step_at(self, position: LedgerPosition) -> int | None:
+        """Return the last training step before ``position``, or 0; ``None`` if the ledger has no such position."""
+        if not self.holds(position):
+            return None
+        with self.path.open("rb") as file:
+            events = [event for event, _ in _events(file.read(position.size))]
+        return max((event.step for event in events if event.to is not State.COMMITTED), default=0)
 
     def rewind(self, position: LedgerPosition) -> None:
         """Go back to ``position``. Later events are moved to a file beside the ledger."""
         if not self.holds(position):
             raise UsageError(f"{self.path.name} has no entry that ends at byte {position.size}: not this checkpoint's ledger")
-        self._file.close()
         self._cut(position.size)
         self._replay(self.path.read_bytes())
-        self._file = self.path.open("ab")
 
     def before(self, is_event: Callable[[Event], bool]) -> LedgerPosition:
         """Return the position before the first event that ``is_event`` accepts; the current one if there is none."""
@@ -280,14 +289,13 @@ class Ledger(Books):
         data = self.path.read_bytes()
         if len(data) == size:
             return
-        aside = self.path.with_name(
-            f"{self.path.name}.aside-{len(list(self.path.parent.glob(f'{self.path.name}.aside-*'))):04d}"
-        )
-        with aside.open("wb") as file:
+        names = set(self.path.parent.names())
+        free = (name for k in itertools.count() if (name := f"{self.path.name}.aside-{k:04d}") not in names)
+        with self.path.with_name(next(free)).open("xb") as file:
             file.write(data[size:])
             file.flush()
             os.fsync(file.fileno())
-        sync_folder(self.path.parent)
+        sync_folder(self.path.parent.path)
         with self.path.open("r+b") as file:
             file.truncate(size)
             os.fsync(file.fileno())

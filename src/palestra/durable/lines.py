@@ -6,9 +6,10 @@ Readers skip a torn last line, and a writer removes it before it appends, so the
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Self
+from typing import Self
 
 from palestra.durable.files import replacing
+from palestra.durable.inside import Inside
 
 __all__ = ["LineWriter", "keep_lines", "read_lines"]
 
@@ -18,12 +19,15 @@ _BLOCK = 1 << 16
 class LineWriter:
     """Append lines to a file. Each line is flushed to the operating system when ``write`` returns, but not synced."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | Inside) -> None:
         self.path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if isinstance(path, Inside):
+            path.parent.mkdir()
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
         _cut_torn_line(path)
         # Unbuffered: a line is one system call, and nothing is left to flush.
-        self._file: BinaryIO = open(path, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+        self._file = path.open("ab", buffering=0)
         self._write = self._file.write
 
     def write(self, line: bytes) -> None:
@@ -50,7 +54,7 @@ class LineWriter:
         self.close()
 
 
-def read_lines(path: Path) -> Iterator[bytes]:
+def read_lines(path: Path | Inside) -> Iterator[bytes]:
     """Yield the complete lines of a file, each with its line break. A torn last line is skipped."""
     with path.open("rb") as file:
         for line in file:
@@ -58,7 +62,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def keep_lines(path: Path, wanted: Callable[[bytes], bool]) -> None:
+def keep_lines(path: Path | Inside, wanted: Callable[[bytes], bool]) -> None:
     """Remove all lines from the first one that is torn or not ``wanted``. A crash leaves either the old file or the new one."""
     if not path.exists():
         return
@@ -69,7 +73,7 @@ def keep_lines(path: Path, wanted: Callable[[bytes], bool]) -> None:
             new.write(line)
 
 
-def _cut_torn_line(path: Path) -> None:
+def _cut_torn_line(path: Path | Inside) -> None:
     if not path.exists():
         return
     with path.open("rb+") as file:

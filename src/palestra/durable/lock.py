@@ -12,6 +12,7 @@ import errno
 import fcntl
 import os
 import socket
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -20,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from palestra.durable.inside import PRIVATE_FILE, make_private
 from palestra.errors import UsageError
 
 __all__ = ["ANOTHER_FOLDER", "LOCK", "lock_draft", "lock_folder"]
@@ -54,11 +56,15 @@ class _Holder(msgspec.Struct, frozen=True):
 
 @contextmanager
 def lock_folder(folder: Path) -> Iterator[None]:
-    """Lock ``folder``, and create it if it does not exist.
+    """Lock ``folder``, and create it, private to the user, if it does not exist.
 
     Raise ``UsageError`` if another process holds it, or if it cannot be written.
     """
-    with _locked(folder / LOCK, folder, ANOTHER_FOLDER) as descriptor:
+    try:
+        make_private(folder)
+    except OSError as error:
+        raise UsageError(_not_writable(folder, error, ANOTHER_FOLDER)) from None
+    with _locked(folder / LOCK, folder, ANOTHER_FOLDER, PRIVATE_FILE) as descriptor:
         _write_holder(descriptor, msgspec.json.encode(_Holder.this_process()))
         try:
             yield
@@ -67,20 +73,20 @@ def lock_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def lock_draft(draft: Path, path: Path, option: str) -> Iterator[None]:
+def lock_draft(draft: Path, path: Path, option: str, mode: int = 0o666) -> Iterator[None]:
     """Lock ``draft``, which will become ``path``, and create it if it does not exist.
 
     Raise ``UsageError`` if another process is writing ``path``, or if it cannot be written. ``option`` is the option with which
-    users name another file.
+    users name another file, and ``mode`` has the permissions of a new draft.
     """
-    with _locked(draft, path, f"choose another file ({option})"):
+    with _locked(draft, path, f"choose another file ({option})", mode):
         yield
 
 
 @contextmanager
-def _locked(file: Path, place: Path, way_out: str) -> Iterator[int]:
+def _locked(file: Path, place: Path, way_out: str, mode: int) -> Iterator[int]:
     """Yield the descriptor of ``file``, locked. Messages name ``place``."""
-    descriptor = _lock(file, place, way_out)
+    descriptor = _lock(file, place, way_out, mode)
     _held.add(descriptor)
     try:
         yield descriptor
@@ -89,12 +95,12 @@ def _locked(file: Path, place: Path, way_out: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _lock(file: Path, place: Path, way_out: str) -> int:
+def _lock(file: Path, place: Path, way_out: str, mode: int) -> int:
     while True:
         try:
-            descriptor = _open(file)
+            descriptor = _open(file, mode)
         except OSError as error:
-            raise UsageError(f"cannot write {place}: {error.strerror}. Make it writable, or {way_out}") from None
+            raise UsageError(_not_writable(place, error, way_out)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -106,9 +112,18 @@ def _lock(file: Path, place: Path, way_out: str) -> int:
         os.close(descriptor)  # the file was renamed or removed between opening and locking
 
 
-def _open(file: Path) -> int:
+def _open(file: Path, mode: int) -> int:
     file.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+        os.close(descriptor)
+        raise UsageError(f"{file} is a pipe, or has another name elsewhere (a hard link), and is not written: remove it")
+    return descriptor
+
+
+def _not_writable(place: Path, error: OSError, way_out: str) -> str:
+    return f"cannot write {place}: {error.strerror}. Make it writable, or {way_out}"
 
 
 def _why_not(error: OSError, place: Path, way_out: str, holder: _Holder | None) -> str:

@@ -7,10 +7,10 @@ them from the start. The cost of every call is written to a log at once, so a ru
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import BinaryIO
+from typing import IO
 
 from palestra.core import Conversation, Policy
+from palestra.durable import Inside
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import UsageError
 from palestra.policies import is_privileged, next_completion, policy_name
@@ -36,15 +36,15 @@ def parse_budget(text: str) -> Budget:
 class BudgetMeter:
     """What has been spent. With a ``log`` it starts from the amounts in the log and appends to it."""
 
-    def __init__(self, budget: Budget, log: Path | None = None) -> None:
+    def __init__(self, budget: Budget, log: Inside | None = None) -> None:
         self.budget = budget
         self.ledger = SpendingRecord()
-        self._log: BinaryIO | None = None
+        self._log: IO[bytes] | None = None
         if log is not None:
             # A kill can cut the last line short. That call counts as one that was still running.
             for line in log.read_bytes().split(b"\n")[:-1] if log.exists() else []:
                 self.ledger.add(decode_json(line, Usage))
-            self._log = open(log, "ab", buffering=0)  # noqa: SIM115 - closed by close()
+            self._log = log.open("ab", buffering=0)
 
     @property
     def spent(self) -> bool:

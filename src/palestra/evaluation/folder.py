@@ -19,7 +19,7 @@ from pathlib import Path
 
 import msgspec
 
-from palestra.durable import CONFIG, Claim, Identity, claim, write_whole
+from palestra.durable import CONFIG, Claim, Identity, Inside, claim, write_whole
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.rendering import report_html, report_markdown
@@ -65,11 +65,12 @@ class RunFolder:
 
     def __init__(self, claim: Claim) -> None:
         self.path = claim.folder
+        self.inside = claim.inside
         self.resumed = claim.resumed
         """The folder holds episodes of this evaluation already."""
         if claim.replaced:  # another evaluation ended before its first episode
             for name in LEFT_BEHIND:
-                (self.path / name).unlink(missing_ok=True)
+                (self.inside / name).unlink(missing_ok=True)
 
     @classmethod
     @contextmanager
@@ -79,25 +80,32 @@ class RunFolder:
         Concurrency, deadline, retries and budget are not in ``config``: they may change when an evaluation is resumed.
         """
         with claim(
-            path, Identity(run=run, config=config, noted=("versions", "environments"), results=(TRAJECTORIES, FAILED))
+            path,
+            Identity(
+                run=run,
+                config=config,
+                noted=("versions", "environments"),
+                results=(TRAJECTORIES, FAILED),
+                others=LEFT_BEHIND,
+            ),
         ) as held:
             yield cls(held)
 
     @property
-    def trajectories(self) -> Path:
+    def trajectories(self) -> Inside:
         """The file with the finished episodes."""
-        return self.path / TRAJECTORIES
+        return self.inside / TRAJECTORIES
 
     def write_report(self, report: Report) -> None:
         """Write the report in its three forms."""
-        write_whole(self.path / REPORT, msgspec.json.format(encode_json(report), indent=2))
-        write_whole(self.path / "report.md", report_markdown(report).encode())
-        write_whole(self.path / "report.html", report_html(report).encode())
+        write_whole(self.inside / REPORT, msgspec.json.format(encode_json(report), indent=2))
+        write_whole(self.inside / "report.md", report_markdown(report).encode())
+        write_whole(self.inside / "report.html", report_html(report).encode())
 
 
 def read_config(path: str | Path) -> EvaluationConfig:
     """The settings of the evaluation in a run folder."""
-    file = Path(path) / CONFIG
+    file = Inside(Path(path)) / CONFIG
     if not file.exists():
         raise UsageError(f"{path} is not the folder of an evaluation: there is no {CONFIG} in it")
     return decode_json(file.read_bytes(), EvaluationConfig)
@@ -105,7 +113,7 @@ def read_config(path: str | Path) -> EvaluationConfig:
 
 def read_episodes(path: str | Path) -> list[EpisodeScore]:
     """The finished episodes of a run folder, reduced one at a time."""
-    file = Path(path) / TRAJECTORIES
+    file = Inside(Path(path)) / TRAJECTORIES
     if not file.exists():
         raise UsageError(f"{path} is not a run folder: there is no {TRAJECTORIES} in it")
     return [episode_of(trajectory) for trajectory in read_trajectories(file)]
@@ -113,7 +121,7 @@ def read_episodes(path: str | Path) -> list[EpisodeScore]:
 
 def read_report(path: str | Path) -> Report:
     """The report of a run folder."""
-    file = Path(path) / REPORT
+    file = Inside(Path(path)) / REPORT
     if not file.exists():
         raise UsageError(f"{path} has no {REPORT}: the evaluation has not ended. Run the same command again to resume it")
     return decode_json(file.read_bytes(), Report)

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from palestra.adapters.loop_thread import run_anywhere
-from palestra.durable import write_whole
+from palestra.durable import Inside, write_whole
 from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.folder import read_episodes
@@ -66,18 +66,18 @@ async def probe_async(
     """
     if group_size < 2:
         raise UsageError(f"a probe compares the episodes of a task: group_size must be at least 2, got {group_size}")
-    folder = Path(out)
+    folder = Inside(Path(out))
     watch, about = play.pop("watch", None), play.pop("about", None)
     report = await evaluate_async(
-        envs, policy, n=n, group_size=group_size, out=folder / "policy", about=about, watch=watch, **play
+        envs, policy, n=n, group_size=group_size, out=(folder / "policy").checked(), about=about, watch=watch, **play
     )
     scores: dict[str, Estimate | None] = {"floor": None, "ceiling": None}
     for name, player in (("floor", "random"), ("ceiling", "oracle")) if baselines else ():
-        played = await evaluate_async(envs, player, n=n, out=folder / name, **play)
+        played = await evaluate_async(envs, player, n=n, out=(folder / name).checked(), **play)
         # An oracle that knows some of the tasks only is no ceiling for all of them.
         scores[name] = played.suite.score if played.suite.coverage == 1.0 else None
     found = learnability(
-        read_episodes(folder / "policy"), _actions(folder / "policy"), issued=report.suite.issued, aim=aim, **scores
+        read_episodes((folder / "policy").checked()), _actions(folder / "policy"), issued=report.suite.issued, aim=aim, **scores
     )
     found = msgspec.structs.replace(found, about=report.about)
     write_whole(folder / "probe.json", msgspec.json.format(encode_json(found), indent=2))
@@ -85,7 +85,7 @@ async def probe_async(
     return found
 
 
-def _actions(folder: Path) -> dict[EpisodeKey, bytes]:
+def _actions(folder: Inside) -> dict[EpisodeKey, bytes]:
     return {
         (one.group, one.member, one.player): hashlib.sha256(encode_json([turn.completion.text for turn in one.turns])).digest()
         for one in read_trajectories(folder / TRAJECTORIES)

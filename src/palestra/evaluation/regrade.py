@@ -24,7 +24,7 @@ import msgspec
 
 from palestra.adapters.loop_thread import run_anywhere
 from palestra.core import Conversation, Tool
-from palestra.durable import write_whole
+from palestra.durable import Inside, write_whole
 from palestra.encoding import clean_text, encode_json, floats, ints
 from palestra.errors import PolicyError, UsageError
 from palestra.evaluation.folder import REPORT, EvaluationConfig, RunFolder, read_config, read_report
@@ -178,7 +178,7 @@ async def regrade_async(
     """The async version of ``regrade``. ``watch`` is called with the number of episodes done."""
     run = Path(run)
     config = read_config(run)
-    if not (run / TRAJECTORIES).exists():
+    if not (Inside(run) / TRAJECTORIES).is_file():
         raise UsageError(f"{run} has no {TRAJECTORIES}: nothing was played, so there is nothing to score again")
     play = RolloutOptions(
         max_turns=config.max_turns, wrappers=wrappers, tools=tools, concurrency=concurrency, deadline=deadline
@@ -242,7 +242,7 @@ async def _regrade(run: Path, config: EvaluationConfig, target: RunFolder, pace:
         not_regraded=_ordered(result.not_regraded),
     )
     target.write_report(_report(run, result.episodes, regrading))
-    write_whole(target.path / RECORD, msgspec.json.format(encode_json(regrading), indent=2))
+    write_whole(target.inside / RECORD, msgspec.json.format(encode_json(regrading), indent=2))
     return regrading
 
 
@@ -252,7 +252,7 @@ def _next_folder(run: Path) -> Path:
 
 def _recorded(run: Path) -> Iterator[list[Trajectory]]:
     """The episodes of ``run``, each with the trajectories of all its players: they were written one after the other."""
-    for _, seats in groupby(read_trajectories(run / TRAJECTORIES), key=lambda one: (one.group, one.member)):
+    for _, seats in groupby(read_trajectories(Inside(run) / TRAJECTORIES), key=lambda one: (one.group, one.member)):
         yield list(seats)
 
 
@@ -270,9 +270,12 @@ async def _replay(recorded: Iterator[list[Trajectory]], supply: Supply, result: 
             if pace.watch is not None:
                 pace.watch(len(result.episodes))
 
-    async with asyncio.TaskGroup() as group:
-        for _ in range(pace.play.concurrency):
-            group.create_task(work())
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(pace.play.concurrency):
+                group.create_task(work())
+    except ExceptionGroup as errors:  # the file is damaged: one error says it
+        raise errors.exceptions[0] from None
 
 
 async def _replay_one(seats: list[Trajectory], supply: Supply, result: _Rescored, pace: _Pace) -> None:
@@ -327,7 +330,7 @@ def _ordered(entries: list[RegradedEpisode]) -> tuple[RegradedEpisode, ...]:
 
 
 def _report(run: Path, episodes: list[EpisodeScore], regrading: Regrading) -> Report:
-    old = read_report(run) if (run / REPORT).exists() else None
+    old = read_report(run) if (Inside(run) / REPORT).exists() else None
     issued = None if old is None or any(episode.player for episode in episodes) else {s.name: s.issued for s in old.envs}
     about = {
         "scored again": f"{regrading.regraded} of {regrading.episodes} episodes of {regrading.run}, from recorded actions",

@@ -18,6 +18,7 @@ import msgspec
 from palestra.adapters.loop_thread import run_anywhere
 from palestra.confidential import mask
 from palestra.core import Tool
+from palestra.durable import Inside
 from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.budget import Budget, BudgetMeter, metered
@@ -220,17 +221,17 @@ async def _evaluate(
     panel: Panel, players: Players, options: EvaluationOptions, config: EvaluationConfig, folder: RunFolder | None
 ) -> Report:
     if folder is not None:
-        _write_vocabulary(players, folder.path)
+        _write_vocabulary(players, folder.inside)
     episodes = [] if folder is None else resume(folder.trajectories, episode_of)
     with ExitStack() as stack:
-        meter = BudgetMeter(options.budget or Budget(), folder.path / "spending.log" if folder and options.budget else None)
+        meter = BudgetMeter(options.budget or Budget(), folder.inside / "spending.log" if folder and options.budget else None)
         stack.callback(meter.close)
         writer = stack.enter_context(TrajectoryWriter(folder.trajectories)) if folder else None
         record = _EndedEpisodes(episodes, meter, writer)
         await _play(panel, metered(players, meter) if options.budget else players, options, record)
     about = {**config.about, **panel.notes, "seed": str(config.seed), "panel": config.panel, **config.versions}
     about |= {name: ", ".join(names) for name, names in (("wrappers", config.wrappers), ("tools", config.tools)) if names}
-    if folder is not None and (before := len(set_aside(folder.path))):
+    if folder is not None and (before := len(set_aside(folder.inside))):
         about["failed episodes that were played again"] = f"{before}, recorded in {FAILED}"
     issued = panel.issued(options.play.group_size)
     report = report_on(episodes, issued=issued, player=options.player, about=about, groups=panel.groups)
@@ -243,7 +244,7 @@ async def _evaluate(
     return report
 
 
-def _write_vocabulary(players: Players, folder: Path) -> None:
+def _write_vocabulary(players: Players, folder: Inside) -> None:
     """Write ``vocabulary.json`` if one of ``players`` samples tokens and its tokenizer is known."""
     for player in players.values() if isinstance(players, Mapping) else [players]:
         tokenizer = getattr(getattr(player, "renderer", None), "tokenizer", None)

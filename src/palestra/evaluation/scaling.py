@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from palestra.durable import write_whole
+from palestra.durable import Inside, write_whole
 from palestra.encoding import encode_json
 from palestra.errors import UsageError
 from palestra.evaluation.report import EpisodeScore, Report, episode_of, judged
@@ -124,13 +124,13 @@ async def scaling_async(
     episodes: dict[str, list[EpisodeScore]] = {}
     for limit in limits:
         name = _OWN if limit is None else str(limit)
-        folder = out / _folder(limit)
-        reports[name] = await evaluate_async(envs, policy, group_size=samples, max_turns=limit, out=folder, **play)
+        folder = Inside(out) / _folder(limit)
+        reports[name] = await evaluate_async(envs, policy, group_size=samples, max_turns=limit, out=folder.checked(), **play)
         found = [episode_of(one) for one in read_trajectories(folder / TRAJECTORIES)]
         episodes[name] = [one for one in judged(found) if one.reward is not None]
     measure = _measure(episodes)
     means = {name: _estimate([_score(one, measure) for one in found]) for name, found in episodes.items()}
-    drawn = _samples(read_trajectories(out / _folder(limits[-1]) / TRAJECTORIES), measure, prefer)
+    drawn = _samples(read_trajectories(Inside(out) / _folder(limits[-1]) / TRAJECTORIES), measure, prefer)
     last = list(reports.values())[-1]
     scaling = Scaling(
         policy=last.policy,
@@ -236,9 +236,9 @@ def _vote(drawn: Sequence[Sample]) -> float:
 
 
 def _write(scaling: Scaling, out: Path) -> None:
-    write_whole(out / "scaling.json", msgspec.json.format(encode_json(scaling), indent=2))
-    write_whole(out / "scaling.md", scaling_markdown(scaling).encode())
-    write_whole(out / "scaling.svg", _figure(scaling).encode())
+    write_whole(Inside(out) / "scaling.json", msgspec.json.format(encode_json(scaling), indent=2))
+    write_whole(Inside(out) / "scaling.md", scaling_markdown(scaling).encode())
+    write_whole(Inside(out) / "scaling.svg", _figure(scaling).encode())
 
 
 def scaling_markdown(scaling: Scaling) -> str:

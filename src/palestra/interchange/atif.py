@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from palestra.calls import format_call
+from palestra.durable import Inside, write_whole
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.interchange.dialogue import SYSTEM, joined, not_scored
@@ -47,15 +48,16 @@ _SUFFIXES = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image
 
 def write_atif(trajectories: Iterable[Trajectory], out: Path, *, agent_version: str = "unknown") -> int:
     """Write one document per episode that has a turn into the folder ``out``, and return their number."""
-    out.mkdir(parents=True, exist_ok=True)
-    if any(not file.name.startswith(".") for file in out.iterdir()):  # hidden: the lock of the command that writes here
+    inside = Inside(out)
+    inside.mkdir()
+    if any(not name.startswith(".") for name in inside.names()):  # hidden: the lock of the command that writes here
         raise UsageError(f"{out} is not empty: name another folder")
     written = 0
     for trajectory in trajectories:
         if trajectory.turns:
             name = f"{written:06d}"
-            document = _document(writable(trajectory), _Pictures(out, name), agent_version)
-            (out / f"{name}.json").write_bytes(msgspec.json.format(encode_json(document), indent=1))
+            document = _document(writable(trajectory), _Pictures(inside, name), agent_version)
+            write_whole(inside / f"{name}.json", msgspec.json.format(encode_json(document), indent=1))
             written += 1
     return written
 
@@ -63,7 +65,7 @@ def write_atif(trajectories: Iterable[Trajectory], out: Path, *, agent_version: 
 class _Pictures:
     """Writes the pictures of one document, and returns their paths."""
 
-    def __init__(self, folder: Path, name: str) -> None:
+    def __init__(self, folder: Inside, name: str) -> None:
         self._folder = folder
         self._name = name
         self._count = 0
@@ -76,7 +78,7 @@ class _Pictures:
             return {"type": "text", "text": text_of((part,))}
         path = f"{self._name}-{self._count}.{_SUFFIXES[part.media_type]}"
         self._count += 1
-        (self._folder / path).write_bytes(part.data)
+        write_whole(self._folder / path, part.data)
         return {"type": "image", "source": {"media_type": part.media_type, "path": path}}
 
 
@@ -213,7 +215,10 @@ class _Document(msgspec.Struct):
 
 def read_atif(path: Path) -> Iterator[Trajectory]:
     """Yield the episodes of a document or of all documents in a folder. Only documents of ``write_atif`` have scores."""
-    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    beside = Inside(path if path.is_dir() else path.parent)
+    files: list[Path | Inside] = [path]
+    if path.is_dir():
+        files = [beside / name for name in beside.names() if name.endswith(".json") and not name.startswith(".")]
     if not files:
         raise UsageError(f"there is no ATIF document (*.json) in {path}")
     for number, file in enumerate(files):
@@ -221,12 +226,12 @@ def read_atif(path: Path) -> Iterator[Trajectory]:
             document = decode_json(file.read_bytes(), _Document)
             if not document.schema_version.startswith("ATIF-v1."):
                 raise SchemaError(f"version {document.schema_version}, expected ATIF-v1.x")
-            yield _trajectory(document, number, file.parent)
+            yield _trajectory(document, number, beside)
         except SchemaError as error:
             raise SchemaError(f"{file} is not an ATIF trajectory: {error}") from None
 
 
-def _trajectory(document: _Document, number: int, folder: Path) -> Trajectory:
+def _trajectory(document: _Document, number: int, folder: Inside) -> Trajectory:
     turns: list[Turn] = []
     system: list[str] = []
     heard: list[Content] = []
@@ -257,7 +262,7 @@ def _turn(step: _Step, observation: Content) -> Turn:
     usage = None
     if (metrics := step.metrics) is not None and metrics.prompt_tokens is not None:
         usage = Usage(metrics.prompt_tokens, metrics.completion_tokens or 0, metrics.cost_usd or 0.0)
-    text = text_of(_content(step.message, Path()))
+    text = text_of(_content(step.message, None))
     if step.tool_calls:
         text = "\n".join([*([text] if text else []), *(_call(call) for call in step.tool_calls)])
     completion = Completion(text, own.finish, step.reasoning_content or "", usage=usage)
@@ -270,19 +275,18 @@ def _call(call: dict[str, Any]) -> str:
     return format_call(ToolCall(str(call.get("function_name", "")), own, str(call.get("tool_call_id", ""))))
 
 
-def _content(content: str | list[dict[str, Any]], folder: Path) -> Content:
+def _content(content: str | list[dict[str, Any]], folder: Inside | None) -> Content:
     if isinstance(content, str):
         return content
     return tuple(_part(part, folder) for part in content)
 
 
-def _part(part: dict[str, Any], folder: Path) -> Text | Image:
+def _part(part: dict[str, Any], folder: Inside | None) -> Text | Image:
     if part.get("type") != "image":
         return Text(str(part.get("text", f"[{part.get('type')}]")))
     source = part.get("source") or {}
     name = str(source.get("path", ""))
-    file = folder / name
-    # A document from a stranger may name any file of this machine: only files beside it are read.
-    if not name or file.name != name or not file.is_file():
+    # A document from a stranger may name any file of this machine: only files beside it are read, and no links.
+    if folder is None or not name or "/" in name or name in (".", "..") or not (folder / name).exists():
         return Text(f"[image at {name}]")
-    return Image(file.read_bytes(), str(source.get("media_type", "image/png")))
+    return Image((folder / name).read_bytes(), str(source.get("media_type", "image/png")))

@@ -1,11 +1,10 @@
 """``vocabulary.json``: the text of every token id, beside trajectories with token ids, so that the viewer can show them."""
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from palestra.durable import write_whole
+from palestra.durable import Inside, write_whole
 from palestra.encoding import clean_text
 
 __all__ = ["VOCABULARY", "write_vocabulary"]
@@ -13,7 +12,7 @@ __all__ = ["VOCABULARY", "write_vocabulary"]
 VOCABULARY = "vocabulary.json"
 
 
-def write_vocabulary(folder: Path, tokenizer: Any) -> None:
+def write_vocabulary(folder: Inside, tokenizer: Any) -> None:
     """Write the text of every id of ``tokenizer`` into ``folder``, unless the file exists."""
     file = folder / VOCABULARY
     if not file.exists():

@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from palestra.confidential import mask
-from palestra.durable import Identity, claim
+from palestra.durable import Identity, Inside, claim
 from palestra.durable.ledger import Audit, Ledger, State, read_ledger
 from palestra.encoding import encode_json
 from palestra.policies import as_policy, policy_name
@@ -108,11 +108,12 @@ class Findings(msgspec.Struct, frozen=True):
 def audit(folder: Path) -> Findings:
     """Count the episodes in a folder, without changing it. While a rollout runs, its running episodes count as open."""
     seen: Counter[tuple[str, str]] = Counter()
-    path = folder / TRAJECTORIES
+    inside = Inside(folder)
+    path = inside / TRAJECTORIES
     for trajectory in read_trajectories(path) if path.exists() else ():
         seen[_name(trajectory), trajectory.player] += 1
     written = {name for name, _ in seen}
-    books = read_ledger(folder / _LEDGER)
+    books = read_ledger(inside / _LEDGER)
     ended = set(books.rollouts(State.CONSUMED, State.COMMITTED, State.FAILED))
     return Findings(
         ledger=books.audit(),
@@ -125,7 +126,7 @@ def audit(folder: Path) -> Findings:
 class _RolloutFiles:
     """The two files, kept in step. The scheduler uses it as its ``Book``."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
+    def __init__(self, folder: Inside, stack: ExitStack) -> None:
         self._path = folder / TRAJECTORIES
         self._ledger = stack.enter_context(Ledger(folder / _LEDGER))
         kept = resume(self._path, lambda one: (one.group, one.member, one.task.env))
@@ -222,11 +223,11 @@ async def recorded(
     options.around()
     config = RolloutConfig.of(envs, name or _policy_name(policy), options, specs)
     with ExitStack() as stack:
-        identity = Identity(run="rollout", config=config, growing=("n",), results=(TRAJECTORIES, FAILED))
+        identity = Identity(run="rollout", config=config, growing=("n",), results=(TRAJECTORIES, FAILED), others=(_LEDGER,))
         held = stack.enter_context(claim(folder, identity))
         if held.replaced:
-            (folder / _LEDGER).unlink(missing_ok=True)  # of a rollout that ended before its first episode did
-        record = _RolloutFiles(folder, stack)
+            (held.inside / _LEDGER).unlink(missing_ok=True)  # of a rollout that ended before its first episode did
+        record = _RolloutFiles(held.inside, stack)
         async with aclosing(rollout(envs, policy, replace(options, skip=record.done), book=record)) as stream:
             async for trajectory in stream:
                 yield record.write(trajectory)

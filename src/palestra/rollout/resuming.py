@@ -7,12 +7,11 @@ lost.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
-from palestra.durable import read_lines, replacing
+from palestra.durable import Inside, read_lines, replacing
 from palestra.encoding import decode_json
 from palestra.rollout.storage import TrajectoryWriter, read_trajectories
 from palestra.trajectory import StopReason, Trajectory
@@ -25,7 +24,7 @@ FAILED = "failed.jsonl"
 _T = TypeVar("_T")
 
 
-def resume(trajectories: Path, reduce: Callable[[Trajectory], _T]) -> list[_T]:
+def resume(trajectories: Inside, reduce: Callable[[Trajectory], _T]) -> list[_T]:
     """Set the failed episodes in ``trajectories`` aside, and return ``reduce(trajectory)`` for each of the others."""
     if not trajectories.exists():
         return []
@@ -41,7 +40,7 @@ def is_final(stop: StopReason) -> bool:
     return not stop.failed and stop is not StopReason.BUDGET
 
 
-def set_aside(folder: Path) -> set[tuple[int, int]]:
+def set_aside(folder: Inside) -> set[tuple[int, int]]:
     """The episodes that ``folder`` has set aside, as (group, member). One that failed several times is there once."""
     file = folder / FAILED
     return {(one.group, one.member) for one in map(_named, read_lines(file))} if file.exists() else set()
@@ -60,7 +59,7 @@ def _key(trajectory: Trajectory) -> tuple[int, int]:
     return trajectory.group, trajectory.member
 
 
-def _move_failed(trajectories: Path, failed: set[tuple[int, int]]) -> None:
+def _move_failed(trajectories: Inside, failed: set[tuple[int, int]]) -> None:
     """Move the records of ``failed`` to their own file. A process killed in between leaves them in both files."""
     with (
         replacing(trajectories) as draft,

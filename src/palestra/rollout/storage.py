@@ -7,7 +7,7 @@ anywhere else is damage: the reader raises ``SchemaError`` with the number of th
 from collections.abc import Iterator
 from pathlib import Path
 
-from palestra.durable import LineWriter, read_lines
+from palestra.durable import Inside, LineWriter, read_lines
 from palestra.encoding import UNWRITABLE, decode_json, encode_json
 from palestra.errors import SchemaError
 from palestra.trajectory import Trajectory, writable
@@ -18,8 +18,8 @@ __all__ = ["TrajectoryWriter", "read_trajectories"]
 class TrajectoryWriter:
     """Appends trajectories to a file. When ``write`` returns, the line is flushed to the operating system, not fsynced."""
 
-    def __init__(self, path: str | Path) -> None:
-        self._lines = LineWriter(Path(path))
+    def __init__(self, path: str | Path | Inside) -> None:
+        self._lines = LineWriter(Path(path) if isinstance(path, str) else path)
 
     def write(self, trajectory: Trajectory) -> Trajectory:
         """Append ``trajectory``, and return it as it was written: see ``trajectory.writable``."""
@@ -42,9 +42,9 @@ class TrajectoryWriter:
         self.close()
 
 
-def read_trajectories(path: str | Path) -> Iterator[Trajectory]:
+def read_trajectories(path: str | Path | Inside) -> Iterator[Trajectory]:
     """Read the trajectories of a file, one at a time."""
-    for number, line in enumerate(read_lines(Path(path)), start=1):
+    for number, line in enumerate(read_lines(Path(path) if isinstance(path, str) else path), start=1):
         try:
             yield decode_json(line, Trajectory)
         except SchemaError as error:

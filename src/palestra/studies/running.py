@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import torch
 
-from palestra.durable import lock_folder, write_whole
+from palestra.durable import Inside, lock_folder, write_whole
 from palestra.errors import EnvError, UsageError
 from palestra.evaluation.versions import package_versions
 from palestra.models import find_model
@@ -106,7 +106,7 @@ def run_cell(folder: Path, study: Study, cell: Cell, work: Path, say: Say, loop:
             before, after = loop.run(_measured(trainer, tasks, study))
         finally:
             trainer.ledger.close()
-        steps = [msgspec.json.decode(line) for line in (trainer.folder / "metrics.jsonl").read_bytes().splitlines()]
+        steps = [msgspec.json.decode(line) for line in (Inside(trainer.folder) / "metrics.jsonl").read_bytes().splitlines()]
     took = [_training_seconds(step, config) for step in steps]
     return RunResult(
         environment=cell.environment,
@@ -179,7 +179,7 @@ class _Evaluated(msgspec.Struct):
 
 async def _measured(trainer: Trainer, tasks: Sequence[Task], study: Study) -> tuple[_Evaluated, _Evaluated]:
     """Evaluation, training, evaluation. A run that resumes keeps the first evaluation from its first start."""
-    path = trainer.folder / _BEFORE
+    path = Inside(trainer.folder) / _BEFORE
     try:
         if not path.exists():
             write_whole(path, msgspec.json.encode(await _evaluated(trainer, tasks, study)))

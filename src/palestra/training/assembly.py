@@ -14,6 +14,7 @@ import torch.distributed as dist
 import transformers
 
 from palestra.core import Engine, Sampling
+from palestra.durable import Inside
 from palestra.errors import UsageError
 from palestra.models import find_model
 from palestra.policies.sampled import SampledPolicy
@@ -57,7 +58,7 @@ def assemble(
     sampled = SampledPolicy(renderer_of(config.prompt, tokenizer), engine, sampling, **prompt_options(config.prompt))
     trainer = Trainer(config, learner, sampled, folder, show=show, say=say)
     trainer.opponents = opponents_of(OpponentSetup(config, path, folder, sampled), trainer.policy)
-    write_vocabulary(trainer.folder, tokenizer)
+    write_vocabulary(Inside(trainer.folder), tokenizer)
     return trainer
 
 
@@ -83,7 +84,7 @@ def first_model(config: TrainConfig, folder: Path, *, say: Callable[[str], None]
     _find_teacher(config, str(path))  # raises before the warm start
     if config.warm_start is None:
         return str(path)
-    return str(warm_start(config, config.warm_start, str(path), folder / WARM_START, say=say))
+    return str(warm_start(config, config.warm_start, str(path), Inside(folder) / WARM_START, say=say))
 
 
 def _check_device(key: str, device: str) -> None:

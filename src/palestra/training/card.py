@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from palestra import __version__
+from palestra.durable import Inside
 from palestra.errors import PalestraError
 from palestra.evaluation.folder import read_report
 from palestra.training.config import TrainConfig
@@ -35,7 +36,7 @@ def model_card(run: Path, config: TrainConfig, step: int) -> str:
         "The weights are those of the checkpoint after this number of steps. `generation_config.json` samples as in training.",
         "",
         *_scores(run),
-        *_curves(read_metrics(run) if (run / "metrics.jsonl").exists() else [], step),
+        *_curves(read_metrics(run) if (Inside(run) / "metrics.jsonl").exists() else [], step),
         "## Recipe",
         "",
         "```json",
@@ -53,9 +54,10 @@ def _listed(envs: Mapping[str, float]) -> str:
 def _scores(run: Path) -> Iterator[str]:
     """The held-out evaluations of the run, each with its 95 % interval."""
     rows = []
-    for folder in sorted((run / EVALUATIONS).glob("step-*")):
+    evaluations = Inside(run) / EVALUATIONS
+    for folder in (evaluations / name for name in evaluations.names() if name.startswith("step-")):
         try:
-            suite = read_report(folder).suite
+            suite = read_report(folder.checked()).suite
         except (PalestraError, OSError):  # an evaluation that was interrupted has no report
             continue
         if suite.score is not None:

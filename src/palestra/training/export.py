@@ -10,6 +10,7 @@ from typing import Literal
 import torch
 import transformers
 
+from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints, verify
 from palestra.errors import SchemaError, UsageError
 from palestra.models.choice import find_finished_model
@@ -62,7 +63,7 @@ def export_model(
     if not overwrite and out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise UsageError(f"{out} is not empty: replace it with --overwrite, or name another folder with --out")
     path, step = _checkpoint(run, config, best=best)
-    warm = run / WARM_START
+    warm = Inside(run) / WARM_START
     base = str(finished_warm_start(warm) if warm.exists() else find_finished_model(config.model.path))
     # Of the run's settings only those of the adapters change the weights. An attention kernel would be downloaded and run.
     plain = ModelConfig(base, lora=config.model.lora, attention="eager")
@@ -79,7 +80,7 @@ def export_model(
 
 def _checkpoint(run: Path, config: TrainConfig, *, best: bool) -> tuple[Path, int]:
     """The folder of the checkpoint to export, verified, and the number of its step."""
-    checkpoints = Checkpoints(run / "checkpoints", config.keep)
+    checkpoints = Checkpoints(Inside(run) / "checkpoints", config.keep)
     if not best:
         found = checkpoints.newest()
         if found is None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 
 from palestra.core import Policy
+from palestra.durable import Inside
 from palestra.evaluation import evaluate_async
 from palestra.training.config import EvaluationSettings, TrainConfig
 from palestra.training.tasks import held_out_seed
@@ -58,7 +59,7 @@ async def evaluate_held_out(
         list(settings.envs or config.envs),
         policy,
         n=settings.n,
-        out=folder / EVALUATIONS / f"step-{step:08d}",
+        out=(Inside(folder) / EVALUATIONS / f"step-{step:08d}").checked(),
         seed=held_out_seed(config),
         concurrency=config.play.concurrency,
         deadline=config.play.deadline,

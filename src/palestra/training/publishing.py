@@ -13,11 +13,12 @@ version again.
 A ``Transfer`` decides what is published and how servers load it. The recipe names it in ``engine.transfer``.
 """
 
-import shutil
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from palestra.durable import Inside
 from palestra.engines.replicas import LoraAdapter
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ __all__ = ["WEIGHTS", "PolicyWeights", "PublishedAdapters", "PublishedWeights", 
 WEIGHTS = "weights"
 """The name of the folder in the run folder."""
 _KEPT = 2
+_VERSION = re.compile(r"version-\d{8,}")
+"""Other names in the folder of versions belong to the user and stay."""
 
 
 class PolicyWeights:
@@ -124,18 +127,20 @@ def _path_of(folder: Path, version: int) -> Path:
 
 def _published(folder: Path, version: int, fill: Callable[[Path], None], kept: int = _KEPT) -> Path:
     """Let ``fill`` write a version, and rename it into place. Later versions and all but the last ``kept`` go."""
+    # The folder of versions is inside the run folder, which is its parent.
+    versions = Inside(folder.parent) / folder.name
     final = _path_of(folder, version)
-    part = folder / f".{final.name}"
-    shutil.rmtree(part, ignore_errors=True)
-    part.mkdir(parents=True)
-    fill(part)
+    part = versions / f".{final.name}"
+    part.remove()
+    part.mkdir()
+    fill(part.checked())
     for late in [path for path in _versions(folder) if path.name >= final.name]:  # of a process that got further and died
-        shutil.rmtree(late)
-    part.rename(final)
+        (versions / late.name).remove()
+    part.rename(final.name)
     for old in _versions(folder)[:-kept]:
-        shutil.rmtree(old)
+        (versions / old.name).remove()
     return final.resolve()
 
 
 def _versions(folder: Path) -> list[Path]:
-    return sorted(folder.glob("version-*"))
+    return sorted(path for path in folder.glob("version-*") if _VERSION.fullmatch(path.name) and not path.is_symlink())

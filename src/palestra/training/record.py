@@ -9,7 +9,7 @@
 All are in the order of the steps, so a resumed run removes what came after its checkpoint.
 """
 
-import shutil
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from palestra.durable import LineWriter, keep_lines, read_lines
+from palestra.durable import Inside, LineWriter, keep_lines, read_lines
 from palestra.rollout import TrajectoryWriter
 from palestra.training.algorithms.groups import Array
 from palestra.training.experience import USED, Experience
@@ -26,14 +26,18 @@ from palestra.trajectory import Trajectory, TrajectoryGroup
 
 __all__ = ["RunRecord", "read_metrics"]
 
+_STEP = re.compile(r"step-\d{8,}")
+"""An evaluation's folder. Whatever else stands beside it was put there by somebody else and stays."""
+
 
 class RunRecord:
     """The record in one run's folder."""
 
     def __init__(self, folder: Path) -> None:
-        self._metrics = folder / "metrics.jsonl"
-        self._trajectories = folder / "trajectories.jsonl"
-        self._evaluations = folder / EVALUATIONS
+        inside = Inside(folder)
+        self._metrics = inside / "metrics.jsonl"
+        self._trajectories = inside / "trajectories.jsonl"
+        self._evaluations = inside / EVALUATIONS
 
     def add(self, step: int, metrics: Mapping[str, Any]) -> None:
         """Append a step's metrics. On return they are on the disk."""
@@ -53,14 +57,14 @@ class RunRecord:
         keep_lines(self._metrics, lambda line: msgspec.json.decode(line, type=_StepMetrics).step <= step)
         keep_lines(self._trajectories, lambda line: msgspec.json.decode(line, type=_Kept).info.step <= step)
         # These steps will be repeated, and their old evaluations would be taken for those of the new weights.
-        for path in self._evaluations.glob("step-*"):
-            if path.name > f"step-{step:08d}":
-                shutil.rmtree(path)
+        for name in self._evaluations.names():
+            if _STEP.fullmatch(name) and name > f"step-{step:08d}":
+                (self._evaluations / name).remove()
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     """Return the metrics of every step in a run folder, without a torn last line."""
-    return [msgspec.json.decode(line) for line in read_lines(Path(folder) / "metrics.jsonl")]
+    return [msgspec.json.decode(line) for line in read_lines(Inside(Path(folder)) / "metrics.jsonl")]
 
 
 class _StepMetrics(msgspec.Struct):

@@ -10,7 +10,6 @@ kernel may both send it. In all cases the same call resumes the run, and the ser
 """
 
 import asyncio
-import shutil
 import signal
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -88,11 +87,18 @@ def claimed(config: TrainConfig, folder: Path) -> Iterator[None]:
     Raise ``UsageError`` if it holds another run, if the run's data has changed, or if another process has the folder.
     """
     register_variants(config.variants)
-    identity = Identity(run="training", config=kept(config, data_digests(config)), changeable=FREE, results=(_RESULTS,))
+    identity = Identity(
+        run="training",
+        config=kept(config, data_digests(config)),
+        changeable=FREE,
+        results=(_RESULTS,),
+        others=("trajectories.jsonl", "ledger", VOCABULARY),
+        folders=[name for name in _LEFTOVERS if name != VOCABULARY],
+    )
     with claim(folder, identity) as held:
         if held.replaced:
-            for path in (folder / name for name in _LEFTOVERS):
-                shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+            for name in _LEFTOVERS:
+                (held.inside / name).remove()
         yield
 
 

@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple, Self
 
+from palestra.durable import Inside
 from palestra.rollout import TrajectoryWriter, read_trajectories
 from palestra.training.admission import Admission
 from palestra.trajectory import Trajectory, TrajectoryGroup
@@ -33,7 +34,7 @@ def write_kept(path: Path, kept: Iterable[PlayedTask]) -> None:
             writer.write(member)
 
 
-def read_kept(path: Path) -> list[PlayedTask]:
+def read_kept(path: Inside) -> list[PlayedTask]:
     """Read groups that ``write_kept`` wrote, in the order of their numbers."""
     seats: dict[tuple[int, str], list[Trajectory]] = defaultdict(list)
     for one in read_trajectories(path):

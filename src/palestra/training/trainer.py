@@ -27,14 +27,16 @@ from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
 
 from palestra.core import AsyncEnv, Engine
+from palestra.durable import Inside
 from palestra.durable.checkpoint import Checkpoints, Manifest
 from palestra.durable.ledger import BEGINNING, Ledger, LedgerPosition, State
+from palestra.errors import SchemaError, UsageError
 from palestra.policies import as_policy, is_privileged
 from palestra.policies.sampled import SampledPolicy
 from palestra.rollout import (
@@ -122,8 +124,8 @@ class Trainer:
         self.outcomes: dict[str, list[StepOutcome]] = defaultdict(list)
         self.row_outcomes: dict[str, list[RowOutcome]] = defaultdict(list)
         """Of finite environments, if ``play.difficulty`` needs them."""
-        self.checkpoints = Checkpoints(folder / "checkpoints", config.keep)
-        self.ledger = Ledger(folder / "ledger")
+        self.checkpoints = Checkpoints(Inside(folder) / "checkpoints", config.keep)
+        self.ledger = Ledger(Inside(folder) / "ledger")
         self.record = RunRecord(folder)
         self._thread = ThreadPoolExecutor(1, "learner")
         self.stream: GroupStream
@@ -416,7 +418,7 @@ class Trainer:
     # ---------------------------------------------------------------------------------------------------- saving and resuming
 
     def _notes(self) -> dict[str, Any]:
-        """What a checkpoint holds beside files."""
+        """What a checkpoint holds beside files, as ``_Notes`` reads it."""
         kept = {str(number): self.stream.admission.open[number] for number in self.stream.kept}
         notes = {"ledger": self.ledger.position, "outcomes": self.outcomes, "rows": self.row_outcomes, "kept": kept}
         return {**notes, "entropy_coefficient": self._entropy_coefficient, "progress": self._progress}
@@ -434,7 +436,17 @@ class Trainer:
 
         Return the number of finished steps, and the groups that had finished and that no step had taken, with their versions.
         """
-        found = self.checkpoints.newest(lambda manifest: self.ledger.holds(_position(manifest)))
+        saved: list[_Saved] = []
+
+        def accept(path: Path, manifest: Manifest) -> bool:
+            """Whether the checkpoint is one of this run: its notes can be read, and its step is the ledger's."""
+            try:
+                saved.append(_Saved.of(path, manifest))
+            except (SchemaError, UsageError, OSError):
+                return False
+            return self.ledger.step_at(saved[-1].notes.ledger) == manifest.step
+
+        found = self.checkpoints.newest(accept)
         there = self.checkpoints.paths()
         if there and (found is None or found[0] != there[0]):
             self.say(f"{there[0]} is damaged or does not belong to this ledger: resuming from an earlier checkpoint")
@@ -444,18 +456,17 @@ class Trainer:
             return 0, []
         path, manifest = found
         self.learner.load(path)
-        self.ledger.rewind(_position(manifest))
+        notes = saved[-1].notes
+        self.ledger.rewind(notes.ledger)
         self.ledger.commit(manifest.step)
-        self.outcomes = defaultdict(list, msgspec.convert(manifest.notes["outcomes"], dict[str, list[StepOutcome]]))
-        rows = manifest.notes.get("rows", {})  # absent before there was play.difficulty
-        self.row_outcomes = defaultdict(list, msgspec.convert(rows, dict[str, list[RowOutcome]]))
-        self._entropy_coefficient = float(manifest.notes["entropy_coefficient"])
-        self._restore_progress(msgspec.convert(manifest.notes["progress"], Progress), manifest.step)
+        self.outcomes = defaultdict(list, notes.outcomes)
+        self.row_outcomes = defaultdict(list, notes.rows)
+        self._entropy_coefficient = notes.entropy_coefficient
+        self._restore_progress(notes.progress, manifest.step)
         self.record.trim(manifest.step)
         if manifest.step < self.config.steps:
             self.say(f"resuming from step {manifest.step} of {self.config.steps}")
-        versions = msgspec.convert(manifest.notes["kept"], dict[int, int], strict=False)
-        return manifest.step, [(task, versions[task.number]) for task in read_kept(path / _KEPT)]
+        return manifest.step, saved[-1].kept
 
     def _restore_progress(self, saved: Progress, step: int) -> None:
         self._progress = saved.under(self.config.evaluation)
@@ -486,5 +497,33 @@ def _name(group: int, member: int) -> str:
     return f"{group}.{member}"
 
 
-def _position(manifest: Manifest) -> LedgerPosition:
-    return msgspec.convert(manifest.notes["ledger"], LedgerPosition)
+class _Notes(msgspec.Struct, frozen=True):
+    """The notes of a checkpoint."""
+
+    ledger: LedgerPosition
+    outcomes: dict[str, list[StepOutcome]]
+    kept: dict[int, int]
+    """Group that had finished and that no step had taken → the version of the weights that it started with."""
+    entropy_coefficient: float
+    progress: Progress
+    rows: dict[str, list[RowOutcome]] = {}
+    """Absent before there was ``play.difficulty``."""
+
+
+class _Saved(NamedTuple):
+    """What the trainer reads in a checkpoint, beside the learner's state."""
+
+    notes: _Notes
+    kept: list[tuple[PlayedTask, int]]
+
+    @classmethod
+    def of(cls, path: Path, manifest: Manifest) -> "_Saved":
+        """Read it. Raise ``SchemaError`` if it is not what a trainer wrote."""
+        try:
+            notes = msgspec.convert(manifest.notes, _Notes, strict=False)
+        except msgspec.ValidationError as error:
+            raise SchemaError(f"{path.name}: {error}") from None
+        tasks = read_kept(Inside(path) / _KEPT)
+        if unknown := [task.number for task in tasks if task.number not in notes.kept]:
+            raise SchemaError(f"{path.name}: the manifest does not name the groups {unknown} of {_KEPT}")
+        return cls(notes, [(task, notes.kept[task.number]) for task in tasks])

@@ -13,6 +13,7 @@ import torch
 import transformers
 
 from palestra.core import Sampling
+from palestra.durable import Inside
 from palestra.errors import SchemaError, UsageError
 from palestra.policies import as_policy
 from palestra.references import parse_hook
@@ -33,15 +34,16 @@ WARM_START = "warm-start"
 """The name of the folder in the run folder."""
 
 
-def finished_warm_start(folder: Path) -> Path:
-    """Return ``folder``, or raise ``SchemaError`` if it is not a model folder."""
+def finished_warm_start(inside: Inside) -> Path:
+    """Return the folder, or raise ``SchemaError`` if it is not a model folder, and ``UsageError`` if a link is in it."""
+    folder = inside.checked_tree()
     if not any(folder.glob("model*.safetensors")):  # without this check transformers would look for pickled weights
         raise SchemaError(f"{folder} holds no model.safetensors: remove the folder to repeat the warm start")
     return folder
 
 
 def warm_start(
-    config: TrainConfig, settings: WarmStart, path: str, folder: Path, *, say: Callable[[str], None] = lambda _: None
+    config: TrainConfig, settings: WarmStart, path: str, folder: Path | Inside, *, say: Callable[[str], None] = lambda _: None
 ) -> Path:
     """Train the model at ``path`` to imitate the teacher, and return the folder of the result. A finished one is reused.
 
@@ -49,6 +51,7 @@ def warm_start(
         UsageError: The teacher finished no episode of an environment; the message says why.
 
     """
+    folder = folder if isinstance(folder, Inside) else Inside(folder.parent) / folder.name
     if folder.exists():
         return finished_warm_start(folder)
     torch.manual_seed(derive_seed(config.seed, "torch", "warm start"))
@@ -84,11 +87,12 @@ def warm_start(
     rng: np.random.Generator = derive(config.seed, "warm start minibatches")
     imitate(learner, lessons, epochs=settings.epochs, minibatches=settings.minibatches, rng=rng)
     part = folder.with_name(f"{folder.name}.part")
+    part.remove()  # a killed process may have left it
+    part.mkdir()
     model = network.language_model
-    model.save_pretrained(part)
-    tokenizer.save_pretrained(part)
-    part.rename(folder)
-    return folder
+    model.save_pretrained(part.checked())
+    tokenizer.save_pretrained(part.checked())
+    return part.rename(folder.name).path
 
 
 def _tasks(config: TrainConfig, count: int, seed: int) -> list[Task]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from palestra.durable import Inside
 from palestra.encoding import encode_json
 from palestra.registry import family_of
 from palestra.statistics import Estimate, Score, TaskMeans, mean_interval, score_bounds
@@ -53,7 +54,7 @@ class RunScores(msgspec.Struct, frozen=True):
     """Environment → mean reward."""
 
 
-def read_about(config: Path | None, results: Path | None, *, report: bool) -> RunAbout:
+def read_about(config: Inside | None, results: Path | Inside | None, *, report: bool) -> RunAbout:
     """Return what ``config`` (a ``config.json``, or ``None``) and the date of the file ``results`` tell."""
     try:
         found = _config(config)
@@ -64,7 +65,7 @@ def read_about(config: Path | None, results: Path | None, *, report: bool) -> Ru
     return RunAbout(_text(found.get("run")), _model(found), dict(list(settings.items())[:_MOST_SETTINGS]), date, report)
 
 
-def _config(file: Path | None) -> dict[str, Any]:
+def _config(file: Inside | None) -> dict[str, Any]:
     if file is None or file.stat().st_size > _LARGEST_CONFIG:
         return {}
     try:

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import math
 import os
+import stat
 from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.durable import read_lines
+from palestra.durable import Inside, read_lines
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.models.home import home_folder
@@ -52,8 +53,9 @@ class _Stored(msgspec.Struct):
 class RunIndex:
     """One run. ``refresh`` reads the lines that the stored index does not cover yet."""
 
-    def __init__(self, file: Path, name: str) -> None:
+    def __init__(self, file: Path | Inside, name: str) -> None:
         self.file = file
+        self._folder = file.parent if isinstance(file, Inside) else Inside(file.parent)
         self.name = name
         self.columns = Columns()
         self._ends = array("q")
@@ -84,7 +86,7 @@ class RunIndex:
         if not 0 <= number < len(self._ends):
             raise IndexError(number)
         start = self._ends[number - 1] if number else 0
-        with open(self.file, "rb") as file:
+        with self.file.open("rb") as file:
             file.seek(start)
             return file.read(self._ends[number] - start).rstrip(b"\n")
 
@@ -96,7 +98,7 @@ class RunIndex:
         """Return the numbers of the episodes whose JSON contains exactly ``text``."""
         needle = encode_json(text)[1:-1]
         found = []
-        with open(self.file, "rb") as file:
+        with self.file.open("rb") as file:
             for number, end in enumerate(self._ends):
                 if needle in file.read(end - file.tell()):
                     found.append(number)
@@ -121,10 +123,10 @@ class RunIndex:
             raise LookupError(REPORT)
         return file.read_bytes()
 
-    def _beside(self, name: str) -> Path | None:
+    def _beside(self, name: str) -> Inside | None:
         """Return a file of the run, or ``None``. A symbolic link could lead anywhere on this machine, so none is followed."""
-        file = self.file.with_name(name)
-        return file if file.is_file() and not file.is_symlink() else None
+        file = self._folder / name
+        return file if file.exists() and stat.S_ISREG(file.stat().st_mode) else None
 
     @property
     def _size(self) -> int:
@@ -154,7 +156,7 @@ class RunIndex:
         start, until = self._covered, monotonic() + seconds
         summariser = Summariser(self.columns)
         self._read_all = True
-        with open(self.file, "rb") as file:
+        with self.file.open("rb") as file:
             file.seek(start)
             for line in file:
                 if not line.endswith(b"\n"):
@@ -179,7 +181,7 @@ class RunIndex:
 
     @property
     def _side_file(self) -> Path:
-        name = hashlib.blake2b(os.fsencode(self.file.resolve()), digest_size=16).hexdigest()
+        name = hashlib.blake2b(os.fsencode(_resolved(self.file)), digest_size=16).hexdigest()
         return home_folder("views") / f"{name}.index"
 
     def _load(self) -> None:
@@ -205,19 +207,24 @@ class RunIndex:
                 draft.unlink(missing_ok=True)  # without an index the run only opens more slowly
 
 
-def _fingerprint(path: Path, covered: int) -> bytes:
+def _resolved(file: Path | Inside) -> Path:
+    """The path of the run's file, by which its index is found again: another link to the folder is the same run."""
+    return file.root.resolve().joinpath(*file.parts) if isinstance(file, Inside) else file.resolve()
+
+
+def _fingerprint(path: Path | Inside, covered: int) -> bytes:
     """Hash the start and the end of the first ``covered`` bytes; empty if the file is shorter."""
     if not path.exists() or path.stat().st_size < covered:
         return b""
     hasher = hashlib.blake2b(str(covered).encode(), digest_size=16)
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         hasher.update(file.read(min(covered, _FINGERPRINT_BYTES)))
         file.seek(max(covered - _FINGERPRINT_BYTES, 0))
         hasher.update(file.read(min(covered, _FINGERPRINT_BYTES)))
     return hasher.digest()
 
 
-def _numbers(line: bytes, file: Path) -> dict[str, float]:
+def _numbers(line: bytes, file: Inside) -> dict[str, float]:
     try:
         found = msgspec.json.decode(line, type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -225,11 +232,11 @@ def _numbers(line: bytes, file: Path) -> dict[str, float]:
     return {name: value for name, value in found.items() if isinstance(value, int | float)}
 
 
-def _check_first_line(file: Path) -> None:
+def _check_first_line(file: Path | Inside) -> None:
     """Refuse a file that holds no trajectories. A run that has just started may be empty or end in half a line."""
     if not file.is_file():
         return
-    with open(file, "rb") as lines:
+    with file.open("rb") as lines:
         first = lines.readline()
     try:
         if first.endswith(b"\n"):
@@ -246,13 +253,13 @@ def open_runs(paths: Sequence[Path]) -> list[RunIndex]:
     files = [file for path in paths for file in _run_files(path)]
     for file in files:
         _check_first_line(file)
-    names = [file.resolve().parent.name for file in files]
+    names = [_resolved(file).parent.name for file in files]
     return [
         RunIndex(file, name if names.count(name) == 1 else str(file.parent)) for file, name in zip(files, names, strict=True)
     ]
 
 
-def _run_files(path: Path) -> list[Path]:
+def _run_files(path: Path) -> list[Path | Inside]:
     """Return the trajectory file of the run at ``path``, or those of the runs below it; a training run may lack the file."""
     if path.is_file():
         return [path]
@@ -262,11 +269,11 @@ def _run_files(path: Path) -> list[Path]:
             f"{path} is not a run: there is no {path / TRAJECTORIES}. "
             "Give a run folder, a folder that contains run folders, or a file of trajectories"
         )
-    return [folder / TRAJECTORIES for folder in found]
+    return [Inside(folder) / TRAJECTORIES for folder in found]
 
 
 def _folders_below(folder: Path, depth: int) -> list[Path]:
-    if (folder / TRAJECTORIES).is_file() or (folder / METRICS).is_file():
+    if any((Inside(folder) / name).exists() for name in (TRAJECTORIES, METRICS)):
         return [folder]
     if not depth:
         return []

@@ -24,9 +24,9 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from palestra.durable import sync_file, write_whole
+from palestra.durable import Inside, sync_file, write_whole
 from palestra.durable.checkpoint import FileEntry
-from palestra.errors import SchemaError
+from palestra.errors import SchemaError, UsageError
 
 __all__ = ["GENERATOR", "StateReader", "TensorRows", "local_rows", "rows_of", "write_state"]
 
@@ -122,7 +122,7 @@ class StateReader:
     """What all ranks saved in a folder. Raises ``SchemaError`` for anything that is not such a state."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._folder = Inside(folder)
         first = self._read(0)
         self._ranks = [first, *(self._read(rank) for rank in range(1, first.ranks))]
 
@@ -179,16 +179,16 @@ class StateReader:
     def _opened(self, rank: int, use: Callable[[Any], _T]) -> _T:
         path = self._folder / self._name(rank)
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(path.checked(), framework="pt") as file:
                 return use(file)
-        except (SafetensorError, OSError, RuntimeError, IndexError, ValueError) as error:
+        except (SafetensorError, OSError, RuntimeError, IndexError, ValueError) as error:  # UsageError is a ValueError
             raise SchemaError(f"{path} cannot be read: {error}") from None
 
     def _read(self, rank: int) -> RankState:
-        path = (self._folder / self._name(rank)).with_suffix(".json")
+        path = self._folder / self._name(rank).replace(".safetensors", ".json")
         try:
             return msgspec.json.decode(path.read_bytes(), type=RankState)
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, UsageError, msgspec.MsgspecError) as error:
             raise SchemaError(f"{path} cannot be read: {error}") from None
 
     @staticmethod
