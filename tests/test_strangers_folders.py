@@ -119,6 +119,10 @@ def refused_or_done(work: Callable[[], object]) -> str:
 # ------------------------------------------------------------------------------------------------------------- evaluations
 
 EVALUATION_FILES = (
+    ".lock",
+    ".report.json.part",
+    ".trajectories.jsonl.part",
+    "vocabulary.json",
     "config.json",
     "trajectories.jsonl",
     "failed.jsonl",
@@ -127,7 +131,6 @@ EVALUATION_FILES = (
     "report.html",
     "spending.log",
 )
-EVALUATION_FILES += (".lock", ".report.json.part", ".trajectories.jsonl.part", "vocabulary.json")
 
 
 def evaluated(folder: Path) -> Report:

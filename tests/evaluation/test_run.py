@@ -17,6 +17,7 @@ import pytest
 import palestra
 from palestra import Env, Step, Task
 from palestra.core import Conversation
+from palestra.durable import Inside
 from palestra.encoding import encode_json
 from palestra.errors import InfrastructureError, MissingExtra, UsageError
 from palestra.evaluation import (
@@ -328,7 +329,7 @@ def test_what_the_money_did_not_suffice_for_is_no_score() -> None:
 
 def test_a_torn_line_of_the_log_is_passed_over(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b'{"prompt_tokens":10,"dollars":0.5}\n{"prompt_to')
-    meter = BudgetMeter(Budget(), tmp_path / "log")
+    meter = BudgetMeter(Budget(), Inside(tmp_path) / "log")
     meter.close()
     assert (meter.ledger.prompt_tokens, meter.ledger.dollars) == (10, 0.5)
 

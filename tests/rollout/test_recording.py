@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.cluster import Dispatcher, LocalProvider
 from palestra.core import Conversation
+from palestra.durable import Inside
 from palestra.errors import PolicyError, UsageError
 from palestra.rollout import RolloutOptions, collect, read_trajectories
 from palestra.rollout.recording import RolloutConfig, audit, recorded
@@ -235,7 +236,7 @@ async def test_a_resumed_rollout_plays_episodes_that_a_budget_cut(tmp_path: Path
 async def test_a_kill_after_failed_episodes_were_set_aside_loses_none(tmp_path: Path) -> None:
     tasks, policy = [Task(GUESS, seed) for seed in range(6)], Unsteady()
     assert len([one async for one in recorded(tmp_path, tasks, policy, RolloutOptions())]) == 6
-    resume(tmp_path / "trajectories.jsonl", lambda one: one)  # as far as the killed process came
+    resume(Inside(tmp_path) / "trajectories.jsonl", lambda one: one)  # as far as the killed process came
     policy.down = False
     assert len([one async for one in recorded(tmp_path, tasks, policy, RolloutOptions())]) == 2
     assert audit(tmp_path).sound

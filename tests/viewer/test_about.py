@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import palestra
+from palestra.durable import Inside
 from palestra.encoding import encode_json
 from palestra.evaluation import read_report
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
@@ -23,15 +24,15 @@ json_values = st.recursive(
 @given(config=st.dictionaries(st.text(), json_values))
 @pytest.mark.slow
 def test_any_config_is_read(tmp_path_factory: pytest.TempPathFactory, config: dict[str, object]) -> None:
-    file = tmp_path_factory.mktemp("run") / "config.json"
-    file.write_text(json.dumps(config))
+    file = Inside(tmp_path_factory.mktemp("run")) / "config.json"
+    file.path.write_text(json.dumps(config))
     about = read_about(file, file, report=False)
     assert all(len(value) <= 201 for value in about.settings.values())
 
 
 def test_model_and_settings_of_a_training_run(tmp_path: Path) -> None:
-    file = tmp_path / "config.json"
-    file.write_text(
+    file = Inside(tmp_path) / "config.json"
+    file.path.write_text(
         json.dumps(
             {"run": "training", "model": {"path": "smollm2"}, "policy": "sampled", "advantage": {"method": "grpo"}, "seed": 0}
         )
@@ -47,15 +48,15 @@ DEEP = [b'{"a":' * depth + b"1" + b"}" * depth for depth in (950, 990, 5000)]
 
 @pytest.mark.parametrize("content", DEEP, ids=len)
 def test_a_config_that_is_nested_deeply_does_not_stop_the_viewer(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "config.json"
-    file.write_bytes(content)
+    file = Inside(tmp_path) / "config.json"
+    file.path.write_bytes(content)
     assert len(read_about(file, None, report=False).settings) <= 1
 
 
 @pytest.mark.parametrize("content", [b"", b"[1]", b"\xff", b"{"])
 def test_a_damaged_config_is_ignored(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "config.json"
-    file.write_bytes(content)
+    file = Inside(tmp_path) / "config.json"
+    file.path.write_bytes(content)
     assert read_about(file, None, report=False).settings == {}
 
 
