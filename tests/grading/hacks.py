@@ -286,7 +286,7 @@ ALTERED: list[Altered] = [
     Altered("values for a list", "{'a': 1}.values()", [1]),
     Altered("items for a dict", "{'a': 1}.items()", {"a": 1}),
     Altered("an iterator for a list", "iter([1, 2])", [1, 2]),
-    Altered("a range for a list", "range(2)", [0, 1]),
+    Altered("a longer range for a list", "range(3)", [0, 1]),
     Altered("a deque for a list", "deque([1, 2])", [1, 2]),
     Altered("an endless iterator", "iter(int, 1)", [0]),
     Altered("bytes for text", "b'ab'", "ab"),

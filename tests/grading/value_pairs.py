@@ -28,7 +28,7 @@ STRICT_FROM_FINDINGS = Pairs(
         ("{sum([3.3, 3.3, 3.4]), 5.0}", "{sum([3.4, 3.3, 3.3]), 5.0}"),
         ("(1, 2)", "namedtuple('P', 'class b', rename=True)(1, 2)"),
         ("nested(120)", "nested(120)"),
-        ("nested(250)", "nested(250)"),
+        ("nested(249)", "nested(249)"),
         ("0.0", "-0.0"),
         ("nan", "nan"),
         ("{1, 'a', None}", "{None, 'a', 1}"),
@@ -119,7 +119,7 @@ STRICT_FROM_PAGE = Pairs(
             "{(x / 7, y / 7 + 1e-13) for x in range(30) for y in range(30)}",
         ),
         ("'\\ud800'", "'\\ud800'"),
-        ("nested(299)", "nested(299)"),
+        ("nested(200)", "nested(200)"),
     ],
     different=[
         ("None", "False"),

@@ -13,6 +13,7 @@ Large answers are read and compared off the event loop, and their size is limite
 """
 
 import asyncio
+import builtins
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -92,7 +93,7 @@ class CodeJudge:
         tally, budget = _Tally(len(cases)), _Budget()
         async with _Line(self.sandbox, b"F", code, entry) as line:
             for case in cases:
-                given = _call_source(Node("tuple", [tree_of(argument) for argument in case.arguments]))
+                given = _call_source([Node("tuple", list(map(tree_of, case.arguments))), Node("dict", []), False])
                 judged = await line.ask(given, self.wall_seconds)
                 tally.count(await self._value_problem(judged, tree_of(case.expected), budget), judged)
                 if tally.problem and self.stop_at_failure:
@@ -123,17 +124,22 @@ class CodeJudge:
                 said = await tester.ask(reply, wall_seconds=self.wall_seconds)
                 if said.frame is None or said.frame[:1] != b"C":
                     return _check_verdict(said)
-                reply = await self._relay(line, said.frame[1:], budget)
+                try:
+                    reply = await self._relay(line, said.frame[1:], budget)
+                except _Unjudged as end:  # an exception in its place could be one that the tests expect
+                    return CodeVerdict(0, 1, str(end), end.killed_by)
         return CodeVerdict(0, 1, f"the tests called the candidate more than {self.calls_per_check} times")
 
     async def _relay(self, line: "_Line", call: bytes, budget: "_Budget") -> bytes:
-        given = await _beside_the_loop(lambda: _call_source(*decode(call), relayed=True), len(call))
-        judged = await line.ask(given, self.wall_seconds)
+        killed_by = None
         try:
+            given = await _beside_the_loop(lambda: _relayed_call(decode(call, shared=True)), len(call))
+            judged = await line.ask(given, self.wall_seconds)
+            killed_by = judged.killed_by
             budget.spend(judged)
             return await _beside_the_loop(lambda: _reply(judged), len(judged.frame or b""))
         except BadValue as error:
-            return b"X" + str(error).encode(errors="replace")[:_SHOWN]
+            raise _Unjudged(str(error)[:_SHOWN], killed_by) from None
 
     async def _value_problem(self, judged: Judged, expected: Tree, budget: "_Budget") -> str:
         try:
@@ -253,22 +259,52 @@ def _check_verdict(said: Judged) -> CodeVerdict:
     return CodeVerdict(int(passed), 1, "" if passed else _why(said), said.killed_by)
 
 
-def _call_source(arguments: Tree, keywords: Tree | None = None, *, relayed: bool = False) -> bytes:
+def _call_source(call: list[Tree]) -> bytes:
     """Return a call for the runner in the box: arguments, keywords, and whether test code in another box makes it."""
-    named = "{}" if keywords is None else expression(keywords)
-    return f"({expression(arguments)}, {named}, {relayed})".encode("utf-8", "surrogatepass")
+    return expression(call).encode("utf-8", "surrogatepass")
+
+
+def _relayed_call(call: Tree) -> bytes:
+    _check_call(call)
+    return _call_source([*call, True])
+
+
+def _check_call(call: Tree) -> None:
+    if not (isinstance(call, list) and [getattr(part, "kind", "") for part in call] == ["tuple", "dict"]):
+        raise BadValue("not the arguments of a call")
 
 
 def _reply(judged: Judged) -> bytes:
     """Return what test code sees of a call: a value, an exception, or the changed arguments."""
-    if judged.frame is not None and judged.frame[:1] == b"E":
-        return judged.frame[:_SHOWN]
-    if judged.frame is None or judged.frame[:1] != b"M":
-        return b"V" + expression(_value(judged)).encode("utf-8", "surrogatepass")
-    after = decode(judged.frame[1:])
-    if not (isinstance(after, list) and [getattr(part, "kind", "") for part in after] == ["tuple", "dict"]):
-        raise BadValue("not the result of a call")
-    return b"M" + expression(after).encode("utf-8", "surrogatepass")
+    kind = (judged.frame or b"")[:1]
+    if kind not in (b"V", b"E", b"M"):
+        raise BadValue(_why(judged))
+    answer = decode((judged.frame or b"")[1:])
+    if kind == b"E":
+        _check_exception(answer)
+    elif kind == b"M":
+        _check_call(answer)
+    return kind + expression(answer).encode("utf-8", "surrogatepass")
+
+
+def _check_exception(tree: Tree) -> None:
+    """Raise ``BadValue`` unless ``tree`` describes an ``Exception``, as the runner does."""
+    match tree:
+        case [str(name), [_, *_] as bases, str(), None | Node(kind="tuple"), None | [_, *_] as members]:
+            builtin = [getattr(builtins, base, None) if isinstance(base, str) else None for base in bases]
+            if name.isidentifier() and all(isinstance(base, type) and issubclass(base, Exception) for base in builtin):
+                for member in members or ():
+                    _check_exception(member)
+                return
+    raise BadValue("not an exception that tests can receive")
+
+
+class _Unjudged(Exception):
+    """A call of test code has no answer that can be judged."""
+
+    def __init__(self, problem: str, killed_by: KilledBy | None) -> None:
+        super().__init__(problem)
+        self.killed_by = killed_by
 
 
 class _Budget:

@@ -30,7 +30,7 @@ from palestra.sandbox.profile import Profile
 
 __all__ = ["Bubblewrap", "Unboxed"]
 
-_ANSWER_LIMIT = 2**22 + 1
+_ANSWER_LIMIT = 2**24 + 1
 
 
 class _Local(Sandbox):

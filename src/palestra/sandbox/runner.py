@@ -14,7 +14,8 @@ import posix
 import sys
 
 CONTROL = 3
-RESULT_LIMIT = 2**22
+VALUE_LIMIT = 2**22
+OUTPUT_LIMIT = 2**24
 
 
 # ----------------------------------------------------------------------------------------------------------------- frames
@@ -158,11 +159,16 @@ def run_session(fields):
 # ------------------------------------------------------------------------------------------------------------ the judged
 
 
-def run_tests(fields, one_test):
+def compiled(source, name):
+    """Compile what was text on the host: a line ``# coding: latin-1`` does not change how its bytes are read."""
+    return compile(source.decode().removeprefix("\ufeff"), name, "exec", 0, True)
+
+
+def run_tests(fields, one_test, limit):
     """Answer each test frame with the result of a fresh fork of this process."""
     source, entry = fields[0], fields[1].decode()
     try:
-        program = compile(source, "<candidate>", "exec", 0, True)
+        program = compiled(source, "<candidate>")
     except BaseException as error:
         program = error
     while True:
@@ -178,8 +184,13 @@ def run_tests(fields, one_test):
                 posix.pwrite(result, b"X" + ("%s: %s" % (type(error).__name__, error))[:500].encode("utf-8", "replace"), 0)
             finally:
                 posix._exit(0)
-        posix.waitpid(pid, 0)
-        answer = posix.pread(result, RESULT_LIMIT, 0)
+        _, status = posix.waitpid(pid, 0)
+        if posix.WIFSIGNALED(status):  # it may have been stopped by a limit after it printed the right thing
+            answer = b"Xended by signal %d" % posix.WTERMSIG(status)
+        elif posix.fstat(result).st_size > limit:  # part of an answer is not the answer
+            answer = b"Xthe answer is too large: it has more than %d MiB" % (limit >> 20)
+        else:
+            answer = posix.pread(result, limit, 0)
         posix.close(result)
         send_frame(answer or b"N")
 
@@ -188,7 +199,8 @@ def call_function(program, entry, given, result):
     """Write the return value of ``entry``. The arguments are evaluated first, before any code of the candidate runs.
 
     The candidate's module is not called ``__main__``, so its code for running as a program does not run. For tests in another
-    box (``relayed``) this also reports an exception, and the arguments after a call that returned nothing.
+    box (``relayed``) this also reports an exception, and the arguments after a call that returned nothing. What is no
+    ``Exception``, and a ``MemoryError``, which the box's limits cause, ends the test: no test may take it for what it expects.
     """
     arguments, keywords, relayed = read_value(given)
     if isinstance(program, BaseException):
@@ -200,19 +212,18 @@ def call_function(program, entry, given, result):
     try:
         value = function(*arguments, **keywords)
     except Exception as error:
-        if not relayed:
+        if not relayed or isinstance(error, MemoryError):
             raise
-        known = [base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins"]
-        answer = b"E" + ("%s:%s" % (known[0], error))[:500].encode("utf-8", "replace")
+        answer = b"E" + encoded(described(error))
     else:
-        answer = encode_changes(arguments, keywords) if relayed and value is None else b"V" + encode_value(value).encode()
+        answer = encode_changes(arguments, keywords) if relayed and value is None else b"V" + encoded(value)
     posix.write(result, answer)
 
 
 def encode_changes(arguments, keywords):
     """Return the arguments after a call that returned nothing, if they are still plain values."""
     try:
-        return b"M" + encode_value([arguments, keywords]).encode()
+        return b"M" + encoded([arguments, keywords])
     except TypeError:
         return b"Vnull"
 
@@ -249,46 +260,66 @@ def merged(old, new):
     return old
 
 
-def exception_from(reply):
-    """Return the candidate's exception as a built-in one, or a ``RuntimeError`` for anything else."""
-    import builtins
-
-    message = reply[1:].decode("utf-8", "replace")
-    name, _, text = message.partition(":")
-    kind = getattr(builtins, name, None) if reply[:1] == b"E" else None
-    if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        return RuntimeError(message)
-    error = kind.__new__(kind)
-    error.args = (text,)
-    return error
-
-
 def run_trusted_tests(fields):
-    """Run test code whose candidate lives in another box: arguments go out, plain values come back."""
+    """Run test code whose candidate lives in another box: arguments go out, plain values come back.
+
+    If a call cannot be made or its answer not be read, the tests end at once: an exception could be one that they expect.
+    """
     source, helpers, entry = fields
+    stops = []
 
     def candidate(*arguments, **keywords):
-        send_frame(b"C" + encode_value([arguments, keywords]).encode())
-        reply = read_frame()
-        if reply[:1] == b"V":
-            return read_value(reply[1:])
-        if reply[:1] == b"M":
-            after = read_value(reply[1:])
-            merged(list(arguments), list(after[0]))
-            merged(keywords, after[1])
-            return None
-        raise exception_from(reply)
+        try:
+            send_frame(b"C" + encoded_call(arguments, keywords))
+            reply = read_frame()
+            value = read_value(reply[1:])
+            if reply[:1] == b"M":
+                merged(list(arguments), list(value[0]))
+                merged(keywords, value[1])
+                value = None
+            error = exception_from(*value) if reply[:1] == b"E" else None
+        except BaseException as problem:
+            fail_tests(problem)
+        if error is None:
+            return value
+        if not isinstance(error, StopIteration):
+            raise error
+        stops.append(error)
+        try:
+            raise error
+        except StopIteration:  # from here on it has a traceback, see ended_a_loop
+            raise
 
     namespace = fresh_main("tests")
     try:
-        exec(compile(helpers, "<helpers>", "exec", 0, True), namespace)
+        exec(compiled(helpers, "<helpers>"), namespace)
         namespace[entry.decode()] = candidate
-        exec(compile(source, "<tests>", "exec", 0, True), namespace)
+        exec(compiled(source, "<tests>"), namespace)
         namespace["check"](candidate)
-    except BaseException as error:
-        send_frame(b"B" + ("%s: %s" % (type(error).__name__, error))[:500].encode("utf-8", "replace"))
+    except BaseException as problem:
+        fail_tests(problem)
+    if any(ended_a_loop(stop, candidate) for stop in stops):
+        send_frame(b"BStopIteration: a built-in function took it for the end of its loop")
     else:
         send_frame(b"G")
+
+
+def fail_tests(problem):
+    try:
+        said = "%s: %s" % (type(problem).__name__, problem)
+    except Exception:
+        said = type(problem).__name__
+    send_frame(b"B" + said[:500].encode("utf-8", "replace"))
+    posix._exit(0)
+
+
+def ended_a_loop(stop, candidate):
+    """Return whether no line of the tests received this exception: ``map`` and others do not pass it on.
+
+    Each line through which an exception passes stands in its traceback. ``assertRaises`` removes the traceback.
+    """
+    trace = stop.__traceback__
+    return trace is not None and trace.tb_next is None and trace.tb_frame.f_code is candidate.__code__
 
 
 # -------------------------------------------------------------------------------------------------------------- the door
@@ -341,9 +372,9 @@ def main():
     elif kind == b"S":
         run_session(fields)
     elif kind == b"F":
-        run_tests(fields, call_function)
+        run_tests(fields, call_function, VALUE_LIMIT)
     elif kind == b"I":
-        run_tests(fields, run_on_input)
+        run_tests(fields, run_on_input, OUTPUT_LIMIT)
     elif kind == b"T":
         run_trusted_tests(fields)
 

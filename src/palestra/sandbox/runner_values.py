@@ -1,13 +1,66 @@
 """Plain values in and out of a box: the second part of the program that continues in ``runner.py``.
 
-``encode_value`` writes what a candidate returned; the host treats it as hostile. ``read_value`` reads what the host wrote.
+``encoded`` writes what a candidate returned; the host treats it as hostile. ``read_value`` reads what the host wrote.
 """
+
+import sys
+
+REPEATED = {}
+"""The id of an object that stands in several places of a call's arguments → its number, or ``None`` before it is written.
+
+It is empty in a candidate's box."""
+
+
+def encoded(value):
+    """Return ``value`` as bytes. A value may nest deeper than the interpreter allows calls to."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, 5000))
+    try:
+        return encode_value(value).encode()
+    finally:
+        sys.setrecursionlimit(before)
+
+
+def encoded_call(arguments, keywords):
+    """Return the arguments of a call as bytes; what is one object there stays one object."""
+    REPEATED.update(dict.fromkeys(repeated([arguments, keywords])))
+    try:
+        return encoded([arguments, keywords])
+    finally:
+        REPEATED.clear()
+
+
+def repeated(value):
+    """Return the ids of the objects inside ``value`` that can change and stand there more than once."""
+    seen, again, pending = set(), set(), [value]
+    while pending:
+        part = pending.pop()
+        is_deque = (type(part).__module__, type(part).__qualname__) == ("collections", "deque")
+        if is_deque or isinstance(part, (list, dict, set, bytearray)):
+            if id(part) in seen:
+                again.add(id(part))
+                continue
+            seen.add(id(part))
+        if is_deque or isinstance(part, (list, tuple)):
+            pending.extend(part)
+        elif isinstance(part, dict):
+            pending.extend(dict.values(part))
+    return again
 
 
 def encode_value(value):
     """Return ``value`` as ASCII JSON, with text as hex. A subclass is encoded as its plain base type, ignoring its methods."""
     if value is None:
         return "null"
+    if id(value) in REPEATED:
+        if REPEATED[id(value)] is not None:
+            return '{"again":%d}' % REPEATED[id(value)]
+        REPEATED[id(value)] = number = sum(given is not None for given in REPEATED.values())
+        return '{"shared":[%d,%s]}' % (number, encode_plain(value))
+    return encode_plain(value)
+
+
+def encode_plain(value):
     kind = type(value)
     if kind in ENCODERS:
         return ENCODERS[kind](value)
@@ -74,6 +127,50 @@ IMPORTED = {
 """Encoders by the name of a type that this code does not import."""
 
 
+def described(error):
+    """Return what tests may see of an exception: name, built-in classes, message, arguments, and the members of a group."""
+    kind = type(error)
+    builtin = [base for base in kind.__mro__ if base.__module__ == "builtins" and issubclass(base, BaseException)]
+    nearest = [base.__name__ for base in builtin if not any(other is not base and issubclass(other, base) for other in builtin)]
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    arguments, members = error.args, None
+    if isinstance(error, BaseExceptionGroup):
+        arguments, members = (error.message,), [described(member) for member in error.exceptions]
+    elif isinstance(error, OSError) and len(arguments) == 2 and error.filename is not None:
+        arguments = (*arguments, error.filename, None, error.filename2)
+    try:
+        encode_value(arguments)
+    except Exception:
+        arguments = None
+    return [kind.__name__, nearest, message, arguments, members]
+
+
+def exception_from(name, bases, message, arguments, members):
+    """Return the exception that ``described`` has described."""
+    import builtins
+
+    kinds = tuple(getattr(builtins, base) for base in bases)
+    kind = kinds[0] if [name] == bases else type(name, kinds, {"__module__": "candidate"})
+    if members is not None:
+        return kind(arguments[0], [exception_from(*member) for member in members])
+    error = raised(kind, (message,) if arguments is None else arguments)
+    if str(error) != message:  # the candidate's class has a message of its own
+        error = raised(type(name, (kind,), {"__module__": "candidate", "__str__": lambda _: message}), error.args)
+    return error
+
+
+def raised(kind, arguments):
+    try:
+        return kind(*arguments)
+    except Exception:  # such as a UnicodeDecodeError without its five arguments
+        error = kind.__new__(kind)
+        error.args = arguments
+        return error
+
+
 class Names(dict):
     """The names that the host's expressions for values may use. Modules are imported when a value needs them."""
 
@@ -90,7 +187,7 @@ class Names(dict):
 def named(fields, values):
     import collections
 
-    return collections.namedtuple("Record", fields)(*values)
+    return collections.namedtuple("Record", fields, rename=True)(*values)
 
 
 def read_value(source):
