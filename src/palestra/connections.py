@@ -69,32 +69,45 @@ class Slices:
         transport: The connection.
         handle: Takes a slice.
         reading: Returns whether the connection may be read from, apart from this.
+        ready: Returns whether slices are taken now. Call ``resume`` when they are again.
     """
 
     def __init__(
-        self, transport: asyncio.Transport, handle: Callable[[bytes], object], reading: Callable[[], bool] = lambda: True
+        self,
+        transport: asyncio.Transport,
+        handle: Callable[[bytes], object],
+        reading: Callable[[], bool],
+        ready: Callable[[], bool] = lambda: True,
     ) -> None:
         self._transport = transport
         self._handle = handle
         self._reading = reading
+        self._ready = ready
+        self._scheduled = False
         self._rest = bytearray()
         self._closed = False
 
     @property
-    def waiting(self) -> bool:
-        """Whether something was received and is not handed on yet."""
-        return bool(self._rest)
+    def waiting(self) -> int:
+        """Bytes that were received and are not handed on yet."""
+        return len(self._rest)
 
     def receive(self, data: bytes) -> None:
         """Hand on ``data``, at once if it is short and nothing waits."""
-        if len(data) <= SLICE and not self._rest:
+        if self._closed:
+            return
+        if len(data) <= SLICE and not self._rest and self._ready():
             self._handle(data)
             return
-        waiting = self.waiting
         self._rest += data
-        if waiting:
+        if self._scheduled or not self._ready():
             self._transport.pause_reading()
         else:
+            self._go_on()
+
+    def resume(self) -> None:
+        """Hand on what waits, and read on."""
+        if not self._scheduled:
             self._go_on()
 
     def close(self) -> None:
@@ -103,16 +116,18 @@ class Slices:
         self._rest.clear()
 
     def _go_on(self) -> None:
+        self._scheduled = False
         until = perf_counter() + SLICE_SECONDS
-        while self._rest:
+        while self._rest and self._ready():
             part = bytes(self._rest[:SLICE])
             del self._rest[:SLICE]
             self._handle(part)
             if self._rest and perf_counter() > until:
                 self._transport.pause_reading()
+                self._scheduled = True
                 asyncio.get_running_loop().call_soon(self._go_on)
                 return
-        if not self._closed and self._reading():
+        if not self._closed and not self._rest and self._reading():
             self._transport.resume_reading()
 
 

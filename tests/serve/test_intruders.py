@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from time import thread_time
 
 import pytest
 from websockets.asyncio.client import connect
@@ -155,3 +156,27 @@ async def test_a_replayed_call_runs_once(server: EnvServer) -> None:
             await socket.send(encode_frame(CallFrame(2, 2, 5.0, StepFrame("x"))))
             turns.append(decode_frame(bytes(await socket.recv()), FromServer).result.info["turn"])  # type: ignore[arg-type]
         assert turns == [1] * 5
+
+
+@pytest.mark.parametrize(
+    ("host", "status"), [("evil.example", 421), ("127.0.0.1:1", 200), ("localhost", 200), ("[::1]:5", 200)]
+)
+async def test_a_page_of_another_name_does_not_learn_that_a_local_server_runs(
+    server: EnvServer, host: str, status: int
+) -> None:
+    assert (await http(server, "GET", "/health", b"", Host=host, X="no token"))[0] == status
+    assert (await http(server, "GET", "/health", b"", Host=host, Authorization=f"Bearer {ANN}"))[0] == 200
+
+
+async def test_a_flood_of_tiny_frames_gives_the_loop_its_turns(server: EnvServer) -> None:
+    async with dial(server, ANN) as flood:
+        connection = next(iter(server._door.connections))
+        longest = 0.0
+        flood.transport.pause_reading()
+        connection.data_received(b"\x89\x80\0\0\0\0" * 43_000)  # what one read from a socket can hold
+        while connection._slices.waiting and not connection._paused:
+            began = thread_time()
+            await asyncio.sleep(0)
+            longest = max(longest, thread_time() - began)
+        assert longest < 0.05
+        flood.transport.abort()

@@ -78,7 +78,8 @@ async def http(
     """One request over a connection of its own: status, headers, body."""
     host, port = server.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: close", f"Content-Length: {len(body)}"]
+    named = f"Host: {headers.pop('Host', f'{host}:{port}')}"
+    lines = [f"{method} {path} HTTP/1.1", named, "Connection: close", f"Content-Length: {len(body)}"]
     lines += [f"{name}: {value}" for name, value in (headers or BEARER).items()]
     writer.write("\r\n".join([*lines, "", ""]).encode() + body)
     head, _, rest = (await asyncio.wait_for(reader.read(), 60)).partition(b"\r\n\r\n")
@@ -283,7 +284,8 @@ async def test_slow_calls_over_plain_http() -> None:
     async with EnvServer("tests.serve.tally:Waiting", TOKEN) as server:
         _, _, body = await http(server, "POST", "/v1/sessions", encode_json_frame(Hello((1,), "tests.serve.tally:Waiting")))
         path = f"/v1/sessions/{json.loads(body)['session']}/calls"
-        assert (await http(server, "POST", path, encode_json_frame(RESET)))[0] == 200
+        reset = CallFrame(1, 1, 10.0, ResetFrame(Task("tests.serve.tally:Waiting", 3)))
+        assert (await http(server, "POST", path, encode_json_frame(reset)))[0] == 200
         step = encode_json_frame(CallFrame(2, 1, 10.0, StepFrame("0.3")))
         answers = await asyncio.gather(http(server, "POST", path, step), http(server, "POST", path, step))
         assert [json.loads(body)["result"]["observation"] for _, _, body in answers] == ["1", "1"]

@@ -40,7 +40,7 @@ TTL = 60.0
 LIMITS = ServerLimits(ttl=TTL, max_sessions=6)
 SHARE = LIMITS.max_sessions // 2
 VERBS = st.one_of(
-    st.builds(ResetFrame, st.builds(Task, st.just("any"), st.integers(0, 3))),
+    st.builds(ResetFrame, st.builds(Task, st.just(REFERENCE), st.integers(0, 3))),
     st.builds(StepFrame, st.sampled_from(["a", "b", "end"])),
     st.just(Ask("oracle")),
     st.builds(SeedActions, st.integers(0, 3)),
@@ -94,7 +94,7 @@ class SessionRules(RuleBasedStateMachine):
         self.server = Sessions(Host([REFERENCE]), LIMITS, 2, clock=lambda: self.now)
         self.models: list[Model] = []
         first = self.open(b"ann")
-        self.call(first, ResetFrame(Task("any", seed)), 1)
+        self.call(first, ResetFrame(Task(REFERENCE, seed)), 1)
         return first
 
     def teardown(self) -> None:

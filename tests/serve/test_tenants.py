@@ -3,9 +3,9 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, thread_time
 
 import pytest
 from websockets.asyncio.client import connect
@@ -13,8 +13,9 @@ from websockets.asyncio.server import ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 
 import palestra
-from palestra.errors import EnvError, PalestraError, UsageError
+from palestra.errors import EnvError, PalestraError, SchemaError, UsageError
 from palestra.serve import EnvServer, RemoteEnv, ServerLimits
+from palestra.serve.session import ServerSession
 from palestra.serve.shares import Shares
 from palestra.serve.tokens import new_token
 from palestra.serve.wire import (
@@ -30,9 +31,12 @@ from palestra.serve.wire import (
     Shown,
     StepFrame,
     Stepped,
+    Verb,
     Welcome,
     decode_frame,
+    decode_json_frame,
     encode_frame,
+    encode_json_frame,
 )
 from palestra.trajectory import Task
 from tests.pace import slowness
@@ -217,22 +221,112 @@ async def test_bodies_that_never_end_are_bounded_too() -> None:
 
 @pytest.mark.slow
 async def test_answers_that_are_kept_are_bounded() -> None:
-    limits = ServerLimits(max_remembered=4 * MEGABYTE, max_message=2 * MEGABYTE)
+    limits = ServerLimits(max_remembered=6 * MEGABYTE + 2**17, max_message=2 * MEGABYTE)
     async with EnvServer(REFERENCE, ANN, limits=limits) as server:
         envs = [RemoteEnv(f"{server.url}#{REFERENCE}", token=ANN) for _ in range(4)]
         for env in envs:
             await env.reset(task=Task(REFERENCE, 1))
-        for env in envs[:2]:  # call and answer of a megabyte each, which are kept
+        for env in envs[:2]:  # a call of a megabyte, which is kept, and its answer, which counts twice
             await env.step("x" * MEGABYTE)
         envs[3]._deadline = 1.0
         with pytest.raises(PalestraError, match="take too much memory"):
-            await envs[3].step("x")
+            await envs[3].step("x" * 2**17)
         envs[3]._deadline = 60.0
         assert (await envs[0].step("x")).info["turn"] == 2  # it gives up what it holds
         assert (await envs[3].step("y")).info["turn"] == 1
         for env in envs:
             await env.close()
         assert server.sessions._remembered.held == 0
+
+
+def call(server: EnvServer, session: ServerSession, seq: int, verb: Verb) -> ReplyFrame | Fault:
+    frame = CallFrame(seq, seq, 10.0, verb)
+    answer = decode_frame(server.sessions.take(session, frame, len(encode_frame(frame))), FromServer)
+    assert isinstance(answer, ReplyFrame | Fault)
+    return answer
+
+
+async def test_small_calls_and_answers_of_many_sessions_are_bounded() -> None:
+    limits = ServerLimits(max_remembered=8 * MEGABYTE, max_message=MEGABYTE)
+    async with EnvServer(REFERENCE, [ANN, BOB], limits=limits) as server:
+        owner, refusals = b"ann", []
+        before = megabytes()
+        for number in range(400):
+            opened = server.sessions.hello(owner, Hello((1,), REFERENCE))
+            assert not isinstance(opened, Fault)
+            answer = call(server, opened[0], 1, ResetFrame(Task(REFERENCE, number)))
+            if isinstance(answer, ReplyFrame):
+                answer = call(server, opened[0], 2, StepFrame(f"{number}" + "x" * 60_000))
+            if isinstance(answer, Fault):
+                refusals.append(answer.message)
+        assert 10 < 400 - len(refusals) < 100
+        assert all("max_remembered" in refusal for refusal in refusals)
+        assert server.sessions._remembered.held <= 4 * MEGABYTE
+        assert megabytes() - before < 16
+        other = server.sessions.hello(b"bob", Hello((1,), REFERENCE))
+        assert not isinstance(other, Fault)
+        assert isinstance(call(server, other[0], 1, ResetFrame(Task(REFERENCE, 1))), ReplyFrame)
+
+
+class Growing(palestra.Env):
+    """Answers with more and more text."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, object]]:
+        super().reset(seed=seed, task=task)
+        return "", {}
+
+    def step(self, action: str) -> palestra.Step:
+        return palestra.Step("x" * int(action), 0.0, False, False, {})
+
+
+async def test_an_answer_that_finds_no_room_ends_its_episode_only() -> None:
+    growing = f"{__name__}:Growing"
+    limits = ServerLimits(max_remembered=2 * MEGABYTE, max_message=MEGABYTE)
+    async with EnvServer(growing, ANN, limits=limits) as server:
+        sessions = []
+        for _ in range(2):
+            opened = server.sessions.hello(b"ann", Hello((1,), growing))
+            assert not isinstance(opened, Fault)
+            sessions.append(opened[0])
+            assert isinstance(call(server, opened[0], 1, ResetFrame(Task(growing, 1))), ReplyFrame)
+        assert isinstance(call(server, sessions[0], 2, StepFrame("700000")), ReplyFrame)
+        lost = call(server, sessions[1], 2, StepFrame("700000"))
+        assert isinstance(lost, Fault)
+        assert (lost.code, str(lost.boundary)) == (Code.FAILED, "infrastructure")
+        assert "max_remembered" in lost.message
+        assert isinstance(call(server, sessions[0], 3, StepFrame("1")), ReplyFrame)
+        assert isinstance(call(server, sessions[1], 3, ResetFrame(Task(growing, 1))), ReplyFrame)
+        assert server.sessions._remembered.held < MEGABYTE
+
+
+async def test_a_reset_of_another_environment_and_a_huge_action_are_refused() -> None:
+    async with EnvServer(REFERENCE, ANN, limits=ServerLimits(max_action=1000)) as server:
+        opened = server.sessions.hello(b"ann", Hello((1,), REFERENCE))
+        assert not isinstance(opened, Fault)
+        refused = call(server, opened[0], 1, ResetFrame(Task("os:system", 1)))
+        assert isinstance(refused, Fault)
+        assert (refused.code, REFERENCE in refused.message) == (Code.USAGE, True)
+        assert isinstance(call(server, opened[0], 1, ResetFrame(Task(REFERENCE, 1))), ReplyFrame)
+        refused = call(server, opened[0], 2, StepFrame("x" * 1001))
+        assert isinstance(refused, Fault)
+        assert (refused.code, "max_action" in refused.message) == (Code.TOO_LARGE, True)
+
+
+@pytest.mark.parametrize("encode", [encode_frame, encode_json_frame])
+def test_a_frame_of_many_small_values_is_refused_before_they_are_made(encode: Callable[[object], bytes]) -> None:
+    read = decode_frame if encode is encode_frame else decode_json_frame
+    kind = FromClient if encode is encode_frame else CallFrame
+    fair = CallFrame(1, 1, 10.0, StepFrame("x" * MEGABYTE))
+    assert read(encode(fair), kind) == fair
+    hostile = encode(CallFrame(1, 1, 10.0, ResetFrame(Task(REFERENCE, 1, params={"x": [[]] * MEGABYTE}))))
+
+    def seconds() -> float:
+        began = thread_time()
+        with pytest.raises(SchemaError, match="65536"):
+            read(hostile, kind)
+        return thread_time() - began
+
+    assert min(seconds() for _ in range(3)) < 0.05
 
 
 @pytest.mark.slow

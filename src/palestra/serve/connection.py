@@ -17,6 +17,7 @@ from websockets.http11 import Request
 from websockets.protocol import Event, State
 from websockets.server import ServerProtocol
 
+from palestra.connections import Slices
 from palestra.errors import SchemaError
 from palestra.serve.logs import Sparse
 from palestra.serve.requests import SLOT
@@ -44,6 +45,8 @@ SUPERSEDED = 4001
 LEASE_OVER = 4002
 """The session's lease ran out, or no Hello arrived in time."""
 
+EVENT_BYTES = 512
+"""Bytes of a frame that was read and waits, beside its data."""
 FAREWELL_SECONDS = 5.0
 """Seconds that the closing handshake may take."""
 
@@ -82,6 +85,7 @@ class Connection(asyncio.Protocol):
         "_owner",
         "_parts",
         "_paused",
+        "_slices",
         "_slot",
         "_transport",
         "_ws",
@@ -96,7 +100,8 @@ class Connection(asyncio.Protocol):
         self._ws = ServerProtocol(max_size=door.sessions.limits.max_message, logger=_quiet)
         self._transport: asyncio.Transport
         self._owner = b""
-        self._parts: list[bytes] = []
+        self._parts: bytearray | None = None
+        """The beginning of a message that arrives in several frames."""
         self._held = 0
         """Bytes of frames or messages that have arrived in part."""
         self._events: deque[Event] = deque()
@@ -110,15 +115,21 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._slices = Slices(self._transport, self._take, lambda: not self._paused, lambda: not self._paused)
         self._others.add(self)  # type: ignore[arg-type]
         self._door.connections.add(self)
 
     def data_received(self, data: bytes) -> None:
+        self._slices.receive(data)
+        if self._held or self._slices.waiting:
+            self._count_unfinished()
+
+    def _take(self, data: bytes) -> None:
         try:
             self._ws.receive_data(data)
             self._events.extend(self._ws.events_received())
             self._work()
-            if self._held or self._parts or self._ws.reader.buffer:
+            if self._held or self._parts is not None or self._events or self._ws.reader.buffer:
                 self._count_unfinished()
         except Exception:
             self._give_up()
@@ -144,12 +155,19 @@ class Connection(asyncio.Protocol):
 
     def _count_unfinished(self) -> None:
         shares, held = self._door.sessions.unfinished, self._held
-        self._held = len(self._ws.reader.buffer) + sum(map(len, self._parts))
-        if self._held > held and not shares.room(self._owner, self._held - held):
-            self._held = held
-            self.shut(TRY_LATER, "too many incomplete frames from this token")
-        else:
+        waiting = self._slices.waiting + EVENT_BYTES * len(self._events)
+        self._held = waiting + len(self._ws.reader.buffer) + len(self._parts or b"")
+        if self._held <= held or shares.room(self._owner, self._held - held):
             shares.take(self._owner, self._held - held)
+            return
+        # What arrived is dropped at once, so that other connections of the token go on.
+        shares.give_back(self._owner, held)
+        self._held = 0
+        self._parts = None
+        self._events.clear()
+        self._slices.close()
+        self._ws.reader.buffer.clear()
+        self.shut(TRY_LATER, f"incomplete frames of this token exceed its share, {shares.share} bytes (max_unfinished)")
 
     def eof_received(self) -> None:
         self._ws.receive_eof()
@@ -166,13 +184,14 @@ class Connection(asyncio.Protocol):
         except Exception:
             return self._give_up()
         if not self._paused:
-            self._transport.resume_reading()
+            self._slices.resume()
         return None
 
     def connection_lost(self, error: Exception | None) -> None:
         self._forget()
 
     def _forget(self) -> None:
+        self._slices.close()
         self._slot.free()
         self._door.sessions.unfinished.give_back(self._owner, self._held)
         self._held = 0
@@ -198,7 +217,10 @@ class Connection(asyncio.Protocol):
         if self._ws.state is State.OPEN:
             self._ws.send_close(code, reason)
             self._flush()
-        self._close()
+        if self._paused:  # a client that does not read its answers does not read this either
+            self._transport.abort()
+        else:
+            self._close()
 
     def _close(self) -> None:
         self._transport.close()
@@ -230,15 +252,15 @@ class Connection(asyncio.Protocol):
         if frame.opcode is Opcode.BINARY and frame.fin:
             self._message(bytes(frame.data))
         elif frame.opcode is Opcode.TEXT:
-            self._parts = []
+            self._parts = None
             self._refuse(Code.BAD_FRAME, "frames must be binary: msgpack")
         elif frame.opcode is Opcode.BINARY:
-            self._parts = [bytes(frame.data)]
-        elif frame.opcode is Opcode.CONT and self._parts:
-            self._parts.append(bytes(frame.data))
+            self._parts = bytearray(frame.data)
+        elif frame.opcode is Opcode.CONT and self._parts is not None:
+            self._parts += frame.data
             if frame.fin:
-                parts, self._parts = self._parts, []
-                self._message(b"".join(parts))
+                parts, self._parts = self._parts, None
+                self._message(bytes(parts))
 
     def _message(self, data: bytes) -> None:
         try:

@@ -5,16 +5,19 @@ so this is meant for inspection and first tries, not for ten thousand episodes.
 """
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from palestra.errors import SchemaError
 from palestra.exposition import CONTENT_TYPE
@@ -46,9 +49,13 @@ PROBE_EVERY = 5.0
 """Seconds for which the result of a probe is reused."""
 
 
-def http_app(sessions: Sessions, tokens: BearerTokens, slots: Slots) -> Starlette:
-    """Return the application that answers plain HTTP requests."""
-    pages = _Pages(sessions, tokens, slots)
+LARGE_ANSWER = 2**16
+"""Bytes of an answer that is refused if the share of its token is used up. Smaller ones say what is wrong."""
+
+
+def http_app(sessions: Sessions, tokens: BearerTokens, slots: Slots, *, only_here: bool = False) -> Starlette:
+    """Return the application that answers plain HTTP requests. ``only_here``: it listens on a loopback address."""
+    pages = _Pages(sessions, tokens, slots, only_here=only_here)
     return Starlette(
         routes=[
             Route("/health", pages.health, methods=["GET"]),
@@ -67,7 +74,8 @@ Page = Callable[[Request, bytes], Awaitable[Response]]
 
 
 class _Pages:
-    def __init__(self, sessions: Sessions, tokens: BearerTokens, slots: Slots) -> None:
+    def __init__(self, sessions: Sessions, tokens: BearerTokens, slots: Slots, *, only_here: bool) -> None:
+        self.only_here = only_here
         self.sessions = sessions
         self.slots = slots
         self.tokens = tokens
@@ -75,13 +83,14 @@ class _Pages:
         self._wrong = ""
         self._probing = asyncio.Lock()
 
-    def guarded(self, page: Page) -> Callable[[Request], Awaitable[Response]]:
+    def guarded(self, page: Page) -> Callable[[Request], Awaitable[ASGIApp]]:
         """Return ``page`` behind the token check; its exceptions become faults."""
 
-        async def answer(request: Request) -> Response:
+        async def answer(request: Request) -> ASGIApp:
             response = await self._answer(page, request)
             self.sessions.metrics.http[str(response.status_code)] += 1
-            return response
+            owner = self.tokens.owner(request.headers.getlist("authorization"))
+            return response if owner is None else self._counted(response, owner)
 
         return answer
 
@@ -102,8 +111,32 @@ class _Pages:
             self.sessions.metrics.faults[Code.INTERNAL] += 1
             return _fault(Code.INTERNAL, "the server failed; the reason is in its log")
 
+    def _counted(self, response: Response, owner: bytes) -> ASGIApp:
+        """Return ``response``, whose bytes count against ``owner``'s share until the client has read them."""
+        unfinished, size = self.sessions.unfinished, 2 * len(response.body)
+        if size > LARGE_ANSWER and not unfinished.room(owner, size):
+            share = f"its share, {unfinished.share} bytes (max_unfinished)"
+            return _fault(Code.BUSY, f"answers of this token that wait exceed {share}")
+
+        async def send_counted(scope: Scope, receive: Receive, send: Send) -> None:
+            unfinished.take(owner, size)
+            try:
+                await response(scope, receive, send)
+            finally:
+                unfinished.give_back(owner, size)
+
+        return send_counted
+
     async def health(self, request: Request) -> Response:
-        """Report whether a real environment can be played here, now."""
+        """Report whether a real environment can be played here, now.
+
+        A server that only this machine can reach answers without a token only under its own name. A web page whose name was
+        made to point here has another one.
+        """
+        host = request.headers.get("host", "")
+        owner = self.tokens.owner(request.headers.getlist("authorization"))
+        if self.only_here and owner is None and not _names_this_machine(host):
+            return _json({"status": "refused: this host is not the server's name; ask for 127.0.0.1, or send a token"}, 421)
         async with self._probing:
             if monotonic() - self._probed >= PROBE_EVERY:
                 self._wrong = await self.sessions.host.probe()
@@ -165,13 +198,26 @@ class _Pages:
                 if size + len(part) > limit:
                     return _fault(Code.TOO_LARGE, f"the body is larger than {limit} bytes")
                 if not unfinished.room(owner, len(part)):
-                    return _fault(Code.BUSY, "too many incomplete requests from this token")
+                    return _fault(
+                        Code.BUSY,
+                        f"incomplete requests of this token exceed its share, {unfinished.share} bytes (max_unfinished)",
+                    )
                 unfinished.take(owner, len(part))
                 size += len(part)
                 parts.append(part)
         finally:
             unfinished.give_back(owner, size)
         return b"".join(parts)
+
+
+def _names_this_machine(host: str) -> bool:
+    name = urlsplit(f"//{host}").hostname if "[" not in host or "]" in host else None
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name or "").is_loopback
+    except ValueError:
+        return False
 
 
 def _fault(code: Code, message: str) -> Response:

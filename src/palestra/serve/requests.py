@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
+from palestra.connections import Slices
 from palestra.serve.logs import Sparse
 from palestra.serve.slots import ConnectionSlot
 
@@ -29,13 +30,18 @@ class HttpConnection(H11Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._slot.transport = cast("asyncio.Transport", transport)
+        self._slices = Slices(self._slot.transport, self._take, lambda: not self.flow.read_paused)
         super().connection_made(self._slot.transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._slices.close()
         self._slot.free()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self._slices.receive(data)
+
+    def _take(self, data: bytes) -> None:
         try:
             super().data_received(data)
             cycle: RequestResponseCycle | None = self.cycle  # None before the first request

@@ -156,7 +156,7 @@ class EnvServer:
         if (certificate is None) != (key is None):
             raise UsageError("HTTPS needs both a certificate and its key")
         config = uvicorn.Config(
-            http_app(self.sessions, self._tokens, self._slots),
+            http_app(self.sessions, self._tokens, self._slots, only_here=_is_loopback(self._options.get("host", "127.0.0.1"))),
             ws=self._door.connect,  # type: ignore[arg-type]
             loop="asyncio",
             lifespan="off",
@@ -179,6 +179,13 @@ class EnvServer:
         if not secure and not ipaddress.ip_address(host).is_loopback:
             _log.warning("tokens and observations travel unencrypted: pass a certificate, or put a TLS proxy in front")
         return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def serve(

@@ -18,6 +18,7 @@ class ServerSession:
     """One client's environment and the last call on it."""
 
     __slots__ = (
+        "answered",
         "deliver",
         "env",
         "id",
@@ -52,4 +53,6 @@ class ServerSession:
         self.seen = 0.0
         """Time of the last frame or renewal."""
         self.kept = 0
-        """Bytes of ``verb`` and ``reply``, if they are large."""
+        """Bytes that count for ``verb`` and ``reply``."""
+        self.answered = 0
+        """Bytes that counted for the last answer. The next one is likely to need as many."""

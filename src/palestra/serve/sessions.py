@@ -12,12 +12,13 @@ The protocol page describes the same rules, and a state machine test compares th
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from sys import getsizeof
 from time import monotonic, perf_counter
 from typing import Any, TypeVar
 
 import msgspec
 
-from palestra.errors import EnvError, SchemaError
+from palestra.errors import EnvError, InfrastructureError, SchemaError
 from palestra.serve.faults import RETRY_AFTER, fault_of
 from palestra.serve.host import Host
 from palestra.serve.metrics import Metrics
@@ -49,8 +50,12 @@ __all__ = ["Sessions"]
 
 _T = TypeVar("_T")
 
-LARGE = 2**16
-"""Bytes from which a call or an answer counts towards the memory that its owner uses."""
+CALL_BYTES = 2048
+"""Bytes of a session's last call and answer beside their text and data."""
+COPIES = 2
+"""An answer is held for repetition and, until the client has read it, to be sent."""
+PER_BYTE = 32
+"""Bytes that a byte of a frame takes at most as Python objects."""
 
 
 class Sessions:
@@ -142,12 +147,12 @@ class Sessions:
         session.seen = self._clock()
         if call.seq <= session.seq:
             return self._earlier(session, call)
-        refusal = self._refusal(session, call)
+        weight = _weight(call.verb, size)
+        refusal = self._refusal(session, call, weight)
         if refusal is not None:
             return encode_frame(msgspec.structs.replace(refusal, seq=call.seq, request=call.request))
         session.seq, session.verb, session.request, session.reply = call.seq, call.verb, call.request, b""
-        if session.kept or size > LARGE:
-            self._keep(session, size if size > LARGE else 0)
+        self._keep(session, weight)
         if session.offer.in_place:
             return self._run_in_place(session, call)
         abandoned = session.running  # not None only if this call is Close
@@ -179,7 +184,7 @@ class Sessions:
             return encode_frame(msgspec.structs.replace(reply, request=call.request))
         return encode_frame(self._fault(code, message, seq=call.seq, request=call.request))
 
-    def _refusal(self, session: ServerSession, call: CallFrame) -> Fault | None:
+    def _refusal(self, session: ServerSession, call: CallFrame, weight: int) -> Fault | None:
         if session.id not in self._table:
             return self._fault(Code.NO_SESSION, "the session has ended")
         if isinstance(call.verb, Close):
@@ -192,11 +197,14 @@ class Sessions:
             )
         if not session.offer.in_place and not self._waiting.room(session.owner):
             return self._busy(f"{self._waiting.share} calls of this token are running, which is its share")
-        # A session with a large answer discards it now. The first test is cheap and rarely true.
-        if self._remembered.held and not session.kept and not self._remembered.room(session.owner):
-            return self._busy("the answers kept for this token's sessions take too much memory")
+        # The session discards its last call and answer now.
+        if not self._remembered.room(session.owner, weight + session.answered - session.kept):
+            return self._busy(self._too_much())
         if isinstance(call.verb, ResetFrame):
             return self._no_reset(session, call.verb)
+        if isinstance(call.verb, StepFrame) and len(call.verb.action) > self.limits.max_action:
+            size = f"the action has {len(call.verb.action)} characters"
+            return self._fault(Code.TOO_LARGE, f"{size}; at most {self.limits.max_action} are taken (max_action)")
         if not session.playing and isinstance(call.verb, StepFrame):
             return self._fault(Code.EPISODE_OVER, "this episode has ended or has not begun; call reset first")
         if session.env is None:
@@ -209,6 +217,10 @@ class Sessions:
         needs_worker = session.offer.isolated and session.env is None
         if needs_worker and not self._runner.workers.room(session.owner):
             return self._busy(f"{self._runner.workers.share} worker processes of this token are in use, which is its share")
+        if verb.task.env != session.offer.spec.id:
+            return self._fault(
+                Code.USAGE, f'the task is of "{verb.task.env}", and this session plays "{session.offer.spec.id}"'
+            )
         if refused := session.offer.refused(verb.task.params):
             return self._fault(Code.USAGE, refused)
         try:
@@ -294,9 +306,19 @@ class Sessions:
         if len(frame) > session.max_message:
             problem = f"what the environment returned takes {len(frame)} bytes; at most {session.max_message} can be sent"
             return self._unsendable(session, problem)
-        if len(frame) > LARGE and session.id in self._table:
-            self._keep(session, session.kept + len(frame))
+        if session.id in self._table:
+            weight = COPIES * len(frame)
+            if not self._remembered.room(session.owner, weight):
+                self._runner.abandon(session)
+                lost = InfrastructureError(f"the episode is lost: {self._too_much()}")
+                return self._encoded(session, self._counted(fault_of(lost)))
+            session.answered = weight
+            self._keep(session, session.kept + weight)
         return frame
+
+    def _too_much(self) -> str:
+        share = f"its share is {self._remembered.share} bytes (max_remembered)"
+        return f"the calls and answers kept for this token's sessions take too much memory; {share}"
 
     def _unsendable(self, session: ServerSession, problem: str) -> bytes:
         return self._encoded(session, self._counted(fault_of(EnvError(problem))))
@@ -321,6 +343,11 @@ def _now(work: Coroutine[Any, Any, _T]) -> _T:
         return result
     work.close()
     raise AssertionError("an environment that is played in place must not await")
+
+
+def _weight(verb: Verb, size: int) -> int:
+    """The bytes that the last call of a session takes, whose frame had ``size`` bytes."""
+    return CALL_BYTES + (getsizeof(verb.action) if isinstance(verb, StepFrame) else PER_BYTE * size)
 
 
 def _name(verb: Verb) -> str:

@@ -24,6 +24,7 @@ from palestra.trajectory import Content, Task
 __all__ = [
     "DEEPEST",
     "HTTP_STATUS",
+    "MOST_STRUCTURE",
     "PATH",
     "PROTOCOL_VERSION",
     "Ask",
@@ -63,6 +64,9 @@ PATH = "/v1/session"
 DEEPEST = 64
 """Deepest allowed nesting of values, in either direction. Only a task's params and an info can be nested."""
 
+MOST_STRUCTURE = 2**16
+"""Most bytes of a frame from a client that is not a step. A step may be as large as ``max_message``."""
+
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Name = Annotated[str, msgspec.Meta(max_length=512)]
 SessionId = Annotated[str, msgspec.Meta(max_length=64)]
@@ -86,8 +90,10 @@ class ServerLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Most worker processes for blocking environments; then a reset is answered with ``busy``."""
     max_unfinished: int = 64 * 2**20
     """Most bytes of frames and bodies that have arrived in part; then the connection is closed."""
-    max_remembered: int = 2**30
-    """Most bytes of large calls and answers kept for repetition; then a call is answered with ``busy``."""
+    max_remembered: int = 2**28
+    """Most bytes of the last calls and answers of all sessions, kept for repetition; then a call is answered with ``busy``."""
+    max_action: int = 2**20
+    """Most characters of an action."""
     max_waiting: int = 4096
     """Most calls running at once, over all sessions; then a call is answered with ``busy``."""
     max_unauthenticated: int = 1000
@@ -303,9 +309,35 @@ _json_decoders: dict[Any, msgspec.json.Decoder[Any]] = {
 }
 
 
+class _VerbKind(msgspec.Struct):
+    type: str = ""
+
+
+class _Outline(msgspec.Struct):
+    verb: _VerbKind | None = None
+
+
+_msgpack_outline = msgspec.msgpack.Decoder(_Outline)
+_json_outline = msgspec.json.Decoder(_Outline)
+
+
+def _check_size(data: bytes, outline: "msgspec.msgpack.Decoder[_Outline] | msgspec.json.Decoder[_Outline]") -> None:
+    """Raise ``SchemaError`` for a large frame that is not a step, before its values are made.
+
+    A step has one text. A task may hold millions of empty lists, which take 80 times the bytes of the frame and hold the event
+    loop while they are made.
+    """
+    if len(data) > MOST_STRUCTURE:
+        verb = outline.decode(data).verb
+        if verb is None or verb.type != "step":
+            raise SchemaError(f"a frame of {len(data)} bytes; one that is not a step has at most {MOST_STRUCTURE}")
+
+
 def decode_frame(data: bytes, kind: Any) -> Any:
     """Decode a frame of ``FromClient`` or ``FromServer`` from msgpack. Raise ``SchemaError`` for anything else."""
     try:
+        if kind is FromClient:
+            _check_size(data, _msgpack_outline)
         return (_from_client if kind is FromClient else _from_server).decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SchemaError(f"not a frame: {error}") from None
@@ -314,6 +346,8 @@ def decode_frame(data: bytes, kind: Any) -> Any:
 def decode_json_frame(data: bytes, kind: Any) -> Any:
     """Do the same from JSON, where NaN and infinities are not numbers."""
     try:
+        if kind in (Hello, CallFrame):
+            _check_size(data, _json_outline)
         return _json_decoders[kind].decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise SchemaError(f"not a frame: {error}") from None
