@@ -142,6 +142,35 @@ def test_outputs_are_compared_word_by_word(expected: str, got: str, alike: bool)
     assert same_output(expected, got, 1e-9) is alike
 
 
+@pytest.mark.parametrize(
+    ("code", "output", "right"),
+    [
+        ("import sys\nprint(5)\nsys.stdout.write('\\n' * (4 << 20))\nprint('junk')", "5", False),
+        ("print('a ' * (5 << 19))", "a " * (5 << 19), True),
+        ("print('a ' * (9 << 20))", "a " * (9 << 20), False),
+        ("import os\nprint(5, flush=True)\nos.kill(os.getpid(), 9)", "5", False),
+        (
+            "import resource\nresource.setrlimit(resource.RLIMIT_CPU, (0, 1))\nprint(5, flush=True)\nwhile True: pass",
+            "5",
+            False,
+        ),
+        ("import os\nprint('\\ufffd', flush=True)", "\ufffd", True),
+        ("import os\nos.write(1, b'\\xff')", "\ufffd", False),
+        ("import os\nprint(5, flush=True)\nos._exit(3)", "5", True),
+        ("# -*- coding: latin-1 -*-\nprint('é')", "é", True),
+    ],
+    ids=["junk far behind", "large", "too large", "killed", "out of time", "text", "bytes", "exit code", "cookie"],
+)
+async def test_the_whole_output_of_a_program_counts(code: str, output: str, right: bool, judge: CodeJudge) -> None:
+    assert (await judge.program(code, [ProgramCase("", output)])).ok is right
+
+
+async def test_words_can_be_compared_exactly(judge: CodeJudge) -> None:
+    case = [ProgramCase("", "1.10")]
+    assert (await judge.program("print('1.1')", case)).ok
+    assert not (await replace(judge, decimals=False).program("print('1.1')", case)).ok
+
+
 async def test_names_that_are_no_names_are_refused(judge: CodeJudge) -> None:
     with pytest.raises(UsageError):
         await judge.function("", "solve()", FUNCTION)

@@ -78,12 +78,16 @@ def test_values(lenient: bool) -> None:
     assert [pair for pairs in rows for pair in pairs.different if _same_value(*pair, lenient=lenient)] == []
 
 
-@pytest.mark.xfail(strict=True, reason="not yet as the page says")
 def test_program_output() -> None:
     equal = output_pairs.EQUAL_FROM_FINDINGS + output_pairs.EQUAL_FROM_PAGE
     different = output_pairs.DIFFERENT_FROM_FINDINGS + output_pairs.DIFFERENT_FROM_PAGE
     assert [pair for pair in equal if not same_output(*pair, tolerance=1e-9)] == []
     assert [pair for pair in different if same_output(*pair, tolerance=1e-9)] == []
+
+
+def test_a_keyword_takes_decimals_for_words() -> None:
+    assert [pair for pair in output_pairs.VERSIONS_EQUAL if not same_output(*pair, tolerance=1e-9)] == []
+    assert [pair for pair in output_pairs.VERSIONS_EQUAL if same_output(*pair, tolerance=1e-9, decimals=False)] == []
 
 
 @pytest.mark.xfail(strict=True, reason="not yet as the page says")

@@ -14,8 +14,13 @@ Large answers are read and compared off the event loop, and their size is limite
 
 import asyncio
 import builtins
+import io
+import itertools
+import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 from palestra.errors import UsageError
@@ -81,8 +86,10 @@ class CodeJudge:
     lenient: bool = False
     """Set it if the expected values come from JSON, which has no tuples and only text keys.
 
-    Then a tuple equals a list, a number equals an equal number of another type, and the key 1 equals "1".
+    Then a tuple or range equals a list, a number one of another type with exactly the same value, and the key 1 equals "1".
     """
+    decimals: bool = True
+    """Whether a decimal number in the expected output of a program grants the tolerance. Turn it off for versions."""
     stop_at_failure: bool = True
     """Stop at the first test that fails. Turn it off to get the fraction passed."""
     calls_per_check: int = field(default=10_000)
@@ -159,8 +166,12 @@ class CodeJudge:
     async def _output_problem(self, judged: Judged, expected: str) -> str:
         if judged.frame is None or judged.frame[:1] != b"V":
             return _why(judged)
-        got = judged.frame[1:].decode(errors="replace")
-        if await _beside_the_loop(lambda: same_output(expected, got, self.tolerance), len(judged.frame)):
+        try:
+            got = judged.frame[1:].decode()
+        except UnicodeDecodeError:
+            return "printed bytes that are not UTF-8"
+        work = partial(same_output, expected, got, self.tolerance, decimals=self.decimals)
+        if await _beside_the_loop(work, len(judged.frame)):
             return ""
         return f"printed {got[:_SHOWN]!r}, which is not what was expected"
 
@@ -215,30 +226,46 @@ class _Tally:
         return CodeVerdict(self.passed, self.total, self.problem, self.killed_by)
 
 
-def same_output(expected: str, got: str, tolerance: float) -> bool:
-    """Return whether two outputs agree, line by line and word by word; blank lines at the end and extra spaces do not count."""
-    wanted, got = expected.rstrip().splitlines(), got.rstrip()
-    if got.count("\n") > len(wanted):  # decided without splitting a million lines
+def same_output(expected: str, got: str, tolerance: float, *, decimals: bool = True) -> bool:
+    """Return whether two outputs agree, line by line and word by word; empty lines at the end and extra spaces do not count.
+
+    Where the expected word is a decimal number, a number within the tolerance will do, unless ``decimals`` is false.
+    """
+    wanted, got = _until_the_last_word(expected), _until_the_last_word(got)
+    if got.count("\n") != wanted.count("\n"):  # decided without splitting a million lines
         return False
-    printed = got.splitlines()
-    return len(wanted) == len(printed) and all(
-        _same_line(line.split(), other, tolerance) for line, other in zip(wanted, printed, strict=True)
+    pairs = zip(io.StringIO(wanted, newline="\n"), io.StringIO(got, newline="\n"), strict=True)  # one line at a time
+    return all(_same_line(ours, theirs, tolerance if decimals else None) for ours, theirs in pairs)
+
+
+def _until_the_last_word(output: str) -> str:
+    return output.replace("\r\n", "\n").rstrip(" \t\n") + "\n"
+
+
+def _same_line(expected: str, got: str, tolerance: float | None) -> bool:
+    wanted = _WORD.findall(expected)
+    printed = [word[0] for word in itertools.islice(_WORD.finditer(got), len(wanted) + 1)]
+    return len(printed) == len(wanted) and all(
+        ours == theirs or (tolerance is not None and _same_number(ours, theirs, tolerance))
+        for ours, theirs in zip(wanted, printed, strict=True)
     )
 
 
-def _same_line(words: Sequence[str], line: str, tolerance: float) -> bool:
-    found = line.split(None, len(words))  # one word more than expected if the line is longer
-    return len(found) == len(words) and all(a == b or _same_number(a, b, tolerance) for a, b in zip(words, found, strict=True))
+_WORD = re.compile(r"[^ \t\n]+")
+_DECIMAL = re.compile(r"[+-]?(?:(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[1-9][eE][+-]?[0-9]+|0[eE][+-][0-9]+)")
+"""A word that programs print for a decimal number. ``12e3`` and ``0e46`` are none: hashes and ids look like this."""
+_NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LONGEST_NUMBER = 1_000
 
 
 def _same_number(expected: str, got: str, tolerance: float) -> bool:
-    # Only an expected decimal gets a tolerance: integers and words must match exactly.
-    if not any(mark in expected for mark in ".eE") or len(expected) > 64 or len(got) > 64:
+    # The form of the expected word decides: integers, versions and ids must match exactly.
+    if max(len(expected), len(got)) > _LONGEST_NUMBER or not _DECIMAL.fullmatch(expected) or not _NUMBER.fullmatch(got):
         return False
-    try:
-        return same(float(expected), float(got), tolerance=tolerance)
-    except ValueError:
-        return False
+    wanted, printed = float(expected), float(got)
+    if math.isinf(wanted) or math.isinf(printed) or (wanted == 0 and re.search("[1-9]", re.split("[eE]", expected)[0])):
+        return False  # too large or too small for a float
+    return same(wanted, printed, tolerance=tolerance)
 
 
 def _value(judged: Judged) -> Tree:
