@@ -1,5 +1,6 @@
 """``palestra plot``: runs that differ in their seed alone are one curve."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -129,4 +130,27 @@ def test_the_dashboard_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -
     assert "staleness" not in shown
     assert "step 3 of 4" in shown
     assert "rollout 3.00 s" in shown
+    with Dashboard("runs/x", 4, live=False):
+        assert capsys.readouterr().out == "runs/x: 4 steps. The model is loaded and checked before the first.\n"
     assert plain_line({"step": 1, "staleness": 2}, 1) == "step 1/1  staleness 2  0.0 s"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "said"),
+    [
+        ({"constant_groups": 1, "members/used": 8}, "nothing was learned: all rewards of each group are equal"),
+        ({"constant_groups": 0.5, "members/used": 8}, "nothing was learned: all advantages are 0"),
+        ({"constant_groups": 0, "members/used": 0}, "nothing was learned: no episode could be used"),
+    ],
+)
+def test_a_step_without_an_update_says_that_nothing_was_learned(metrics: dict[str, float], said: str) -> None:
+    from rich.console import Console
+
+    step = {"step": 2, "reward": 0.0, "updates": 0, **metrics}
+    assert plain_line(step, 4) == f"step 2/4  reward 0.000  {said}  0.0 s"
+    board = Dashboard("a run", 4, live=False)
+    board.history.append(step)
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(board.picture())
+    assert said in console.export_text()
+    assert "nothing" not in plain_line({**step, "updates": 1, "gradient_norm": 0.5}, 4)

@@ -77,7 +77,9 @@ def palestra(*arguments: str | Path) -> str:
 def test_a_recipe_becomes_a_run_that_can_be_looked_at(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shown = palestra("train", recipe, "--out", run, "--tensorboard")
-    assert [line.split()[1] for line in shown.splitlines() if line.startswith("step")] == ["1/3", "2/3", "3/3"]
+    began, *lines_shown = shown.splitlines()
+    assert began.startswith(f"{run}: 3 steps. The model is loaded and checked")
+    assert [line.split()[1] for line in lines_shown if line.startswith("step")] == ["1/3", "2/3", "3/3"]
     lines = read_metrics(run)
     assert [line["step"] for line in lines] == [1, 2, 3]
     assert ["evaluation/score" in line for line in lines] == [False, True, True]
@@ -86,7 +88,7 @@ def test_a_recipe_becomes_a_run_that_can_be_looked_at(recipe: Path, tmp_path: Pa
     assert "GuessTheNumber" in (tmp_path / "page.html").read_text()
     assert _tensorboard(run / "tensorboard")["reward"] == pytest.approx([line["reward"] for line in lines])
     # The same command has nothing left to do; with more steps it goes on.
-    assert "step" not in palestra("train", recipe, "--out", run).split("\n")[0]
+    assert "step 4" not in palestra("train", recipe, "--out", run)
     resumed = palestra("train", recipe, "steps=4", "--out", run)
     assert "resuming from step 3 of 4" in resumed
     assert "step 4/4" in resumed
@@ -155,6 +157,9 @@ def test_ctrl_c_says_what_is_lost(recipe: Path, tmp_path: Path, monkeypatch: pyt
 
 def test_a_run_is_named_by_what_tells_it_apart() -> None:
     assert run_folder(Path("a/guess.toml"), ["steps=9", "seed=1"]) == Path("runs/guess,seed=1")
+    assert (
+        run_folder(Path("gpu/web-qwen2.5-7b"), []) == run_folder(Path("web-qwen2.5-7b.toml"), []) == Path("runs/web-qwen2.5-7b")
+    )
     assert run_folder(Path("g.toml"), ["envs.game:X=1"]) == Path("runs/g,envs.game-X=1")
 
 

@@ -118,7 +118,7 @@ def test_what_is_not_a_recipe_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text("steps = ")
     with pytest.raises(UsageError, match=r"x\.toml is not a recipe"):
         load_recipe(tmp_path / "x.toml")
-    with pytest.raises(UsageError, match=r"there is no recipe .*absent\.toml: name a TOML file, or one of cpu/babyai"):
+    with pytest.raises(UsageError, match=r"there is no recipe .*absent\.toml\. Name a TOML file, or one of cpu/babyai"):
         load_recipe(tmp_path / "absent.toml")
 
 
@@ -137,3 +137,33 @@ def test_what_is_written_down_has_no_password(tmp_path: Path) -> None:
     assert b"pa55word" in msgspec.json.encode(config)
     assert b"pa55word" not in msgspec.json.encode(recorded(config))
     assert recorded(config) == recorded(recorded(config))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["steps=0"], 'the override "steps=0": steps: expected'),
+        (["seed=1", "play.tasks=many"], 'the override "play.tasks=many": play.tasks: expected'),
+        (["engine={batch=0}"], 'the override "engine={batch=0}": engine.batch: expected'),
+        (["staleness=1", "ahead=2"], "with staleness=1 ahead=2: ahead = 2 starts groups"),
+    ],
+)
+def test_a_wrong_override_is_blamed_and_not_the_recipe(overrides: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        load_recipe("cpu/guess", overrides)
+    assert str(raised.value).startswith(said)
+    assert "guess.toml" not in str(raised.value)
+
+
+def test_a_wrong_file_is_blamed_even_if_there_are_overrides(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text('steps = 0\n[model]\npath = "smollm2"\n[envs]\n"game:GuessTheNumber-v0-easy" = 1.0\n')
+    with pytest.raises(UsageError, match=r"^.*own\.toml with seed=1: steps: expected"):
+        load_recipe(path, ["seed=1"])
+
+
+@pytest.mark.parametrize("name", ["cpu/gues", "cpu/gues.toml", "guess", "/cpu/guess"])
+def test_a_misspelled_recipe_is_answered_with_the_nearest(name: str) -> None:
+    with pytest.raises(UsageError, match=r"there is no recipe .*\. Did you mean cpu/guess") as raised:
+        load_recipe(name)
+    assert "cpu/maze" not in str(raised.value)

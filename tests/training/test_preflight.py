@@ -191,6 +191,46 @@ def test_a_group_reward_that_returns_the_wrong_thing_is_found_before_the_first_s
     assert "play.group_reward must return a list with one number per member (2), got 1.0" in finding.what
 
 
+def one_list(groups: Any, config: Any) -> Any:
+    return [1.0 for group in groups]
+
+
+def raising(groups: Any, config: Any) -> Any:
+    raise KeyError("baseline")
+
+
+def objective_of_a_number(new: Any, ratio: Any, tokens: Any, config: Any) -> Any:
+    return 1.0
+
+
+def half_turns(step: int, outcomes: Any) -> Any:
+    return 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"advantage": {"method": f"{__name__}:one_list"}}, "advantage.method must return a row per group"),
+        ({"advantage": {"method": f"{__name__}:raising"}}, "fails on the probe episodes (test_preflight.py, line "),
+        ({"learner": {"loss": {"kind": f"{__name__}:objective_of_a_number"}}}, "learner.loss.kind must return a tensor"),
+        ({"horizon": {"default": f"{__name__}:half_turns"}}, "a schedule returns a number of turns"),
+    ],
+)
+def test_a_part_of_the_step_that_does_the_wrong_thing_is_found_before_it(
+    model: Path, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    (finding, *_) = found(trainer(model, tmp_path, **changes))
+    assert finding.fatal
+    assert said in str(finding)
+
+
+@pytest.mark.slow
+def test_parts_that_ship_pass_the_trial_of_the_step(model: Path, tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"advantage": {"method": "gigpo"}, "learner": {"loss": {"kind": "gspo", "kl_coefficient": 0.1}}}
+    assert not [one for one in found(trainer(model, tmp_path, **changes)) if one.fatal]
+
+
 def test_the_vocabulary_is_written_for_the_viewer(model: Path, tmp_path: Path) -> None:
     trainer(model, tmp_path).ledger.close()
     words = msgspec.json.decode((tmp_path / "vocabulary.json").read_bytes())

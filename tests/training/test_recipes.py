@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 from typer.testing import CliRunner
 
@@ -193,8 +194,28 @@ def test_a_shipped_recipe_is_found_by_its_name_from_any_folder(
     assert find_recipe(Path(name)) == Path(name)
 
 
-@pytest.mark.parametrize("name", ["cpu/gues", "guess", "../recipes/cpu/guess", "/cpu/guess", "cpu"])
+@pytest.mark.parametrize("name", ["recipes.toml", "../recipes/guessing", "cpu"])
 def test_another_name_is_answered_with_the_list(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="cpu/guess, cpu/guess20, "):
         find_recipe(Path(name))
+
+
+def test_adapters_are_counted_from_the_shapes_of_the_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palestra.training.estimate._settings", lambda path: None)  # as on a machine without the model
+
+    def trained(path: str, **lora: object) -> float:
+        config = load_recipe(RECIPES / "gpu" / "scalinginter-web-qwen2.5-7b.toml", [f"model.path={path}", "model.lora.rank=64"])
+        lora_settings = msgspec.structs.replace(config.model.lora, **lora)  # type: ignore[type-var]
+        return model_size(
+            msgspec.structs.replace(config, model=msgspec.structs.replace(config.model, lora=lora_settings)), 1
+        ).trained
+
+    # Per layer of Qwen2.5-7B: four projections of the attention and three of the feed-forward part.
+    layer = 2 * (3584 + 3584) + 2 * (3584 + 512) + 3 * (3584 + 18944)
+    assert trained("Qwen/Qwen2.5-7B-Instruct") == 64 * 28 * layer == pytest.approx(161.5e6, rel=1e-3)
+    assert trained("Qwen/Qwen2.5-7B-Instruct", rank=8) == 8 * 28 * layer
+    assert trained("Qwen/Qwen2.5-7B-Instruct", targets=("q_proj", "v_proj")) == 64 * 28 * (2 * 3584 + 3584 + 512)
+    # Of models whose shapes are not in the package, the usual proportions: Llama 3 with 8 and with 70 billion parameters.
+    for path, layers, width, shared, between in (("llama-3-8b", 32, 4096, 1024, 14336), ("llama-3-70b", 80, 8192, 1024, 28672)):
+        assert trained(path) == pytest.approx(64 * layers * (4 * width + 2 * (width + shared) + 3 * (width + between)), rel=0.2)

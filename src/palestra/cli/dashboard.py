@@ -63,6 +63,7 @@ class Dashboard:
             self._live = Live(auto_refresh=False)
 
     def __enter__(self) -> "Dashboard":
+        typer.echo(f"{self.title}: {self.steps} steps. The model is loaded and checked before the first.")
         if self._live is not None:
             self._live.start()
         return self
@@ -101,7 +102,8 @@ class Dashboard:
             if sum(one.startswith("env/") and one.endswith("/reward") for one in latest) > 1:
                 course = [float(one[name]) for one in self.history if name in one]
                 table.add_row(name.split("/", 1)[1].rsplit("/", 1)[0], f"{course[-1]:.3f}", sparkline(course, _WIDTH))
-        parts = [table, Text(), *_time_split(latest)]
+        idle = [Text(without_update(latest), "yellow"), Text()] if latest.get("updates") == 0 else []
+        parts = [table, Text(), *idle, *_time_split(latest)]
         return Panel(Group(*parts), title=f"[bold]{self.title}[/bold]", subtitle=self._progress(), width=92, padding=(1, 2))
 
     def _progress(self) -> str:
@@ -115,7 +117,17 @@ def plain_line(metrics: Mapping[str, Any], steps: int) -> str:
     """Return the metrics of one step as a line for logs."""
     shown = [f"{words} {format(float(metrics[name]), form)}" for name, words, form in _ROWS if _is_shown(metrics, name)]
     seconds = sum(value for name, value in metrics.items() if name.startswith("seconds/"))
-    return f"step {int(metrics['step'])}/{steps}  " + "  ".join(shown) + f"  {seconds:.1f} s"
+    idle = [without_update(metrics)] if metrics.get("updates") == 0 else []
+    return f"step {int(metrics['step'])}/{steps}  " + "  ".join([*shown, *idle]) + f"  {seconds:.1f} s"
+
+
+def without_update(metrics: Mapping[str, Any]) -> str:
+    """Say why a step made no update, and so has no entropy, KL or gradient."""
+    if not metrics.get("members/used", 1):
+        return "nothing was learned: no episode could be used"
+    if metrics.get("constant_groups") == 1:
+        return "nothing was learned: all rewards of each group are equal"
+    return "nothing was learned: all advantages are 0"
 
 
 def _is_shown(metrics: Mapping[str, Any], name: str) -> bool:

@@ -126,7 +126,9 @@ def run_folder(recipe: Path, overrides: Sequence[str]) -> Path:
     """The default folder. Recipe and overrides name it, so the same command resumes and another command gets another folder."""
     from palestra.training.recipe import FREE
 
-    return default_folder(recipe.stem, *sorted(override for override in overrides if override.partition("=")[0] not in FREE))
+    # The names of shipped recipes contain dots, as in qwen2.5-7b.
+    name = recipe.stem if recipe.suffix == ".toml" else recipe.name
+    return default_folder(name, *sorted(override for override in overrides if override.partition("=")[0] not in FREE))
 
 
 def _check_ranks(config: "TrainConfig", ranks: int, *, on_cluster: bool) -> None:

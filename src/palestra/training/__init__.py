@@ -15,16 +15,23 @@ from typing import TYPE_CHECKING, Any
 from palestra.references import hook
 
 if TYPE_CHECKING:
+    from palestra.training.algorithms.advantage import Credit
     from palestra.training.config import TrainConfig
     from palestra.training.export import export_model
     from palestra.training.recipe import load_recipe
     from palestra.training.run import train
 
-__all__ = ["TrainConfig", "export_model", "hook", "load_recipe", "train"]
+__all__ = ["Credit", "TrainConfig", "export_model", "hook", "load_recipe", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    homes = {"TrainConfig": "config", "export_model": "export", "load_recipe": "recipe", "train": "run"}
+    homes = {
+        "Credit": "algorithms.advantage",
+        "TrainConfig": "config",
+        "export_model": "export",
+        "load_recipe": "recipe",
+        "train": "run",
+    }
     if name in homes:
         from importlib import import_module
 

@@ -4,15 +4,19 @@ The environment's oracle plays two tasks in plain text, and then the same two th
 ended with the stop token, read back by the renderer and played, in the prompts and limits of the run. If the oracle wins in
 text but not in tokens, the model could never learn to win. Every tool of the environment is called once in the same way. Then
 the model itself plays, and the learner computes the log-probabilities of the sampled tokens. If they differ from the engine's,
-the policy that samples is not the policy that learns.
+the policy that samples is not the policy that learns. At last, the parts that a step calls after its episodes are called once:
+a part of your own that raises, or that returns something else, would otherwise end the run after its first episodes.
 """
 
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import torch
 import transformers
 
 from palestra.agents.capture import Capture, probe
@@ -24,7 +28,12 @@ from palestra.registry import spec
 from palestra.rollout import RolloutOptions, play_episodes, rollout
 from palestra.rollout.supply import row_count
 from palestra.seeding import derive_seed
+from palestra.training.algorithms.groups import PartialGroups
+from palestra.training.algorithms.horizon import turns_at
+from palestra.training.algorithms.loss import PolicyTokens, TokenStatistics, policy_loss
 from palestra.training.algorithms.validity import SampleLimits
+from palestra.training.difficulty import SolveRate, difficulty_weights
+from palestra.training.experience import prepare
 from palestra.training.imitation import TaughtPolicy
 from palestra.training.learner.batch import Batch
 from palestra.training.opponents import OpponentInSomeTasks
@@ -211,6 +220,7 @@ async def _sampling(trainer: Trainer) -> list[PreflightFinding]:
                 PreflightFinding(False, env, f"every probe reply ran into play.max_tokens = {most} without a stop token")
             )
     found += await _rescoring(trainer, sound[0])
+    found += _learning(trainer, sound)
     batch = Batch.of(sound)
     apart = float(np.abs(trainer.learner.measure(batch).logprobs - batch.sampled).mean())
     limit = SampleLimits(vocabulary=1, context=1).mismatch
@@ -271,6 +281,54 @@ async def _rescoring(trainer: Trainer, probe: Trajectory) -> list[PreflightFindi
     except UsageError as error:
         return [PreflightFinding(True, "play", str(error))]
     return []
+
+
+def _learning(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightFinding]:
+    """Call the parts that a step calls after its episodes once, with the probe episodes of each environment as a group."""
+    config = trainer.config
+    groups: list[TrajectoryGroup] = []
+    for env in config.envs:
+        own = [one for one in played if one.task.env == env]
+        if not own:
+            continue
+        changes = [{"task": own[0].task, "group": len(groups), "member": member} for member in range(len(own))]
+        members = [msgspec.structs.replace(one, **change) for one, change in zip(own, changes, strict=True)]
+        # The players of a game are groups of their own.
+        for player in sorted({one.player for one in members}):
+            groups.append(TrajectoryGroup(own[0].task, tuple(one for one in members if one.player == player)))
+
+    def advantage() -> None:
+        learner = trainer.learner
+        limits = trainer.limits(0, 0)
+        batch = prepare(groups, learner, config.advantage, PartialGroups(minimum=1), limits, config.play.shaping).batch
+        if batch.advantages is None or not len(batch.positions):
+            return
+        old = torch.tensor(batch.sampled if batch.old is None else batch.old, dtype=torch.float32, requires_grad=True)
+        tensors = {"sampled": batch.sampled, "advantages": batch.advantages, "weights": np.full(len(old), 1 / len(old))}
+        others = {name: torch.from_numpy(array).float() for name, array in tensors.items()}
+        reference = None if batch.reference is None else torch.from_numpy(batch.reference).float()
+        segments = torch.from_numpy(batch.segments)
+        tokens = PolicyTokens(old.detach(), **others, shares=others["weights"], segments=segments, reference=reference)
+        policy_loss(TokenStatistics(old, torch.ones_like(old)), tokens, config.learner.loss)[0].backward()
+
+    def schedules() -> None:
+        if config.horizon is not None:
+            for env in config.envs:
+                turns_at(config.horizon.schedule(env), 0)
+        difficulty_weights(config.play.difficulty, [SolveRate(0, 0.0), SolveRate(4, 0.5)])
+
+    found = []
+    for names, part in (("advantage.method or learner.loss.kind", advantage), ("horizon or play.difficulty", schedules)):
+        try:
+            part()
+        except UsageError as error:
+            found.append(PreflightFinding(True, "recipe", str(error)))
+        except Exception as error:  # whatever a part of the user's own raises
+            last = traceback.extract_tb(error.__traceback__)[-1]
+            place = f"{Path(last.filename).name}, line {last.lineno}"
+            what = f"fails on the probe episodes ({place}): {type(error).__name__}: {error}"
+            found.append(PreflightFinding(True, names, what))
+    return found
 
 
 async def _play(tasks: Sequence[Task], policy: Any, deadline: float) -> list[Trajectory]:

@@ -66,7 +66,28 @@ def load_recipe(path: str | Path, overrides: Sequence[str] = ()) -> TrainConfig:
     try:
         return msgspec.convert(data, TrainConfig)
     except msgspec.ValidationError as error:
-        raise UsageError(f"{path}: {_in_words(str(error))}") from None
+        raise UsageError(f"{_to_blame(path, overrides, str(error))}: {_in_words(str(error))}") from None
+
+
+def _to_blame(path: Path, overrides: Sequence[str], problem: str) -> str:
+    """Name what holds the wrong value: the override of its key, all overrides if the file alone is right, or the file."""
+    wrong = _place_of(problem)
+    for override in overrides:
+        key = ".".join(_keys(override.partition("=")[0]))
+        if wrong and (wrong == key or wrong.startswith((f"{key}.", f"{key}["))):
+            return f'the override "{override}"'
+    if not overrides:
+        return str(path)
+    try:
+        load_recipe(path)
+    except UsageError:
+        return f"{path} with {' '.join(overrides)}"
+    return f"with {' '.join(overrides)}"
+
+
+def _place_of(problem: str) -> str:
+    """The dotted key in an error of msgspec; empty if it has none."""
+    return problem.partition(" - at ")[2].strip("`").removeprefix("$").removeprefix(".")
 
 
 def _read(path: Path, what: str) -> dict[str, Any]:
@@ -107,7 +128,11 @@ def find_recipe(path: Path) -> Path:
     shipped = {file.relative_to(_SHIPPED).with_suffix(""): file for file in sorted(_SHIPPED.rglob("*.toml"))}
     found = shipped.get(path.with_suffix("") if path.suffix == ".toml" else path)
     if found is None:
-        raise UsageError(f"there is no recipe {path}: name a TOML file, or one of {', '.join(map(str, shipped))}")
+        names = [str(name) for name in shipped]
+        typed = str(path.with_suffix("") if path.suffix == ".toml" else path)
+        near = difflib.get_close_matches(typed, names, 3, 0.75) or [name for name in names if name.endswith(f"/{typed}")]
+        hint = f"Did you mean {' or '.join(near)}?" if near else f"Name a TOML file, or one of {', '.join(names)}."
+        raise UsageError(f"there is no recipe {path}. {hint}")
     return found
 
 
@@ -159,8 +184,7 @@ def _masked(value: Any) -> Any:
 
 def _in_words(problem: str) -> str:
     """Rewrite an error of msgspec so that it begins with the dotted key."""
-    what, _, where = problem.partition(" - at ")
-    place = where.strip("`").removeprefix("$").removeprefix(".")
+    what, place = problem.partition(" - at ")[0], _place_of(problem)
     choices = next((_choices(field.type) for name, field in names() if name == place), [])
     if what.startswith("Invalid enum value") and choices:
         what += f", expected one of {', '.join(choices)}"

@@ -217,6 +217,17 @@ class Trainer:
         """Return ``groups`` with the rewards to learn from: ``play.grader`` and ``play.group_reward`` may change them."""
         return await self._rescoring.apply(groups)
 
+    def limits(self, version: int, staleness: int) -> SampleLimits:
+        """What a valid sample keeps if the weights have ``version`` and a token may be ``staleness`` versions older."""
+        embeddings = self.learner.network.language_model.get_input_embeddings()
+        return SampleLimits(
+            vocabulary=embeddings.weight.shape[0],
+            context=self.engine.context_length,
+            version=version,
+            staleness=staleness,
+            privileged=is_privileged(self.policy),
+        )
+
     async def _play(self, numbers: range, version: int) -> AsyncGenerator[PlayedTask, None]:
         """Play the groups ``numbers``, which start with weights of ``version``. Yield each when its last episode has ended."""
         tasks, play = [self.drawing.draw(number, self._known(number, version)) for number in numbers], self.config.play
@@ -250,7 +261,7 @@ class Trainer:
         if replaced >= partial.refill * self.config.play.tasks * (self.stream.version + 1):
             return False
         # Which step takes the group, and so how old its tokens may be, is not known yet.
-        limits = self._limits(self.config.steps, self.config.steps)
+        limits = self.limits(self.config.steps, self.config.steps)
         if any_used(task.groups, partial, limits, self.config.play.shaping):
             return False
         members = {member.member: member for group in task.groups for member in group.members}
@@ -286,18 +297,8 @@ class Trainer:
         known = self._known(number, version).envs.get(env, ())
         return turns_at(self._schedules[env], self._step_of(number, version), known)
 
-    def _limits(self, version: int, staleness: int) -> SampleLimits:
-        embeddings = self.learner.network.language_model.get_input_embeddings()
-        return SampleLimits(
-            vocabulary=embeddings.weight.shape[0],
-            context=self.engine.context_length,
-            version=version,
-            staleness=staleness,
-            privileged=is_privileged(self.policy),
-        )
-
     def _prepare(self, step: int, groups: Sequence[TrajectoryGroup]) -> Experience:
-        config, limits = self.config, self._limits(step, self.config.staleness)
+        config, limits = self.config, self.limits(step, self.config.staleness)
         found = prepare(groups, self.learner, config.advantage, config.partial, limits, config.play.shaping)
         if self._teacher is None or config.teacher is None:
             return found

@@ -1,11 +1,15 @@
 """Every estimator against numbers worked out by hand; the arithmetic stands beside them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from palestra.errors import UsageError
 from palestra.training.algorithms.advantage import (
+    ADVANTAGE,
     AdvantageConfig,
     Credit,
     Credits,
@@ -303,3 +307,46 @@ def test_missing_measurements_are_named() -> None:
         advantages([[episode(1.0)]], AdvantageConfig("gigpo"))
     with pytest.raises(ValueError, match="2 sampled tokens but 1 values"):
         episode(1.0, lengths=(2,), values=(1.0,))
+
+
+def test_what_a_method_of_ones_own_returns_is_checked_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answered(value: object) -> object:
+        monkeypatch.setitem(ADVANTAGE.builtins, "reinforce", lambda groups, config: value)
+        return advantages([[member]], AdvantageConfig("reinforce"))
+
+    member = GroupMember(np.array([0.0, 1.0]), np.array([2, 3]), True)
+    right = Credit(member, np.array([1.0, 2.0]))
+    assert answered([[right]]) == [[right]]
+    assert answered([(replace(right, advantages=np.array([1, 2])),)]) != [[right]]
+    wrong: list[object] = [
+        None,
+        1.0,
+        [1.0],
+        np.ones((1, 1)),
+        {0: [right]},
+        [[1.0]],
+        [[None]],
+        [[np.ones(2)]],
+        [[]],
+        [[right], [right]],
+    ]
+    credits = [
+        replace(right, advantages=1.0),  # type: ignore[arg-type]
+        replace(right, advantages=np.ones(3)),
+        replace(right, advantages=np.ones((2, 1))),
+        replace(right, advantages=np.array([1.0, np.nan])),
+        replace(right, advantages=np.array(["a", "b"])),
+        replace(right, per="token"),
+        replace(right, per="episode"),  # type: ignore[arg-type]
+        replace(right, targets=np.ones(2)),
+    ]
+    for value in [*wrong, *([[credit]] for credit in credits)]:
+        with pytest.raises(UsageError, match=r"^advantage\.method (must return|returned)"):
+            answered(value)
+
+
+def test_credit_is_imported_from_the_documented_place() -> None:
+    import palestra.training
+
+    assert palestra.training.Credit is Credit
+    assert "Credit" in palestra.training.__all__

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from palestra.training import TrainConfig
-from palestra.training.algorithms.advantage import AdvantageConfig, Credit, Credits
+from palestra.training import Credit, TrainConfig
+from palestra.training.algorithms.advantage import AdvantageConfig, Credits
 from palestra.training.algorithms.groups import Groups
 from palestra.training.algorithms.horizon import StepOutcome
 from palestra.training.algorithms.loss import LossConfig, PolicyTokens

@@ -102,29 +102,41 @@ Credits = list[list[Credit | None]]
 
 def advantages(groups: Groups, config: AdvantageConfig) -> Credits:
     """Return the advantages of every member of every group under ``config``."""
-    method: Estimator = ADVANTAGE.load(config.method)
+    method: Callable[[Groups, AdvantageConfig], object] = ADVANTAGE.load(config.method)
     return _checked(method(groups, config), groups)
 
 
-def _checked(credits: Credits, groups: Groups) -> Credits:
-    """Return ``credits``, or raise ``UsageError`` if they are not aligned with ``groups`` and finite."""
-    if [len(row) for row in credits] != [len(group) for group in groups]:
-        raise UsageError("advantage.method must return a row per group, with an entry per member")
-    for row, group in zip(credits, groups, strict=True):
+def _checked(returned: object, groups: Groups) -> Credits:
+    """Return what a method ``returned``, or raise ``UsageError`` if it is not aligned with ``groups`` and finite."""
+    rows = list(returned) if isinstance(returned, list | tuple) else []
+    if [len(row) if isinstance(row, list | tuple) else None for row in rows] != [len(group) for group in groups]:
+        got = f"a {type(returned).__name__}" + (f" of {len(rows)}, the first a {type(rows[0]).__name__}" if rows else "")
+        raise UsageError(f"advantage.method must return a row per group, with an entry per member; got {got}")
+    for row, group in zip(rows, groups, strict=True):
         for credit, member in zip(row, group, strict=True):
-            if (credit is None) != (member is None):
-                raise UsageError("advantage.method must return a Credit for every member, and None where the member is None")
-            if credit is not None and member is not None and not _fits(credit, member):
+            if (credit is None) != (member is None) or not isinstance(credit, Credit | None):
                 raise UsageError(
-                    f"advantage.method returned {len(credit.advantages)} advantages per {credit.per} for a member with "
-                    f"{len(member.rewards)} turns and {member.tokens} sampled tokens; they must be finite, one per {credit.per}"
+                    "advantage.method must return a palestra.training.Credit for every member, and None where the member is "
+                    f"None; got {type(credit).__name__} for a member that is {'None' if member is None else 'an episode'}"
                 )
-    return credits
+            if credit is not None and member is not None:
+                _check_fits(credit, member)
+    return [list(row) for row in rows]
 
 
-def _fits(credit: Credit, member: GroupMember) -> bool:
-    expected = len(member.rewards) if credit.per == "turn" else member.tokens
-    return len(credit.advantages) == expected and bool(np.isfinite(credit.advantages).all())
+def _check_fits(credit: Credit, member: GroupMember) -> None:
+    turns, tokens = len(member.rewards), member.tokens
+    values = np.asarray(credit.advantages)
+    if credit.per not in ("turn", "token"):
+        raise UsageError(f'advantage.method returned a Credit per {credit.per!r}: it is per="turn" or per="token"')
+    expected = turns if credit.per == "turn" else tokens
+    if values.shape != (expected,) or values.dtype.kind not in "biuf" or not np.isfinite(values).all():
+        raise UsageError(
+            f"advantage.method returned advantages of shape {values.shape} per {credit.per} for a member with {turns} turns "
+            f"and {tokens} sampled tokens; they must be finite numbers, one per {credit.per}"
+        )
+    if credit.targets is not None and np.shape(credit.targets) != (tokens,):
+        raise UsageError(f"advantage.method returned {np.shape(credit.targets)} targets for {tokens} sampled tokens")
 
 
 # ------------------------------------------------------------------------------------------------------------ the arithmetic
