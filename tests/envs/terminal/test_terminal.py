@@ -257,7 +257,17 @@ def test_times_and_process_ids_are_normalized() -> None:
 
 @pytest.mark.parametrize(
     ("field", "values"),
-    [("*/20", {0, 20, 40}), ("5", {5}), ("1-3,7", {1, 2, 3, 7}), ("50/5", {50, 55}), ("x", None), ("61", None), ("*/0", None)],
+    [
+        ("*/20", {0, 20, 40}),
+        ("5", {5}),
+        ("1-3,7", {1, 2, 3, 7}),
+        ("50-59/5", {50, 55}),
+        ("50/5", None),
+        ("9-5", None),
+        ("x", None),
+        ("61", None),
+        ("*/0", None),
+    ],
 )
 def test_fields_of_a_crontab(field: str, values: set[int] | None) -> None:
     assert expanded(field, 0, 59) == values

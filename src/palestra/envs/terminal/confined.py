@@ -41,8 +41,8 @@ def keep_apart(folder: str) -> None:
     _remove(_ARTIFACTS)  # a short program could run a long one from there
 
 
-def printed_in_fresh_home(home: str, files: Sequence[Found], command: str, variables: dict[str, str]) -> str:
-    """Return what ``command`` prints in a fresh ``home`` with ``files``; nothing if it takes too long."""
+def printed_in_fresh_home(home: str, files: Sequence[Found], command: str, variables: dict[str, str]) -> str | None:
+    """Return what ``command`` prints in a fresh ``home`` with ``files``; ``None`` if it takes too long."""
     _remove(home)
     os.makedirs(home, exist_ok=True)
     for one in files:
@@ -62,8 +62,8 @@ def _remove(path: str) -> None:
     subprocess.run(["rm", "-rf", "--", path], check=False)
 
 
-def _printed(command: str, home: str, variables: dict[str, str]) -> str:
-    """Return what a command prints until it ends; nothing if it takes too long."""
+def _printed(command: str, home: str, variables: dict[str, str]) -> str | None:
+    """Return what a command prints until it ends; ``None`` if it takes too long."""
     kept, deadline = bytearray(), time.monotonic() + RUN_SECONDS
     run = subprocess.Popen(
         ["/bin/bash", "-c", command],
@@ -87,7 +87,7 @@ def _printed(command: str, home: str, variables: dict[str, str]) -> str:
     run.wait()
     kept += run.stdout.read(_KEPT_BYTES) or b""
     run.stdout.close()
-    return clean(bytes(kept[:_KEPT_BYTES])) if ended else ""
+    return clean(bytes(kept[:_KEPT_BYTES])) if ended else None
 
 
 def _confine() -> None:

@@ -110,11 +110,11 @@ class _FinalState:
     def first_processes(self) -> list[list[str]]:
         return [process.words for process in self._shell.processes() if (process.pid, process.started) in self._first]
 
-    async def fresh(self, files: Sequence[Found], command: str) -> str:
+    async def fresh(self, files: Sequence[Found], command: str) -> str | None:
         placed = [NewFile(f"{HOME}/{one.path}", one.content or b"", one.mode & 0o777) for one in files]
         async with await self._shells.open(placed) as shell:
             outcome = await shell.run(command, wall_seconds=RUN_SECONDS)
-            return "" if outcome.running or outcome.ended else outcome.text
+            return None if outcome.running or outcome.ended else outcome.text
 
 
 def _from_home(command: str) -> str:

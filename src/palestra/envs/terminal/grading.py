@@ -8,6 +8,7 @@ every grading of an exported task starts a Python, and to import ``dataclasses``
 """
 
 import json
+import re
 import stat
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol
@@ -66,8 +67,8 @@ class Final(Protocol):
         """Return the same for the processes that ran before the agent's first turn and still run."""
         ...
 
-    async def fresh(self, files: Sequence[Found], command: str) -> str:
-        """Return what ``command`` prints in a fresh home with ``files``; nothing if it takes longer than ``RUN_SECONDS``."""
+    async def fresh(self, files: Sequence[Found], command: str) -> str | None:
+        """Return what ``command`` prints in a fresh home with ``files``; ``None`` if it takes longer than ``RUN_SECONDS``."""
         ...
 
 
@@ -80,7 +81,7 @@ class Check(Protocol):
 
 
 class Lines(NamedTuple):
-    """A file has exactly these lines; blanks at the ends of lines and of the text do not count."""
+    """A file has exactly these lines; spaces, tabs and carriage returns at the ends of lines and of the text do not count."""
 
     path: str
     expected: Sequence[str]
@@ -106,7 +107,7 @@ class Value(NamedTuple):
     expected: Any
 
     async def right(self, final: Final) -> bool:
-        return bool(_read_json(_text(final, self.path)) == self.expected)
+        return _is_json(_text(final, self.path), self.expected)
 
 
 class AtMost(NamedTuple):
@@ -143,7 +144,7 @@ class Prints(NamedTuple):
         printed = await final.fresh(files, self.command)
         if self.compared == "lines":
             return _same_lines(printed, self.expected)
-        return bool((_read_json(printed) if self.compared == "value" else printed) == self.expected)
+        return _is_json(printed, self.expected) if self.compared == "value" else printed == self.expected
 
 
 class Modes(NamedTuple):
@@ -158,7 +159,7 @@ class Modes(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Files of lines ``key = value`` have these values, each key once, in any order."""
+    """Files of lines ``key = value`` have these values, each key once, in any order, beside comments."""
 
     expected: Mapping[str, Mapping[str, str]]
 
@@ -167,16 +168,14 @@ class Settings(NamedTuple):
 
 
 class Crontab(NamedTuple):
-    """A crontab means the same schedules as these lines."""
+    """Cron would run every command at the same times, and as often, as with these lines."""
 
     path: str
     expected: Sequence[str]
 
     async def right(self, final: Final) -> bool:
-        text = _text(final, self.path) or ""
-        lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-        written, wanted = list(map(_schedule, lines)), list(map(_schedule, self.expected))
-        return len(written) == len(wanted) and all(one in wanted for one in written) and all(one in written for one in wanted)
+        times = _times(_text(final, self.path))
+        return times is not None and times == _times("".join(f"{line}\n" for line in self.expected))
 
 
 class Workers(NamedTuple):
@@ -222,17 +221,49 @@ def from_data(data: Sequence[Mapping[str, Any]]) -> list[Check]:
 
 def _text(final: Final, path: str) -> str | None:
     content = final.data(path)
+    if content is None or len(content) > _MOST_TEXT:
+        return None  # refused, because part of a file is not the file
     try:
-        return None if content is None else content[:_MOST_TEXT].decode()
+        return content.decode()
     except UnicodeDecodeError:
         return None
 
 
-def _read_json(text: str | None) -> Any:
+def _is_json(text: str | None, expected: Any) -> bool:
     try:
-        return None if text is None else json.loads(text)
+        return text is not None and _same_json(
+            json.loads(text, object_pairs_hook=_with_keys_once, parse_constant=_no_constant), expected
+        )
     except (ValueError, RecursionError):
-        return None
+        return False
+
+
+def _same_json(value: Any, expected: Any) -> bool:
+    if isinstance(expected, Mapping):
+        return (
+            isinstance(value, dict)
+            and value.keys() == expected.keys()
+            and all(_same_json(value[key], item) for key, item in expected.items())
+        )
+    if isinstance(expected, list | tuple):
+        return (
+            isinstance(value, list)
+            and len(value) == len(expected)
+            and all(_same_json(ours, item) for ours, item in zip(value, expected, strict=True))
+        )
+    # True == 1 in Python, but not in JSON.
+    return isinstance(value, bool) is isinstance(expected, bool) and bool(value == expected)
+
+
+def _with_keys_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a key stands twice")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _same_lines(text: str | None, expected: Sequence[str]) -> bool:
@@ -240,7 +271,7 @@ def _same_lines(text: str | None, expected: Sequence[str]) -> bool:
 
 
 def _bare_lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().split("\n")]
+    return [line.rstrip(" \t\r") for line in text.rstrip(" \t\r\n").split("\n")]
 
 
 def _workers(running: list[list[str]]) -> list[str]:
@@ -254,36 +285,112 @@ def _others_watched(running: list[list[str]], names: Sequence[str]) -> bool:
 
 
 def _parsed(text: str | None) -> dict[str, str] | None:
-    pairs = [line.split("=", 1) for line in (text or "").splitlines() if line.strip()]
+    lines = [line.strip(" \t\r") for line in (text or "").split("\n")]
+    pairs = [line.split("=", 1) for line in lines if line and not line.startswith("#")]
     if not pairs or not all(len(pair) == 2 for pair in pairs):
         return None
-    found = {key.strip(): value.strip() for key, value in pairs}
+    found = {key.strip(" \t"): value.strip(" \t") for key, value in pairs}
     return found if len(found) == len(pairs) else None
 
 
-_RANGES = ((0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
+# ------------------------------------------------------------------------------------------------------------------ crontabs
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+_FIELDS = ((0, 59, ()), (0, 23, ()), (1, 31, ()), (1, 12, _MONTHS), (0, 7, _WEEKDAYS))
+_SHORTHANDS = {
+    "@hourly": "0 * * * *",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@weekly": "0 0 * * 0",
+    "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+}
+_SETTINGS = re.compile(r"[ \t]*(?:(?:MAILTO|PATH)[ \t]*=.*|SHELL[ \t]*=[ \t]*(?:/usr)?/bin/(?:ba)?sh[ \t]*)")
+"""Settings that change neither when a job runs nor what it does."""
+_DAYS_OF_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MOST_JOBS, _LONGEST_JOB = 1_000, 998
+_MINUTES = 24 * 60 // 8
+"""Bytes with a bit per minute of a day."""
 
 
-def expanded(field: str, low: int, high: int) -> frozenset[int] | None:
-    """Return the values that a field of a crontab means, or ``None``."""
+def _times(text: str | None) -> dict[str, list[int]] | None:
+    """Return for every command when cron runs it; ``None`` if cron refuses the crontab, or a setting may change the jobs.
+
+    A bit stands for a minute of a year in which every date falls on every day of the week. The numbers of a command count the
+    starts in each minute: the first holds the lowest binary digit of every count, the next the digit above.
+    """
+    if not text or not text.endswith("\n"):
+        return None
+    lines = [line.lstrip(" \t") for line in text.split("\n")]
+    jobs = [line for line in lines if line and not line.startswith("#") and not _SETTINGS.fullmatch(line)]
+    if not jobs or len(jobs) > _MOST_JOBS:
+        return None
+    times: dict[str, list[int]] = {}
+    for job in jobs:
+        read = _job(job)
+        if read is None:
+            return None
+        command, carry = read
+        counter = times.setdefault(command, [])
+        for place, bits in enumerate(counter):
+            counter[place], carry = bits ^ carry, bits & carry
+        if carry:
+            counter.append(carry)
+    return times
+
+
+def _job(line: str) -> tuple[str, int] | None:
+    """Return the command of a job, and the minutes in which it runs."""
+    first, *rest = re.split("[ \t]+", line, maxsplit=1)
+    if first in _SHORTHANDS:
+        line = f"{_SHORTHANDS[first]} {''.join(rest)}"
+    words = re.split("[ \t]+", line, maxsplit=1 if first == "@reboot" else 5)
+    command = words[-1] if words[-1].endswith("\\") else words[-1].rstrip(" \t")
+    if len(line) > _LONGEST_JOB or not command:
+        return None
+    if first == "@reboot" and len(words) == 2:
+        return f"@reboot {command}", 1
+    if len(words) != 6:
+        return None
+    fields = [expanded(word, *limits) for word, limits in zip(words, _FIELDS, strict=False)]
+    if None in fields:
+        return None
+    minutes, hours, days, months, weekdays = (field or frozenset() for field in fields)
+    day = sum(1 << (60 * hour + minute) for hour in hours for minute in minutes).to_bytes(_MINUTES, "little")
+    both = words[2].startswith("*") or words[4].startswith("*")
+    year = [
+        month in months and ((date in days and weekday in weekdays) if both else (date in days or weekday in weekdays))
+        for month, last in enumerate(_DAYS_OF_MONTHS, 1)
+        for date in range(1, last + 1)
+        for weekday in range(7)
+    ]
+    return command, int.from_bytes(b"".join(day if runs else bytes(_MINUTES) for runs in year), "little")
+
+
+def expanded(field: str, low: int, high: int, names: Sequence[str] = ()) -> frozenset[int] | None:
+    """Return the values that a field of a crontab means, or ``None``. ``names`` may stand for the values from ``low`` on."""
     values: set[int] = set()
     for part in field.split(","):
-        body, _, step = part.partition("/")
-        first, _, last = body.partition("-")
+        body, slash, step = part.partition("/")
+        first, dash, last = body.partition("-")
         if body == "*":
-            first, last = str(low), str(high)
-        numbers = (first, last or (str(high) if step else first), step or "1")
-        if not all(number.isascii() and number.isdecimal() and len(number) < 4 for number in numbers):
-            return None
-        start, end, width = map(int, numbers)
-        if not width or start < low or end > high:
+            start, end = low, high
+        else:
+            numbers = [_value_of(word, low, names) for word in ((first, last) if dash else (first, first))]
+            # Crons disagree about the values of 5/15.
+            if None in numbers or (slash and not dash):
+                return None
+            start, end = (number or 0 for number in numbers)
+        width = _value_of(step, 0, ()) if slash else 1
+        if not width or not low <= start <= end <= high:
             return None
         values.update(range(start, end + 1, width))
     return frozenset(0 if (low, high) == (0, 7) and value == 7 else value for value in values)
 
 
-def _schedule(line: str) -> tuple[object, ...] | None:
-    fields = line.split(None, 5)
-    if len(fields) != 6 or len(line) > 500:
-        return None
-    return (*(expanded(field, *limits) for field, limits in zip(fields, _RANGES, strict=False)), fields[5].strip())
+def _value_of(word: str, low: int, names: Sequence[str]) -> int | None:
+    if word.lower() in names:
+        return low + names.index(word.lower())
+    return int(word) if word.isascii() and word.isdecimal() and len(word) < 4 else None

@@ -69,7 +69,7 @@ class Disk:
         first = set(_bytes_of(FIRST).decode(errors="replace").split("\n")) if os.path.isfile(FIRST) else set()
         return [words for words, identity in _processes() if identity in first]
 
-    async def fresh(self, files: Sequence[Found], command: str) -> str:
+    async def fresh(self, files: Sequence[Found], command: str) -> str | None:
         from palestra.envs.terminal.confined import printed_in_fresh_home
 
         return printed_in_fresh_home(self._home, files, command, self._variables)
