@@ -1,5 +1,5 @@
 from palestra import evaluate
-from palestra.evaluation import compare, comparison_text, read_episodes, report_markdown, task_scores
+from palestra.evaluation import compare_runs, comparison_text, report_markdown
 
 
 def always_five(text: str) -> str:
@@ -11,5 +11,4 @@ report = evaluate(games, always_five, n=20, group_size=2, out="runs/five")
 evaluate(games, "random", n=20, group_size=2, out="runs/random")
 print(report_markdown(report))
 
-five, chance = (task_scores(read_episodes(f"runs/{name}")) for name in ("five", "random"))
-print(comparison_text(compare(five, chance)))
+print(comparison_text(compare_runs("runs/five", "runs/random")))

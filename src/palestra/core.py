@@ -72,6 +72,9 @@ class _Traits:
     """Keys of ``Task.params`` that clients of a server may set. List a key only if every value costs little time and memory."""
     reward_range: ClassVar[tuple[float, float]] = (-float("inf"), float("inf"))
     """Bounds of the reward of one step."""
+    score_range: ClassVar[tuple[float, float]] = (-float("inf"), float("inf"))
+    """Bounds of the score of an episode, the sum of its rewards. If an evaluation leaves episodes unplayed, its report uses
+    them to say where the mean of all episodes must lie."""
     max_turns: int | None
     """The episode is truncated after this number of turns; ``None`` means no limit. A class sets it with ``max_turns = 8``."""
     counts_turns: ClassVar[bool] = False

@@ -5,6 +5,9 @@ repeats; the spread between those means already contains the noise of the repeat
 are strata: a suite is a fixed list of families, each with an equal share of the mean, and the tasks drawn from each vary.
 ``TaskMeans.of`` does this reduction; everything below works on it.
 
+If some of the episodes that were asked for have no score, the scored ones may be a selection: those that ended before the money
+did. Then there is no interval but a ``PartialMean``, with the range that holds whatever the others would have scored.
+
 Two intervals for a mean:
 
 - Scores with known bounds get a *score interval*: Wilson's, with the effective number of tasks that the clustered standard
@@ -34,12 +37,15 @@ from palestra.seeding import derive
 __all__ = [
     "Distribution",
     "Estimate",
+    "MissingScore",
+    "PartialMean",
     "Score",
     "TaskMeans",
     "bootstrap_means",
     "distribution",
     "mean_interval",
     "mean_of_last",
+    "partial_mean",
     "pass_all_k",
     "pass_at_k",
     "score_bounds",
@@ -76,6 +82,38 @@ class Estimate(msgspec.Struct, frozen=True):
     tasks: int
     """Number of tasks in the sample."""
     episodes: int
+
+
+class MissingScore(NamedTuple):
+    """An episode that was asked for and has no score."""
+
+    path: tuple[str, ...]
+    task: Hashable
+    bounds: tuple[float, float] | None
+    """The lowest and the highest score that it could have got; ``None`` if they are not known."""
+
+
+class PartialMean(msgspec.Struct, frozen=True):
+    """The mean of the episodes that have a score, where others that were asked for have none."""
+
+    mean: float
+    """Mean of the scored episodes. They may be a selection, so it is not the mean of all."""
+    tasks: int
+    """Number of tasks with a score."""
+    episodes: int
+    """Number of episodes with a score."""
+    missing: int
+    """Number of episodes that were asked for and have no score."""
+    level: float
+    low: float | None = None
+    """The lower limit of the interval if every missing episode got its lowest score; ``None`` if that is not known."""
+    high: float | None = None
+    """The upper limit of the interval if every missing episode got its highest score."""
+
+    @property
+    def asked(self) -> int:
+        """Number of episodes that were asked for."""
+        return self.episodes + self.missing
 
 
 class Distribution(msgspec.Struct, frozen=True):
@@ -208,6 +246,27 @@ def mean_interval(
     else:
         low, high = _bounded(sample, bounds, level)
     return Estimate(sample.mean, low, high, level, len(sample.means), sample.episodes)
+
+
+def partial_mean(scores: Sequence[Score], missing: Sequence[MissingScore], *, level: float = 0.95) -> PartialMean | None:
+    """Return the mean of ``scores``, and the range of the mean over ``scores`` and ``missing``; ``None`` without scores.
+
+    The range reaches from the lower limit of the interval in which every missing episode has its lowest score to the upper
+    limit of that in which every one has its highest. So it holds the mean of all episodes, whatever the missing ones score,
+    and it covers the tasks that were not drawn with the probability ``level``. The fewer are missing, the nearer it is to the
+    ordinary interval. There is no range if the bounds of a missing episode are not known.
+    """
+    if not scores:
+        return None
+    sample = TaskMeans.of(scores)
+    found = PartialMean(sample.mean, len(sample.means), sample.episodes, len(missing), level)
+    if any(one.bounds is None for one in missing):
+        return found
+    worst = [*scores, *(Score(one.path, one.task, one.bounds[0]) for one in missing if one.bounds)]
+    best = [*scores, *(Score(one.path, one.task, one.bounds[1]) for one in missing if one.bounds)]
+    bounds = score_bounds([*worst, *best])
+    low, high = (mean_interval(filled, bounds=bounds, level=level) for filled in (worst, best))
+    return msgspec.structs.replace(found, low=low.low, high=high.high)
 
 
 def score_bounds(scores: Iterable[Score]) -> tuple[float, float]:

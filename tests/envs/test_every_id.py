@@ -122,21 +122,25 @@ def hostile_texts(count: int, seed: int) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["random", "hostile"])
 @pytest.mark.parametrize("id", [level(id) for id in GAMES])
-def test_ten_thousand_actions_raise_nothing_and_keep_the_declared_rewards(id: str, kind: str) -> None:
+def test_ten_thousand_actions_raise_nothing_and_keep_the_declared_rewards_and_scores(id: str, kind: str) -> None:
     with make(id) as env:
         low, high = env.unwrapped.reward_range
+        least, most = env.unwrapped.score_range
         texts = hostile_texts(10_000, 0)
         seed = taken = 0
         while taken < 10_000:
             env.reset(task=Task(id, seed))
             seed += 1
+            total = 0.0
             ended = False
             while not ended and taken < 10_000:
                 step = env.step(env.sample_random_action() if kind == "random" else next(texts))
                 taken += 1
                 assert low <= step.reward <= high + 1e-9
                 assert not (step.terminated and step.truncated)
+                total += step.reward
                 ended = step.terminated or step.truncated
+            assert least - 1e-9 <= total <= most + 1e-9
 
 
 @pytest.mark.parametrize("id", SINGLE)

@@ -69,7 +69,8 @@ def test_an_evaluation_whose_first_episodes_all_fail_stops(tmp_path: Path) -> No
     assert report.stopped == f"the first {FIRST_EPISODES} episodes all failed"
     assert report.suite.failures == {"policy": FIRST_EPISODES, "not played": 500 - FIRST_EPISODES}
     assert read_report(tmp_path).stopped
-    assert "The evaluation stopped early" in report_markdown(report)
+    first = report_markdown(report).partition("\n")[0]
+    assert first.startswith("# faulty: incomplete, 0 of 500 episodes asked for have a score; the first 8 episodes all failed")
 
 
 def test_one_success_among_the_first_keeps_it_going() -> None:
@@ -213,4 +214,4 @@ class NoReset(Env):
 def test_the_report_of_a_run_that_failed_before_the_policy_acted_names_the_policy() -> None:
     report = evaluate(NoReset, "random", n=2)
     assert report.suite.scored == 0
-    assert report_markdown(report).startswith("# random\n")
+    assert report_markdown(report).startswith("# random: incomplete, 0 of 2 episodes")

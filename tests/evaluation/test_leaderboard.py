@@ -22,16 +22,16 @@ def test_an_entry_is_what_the_report_says() -> None:
     entry = entry_of(evaluate([GUESS, SUDOKU], "oracle", n=5))
     assert entry.policy == "oracle"
     assert entry.cells[GUESS].mean == pytest.approx(1.0)
-    assert (entry.cells[GUESS].tasks, entry.cells[GUESS].coverage) == (5, 1.0)
+    assert (entry.cells[GUESS].tasks, entry.cells[GUESS].asked) == (5, 0)
 
 
 def test_what_was_not_played_is_said() -> None:
-    cell = Cell(0.25, 0.1, 0.5, 9, 0.9)
+    cell = Cell(0.25, 0.1, 0.5, 9, 9, 10)
     page = leaderboard_page(
         [*reference_entries(SCORES), LeaderboardEntry("a|b", {SUDOKU: cell}, "how"), LeaderboardEntry("to come")]
     )
     assert f"| `{GUESS}` | 0.50 [0.40, 0.60] (200) | not run |" in page
-    assert f"| `{SUDOKU}` | not run | 0.25 [0.10, 0.50] (9, 90% scored) |" in page
+    assert f"| `{SUDOKU}` | not run | 0.25 of 9 of 10 (all: 0.10 to 0.50) |" in page
     assert "Not run here: oracle, to come." in page
     assert "**a\\|b**: how" in page
 

@@ -89,8 +89,9 @@ def test_a_new_grader_gives_new_scores_beside_the_old(run: Path, monkeypatch: py
     found = regrade(run)
     assert {(e.before, e.after) for e in found.changed} == {(1.0, 0.5)}
     report = read_report(found.folder)
-    assert report.suite.score is not None
-    assert report.suite.score.mean == 0.5
+    assert report.suite.partial is not None
+    assert report.suite.partial.score is not None
+    assert (report.suite.partial.score.mean, report.suite.partial.score.missing) == (0.5, 2)
     assert report.suite.failures == {"env": 2}
     assert report.about["scored again"].startswith("8 of 10 episodes of run")
     assert (run / "report.json").read_bytes() == before

@@ -6,6 +6,7 @@ import pytest
 
 from palestra.encoding import decode_json, encode_json, floats, ints
 from palestra.errors import Boundary, UsageError
+from palestra.evaluation.asked import Asked
 from palestra.evaluation.comparison import compare
 from palestra.evaluation.leaderboard import entry_of
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
@@ -32,9 +33,11 @@ def failed(env: str, seed: int, boundary: Boundary = Boundary.INFRASTRUCTURE) ->
 
 def test_failures_are_missing_coverage_and_never_zeros() -> None:
     found = report_on([played(EASY, 0, 1.0, success=True), failed(EASY, 1), failed(EASY, 2, Boundary.GRADER)]).suite
-    assert found.score is not None
-    assert found.success is not None
-    assert (found.score.mean, found.success.mean) == (1.0, 1.0)
+    assert (found.score, found.success) == (None, None), "the mean of a part is not that of all"
+    assert found.partial is not None
+    assert found.partial.score is not None
+    assert found.partial.success is not None
+    assert (found.partial.score.mean, found.partial.success.mean) == (1.0, 1.0)
     assert (found.issued, found.scored) == (3, 1)
     assert found.coverage == pytest.approx(1 / 3)
     assert found.failures == {"grader": 1, "infrastructure": 1}
@@ -57,14 +60,15 @@ def test_the_order_in_which_episodes_end_leaves_no_trace() -> None:
 
 
 def test_episodes_that_were_never_played_are_missing_too() -> None:
-    found = report_on([played(EASY, 0, 1.0)], issued={EASY: 2, OTHER: 3})
+    tasks = [Task(EASY, 0), Task(EASY, 1), *(Task(OTHER, seed) for seed in range(3))]
+    found = report_on([played(EASY, 0, 1.0)], asked=Asked(tasks))
     assert found.suite.failures == {"not played": 4}
     assert [section.name for section in found.envs] == [EASY, OTHER]
     assert found.envs[1].score is None
 
 
 def test_nothing_at_all_is_no_score() -> None:
-    found = report_on([], issued={EASY: 5})
+    found = report_on([], asked=Asked([Task(EASY, seed) for seed in range(5)]))
     assert found.suite.score is None
     assert "none of 5 episodes finished" in report_markdown(found)
     assert "no score" in report_html(found)
@@ -125,9 +129,9 @@ def test_two_policies_are_two_reports() -> None:
         report_on([played(EASY, 0, 1.0, policy="a"), played(EASY, 1, 1.0, policy="b")])
 
 
-def test_more_than_was_issued_is_a_mistake() -> None:
-    with pytest.raises(UsageError, match="2 episodes but 1 were issued"):
-        report_on([played(EASY, 0, 1.0), played(EASY, 1, 1.0)], issued={EASY: 1})
+def test_more_than_was_asked_for_is_a_mistake() -> None:
+    with pytest.raises(UsageError, match="2 episodes but 1 were asked for"):
+        report_on([played(EASY, 0, 1.0), played(EASY, 1, 1.0)], asked=Asked([Task(EASY, 0)]))
 
 
 def test_json_and_back() -> None:
@@ -165,7 +169,9 @@ def test_a_hostile_name_is_shown_and_not_obeyed() -> None:
 
 def test_markdown_says_score_interval_and_what_is_missing() -> None:
     text = report_markdown(report_on([*(played(EASY, n, n % 2) for n in range(10)), played(HARD, 0, 1.0), failed(OTHER, 0)]))
-    assert "| all | 0.75 [" in text
+    assert text.startswith("# p: incomplete, 11 of 12 episodes asked for have a score\n")
+    assert "| all | 0.75 of 11 of 12 (all: unknown) |" in text
+    assert "game:Guess-v0-easy | 0.50 [" in text, "nothing is missing of this one"
     assert "1 of 12 episodes have no score and are in no mean: 1 because of the infrastructure." in text
     assert "91.6 %" in text
 
@@ -207,9 +213,10 @@ def test_an_episode_that_was_cut_is_not_solved() -> None:
         one(4, StopReason.TURN_LIMIT, {}, env="game:NeverSays-v0"),
     ]
     says, never = report_on(found).envs
-    assert says.success is not None
-    assert says.success.mean == pytest.approx(1 / 3)
-    assert says.success.tasks == 3
+    assert says.partial is not None
+    assert says.partial.success is not None
+    assert says.partial.success.mean == pytest.approx(1 / 3)
+    assert says.partial.success.tasks == 3
     assert never.success is None
 
 
@@ -222,10 +229,11 @@ def test_metrics_are_means_of_their_own_and_never_change_the_score() -> None:
     runs = [measured(EASY, 0, {"security": 1.0}), measured(EASY, 1, {"security": False, "note": "x", "odd": float("nan")})]
     found = report_on([*runs, measured(EASY, 2, "none"), played(OTHER, 0, 1.0), failed(EASY, 3)])
     easy, other = found.envs
-    assert easy.metrics.keys() == {"security"}
-    assert (easy.metrics["security"].mean, easy.metrics["security"].tasks) == (0.5, 2)
-    assert easy.score is not None
-    assert easy.score.mean == 0.0
+    assert easy.partial is not None
+    assert easy.partial.metrics.keys() == {"security"}
+    assert (easy.partial.metrics["security"].mean, easy.partial.metrics["security"].tasks) == (0.5, 2)
+    assert easy.partial.score is not None
+    assert easy.partial.score.mean == 0.0
     assert other.metrics == {}
     assert "| game:Guess-v0-easy | security | 0.50" in report_markdown(found)
     assert "security" in report_html(found)

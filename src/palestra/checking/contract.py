@@ -276,8 +276,9 @@ def one_end_only(survey: Survey) -> Verdict:
 
 
 def rewards_in_range(survey: Survey) -> Verdict:
-    """Every reward is a finite number inside ``reward_range``."""
+    """Every reward is a finite number inside ``reward_range``, and every episode's sum of rewards inside ``score_range``."""
     low, high = survey.subject.reward_range
+    least, most = survey.subject.score_range
     for episode in survey.everything:
         for where, reward in _each(episode, lambda step: step.reward):
             real = isinstance(reward, Real) and math.isfinite(reward)
@@ -287,6 +288,13 @@ def rewards_in_range(survey: Survey) -> Verdict:
                     f"Expected a finite float between {low:g} and {high:g}, as reward_range declares. Correct the reward, or "
                     f"the declaration.",
                 )
+        total = sum(float(reward) for _, reward in _each(episode, lambda step: step.reward))
+        if not least - 1e-9 <= total <= most + 1e-9:
+            return failed(
+                f"the rewards of an episode add up to {total:g} (task seed {episode.task.seed}, {episode.actor})",
+                f"Expected a sum between {least:g} and {most:g}, as score_range declares. Correct the rewards, or the "
+                f"declaration.",
+            )
     if math.isinf(high):
         return passed("rewards are finite")
     return passed(f"rewards stay inside [{low:g}, {high:g}]")

@@ -194,6 +194,12 @@ class Subject:
         low, high = self.author.reward_range
         return float(low), float(high)
 
+    @cached_property
+    def score_range(self) -> tuple[float, float]:
+        """The declared range of the sum of an episode's rewards."""
+        low, high = self.author.score_range
+        return float(low), float(high)
+
 
 def find(target: Target, tasks: int, seed: int) -> Subject:
     """Return the subject for ``target``: a registered id, ``module:Class``, or a class."""

@@ -1,8 +1,11 @@
 """``palestra eval``: a score with its confidence interval, and all its data in a folder."""
 
 import asyncio
+import shlex
+import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -33,10 +36,13 @@ from palestra.cli.settings import (
     named_envs,
 )
 from palestra.cli.targets import check_folder
+from palestra.confidential import mask
 from palestra.encoding import encode_json
 from palestra.envs.panels import load_panel
 from palestra.errors import UsageError
 from palestra.evaluation import Budget, EpisodeScore, Progress, Report, evaluate_async, parse_budget, report_markdown
+from palestra.evaluation.budget import budget_text
+from palestra.evaluation.wording import dollars
 from palestra.rollout import Envs
 from palestra.rollout.defaults import TASKS_PER_ENV
 from palestra.terminal import terminal_safe
@@ -83,7 +89,8 @@ def eval_command(
 ) -> None:
     """Evaluate a policy. The same command resumes an interrupted run and plays failed episodes again.
 
-    The exit code is 0 if at least one episode has a score, 1 if none has, 130 after Ctrl-C.
+    The exit code is 0 if the evaluation was played to its end and at least one episode has a score. It is 1 if no episode has
+    one, or if a budget or failures stopped the evaluation, and 130 after Ctrl-C.
     """
     names = named_envs(envs, more_envs, [*tool, *wrapper, *filter(None, [history, strategy])])
     chosen = _played(names, panel)
@@ -119,6 +126,7 @@ def eval_command(
                 wrappers=wrapper,
                 tools=tool,
                 rollout=await stack.enter_async_context(rollout_of(cluster, workers, cluster_config)),
+                command=partial(_typed_again, sys.argv[1:]),
             )
 
     _end(_watched(evaluated, folder), folder, as_json)
@@ -139,6 +147,18 @@ def _budget(budget: str | None, base_url: str | None, prices: tuple[float, float
     return limit
 
 
+def _typed_again(arguments: Sequence[str], budget: Budget | None) -> str:
+    """The command line that was typed, with ``budget``."""
+    words = list(arguments)
+    if budget is not None:
+        for place, word in enumerate(words):
+            if word == "--budget" and place + 1 < len(words):
+                words[place + 1] = budget_text(budget)
+            elif word.startswith("--budget="):
+                words[place] = f"--budget={budget_text(budget)}"
+    return mask(shlex.join(["palestra", *words]))
+
+
 def _watched(evaluated: Callable[[Callable[[Progress], None]], Coroutine[Any, Any, Report]], folder: Path) -> Report:
     """Run the evaluation behind a progress line."""
     try:
@@ -149,7 +169,7 @@ def _watched(evaluated: Callable[[Callable[[Progress], None]], Coroutine[Any, An
 
 
 def _end(report: Report, folder: Path, as_json: bool) -> None:
-    """Print the report; exit with 1 if no episode has a score."""
+    """Print the report; exit with 1 if no episode has a score, or if the evaluation stopped early."""
     if as_json:
         typer.echo(encode_json({"folder": str(folder), "report": report}).decode())
     else:
@@ -157,6 +177,7 @@ def _end(report: Report, folder: Path, as_json: bool) -> None:
         typer.echo(f"wrote {folder}  (palestra view {folder})")
     if not report.suite.scored:
         typer.echo("no episode has a score: fix the cause above and run the same command again", err=True)
+    if report.stopped or not report.suite.scored:
         raise typer.Exit(1)
 
 
@@ -165,25 +186,32 @@ class _Display:
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as Bar
 
         columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-        self._bar = Progress(*columns, console=Console(stderr=True))
+        self._bar = Bar(*columns, console=Console(stderr=True))
         self._task = self._bar.add_task("", total=None)
         self._next = 0.0
         self._read = 0
         self._failed = False
+        self._latest: Progress | None = None
 
     def __enter__(self) -> "_Display":
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._latest is not None:
+            self._draw(self._latest)  # an evaluation that stopped early may have ended between two pictures
         self._bar.stop()
 
     def show(self, progress: Progress) -> None:
+        self._latest = progress
+        if monotonic() >= self._next or len(progress.episodes) >= progress.total:
+            self._draw(progress)
+
+    def _draw(self, progress: Progress) -> None:
         ended = len(progress.episodes)
-        if monotonic() < self._next and ended < progress.total:
-            return
         self._bar.start()  # only now: a usage error is printed without a progress bar above it
         self._bar.update(self._task, total=progress.total, completed=ended, description=_line(progress.report()))
         self._name_first_failure(progress.episodes[self._read :])
@@ -203,11 +231,10 @@ class _Display:
 
 def _line(report: Report) -> str:
     suite = report.suite
-    parts = []
-    if suite.score is not None:
-        parts.append(f"{suite.score.mean:.2f} \\[{suite.score.low:.2f}, {suite.score.high:.2f}]")
+    mean = suite.score or (suite.partial.score if suite.partial else None)
+    parts = [] if mean is None else [f"{mean.mean:.2f} so far"]
     if suite.dollars is not None:
-        parts.append(f"${suite.dollars.total:.2f}")
+        parts.append(dollars(suite.dollars.total))
     if suite.scored < suite.issued:
         parts.append(f"{suite.issued - suite.scored} without a score")
     return " · ".join(parts)

@@ -18,8 +18,9 @@ __all__ = ["leaderboard_command"]
 HEAD = """# Leaderboard
 
 Each cell shows the mean total reward, its 95 % interval in brackets, and the number of tasks in parentheses. "not run" means
-that the policy has not played the environment. `palestra leaderboard` wrote this page; [statistics](../design/statistics.md)
-explains the intervals.
+that the policy has not played the environment. "0.31 of 27 of 40 (all: 0.21 to 0.54)" is the mean of 27 of the 40 episodes that
+were asked for, with the range of the mean of all 40. `palestra leaderboard` wrote this page;
+[statistics](../design/statistics.md) explains the intervals.
 """
 
 

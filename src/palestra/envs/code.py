@@ -33,6 +33,7 @@ class Coding(AsyncEnv):
     """Solve one problem of the data set ``data``, at once or, with ``feedback``, in up to ``max_turns`` messages."""
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     counts_turns = True
     max_turns: int
 

@@ -26,6 +26,7 @@ class QuestionAnswering(Env):
     """Answer one question of the data set ``data``. The reward is 1 for an accepted answer and 0 for any other."""
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
 
     def __init__(self, data: DataSource, split: str = "", instruction: str | None = None) -> None:
         self._data = data

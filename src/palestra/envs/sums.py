@@ -27,6 +27,7 @@ class Sums(Env):
     """Add ``terms`` numbers of one digit. One answer, worth 1 if it is right."""
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
 
     def __init__(self, terms: int = 2) -> None:
         require(2 <= terms <= 4, f"terms is 2, 3 or 4, got {terms}")

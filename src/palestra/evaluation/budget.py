@@ -1,8 +1,10 @@
 """A limit on what an evaluation may spend, in tokens or money.
 
-The limit is checked before each call of the policy, so only the calls that are already running can exceed it. Episodes that it
-cuts stop with ``budget`` and are not recorded: they say nothing about the policy, and a later run with a larger budget plays
-them from the start. The cost of every call is written to a log at once, so a run that was killed and resumed counts it.
+The limit is checked before each call of the policy, so it is exceeded by one call per running episode at most. When it is
+reached, no episode starts any more, and a running episode stops with ``budget`` at its next call: to finish it would cost an
+unknown amount more than was allowed. Such an episode is recorded as unfinished. It has no score and counts as missing: if it
+were left out silently, the long episodes would be missing from the mean. A later run with a larger budget plays it from the
+start. The cost of every call is written to a log at once, so a run that was killed and resumed counts it.
 """
 
 import re
@@ -18,7 +20,7 @@ from palestra.policies.limits import Budget, SpendingRecord
 from palestra.rollout import Players
 from palestra.trajectory import Completion, Finish, Usage
 
-__all__ = ["Budget", "BudgetMeter", "metered", "parse_budget"]
+__all__ = ["Budget", "BudgetMeter", "budget_text", "larger", "metered", "parse_budget"]
 
 _UNITS = {"": 1.0, "k": 1e3, "m": 1e6, "b": 1e9}
 
@@ -31,6 +33,22 @@ def parse_budget(text: str) -> Budget:
     if tokens := re.fullmatch(r"(\d+\.?\d*)([kmb]?)(?:tokens?|tok)", compact):
         return Budget(tokens=round(float(tokens[1]) * _UNITS[tokens[2]]))
     raise UsageError(f'"{text}" is not a budget: write an amount of money like 5usd, or of tokens like 200ktokens')
+
+
+def budget_text(budget: Budget) -> str:
+    """``budget`` as ``parse_budget`` reads it."""
+    if budget.dollars is not None:
+        return f"{float(f'{budget.dollars:.6g}'):.12f}".rstrip("0").rstrip(".") + "usd"
+    return f"{budget.tokens}tokens"
+
+
+def larger(budget: Budget, share: float) -> Budget:
+    """A budget that should suffice for all episodes, if ``budget`` has sufficed for ``share`` of them."""
+    factor = 1.25 / max(share, 0.01)
+    return Budget(
+        tokens=None if budget.tokens is None else int(float(f"{budget.tokens * factor:.2g}")) + 1,
+        dollars=None if budget.dollars is None else float(f"{budget.dollars * factor:.2g}"),
+    )
 
 
 class BudgetMeter:
@@ -75,6 +93,8 @@ class _Metered:
         self._meter = meter
         self.name = policy_name(policy)
         self.privileged = is_privileged(policy)
+        if (end := getattr(policy, "end_episode", None)) is not None:
+            self.end_episode = end
 
     async def act(self, conversation: Conversation) -> Completion:
         if self._meter.spent:

@@ -4,6 +4,9 @@ Pairing removes the difficulty of the tasks, which both runs share and which is 
 test that flips whole tasks, so the episodes of one task move together. Under the null hypothesis, either policy could have got
 either score. The *smallest visible difference* is the difference that the comparison could have detected; without it, "no
 significant difference" says nothing. With several families, the p-values are corrected for multiple testing (Holm).
+
+If episodes that one of the runs was asked for have no score, the tasks that both have scored may be a selection. Then there is
+no p-value and no interval, but the range of the difference over all tasks, whatever the missing episodes score.
 """
 
 import math
@@ -15,9 +18,26 @@ import numpy.typing as npt
 
 from palestra.errors import UsageError
 from palestra.seeding import derive
-from palestra.statistics import Estimate, Score, TaskMeans, mean_interval, student_quantile
+from palestra.statistics import (
+    Estimate,
+    MissingScore,
+    PartialMean,
+    Score,
+    TaskMeans,
+    mean_interval,
+    partial_mean,
+    student_quantile,
+)
 
-__all__ = ["Comparison", "FamilyComparison", "compare", "holm", "visible_difference"]
+__all__ = [
+    "Comparison",
+    "FamilyComparison",
+    "PartialComparison",
+    "compare",
+    "compare_partial",
+    "holm",
+    "visible_difference",
+]
 
 # Up to this many tasks that differ, all sign patterns are tried and the p-value is exact.
 _EXACT_TASKS = 14
@@ -50,6 +70,79 @@ class Comparison(msgspec.Struct, frozen=True):
     families: dict[str, FamilyComparison]
 
 
+class PartialComparison(msgspec.Struct, frozen=True):
+    """A minus B, where episodes that at least one of them was asked for have no score."""
+
+    first: PartialMean
+    """The score of A over what it has played."""
+    second: PartialMean
+    difference: PartialMean
+    """The mean difference over the tasks that both have scored, and the range of that over all. ``episodes`` are tasks."""
+
+
+def compare_partial(
+    first: Sequence[Score],
+    second: Sequence[Score],
+    missing_first: Sequence[MissingScore],
+    missing_second: Sequence[MissingScore],
+    *,
+    level: float = 0.95,
+) -> PartialComparison:
+    """Compare two runs of which at least one lacks scores. Both were asked for the same tasks.
+
+    Raises:
+        UsageError: No task has a score in both runs.
+    """
+    ours, theirs = _by_task(first), _by_task(second)
+    common = [Score(*key, ours[key] - theirs[key]) for key in ours if key in theirs]
+    if not common:
+        raise UsageError(_NOTHING_IN_COMMON)
+    our_mean = partial_mean(first, missing_first, level=level)
+    their_mean = partial_mean(second, missing_second, level=level)
+    assert our_mean is not None
+    assert their_mean is not None
+    our_limits, their_limits = _limits(first, missing_first), _limits(second, missing_second)
+    tasks = {**our_limits, **their_limits}
+    difference = _mean_difference(common, len(tasks) - len(common), level)
+    worst, best = [], []
+    for path, task in tasks:
+        our_limit, their_limit = our_limits.get((path, task)), their_limits.get((path, task))
+        if our_limit is None or their_limit is None:
+            return PartialComparison(our_mean, their_mean, difference)
+        worst.append(Score(path, task, our_limit[0] - their_limit[1]))
+        best.append(Score(path, task, our_limit[1] - their_limit[0]))
+    reach = max(1.0, *(abs(score.value) for score in (*worst, *best)))
+    low, high = (mean_interval(filled, bounds=(-reach, reach), level=level) for filled in (worst, best))
+    return PartialComparison(our_mean, their_mean, msgspec.structs.replace(difference, low=low.low, high=high.high))
+
+
+def _mean_difference(common: Sequence[Score], missing: int, level: float) -> PartialMean:
+    sample = TaskMeans.of(common)
+    return PartialMean(sample.mean, len(common), len(common), missing, level)
+
+
+def _limits(
+    scores: Iterable[Score], missing: Iterable[MissingScore]
+) -> dict[tuple[tuple[str, ...], Hashable], tuple[float, float] | None]:
+    """Task → the lowest and the highest mean that it can have; ``None`` if they are not known."""
+    values: dict[_TaskKey, list[tuple[float, float] | None]] = {}
+    for path, task, value in scores:
+        values.setdefault((path, task), []).append((value, value))
+    for path, task, bounds in missing:
+        values.setdefault((path, task), []).append(bounds)
+    return {key: _mean_of_bounds(each) for key, each in values.items()}
+
+
+def _mean_of_bounds(each: Sequence[tuple[float, float] | None]) -> tuple[float, float] | None:
+    bounds = [one for one in each if one is not None]
+    if len(bounds) < len(each):
+        return None
+    return math.fsum(low for low, _ in bounds) / len(bounds), math.fsum(high for _, high in bounds) / len(bounds)
+
+
+_NOTHING_IN_COMMON = "the two runs have no scored task in common: compare runs over the same tasks and seed"
+
+
 def compare(
     first: Iterable[Score],
     second: Iterable[Score],
@@ -66,7 +159,7 @@ def compare(
     ours, theirs = _by_task(first), _by_task(second)
     common = [key for key in ours if key in theirs]
     if not common:
-        raise UsageError("the two runs have no scored task in common: compare runs over the same tasks and seed")
+        raise UsageError(_NOTHING_IN_COMMON)
     differences = [Score(path, task, ours[path, task] - theirs[path, task]) for path, task in common]
     reach = bounds[1] - bounds[0]
     overall = _Paired(differences, reach, level, resamples, seed)

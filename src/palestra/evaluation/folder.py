@@ -21,7 +21,7 @@ import msgspec
 
 from palestra.durable import CONFIG, Claim, Identity, Inside, claim, write_whole
 from palestra.encoding import decode_json, encode_json
-from palestra.errors import UsageError
+from palestra.errors import SchemaError, UsageError
 from palestra.evaluation.rendering import report_html, report_markdown
 from palestra.evaluation.report import EpisodeScore, Report, episode_of
 from palestra.rendering.vocabulary import VOCABULARY
@@ -33,6 +33,8 @@ __all__ = ["EvaluationConfig", "RunFolder", "read_config", "read_episodes", "rea
 REPORT = "report.json"
 LEFT_BEHIND = (VOCABULARY, "spending.log", REPORT, "report.md", "report.html")
 """Files of an evaluation other than its trajectories."""
+NOTED = ("versions", "environments", "asked", "score_ranges")
+"""Fields of ``EvaluationConfig`` that a resumed evaluation does not compare."""
 
 
 class EvaluationConfig(msgspec.Struct, frozen=True):
@@ -58,6 +60,10 @@ class EvaluationConfig(msgspec.Struct, frozen=True):
     """The tools lent to every environment."""
     data: dict[str, str] = {}
     """Environment → hash of the data that its tasks draw from. A file that changes makes another evaluation."""
+    asked: dict[str, int] = {}
+    """Environment → number of its tasks. Noted, not compared: ``panel`` is."""
+    score_ranges: dict[str, tuple[float, float]] = {}
+    """Environment → bounds of an episode's score, where they are known. Noted, not compared."""
 
 
 class RunFolder:
@@ -84,7 +90,7 @@ class RunFolder:
             Identity(
                 run=run,
                 config=config,
-                noted=("versions", "environments"),
+                noted=NOTED,
                 results=(TRAJECTORIES, FAILED),
                 others=LEFT_BEHIND,
             ),
@@ -108,7 +114,10 @@ def read_config(path: str | Path) -> EvaluationConfig:
     file = Inside(Path(path)) / CONFIG
     if not file.exists():
         raise UsageError(f"{path} is not the folder of an evaluation: there is no {CONFIG} in it")
-    return decode_json(file.read_bytes(), EvaluationConfig)
+    config = decode_json(file.read_bytes(), EvaluationConfig)
+    if not config.asked:
+        raise SchemaError(f"{file} does not say what was asked for, because an earlier version wrote it: play the run again")
+    return config
 
 
 def read_episodes(path: str | Path) -> list[EpisodeScore]:

@@ -2,7 +2,8 @@
 
 The table has one entry per policy: for each environment the mean reward, its interval and the number of tasks. Reports of
 evaluations are added to it; random and oracle play come from the suite's own table of scores. The page marks what was not
-played as "not run" and never leaves it out. An entry without scores is a policy that has no run yet.
+played as "not run" and never leaves it out, and the mean of a part says of how many episodes it is. An entry without
+scores is a policy that has no run yet.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ import msgspec
 
 from palestra.encoding import decode_json
 from palestra.errors import SchemaError
-from palestra.evaluation.report import Report
+from palestra.evaluation.report import Report, Section
 from palestra.registry import family_of
 
 __all__ = ["Cell", "Leaderboard", "LeaderboardEntry", "entry_of", "leaderboard_page", "reference_entries"]
@@ -21,15 +22,18 @@ __all__ = ["Cell", "Leaderboard", "LeaderboardEntry", "entry_of", "leaderboard_p
 NOT_RUN = "not run"
 
 
-class Cell(msgspec.Struct, frozen=True):
+class Cell(msgspec.Struct, frozen=True, omit_defaults=True):
     """The score of one policy in one environment."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    """The lower limit of the interval; if episodes are missing, of the range of the mean of all, or ``None``."""
+    high: float | None
     tasks: int
-    coverage: float = 1.0
-    """Share of the issued episodes that got a score."""
+    episodes: int = 0
+    """Episodes with a score, if others that were asked for have none."""
+    asked: int = 0
+    """Episodes that were asked for, if some of them have no score."""
 
 
 class LeaderboardEntry(msgspec.Struct, frozen=True):
@@ -67,18 +71,19 @@ class Leaderboard(msgspec.Struct, frozen=True):
 
 def entry_of(report: Report, *, name: str = "", note: str = "") -> LeaderboardEntry:
     """The entry of the policy that ``report`` is on."""
-    cells = {
-        section.name: Cell(
-            round(section.score.mean, 4),
-            round(section.score.low, 4),
-            round(section.score.high, 4),
-            section.score.tasks,
-            round(section.coverage, 4),
-        )
-        for section in report.envs
-        if section.score is not None
-    }
+    cells = {section.name: cell for section in report.envs if (cell := _cell_of(section)) is not None}
     return LeaderboardEntry(name or report.policy, cells, note or report.privilege)
+
+
+def _cell_of(section: Section) -> Cell | None:
+    if section.score is not None:
+        score = section.score
+        return Cell(round(score.mean, 4), round(score.low, 4), round(score.high, 4), score.tasks)
+    part = None if section.partial is None else section.partial.score
+    if part is None:
+        return None
+    low, high = (None if end is None else round(end, 4) for end in (part.low, part.high))
+    return Cell(round(part.mean, 4), low, high, part.tasks, part.episodes, part.asked)
 
 
 def reference_entries(scores: Mapping[str, Mapping[str, Any]]) -> list[LeaderboardEntry]:
@@ -115,8 +120,10 @@ def leaderboard_page(entries: Sequence[LeaderboardEntry], *, head: str = "# Lead
 def _told(cell: Cell | None) -> str:
     if cell is None:
         return NOT_RUN
-    part = "" if cell.coverage >= 1.0 else f", {cell.coverage:.0%} scored"
-    return f"{cell.mean:.2f} [{cell.low:.2f}, {cell.high:.2f}] ({cell.tasks}{part})"
+    if cell.asked:
+        ends = "unknown" if cell.low is None or cell.high is None else f"{cell.low:.2f} to {cell.high:.2f}"
+        return f"{cell.mean:.2f} of {cell.episodes} of {cell.asked} (all: {ends})"
+    return f"{cell.mean:.2f} [{cell.low:.2f}, {cell.high:.2f}] ({cell.tasks})"
 
 
 def _cell(text: str) -> str:

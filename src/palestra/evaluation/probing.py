@@ -74,8 +74,8 @@ async def probe_async(
     scores: dict[str, Estimate | None] = {"floor": None, "ceiling": None}
     for name, player in (("floor", "random"), ("ceiling", "oracle")) if baselines else ():
         played = await evaluate_async(envs, player, n=n, out=(folder / name).checked(), **play)
-        # An oracle that knows some of the tasks only is no ceiling for all of them.
-        scores[name] = played.suite.score if played.suite.coverage == 1.0 else None
+        # An oracle that knows some of the tasks only is no ceiling for all of them: it has no score.
+        scores[name] = played.suite.score
     found = learnability(
         read_episodes((folder / "policy").checked()), _actions(folder / "policy"), issued=report.suite.issued, aim=aim, **scores
     )
@@ -98,9 +98,12 @@ def _actions(folder: Inside) -> dict[EpisodeKey, bytes]:
 def probe_markdown(found: Probe) -> str:
     """Return the verdict, its reasons and the table."""
     verdicts = {"yes": "can teach", "no": "cannot teach", "unclear": "may or may not teach"}
+    part = (
+        "" if found.coverage == 1.0 else f" (incomplete: {100 * found.coverage:.1f} % of the episodes asked for have a score)"
+    )
     note = "\n\nThis policy is privileged: it uses the environment itself, so nothing can teach it." if found.privileged else ""
     lines = [
-        f"# {', '.join(found.envs)} {verdicts[found.verdict]} {found.policy}",
+        f"# {', '.join(found.envs)} {verdicts[found.verdict]} {found.policy}{part}",
         "",
         *(f"- {reason}" for reason in found.reasons),
         "",

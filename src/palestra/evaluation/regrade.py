@@ -27,7 +27,8 @@ from palestra.core import Conversation, Tool
 from palestra.durable import Inside, write_whole
 from palestra.encoding import clean_text, encode_json, floats, ints
 from palestra.errors import PolicyError, UsageError
-from palestra.evaluation.folder import REPORT, EvaluationConfig, RunFolder, read_config, read_report
+from palestra.evaluation.asked import Asked
+from palestra.evaluation.folder import EvaluationConfig, RunFolder, read_config
 from palestra.evaluation.report import EpisodeScore, Report, episode_of, report_on
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
 from palestra.registry import WrapperFactory, registered, spec
@@ -241,7 +242,7 @@ async def _regrade(run: Path, config: EvaluationConfig, target: RunFolder, pace:
         changed=_ordered(result.changed),
         not_regraded=_ordered(result.not_regraded),
     )
-    target.write_report(_report(run, result.episodes, regrading))
+    target.write_report(_report(config, result.episodes, regrading))
     write_whole(target.inside / RECORD, msgspec.json.format(encode_json(regrading), indent=2))
     return regrading
 
@@ -329,9 +330,8 @@ def _ordered(entries: list[RegradedEpisode]) -> tuple[RegradedEpisode, ...]:
     return tuple(sorted(entries, key=lambda entry: (entry.group, entry.member, entry.player)))
 
 
-def _report(run: Path, episodes: list[EpisodeScore], regrading: Regrading) -> Report:
-    old = read_report(run) if (Inside(run) / REPORT).exists() else None
-    issued = None if old is None or any(episode.player for episode in episodes) else {s.name: s.issued for s in old.envs}
+def _report(config: EvaluationConfig, episodes: list[EpisodeScore], regrading: Regrading) -> Report:
+    asked = Asked.recorded(config.asked, config.group_size, config.score_ranges, {one.group: one.task for one in episodes})
     about = {
         "scored again": f"{regrading.regraded} of {regrading.episodes} episodes of {regrading.run}, from recorded actions",
         "scores that changed": str(len(regrading.changed)),
@@ -342,4 +342,4 @@ def _report(run: Path, episodes: list[EpisodeScore], regrading: Regrading) -> Re
     about["environments whose source changed"] = (
         ", ".join(f"{env} ({found.then} then, {found.now} now)" for env, found in moved.items()) or "none"
     )
-    return report_on(episodes, issued=issued, about=about)
+    return report_on(episodes, asked=asked, about=about)

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from html import escape
 from importlib import resources
 
-from palestra.evaluation.comparison import Comparison
-from palestra.evaluation.report import Report, Section
-from palestra.plots.bars import forest, quantile_bars, stacked
-from palestra.statistics import Distribution, Estimate
+from palestra.evaluation.comparison import Comparison, PartialComparison
+from palestra.evaluation.report import PartialScores, Report, Section
+from palestra.evaluation.wording import dollars, mean_words, partial_sentence, signed
+from palestra.plots.bars import Whisker, forest, quantile_bars, stacked
+from palestra.statistics import Distribution
 
 __all__ = ["SHOWN_CAUSES", "comparison_text", "report_html", "report_markdown"]
 
-_HEADINGS = ("", "score", "solved", "coverage", "turns", "tokens", "cost", "median time")
+_HEADINGS = ("", "score", "solved", "coverage", "turns each", "tokens each", "cost of all", "median time")
 
 _METRIC_HEADINGS = ("environment", "metric", "mean", "tasks")
 
@@ -24,7 +25,7 @@ SHOWN_CAUSES = 5
 
 def report_markdown(report: Report) -> str:
     """The report as Markdown tables."""
-    lines = [f"# {_cell(_title(report))}", "", _headline(report.suite), ""]
+    lines = [f"# {_cell(report.headline)}", "", _score_sentence(report.suite), ""]
     lines += _markdown_table(_HEADINGS, [_row(section) for section in _sections(report)])
     for heading, cells in _panel_tables(report):
         lines += ["", *_markdown_table(heading, [cells])]
@@ -44,10 +45,10 @@ def report_html(report: Report) -> str:
     """The report as one HTML file with plots. It runs no script and loads nothing."""
     sections = _sections(report)
     body = [
-        f"<h1>{_html(_title(report))}</h1>",
-        _html_headline(report),
+        f"<h1>{_html(report.headline)}</h1>",
+        _html_score(report),
         "<h2>Scores and their 95 % intervals</h2>",
-        forest([(section.name, section.score, depth == 0) for section, depth in sections], "score by environment"),
+        forest([_whisker(section, bold=depth == 0) for section, depth in sections], "score by environment"),
         _html_table(_HEADINGS, [_row(entry) for entry in sections]),
     ]
     if tables := _panel_tables(report):
@@ -61,17 +62,19 @@ def report_html(report: Report) -> str:
     if report.about:
         entries = "".join(f"<dt>{_html(name)}</dt><dd>{_html(value)}</dd>" for name, value in report.about.items())
         body += ["<h2>About this run</h2>", f"<dl>{entries}</dl>"]
-    return _document(_title(report), "\n".join(body))
+    return _document(report.headline, "\n".join(body))
 
 
-def comparison_text(comparison: Comparison, first: str = "first", second: str = "second") -> str:
+def comparison_text(comparison: Comparison | PartialComparison, first: str = "first", second: str = "second") -> str:
     """A comparison as text: the scores of the runs named ``first`` and ``second``, their difference, a line per family."""
+    if isinstance(comparison, PartialComparison):
+        return _partial_comparison_text(comparison, first, second)
     difference = comparison.difference
     width = max(len(first), len(second))
     lines = [
-        f"{first:<{width}}  {_interval(comparison.first)}",
-        f"{second:<{width}}  {_interval(comparison.second)}",
-        f"difference {_signed(difference.mean)} [{_signed(difference.low)}, {_signed(difference.high)}] "
+        f"{first:<{width}}  {mean_words(comparison.first)}",
+        f"{second:<{width}}  {mean_words(comparison.second)}",
+        f"difference {signed(difference.mean)} [{signed(difference.low)}, {signed(difference.high)}] "
         f"over {difference.tasks} tasks, {_p(comparison.p_value)}; "
         f"smallest difference this comparison could see: {comparison.smallest_visible:.2f}",
     ]
@@ -84,10 +87,29 @@ def comparison_text(comparison: Comparison, first: str = "first", second: str = 
         for name, part in comparison.families.items():
             d = part.difference
             lines.append(
-                f"  {name:<{width}}  {_signed(d.mean)} [{_signed(d.low)}, {_signed(d.high)}]  "
+                f"  {name:<{width}}  {signed(d.mean)} [{signed(d.low)}, {signed(d.high)}]  "
                 f"{_p(part.corrected_p_value)} corrected for {len(comparison.families)} families"
             )
     return "\n".join(lines)
+
+
+def _partial_comparison_text(comparison: PartialComparison, first: str, second: str) -> str:
+    runs = (first, comparison.first), (second, comparison.second)
+    short = [f"{name} has {part.episodes} of {part.asked} episodes asked for" for name, part in runs if part.missing]
+    difference = comparison.difference
+    if difference.low is None or difference.high is None:
+        verdict = "over all tasks: unknown, because the environment declares no score_range"
+    else:
+        verdict = f"over all {difference.asked} tasks, whatever the missing episodes score: {signed(difference.low)} to "
+        verdict += signed(difference.high)
+    width = max(len(first), len(second))
+    return "\n".join(
+        [
+            f"incomplete: {'; '.join(short)}. Repeat the command of the run to play the rest.",
+            *(f"{name:<{width}}  {mean_words(None, part)}" for name, part in runs),
+            f"difference {signed(difference.mean)} over the {difference.tasks} tasks that both have scored; {verdict}",
+        ]
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- pieces
@@ -111,50 +133,55 @@ def _panel_tables(report: Report) -> list[tuple[tuple[str, ...], tuple[str, ...]
     for world in worlds:
         columns = [section for section in report.groups if section.name.startswith(f"{world.name}/")]
         names = (f"{world.name}, solved %", *(section.name.partition("/")[2] for section in columns), "Overall")
-        tables.append((names, (_title(report), *map(_percent, (*columns, world)))))
+        tables.append((names, (report.title, *map(_percent, (*columns, world)))))
     if len(worlds) > 1:
         names = ("solved %", *(world.name for world in worlds), "all tasks")
-        tables.insert(0, (names, (_title(report), *map(_percent, (*worlds, report.suite)))))
+        tables.insert(0, (names, (report.title, *map(_percent, (*worlds, report.suite)))))
     return tables
 
 
 def _percent(section: Section) -> str:
     """The share of solved episodes; the mean reward, if the environment reports no success."""
-    found = section.success or section.score
-    return "–" if found is None else f"{100 * found.mean:.2f}"
+    if section.partial is not None:
+        part = section.partial.success or section.partial.score
+        return "–" if part is None else f"{100 * part.mean:.2f} of {part.episodes} of {part.asked}"
+    mean = section.success or section.score
+    return "–" if mean is None else f"{100 * mean.mean:.2f}"
 
 
 def _metric_rows(report: Report) -> list[tuple[str, ...]]:
     """What environments measure apart from the score, one row per environment and metric."""
-    return [
-        (section.name, name, _interval(mean), str(mean.tasks))
-        for section in report.envs
-        for name, mean in section.metrics.items()
-    ]
-
-
-def _title(report: Report) -> str:
-    return f"{report.policy or 'evaluation'}{' (privileged)' * report.privileged}"
+    rows: list[tuple[str, ...]] = []
+    for section in report.envs:
+        rows += [(section.name, name, mean_words(mean), str(mean.tasks)) for name, mean in section.metrics.items()]
+        if section.partial is not None:
+            parts = section.partial.metrics.items()
+            rows += [(section.name, name, mean_words(None, part), str(part.tasks)) for name, part in parts]
+    return rows
 
 
 def _row(entry: tuple[Section, int]) -> tuple[str, ...]:
     section, depth = entry
+    part = section.partial or PartialScores(None, None)
     return (
         "\u2003" * max(depth - 1, 0) + section.name,
-        _interval(section.score),
-        _interval(section.success),
+        mean_words(section.score, part.score),
+        mean_words(section.success, part.success),
         # Rounded down: one missing episode in ten thousand must not read as 100 %.
         f"{math.floor(section.coverage * 1000) / 10:g} %",
         _mean(section.turns, ".1f"),
         _mean(section.tokens, ",.0f"),
-        f"${section.dollars.total:.2f}" if section.dollars else "–",
+        dollars(section.dollars.total) if section.dollars else "–",
         _seconds(section.seconds.quantiles["0.5"]) if section.seconds else "–",
     )
 
 
-def _headline(section: Section) -> str:
+def _score_sentence(section: Section) -> str:
+    if section.partial is not None:
+        part = section.partial.score
+        return f"No score: none of {section.issued} episodes finished." if part is None else partial_sentence(part)
     if section.score is None:
-        return f"No score: none of {section.issued} episodes finished."
+        return "No score: no episode was asked for."
     score = section.score
     return (
         f"Score {score.mean:.3f}, {score.level:.0%} interval {score.low:.3f} to {score.high:.3f}, "
@@ -165,8 +192,7 @@ def _headline(section: Section) -> str:
 def _warnings(report: Report) -> list[str]:
     """Warnings for the reader: which episodes have no score, why, and what was repeated."""
     section = report.suite
-    found = [f"The evaluation stopped early: {report.stopped}."] if report.stopped else []
-    found += filter(None, [report.privilege])
+    found = list(filter(None, [report.go_on, report.privilege]))
     if section.failures:
         parts = ", ".join(f"{count} {_FAULTS.get(fault, fault)}" for fault, count in section.failures.items())
         unscored = section.issued - section.scored
@@ -175,6 +201,10 @@ def _warnings(report: Report) -> list[str]:
     found += [f"{count} × {cause}" for cause, count in causes[:SHOWN_CAUSES]]
     if len(causes) > SHOWN_CAUSES:
         found.append(f"{len(causes) - SHOWN_CAUSES} other causes are in report.json.")
+    if section.unreadable:
+        found.append(
+            f"{section.unreadable} of {section.replies} replies had no answer that the environment could read (format errors)."
+        )
     if section.retried:
         found.append(f"{section.retried} attempts failed because of the infrastructure and were repeated.")
     if section.retried_calls:
@@ -189,16 +219,23 @@ _FAULTS = {
     "tool": "because of a tool",
     "grader": "because of the grader",
     "infrastructure": "because of the infrastructure",
-    "budget": "cut by the budget",
+    "budget": "unfinished, cut by the budget",
 }
 
 
 def _tries(section: Section) -> list[tuple[str, ...]]:
-    return [(k, _interval(section.pass_at[k]), _interval(section.pass_all[k])) for k in section.pass_at]
+    return [(k, mean_words(section.pass_at[k]), mean_words(section.pass_all[k])) for k in section.pass_at]
 
 
-def _interval(estimate: Estimate | None) -> str:
-    return f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]" if estimate else "–"
+def _whisker(section: Section, *, bold: bool) -> Whisker:
+    part = section.partial.score if section.partial is not None else None
+    if section.score is not None:
+        score = section.score
+        return Whisker(section.name, score.mean, (score.low, score.high), mean_words(score), bold)
+    if part is None:
+        return Whisker(section.name, None, None, "no score", bold)
+    limits = None if part.low is None or part.high is None else (part.low, part.high)
+    return Whisker(section.name, part.mean, limits, f"{part.mean:.2f} of {part.episodes}/{part.asked}", bold)
 
 
 def _mean(distribution: Distribution | None, form: str) -> str:
@@ -207,10 +244,6 @@ def _mean(distribution: Distribution | None, form: str) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.3g} s" if value >= 1.0 else f"{value * 1000:.3g} ms"
-
-
-def _signed(value: float) -> str:
-    return f"{value:+.2f}".replace("-", "−")
 
 
 def _p(value: float) -> str:
@@ -239,12 +272,12 @@ def _markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> l
     ]
 
 
-def _html_headline(report: Report) -> str:
+def _html_score(report: Report) -> str:
     section = report.suite
     parts = []
     if section.score is not None:
-        parts.append(f'<p class="headline">{_html(_interval(section.score))}</p>')
-    parts.append(f"<p>{_html(_headline(section))}</p>")
+        parts.append(f'<p class="headline">{_html(mean_words(section.score))}</p>')
+    parts.append(f"<p>{_html(_score_sentence(section))}</p>")
     parts += [f'<p class="warning">{_html(warning)}</p>' for warning in _warnings(report)]
     return "".join(parts)
 

@@ -1,31 +1,40 @@
 """Trajectories → ``Report``: scores with intervals, cost and time, and the episodes without a score.
 
-A report has one ``Section`` for the suite, one per family and one per environment. Every section states its ``coverage``, the
-share of the issued episodes that got a score. An episode that failed (infrastructure, a deadline, a broken environment) has no
-score. It is counted by the boundary that failed, and it is in no mean.
+A report has one ``Section`` for the suite, one per family and one per environment. An episode that failed (infrastructure, a
+deadline, a broken environment), that a budget cut or that was not played has no score. It is counted with the reason, and it is
+in no mean.
+
+A mean is of what was asked for. In a section with ``score``, every episode that was asked for has one. Any other section has
+``partial``: the mean of the scored part, and the range that holds the mean of all episodes whatever the missing ones score.
 
 Trajectories are reduced one at a time to a few numbers, so a run of any size can be streamed.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cache
 from math import isfinite
 from operator import attrgetter
+from pathlib import Path
 
 import msgspec
 
 from palestra.errors import UsageError
+from palestra.evaluation.asked import Asked, Bounds, task_name
+from palestra.evaluation.wording import dollars, mean_words
 from palestra.notebooks import html_table
 from palestra.registry import family_of
 from palestra.statistics import (
     Distribution,
     Estimate,
+    MissingScore,
+    PartialMean,
     Score,
     TaskMeans,
     distribution,
     mean_interval,
+    partial_mean,
     pass_all_k,
     pass_at_k,
     score_bounds,
@@ -34,16 +43,30 @@ from palestra.trajectory import Failure, StopReason, Trajectory, verdicts
 
 __all__ = [
     "EpisodeScore",
+    "PartialScores",
     "Report",
     "Section",
+    "Spending",
     "episode_of",
     "judged",
+    "missing_scores",
     "report_on",
+    "same_cause",
     "success_scores",
     "task_scores",
 ]
 
-REPORT_SCHEMA = 1
+REPORT_SCHEMA = 2
+
+
+class PartialScores(msgspec.Struct, frozen=True):
+    """The means of the scored part of a section."""
+
+    score: PartialMean | None
+    """Mean reward; ``None`` if nothing was scored."""
+    success: PartialMean | None
+    """Share of solved episodes; ``None`` if no scored episode reports success."""
+    metrics: dict[str, PartialMean] = {}
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -54,17 +77,17 @@ class Section(msgspec.Struct, frozen=True):
     """Episodes that were to be played."""
     scored: int
     score: Estimate | None
-    """Mean reward; ``None`` if nothing was scored."""
+    """Mean reward; ``None`` unless every issued episode has a score."""
     success: Estimate | None
-    """Share of solved episodes, by ``trajectory.verdicts``; ``None`` if the environment reports no success."""
+    """Share of solved episodes, by ``trajectory.verdicts``; ``None`` if the environment reports none, or if ``score`` is."""
     pass_at: dict[str, Estimate]
     """k → probability that at least one of k episodes solves a task."""
     pass_all: dict[str, Estimate]
-    """k → probability that all of k episodes solve a task."""
+    """k → probability that all of k episodes solve a task. Both are empty unless every issued episode has a score."""
     failures: dict[str, int]
-    """Boundary → episodes without a score that failed there; also ``budget``, and ``not played``."""
+    """Boundary → episodes without a score that failed there; also ``budget`` (cut by it) and ``not played``."""
     causes: dict[str, int]
-    """Failure message → episodes without a score, the most frequent first."""
+    """Failure message with its place in the code → episodes without a score, the most frequent first."""
     retried: int
     """Attempts that failed because of infrastructure and were repeated."""
     retried_calls: dict[str, int]
@@ -84,6 +107,19 @@ class Section(msgspec.Struct, frozen=True):
     """Seconds per reply of the policy."""
     metrics: dict[str, Estimate] = {}
     """Metric → mean over the scored episodes whose last step reports it in ``info["metrics"]``. It is not part of the score."""
+    partial: PartialScores | None = None
+    """The means of the scored episodes if some of the issued ones have no score."""
+    replies: int = 0
+    """Replies of the policy in the scored episodes."""
+    unreadable: int = 0
+    """Those of them in which the environment found no answer: ``info["format_error"]``."""
+
+    def __post_init__(self) -> None:
+        if self.scored < self.issued and (self.score is not None or self.success is not None):
+            raise ValueError(
+                f"{self.name}: {self.scored} of {self.issued} episodes have a score, and their mean is not the mean of all. An "
+                f"earlier version wrote this: run the evaluation's command again"
+            )
 
     @property
     def coverage(self) -> float:
@@ -91,8 +127,15 @@ class Section(msgspec.Struct, frozen=True):
         return self.scored / self.issued if self.issued else 0.0
 
 
-def _interval(estimate: Estimate | None) -> str:
-    return "–" if estimate is None else f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+class Spending(msgspec.Struct, frozen=True):
+    """What an evaluation cost."""
+
+    replies: int
+    """Replies of the policy."""
+    prompt_tokens: int
+    tokens: int
+    """Output tokens."""
+    dollars: float
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -106,20 +149,51 @@ class Report(msgspec.Struct, frozen=True):
     """Other facts on the run: the hash of the panel, versions, settings of the policy."""
     stopped: str = ""
     """Why the evaluation stopped before the end of its panel; empty if it did not."""
+    spent: Spending | None = None
+    """What was paid for, including what was paid for episodes that were cut; ``None`` if nothing was counted."""
+    go_on: str = ""
+    """What to type in order to play what is missing; empty if nothing is."""
     privileged: bool = False
     """Whether the policy had access to the environment, its oracle included: the score is a baseline."""
     groups: tuple[Section, ...] = ()
     """The columns of a named panel, ``World/Column``, and each ``World`` before its columns."""
     schema: int = REPORT_SCHEMA
 
+    def __str__(self) -> str:
+        """A row per environment, and what is missing."""
+        sections = [*self.envs, *([self.suite] if len(self.envs) != 1 else [])]
+        table = [("", "score", "solved", "scored"), *map(_short_row, sections)]
+        widths = [max(len(row[column]) for row in table) for column in range(4)]
+        rows = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table]
+        return "\n".join([self.headline, *rows, *filter(None, [self.privilege, self.go_on])])
+
     def _repr_html_(self) -> str:
         """One row per environment, for notebooks."""
-        rows = [
-            (one.name, _interval(one.score), _interval(one.success), f"{one.scored} of {one.issued}")
-            for one in (*self.envs, self.suite)
-        ]
         head = ("environment", "mean reward, 95 % interval", "solved, 95 % interval", "scored episodes")
-        return html_table(f"{self.policy} {self.stopped}".strip(), head, rows)
+        return html_table(self.headline, head, [_short_row(section) for section in (*self.envs, self.suite)])
+
+    @property
+    def title(self) -> str:
+        """The name of the policy."""
+        return f"{self.policy or 'evaluation'}{' (privileged)' * self.privileged}"
+
+    @property
+    def headline(self) -> str:
+        """The first line of every form of the report: the policy; and if episodes are missing, how many, why, and the cost."""
+        if not self.incomplete:
+            return self.title
+        suite, spent = self.suite, self.spent
+        parts = [f"{self.title}: incomplete, {suite.scored} of {suite.issued} episodes asked for have a score"]
+        parts += filter(None, [self.stopped])
+        if spent is not None:
+            money = f"{dollars(spent.dollars)} for " if spent.dollars else ""
+            parts.append(f"it cost {money}{spent.replies:,} replies and {spent.prompt_tokens + spent.tokens:,} tokens")
+        return "; ".join(parts)
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether some of the episodes that were asked for have no score."""
+        return self.suite.scored < self.suite.issued
 
     @property
     def privilege(self) -> str:
@@ -132,6 +206,12 @@ class Report(msgspec.Struct, frozen=True):
             else "it can ask the environment for its answers"
         )
         return f"This policy is privileged: {how}. Its score is a baseline."
+
+
+def _short_row(section: Section) -> tuple[str, str, str, str]:
+    part = section.partial or PartialScores(None, None)
+    means = mean_words(section.score, part.score), mean_words(section.success, part.success)
+    return section.name, *means, f"{section.scored} of {section.issued}"
 
 
 class EpisodeScore(msgspec.Struct, frozen=True, gc=False):
@@ -159,6 +239,10 @@ class EpisodeScore(msgspec.Struct, frozen=True, gc=False):
     act_seconds: tuple[float, ...]
     retried_calls: dict[str, int] | None = None
     privileged: bool = False
+    unreadable: int = 0
+    """Replies in which the environment found no answer."""
+    place: str = ""
+    """Where in the code the episode failed: ``FILE:LINE, in FUNCTION``; empty if it is not known."""
     metrics: dict[str, float] | None = None
     """What the last step reports in ``info["metrics"]``, apart from the reward."""
 
@@ -170,7 +254,10 @@ def episode_of(trajectory: Trajectory) -> EpisodeScore:
     prompt_tokens = tokens = 0
     dollars = 0.0
     retried: Counter[str] | None = None
+    unreadable = 0
     for turn in turns:
+        if turn.info and turn.info.get("format_error"):
+            unreadable += 1
         if (usage := turn.completion.usage) is not None:
             if usage.retries:
                 retried = Counter() if retried is None else retried
@@ -186,7 +273,7 @@ def episode_of(trajectory: Trajectory) -> EpisodeScore:
     failure = _failure(trajectory) if stop.failed else None
     return EpisodeScore(
         trajectory.task.env,
-        _encoder.encode((trajectory.task, trajectory.player)),
+        task_name(trajectory.task, trajectory.player),
         trajectory.group,
         trajectory.member,
         trajectory.player,
@@ -205,11 +292,10 @@ def episode_of(trajectory: Trajectory) -> EpisodeScore:
         tuple([turn.act_seconds for turn in turns]),
         retried,
         trajectory.privileged,
+        unreadable,
+        "" if failure is None else _place(failure),
         None if broke or stop.failed or not turns else _metrics(turns[-1].info),
     )
-
-
-_encoder = msgspec.msgpack.Encoder(enc_hook=str, order="deterministic")
 
 
 def _failure(trajectory: Trajectory) -> Failure | None:
@@ -228,7 +314,7 @@ def _metrics(info: Mapping[str, object]) -> dict[str, float] | None:
 
 
 def _cause(failure: Failure) -> str:
-    """``failure`` in one line, without the numbers that differ from episode to episode, so that equal causes are counted."""
+    """``failure`` in one line, without the numbers that differ from episode to episode."""
     line = failure.message.strip().partition("\n")[0]
     return f"{failure.boundary.value}, {failure.kind}: {_VARIES.sub('…', line)}"[:LONGEST_CAUSE]
 
@@ -236,6 +322,53 @@ def _cause(failure: Failure) -> str:
 _VARIES = re.compile(r"0x[0-9a-fA-F]+|\b\d{6,}\b")
 LONGEST_CAUSE = 300
 """Characters of a failure's message that a report shows."""
+_DETAILS = re.compile(r"""'[^']*'|"[^"]*"|[-+]?\d[\d.,eE+-]*""")
+_PACKAGE = f"{Path(__file__).parents[1].as_posix()}/"
+_FRAME = re.compile(r'^ *File "(.+?)", line (\d+), in (\S+)', re.MULTILINE)
+
+
+def _place(failure: Failure) -> str:
+    """The innermost line of the author's code in the traceback; that of a library if there is no such line."""
+    library = ""
+    for match in reversed(list(_FRAME.finditer(failure.detail))):
+        path = match[1].replace("\\", "/")
+        own = path.startswith(_PACKAGE) or "/site-packages/palestra/" in path
+        if own and "/palestra/envs/" not in path:
+            continue  # what runs the episode
+        place = f"{'/'.join(path.split('/')[-2:])}:{match[2]}, in {match[3]}"
+        if own or not any(part in path for part in ("/site-packages/", "/lib/python3", "<frozen")):
+            return place
+        library = library or place
+    return library
+
+
+def same_cause(episode: EpisodeScore) -> Hashable:
+    """What failures with one cause have in common: the boundary, the exception and the line; without a line, the message.
+
+    Messages of environments differ in details (a key, a number) although the cause is one. Those of a policy or of the
+    infrastructure keep their numbers: 401 and 404 are two causes.
+    """
+    if episode.place:
+        return episode.cause.partition(":")[0], episode.place
+    if episode.fault in ("policy", "infrastructure"):
+        return episode.cause
+    return _DETAILS.sub("…", episode.cause)
+
+
+def _causes(episodes: Iterable[EpisodeScore]) -> dict[str, int]:
+    """Cause → episodes. A cause with several messages shows the most frequent of them."""
+    groups: dict[Hashable, list[EpisodeScore]] = {}
+    for episode in episodes:
+        if episode.cause:
+            groups.setdefault(same_cause(episode), []).append(episode)
+    table: Counter[str] = Counter()
+    for failed in groups.values():
+        texts = Counter(episode.cause for episode in failed)
+        text = min(texts, key=lambda text: (-texts[text], text))
+        others = f" (and {len(texts) - 1} other messages)" if len(texts) > 1 else ""
+        at = f" ({failed[0].place})" if failed[0].place else ""
+        table[f"{text}{at}{others}"] += len(failed)
+    return dict(sorted(table.items(), key=lambda item: (-item[1], item[0])))
 
 
 def judged(episodes: Sequence[EpisodeScore]) -> list[EpisodeScore]:
@@ -269,7 +402,7 @@ def _path(env: str) -> tuple[str, str]:
 def report_on(
     trajectories: Iterable[Trajectory | EpisodeScore],
     *,
-    issued: Mapping[str, int] | None = None,
+    asked: Asked | None = None,
     player: str | None = None,
     level: float = 0.95,
     about: Mapping[str, str] | None = None,
@@ -277,7 +410,7 @@ def report_on(
 ) -> Report:
     """The report on ``trajectories`` (or on the results of ``episode_of``), all of one policy.
 
-    ``issued`` maps each environment to its planned number of episodes; without it, the finished episodes are all.
+    ``asked`` is what was to be played; without it, the finished episodes are all that was.
     ``player`` selects one of several players; without it, each player of an episode counts as one episode.
     ``groups`` names the column of each task of a named panel, in the order of the tasks.
     """
@@ -287,10 +420,8 @@ def report_on(
         found = (one for one in found if one.player in (player, ""))
     # Sorted: the report must not depend on the order in which episodes ended, not even in the last digit.
     episodes = judged(sorted(found, key=attrgetter("env", "task", "member")))
-    planned = Counter(episode.env for episode in episodes) if issued is None else _seats_issued(episodes, issued)
-    finished = Counter(episode.env for episode in episodes)
-    if extra := sorted(env for env in finished if finished[env] > planned[env]):
-        raise UsageError(f"{extra[0]} has {finished[extra[0]]} episodes but {planned[extra[0]]} were issued")
+    planned = _planned(episodes, asked)
+    missing = _missing(episodes, planned, asked)
     # An episode that failed before any player acted names no policy.
     policies = sorted({episode.policy for episode in episodes} - {""})
     if len(policies) > 1:
@@ -309,7 +440,8 @@ def report_on(
         chosen = tuple(envs)
         if chosen not in known:
             inside = [episode for env in chosen for episode in by_env[env]]
-            known[chosen] = _section(name, inside, sum(planned[env] for env in chosen), level)
+            absent = [one for env in chosen for one in missing.get(env, ())]
+            known[chosen] = _section(name, inside, sum(planned[env] for env in chosen), absent, level)
         return msgspec.structs.replace(known[chosen], name=name)
 
     families = sorted({family_of(env) for env in by_env})
@@ -320,50 +452,110 @@ def report_on(
         envs=tuple(section(env, [env]) for env in by_env),
         about=dict(about or {}),
         privileged=any(episode.privileged for episode in episodes),
-        groups=_columns(episodes, groups, sum(planned.values()), level) if groups else (),
+        groups=_columns(episodes, groups, missing, asked, level) if groups and asked is not None else (),
     )
 
 
-def _columns(episodes: Sequence[EpisodeScore], groups: Sequence[str], issued: int, level: float) -> tuple[Section, ...]:
+def _columns(
+    episodes: Sequence[EpisodeScore],
+    groups: Sequence[str],
+    missing: Mapping[str, Sequence[MissingScore]],
+    asked: Asked,
+    level: float,
+) -> tuple[Section, ...]:
     """A section per world and per column of a named panel. ``EpisodeScore.group`` is the place of the task in the panel."""
-    inside: dict[str, list[EpisodeScore]] = {}
+    played: dict[str, list[EpisodeScore]] = {}
+    absent: dict[str, list[MissingScore]] = {}
     tasks: Counter[str] = Counter()
-    for name in groups:
-        for label in dict.fromkeys((name.partition("/")[0], name)):
-            inside.setdefault(label, [])
-            tasks[label] += 1
+    labels = [tuple(dict.fromkeys((name.partition("/")[0], name))) for name in groups]
+    of_task: dict[Hashable, tuple[str, ...]] = {task_name(task, ""): labels[group] for group, task in enumerate(asked.tasks)}
+    for label in (label for of_group in labels for label in of_group):
+        played.setdefault(label, [])
+        absent.setdefault(label, [])
+        tasks[label] += 1
     for episode in episodes:
-        name = groups[episode.group]
-        for label in dict.fromkeys((name.partition("/")[0], name)):
-            inside[label].append(episode)
-    each = issued // len(groups)
-    return tuple(_section(label, inside[label], tasks[label] * each, level) for label in inside)
+        for label in labels[episode.group]:
+            played[label].append(episode)
+    for one in (one for of_env in missing.values() for one in of_env):
+        for label in of_task.get(one.task, ()):
+            absent[label].append(one)
+    return tuple(_section(label, played[label], tasks[label] * asked.group_size, absent[label], level) for label in played)
 
 
-def _seats_issued(episodes: Iterable[EpisodeScore], issued: Mapping[str, int]) -> Counter[str]:
-    players: dict[str, set[str]] = {}
+def missing_scores(episodes: Sequence[EpisodeScore], asked: Asked) -> list[MissingScore]:
+    """The episodes that were asked for and have no score among ``episodes``."""
+    return [one for absent in _missing(episodes, _planned(episodes, asked), asked).values() for one in absent]
+
+
+def _players(episodes: Iterable[EpisodeScore]) -> dict[str, dict[str, None]]:
+    """Environment → its players, where there are several."""
+    players: dict[str, dict[str, None]] = {}
     for episode in episodes:
         if episode.player:
-            players.setdefault(episode.env, set()).add(episode.player)
-    return Counter({env: count * len(players.get(env, "1")) for env, count in issued.items()})
+            players.setdefault(episode.env, {})[episode.player] = None
+    return players
 
 
-def _section(name: str, episodes: Sequence[EpisodeScore], issued: int, level: float) -> Section:
+def _planned(episodes: Sequence[EpisodeScore], asked: Asked | None) -> Counter[str]:
+    """Environment → episodes that were asked for. Each player of an episode counts as one."""
+    if asked is None:
+        return Counter(episode.env for episode in episodes)
+    players = _players(episodes)
+    planned = Counter({env: count * len(players.get(env, "1")) for env, count in asked.counts.items()})
+    finished = Counter(episode.env for episode in episodes)
+    if extra := sorted(env for env in finished if finished[env] > planned[env]):
+        raise UsageError(f"{extra[0]} has {finished[extra[0]]} episodes but {planned[extra[0]]} were asked for")
+    return planned
+
+
+def _missing(
+    episodes: Sequence[EpisodeScore], planned: Mapping[str, int], asked: Asked | None
+) -> dict[str, list[MissingScore]]:
+    """Environment → the episodes that were asked for and have no score."""
+    scored: dict[str, Counter[bytes]] = {env: Counter() for env in planned}
+    for episode in episodes:
+        if episode.reward is not None:
+            scored[episode.env][episode.task] += 1
+    if all(scored[env].total() == count for env, count in planned.items()):
+        return {}
+    if asked is None:
+        samples: Mapping[str, list[bytes]] = {env: [e.task for e in episodes if e.env == env] for env in planned}
+        ranges: Mapping[str, Bounds] = {}
+    else:
+        samples, ranges = asked.names(_players(episodes)), asked.ranges
+    table: dict[str, list[MissingScore]] = {}
+    for env in planned:
+        rewards = [episode.reward for episode in episodes if episode.env == env and episode.reward is not None]
+        bounds = ranges.get(env)
+        # An environment that has paid more or less than it declares is not held to the declaration.
+        if bounds is not None and rewards and not bounds[0] - 1e-9 <= min(rewards) <= max(rewards) <= bounds[1] + 1e-9:
+            bounds = None
+        left = Counter(samples[env])
+        left.subtract(scored[env])
+        table[env] = [MissingScore(_path(env), task, bounds) for task, count in left.items() for _ in range(count)]
+    return table
+
+
+def _section(
+    name: str, episodes: Sequence[EpisodeScore], issued: int, missing: Sequence[MissingScore], level: float
+) -> Section:
     scored = [episode for episode in episodes if episode.reward is not None]
     failures = Counter(episode.fault for episode in episodes if episode.fault)
     if issued > len(episodes):
         failures["not played"] = issued - len(episodes)
-    pass_at, pass_all = _pass_tables(episodes, level)
+    complete = len(scored) == issued
+    pass_at, pass_all = _pass_tables(episodes, level) if complete else ({}, {})
+    measured = _metric_scores(scored)
     return Section(
         name=name,
         issued=issued,
         scored=len(scored),
-        score=_estimate(task_scores(episodes), level),
-        success=_estimate(_said_scores(episodes), level),
+        score=_estimate(task_scores(episodes), level) if complete else None,
+        success=_estimate(_said_scores(episodes), level) if complete else None,
         pass_at=pass_at,
         pass_all=pass_all,
         failures=dict(sorted(failures.items())),
-        causes=dict(Counter(episode.cause for episode in episodes if episode.cause).most_common()),
+        causes=_causes(episodes),
         retried=sum(episode.attempt for episode in episodes),
         retried_calls=_retried_calls(episodes),
         stops=dict(Counter(episode.stop for episode in episodes).most_common()),
@@ -373,17 +565,34 @@ def _section(name: str, episodes: Sequence[EpisodeScore], issued: int, level: fl
         dollars=_if_any([episode.dollars for episode in episodes]),
         seconds=_if_any([episode.seconds for episode in scored]),
         act_seconds=_if_any([seconds for episode in scored for seconds in episode.act_seconds]),
-        metrics=_metric_means(scored, level),
+        metrics={name: mean for name, found in measured.items() if (mean := _estimate(found, level))} if complete else {},
+        partial=None if complete else _partial_scores(scored, missing, measured, level),
+        replies=sum(episode.turns for episode in scored),
+        unreadable=sum(episode.unreadable for episode in scored),
     )
 
 
-def _metric_means(scored: Sequence[EpisodeScore], level: float) -> dict[str, Estimate]:
-    found: dict[str, list[Score]] = {}
+def _partial_scores(
+    scored: Sequence[EpisodeScore], missing: Sequence[MissingScore], measured: Mapping[str, Sequence[Score]], level: float
+) -> PartialScores:
+    judging = {episode.env for episode in scored if episode.success is not None}
+    silent = {episode.env for episode in scored} - judging
+    # An environment without a scored episode may report success. Counted as one that does, it only widens the range.
+    unsolved = [one._replace(bounds=(0.0, 1.0)) for one in missing if one.path[-1] not in silent]
+    unmeasured = [one._replace(bounds=None) for one in missing]
+    return PartialScores(
+        partial_mean(task_scores(scored), missing, level=level),
+        partial_mean(_said_scores(scored), unsolved, level=level),
+        {name: mean for name, found in measured.items() if (mean := partial_mean(found, unmeasured, level=level))},
+    )
+
+
+def _metric_scores(scored: Sequence[EpisodeScore]) -> dict[str, list[Score]]:
+    values: dict[str, list[Score]] = {}
     for episode in scored:
         for name, value in (episode.metrics or {}).items():
-            found.setdefault(name, []).append(Score(_path(episode.env), episode.task, value))
-    means = {name: _estimate(found[name], level) for name in sorted(found)}
-    return {name: mean for name, mean in means.items() if mean is not None}
+            values.setdefault(name, []).append(Score(_path(episode.env), episode.task, value))
+    return {name: values[name] for name in sorted(values)}
 
 
 def _retried_calls(episodes: Iterable[EpisodeScore]) -> dict[str, int]:

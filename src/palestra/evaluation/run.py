@@ -5,11 +5,15 @@ one score, however often the run is interrupted. Its random choices depend only 
 seed, so a run that was killed and resumed has the same report as one that was not. A resumed run plays failed episodes again.
 
 An evaluation that cannot succeed stops early: if the first episodes all fail because of the policy or the infrastructure (a
-wrong key, a server that is down), the rest would fail too.
+wrong key, a server that is down), the rest would fail too. If the first episodes of an environment all fail for one cause, its
+other episodes would fail too and are not played.
+
+A budget stops it as well: see ``budget``. A report of an evaluation that stopped says so in its first line.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, aclosing
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack, aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,17 +24,27 @@ from palestra.confidential import mask
 from palestra.core import Tool
 from palestra.durable import Inside
 from palestra.encoding import encode_json
-from palestra.errors import UsageError
-from palestra.evaluation.budget import Budget, BudgetMeter, metered
+from palestra.errors import UnknownEnv, UsageError
+from palestra.evaluation.asked import Asked, Bounds, score_ranges
+from palestra.evaluation.budget import Budget, BudgetMeter, budget_text, larger, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.panel import Panel
-from palestra.evaluation.report import EpisodeScore, Report, episode_of, report_on
+from palestra.evaluation.report import EpisodeScore, Report, Spending, episode_of, report_on, same_cause
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
 from palestra.notebooks import ProgressLine, in_notebook
 from palestra.policies import as_policy, policy_name
-from palestra.registry import WrapperFactory
+from palestra.registry import WrapperFactory, spec
 from palestra.rendering.vocabulary import write_vocabulary
-from palestra.rollout import AnyPolicy, Envs, Players, RolloutFunction, RolloutOptions, TrajectoryWriter, play_episodes
+from palestra.rollout import (
+    AnyPolicy,
+    Envs,
+    Players,
+    RolloutFunction,
+    RolloutOptions,
+    TrajectoryWriter,
+    play_episodes,
+    read_trajectories,
+)
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
 from palestra.rollout.resuming import FAILED, resume, set_aside
 from palestra.rollout.supply import data_table
@@ -40,6 +54,8 @@ __all__ = ["EvaluationOptions", "Progress", "evaluate", "evaluate_async"]
 
 FIRST_EPISODES = 8
 """If this many episodes end and all of them failed because of the policy or the infrastructure, the evaluation stops."""
+FIRST_OF_ENVIRONMENT = 20
+"""If this many episodes of an environment end and all of them failed for one cause, no other episode of it is played."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +76,12 @@ class EvaluationOptions:
     """What else tells this policy from others (a temperature, an address); written into the folder and the report."""
     rollout: RolloutFunction = play_episodes
     """Plays the episodes; by default in this process."""
+    command: Callable[[Budget | None], str] | None = None
+    """Returns what to type to go on, with this budget; by default the call in Python."""
 
     def __post_init__(self) -> None:
+        if self.budget is not None and not isinstance(self.budget, Budget):
+            raise UsageError(f"budget must be a Budget, got {self.budget!r:.80}: write parse_budget({str(self.budget)!r:.80})")
         if self.budget is not None and self.rollout is not play_episodes:
             raise UsageError(
                 "a budget works only if this process plays the episodes: leave out the budget, or leave out the cluster"
@@ -88,9 +108,9 @@ class Progress:
         return report_on(self.episodes, player=self.player)
 
 
-def _usual_watch() -> Callable[[Progress], None] | None:
-    """What watches an evaluation if the caller does not: in a notebook a progress line, elsewhere nothing."""
-    if not in_notebook():
+def _usual_watch(progress: bool | None) -> Callable[[Progress], None] | None:
+    """What watches an evaluation if the caller does not: in a notebook or if asked for a progress line, elsewhere nothing."""
+    if not (in_notebook() if progress is None else progress):
         return None
     line = ProgressLine("evaluating")
     return lambda progress: line.show(len(progress.episodes), progress.total)
@@ -105,6 +125,7 @@ def evaluate(
     out: str | Path | None = None,
     budget: Budget | None = None,
     watch: Callable[[Progress], None] | None = None,
+    progress: bool | None = None,
     player: str | None = None,
     about: Mapping[str, str] | None = None,
     concurrency: int = CONCURRENCY,
@@ -115,6 +136,7 @@ def evaluate(
     wrappers: Sequence[WrapperFactory | str] = (),
     tools: Sequence[Tool | str] = (),
     rollout: RolloutFunction = play_episodes,
+    command: Callable[[Budget | None], str] | None = None,
 ) -> Report:
     """Play a panel of tasks with ``policy`` and return the report. Blocks; also works in a notebook.
 
@@ -129,7 +151,8 @@ def evaluate(
         group_size: Episodes per task.
         out: The run folder. Without one, only the report is kept.
         budget: Tokens or dollars at which the evaluation stops; see ``parse_budget``.
-        watch: Called with a ``Progress`` after each episode; by default, a notebook shows a progress line.
+        watch: Called with a ``Progress`` after each episode, instead of the progress line.
+        progress: Show a progress line; by default only in a notebook.
         player: The player whose episodes are scored, if each player has its own policy.
         about: What else tells this policy from others (a temperature, an address); written into the folder and the report.
         concurrency: Episodes played at the same time.
@@ -140,6 +163,8 @@ def evaluate(
         wrappers: Wrappers of every environment, innermost first: classes, functions, or names such as ``TurnLimit?turns=3``.
         tools: Tools that the agent may call in every environment: objects, or names such as ``python`` or ``module:name``.
         rollout: Plays the episodes; by default this process. ``Dispatcher.rollout`` plays them on a cluster.
+        command: A function from a budget to the text that the report of an incomplete evaluation shows as the way to go on; by
+            default that text names this call.
 
     Example::
 
@@ -154,6 +179,7 @@ def evaluate(
         out=out,
         budget=budget,
         watch=watch,
+        progress=progress,
         player=player,
         about=about,
         concurrency=concurrency,
@@ -164,6 +190,7 @@ def evaluate(
         wrappers=wrappers,
         tools=tools,
         rollout=rollout,
+        command=command,
     )
     return run_anywhere(playing)
 
@@ -177,6 +204,7 @@ async def evaluate_async(
     out: str | Path | None = None,
     budget: Budget | None = None,
     watch: Callable[[Progress], None] | None = None,
+    progress: bool | None = None,
     player: str | None = None,
     about: Mapping[str, str] | None = None,
     concurrency: int = CONCURRENCY,
@@ -187,6 +215,7 @@ async def evaluate_async(
     wrappers: Sequence[WrapperFactory | str] = (),
     tools: Sequence[Tool | str] = (),
     rollout: RolloutFunction = play_episodes,
+    command: Callable[[Budget | None], str] | None = None,
 ) -> Report:
     """The async version of ``evaluate``: the same arguments, the same report."""
     play = RolloutOptions(
@@ -201,7 +230,14 @@ async def evaluate_async(
         tools=tools,
     )
     options = EvaluationOptions(
-        play=play, out=out, budget=budget, watch=watch or _usual_watch(), player=player, about=about or {}, rollout=rollout
+        play=play,
+        out=out,
+        budget=budget,
+        watch=watch or _usual_watch(progress),
+        player=player,
+        about=about or {},
+        rollout=rollout,
+        command=command,
     )
     return await _evaluated(envs, policy, options)
 
@@ -210,38 +246,80 @@ async def _evaluated(envs: Envs, policy: AnyPolicy, options: EvaluationOptions) 
     panel = Panel.of(envs, options.play.n, options.play.seed)
     options.play.around()  # refuses an unknown name before the folder is made
     players = _players(policy, options.player)
-    config = _config(panel, players, options)
+    asked = Asked(panel.tasks, options.play.group_size, _score_ranges(panel, options.play))
+    config = _config(panel, players, asked, options)
     if options.out is None:
-        return await _evaluate(panel, players, options, config, None)
+        return await _evaluate(panel, asked, players, options, config, None)
     with RunFolder.claimed(options.out, config) as folder:
-        return await _evaluate(panel, players, options, config, folder)
+        return await _evaluate(panel, asked, players, options, config, folder)
 
 
 async def _evaluate(
-    panel: Panel, players: Players, options: EvaluationOptions, config: EvaluationConfig, folder: RunFolder | None
+    panel: Panel, asked: Asked, players: Players, options: EvaluationOptions, config: EvaluationConfig, folder: RunFolder | None
 ) -> Report:
     if folder is not None:
         _write_vocabulary(players, folder.inside)
-    episodes = [] if folder is None else resume(folder.trajectories, episode_of)
     with ExitStack() as stack:
         meter = BudgetMeter(options.budget or Budget(), folder.inside / "spending.log" if folder and options.budget else None)
         stack.callback(meter.close)
+        episodes = [] if folder is None else _recorded(folder, meter)
         writer = stack.enter_context(TrajectoryWriter(folder.trajectories)) if folder else None
-        record = _EndedEpisodes(episodes, meter, writer)
+        record = _EndedEpisodes(panel, episodes, meter, writer)
         await _play(panel, metered(players, meter) if options.budget else players, options, record)
     about = {**config.about, **panel.notes, "seed": str(config.seed), "panel": config.panel, **config.versions}
     about |= {name: ", ".join(names) for name, names in (("wrappers", config.wrappers), ("tools", config.tools)) if names}
-    if folder is not None and (before := len(set_aside(folder.inside))):
-        about["failed episodes that were played again"] = f"{before}, recorded in {FAILED}"
-    issued = panel.issued(options.play.group_size)
-    report = report_on(episodes, issued=issued, player=options.player, about=about, groups=panel.groups)
+    played = {(episode.group, episode.member) for episode in episodes}
+    if folder is not None and (again := len(set_aside(folder.inside) & played)):
+        about["failed episodes that were played again"] = f"{again}, recorded in {FAILED}"
+    report = report_on(episodes, asked=asked, player=options.player, about=about, groups=panel.groups)
     # If every episode failed before the policy acted, the episodes do not name it.
     named = players[options.player] if isinstance(players, Mapping) and options.player else players
     name = report.policy or (config.policy if isinstance(named, Mapping) else policy_name(named))
-    report = msgspec.structs.replace(report, policy=name, stopped=record.hopeless)
+    report = msgspec.structs.replace(
+        report,
+        policy=name,
+        stopped=record.stopped(report.suite.failures) if report.incomplete else "",
+        spent=_spent(episodes, meter, metered=options.budget is not None),
+        go_on=_go_on(report, record, options),
+    )
     if folder is not None:
         folder.write_report(report)
     return report
+
+
+def _recorded(folder: RunFolder, meter: BudgetMeter) -> list[EpisodeScore]:
+    """The episodes that ``folder`` has. Those that failed or were cut are set aside, unless there is no money to play them."""
+    if meter.spent and folder.trajectories.exists():
+        return [episode_of(trajectory) for trajectory in read_trajectories(folder.trajectories)]
+    return resume(folder.trajectories, episode_of)
+
+
+def _spent(episodes: Sequence[EpisodeScore], meter: BudgetMeter, *, metered: bool) -> Spending | None:
+    """What the evaluation cost. A meter also counts what was paid for attempts that are no longer on record."""
+    if metered:
+        paid = meter.ledger
+        return Spending(paid.calls, paid.prompt_tokens, paid.completion_tokens, paid.dollars)
+    replies = sum(episode.turns for episode in episodes)
+    if not replies:
+        return None
+    prompts, written = (sum(getattr(episode, name) for episode in episodes) for name in ("prompt_tokens", "tokens"))
+    return Spending(replies, prompts, written, sum(episode.dollars for episode in episodes))
+
+
+def _go_on(report: Report, record: "_EndedEpisodes", options: EvaluationOptions) -> str:
+    """What to do in order to play what is missing; empty if nothing is."""
+    if not report.incomplete:
+        return ""
+    budget = options.budget
+    if budget is not None and record.broke:
+        budget = larger(budget, report.suite.coverage)
+    first = "First correct the causes below. " if report.suite.causes else ""
+    if options.command is not None:
+        return f"{first}To play what is missing, type: {options.command(budget)}"
+    larger_one = f" and budget={budget!r}" if record.broke else ""
+    if options.out is None:
+        return f"{first}To keep what is played, call evaluate with out=FOLDER. Without it, nothing can be continued."
+    return f"{first}To play what is missing, call evaluate again with out={str(options.out)!r}{larger_one}."
 
 
 def _write_vocabulary(players: Players, folder: Inside) -> None:
@@ -255,35 +333,76 @@ def _write_vocabulary(players: Players, folder: Inside) -> None:
 class _EndedEpisodes:
     """The episodes that have ended.
 
-    As a container it holds the episodes not to play: those recorded before, and all once the budget is spent.
+    As a container it holds the episodes not to play: those recorded before, those of an environment that cannot succeed, and
+    all once the budget is spent.
     """
 
-    def __init__(self, episodes: list[EpisodeScore], meter: BudgetMeter, writer: TrajectoryWriter | None) -> None:
+    def __init__(self, panel: Panel, episodes: list[EpisodeScore], meter: BudgetMeter, writer: TrajectoryWriter | None) -> None:
         self.episodes = episodes
+        self._tasks = panel.tasks
+        self._envs = len(panel.envs)
         self._before = {(episode.group, episode.member) for episode in episodes}
         self._meter = meter
         self._writer = writer
         self._ended = 0
-        self._succeeded = bool(episodes)  # a resumed run that has scores has shown that it can succeed
+        # What has scores, also from before, has shown that it can succeed.
+        self._succeeded = any(episode.fault not in _BEYOND for episode in episodes)
+        self._working = {episode.env for episode in episodes if not episode.fault}
+        self._failing: dict[str, Counter[Hashable]] = {}
+        self.causes: dict[str, str] = {}
+        """Environment that cannot succeed → the cause of its failures."""
 
     def __contains__(self, key: object) -> bool:
-        return key in self._before or self._meter.spent
+        if key in self._before or self._meter.spent:
+            return True
+        return bool(self.causes) and isinstance(key, tuple) and self._tasks[key[0]].env in self.causes
 
     def add(self, trajectory: Trajectory) -> None:
         if self._writer is not None:
             trajectory = self._writer.write(trajectory)
         episode = episode_of(trajectory)
         self.episodes.append(episode)
+        if trajectory.stop is StopReason.BUDGET:
+            return
         self._ended += 1
         # An environment's own failure says nothing about the other environments of the panel.
-        self._succeeded = self._succeeded or episode.fault not in ("policy", "infrastructure")
+        self._succeeded = self._succeeded or episode.fault not in _BEYOND
+        if not episode.fault:
+            self._working.add(episode.env)
+        elif episode.env not in self._working and episode.fault not in _BEYOND:
+            failing = self._failing.setdefault(episode.env, Counter())
+            failing[same_cause(episode)] += 1
+            if failing.total() >= FIRST_OF_ENVIRONMENT and len(failing) == 1:
+                at = f" ({episode.place})" if episode.place else ""
+                self.causes[episode.env] = f"{episode.cause}{at}"
 
     @property
-    def hopeless(self) -> str:
-        """Why the evaluation should stop early; empty if it should continue."""
-        if self._succeeded or self._ended < FIRST_EPISODES:
-            return ""
-        return f"the first {self._ended} episodes all failed"
+    def broke(self) -> bool:
+        """Whether the budget is used up."""
+        return self._meter.spent
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether nothing that is left to play can succeed."""
+        if len(self.causes) == self._envs:
+            return True
+        return not self._succeeded and self._ended >= FIRST_EPISODES
+
+    def stopped(self, failures: Mapping[str, int]) -> str:
+        """Why some episodes were not played to their end; ``failures`` counts them. Empty if all were."""
+        if not self._succeeded and self._ended >= FIRST_EPISODES:
+            return f"the first {self._ended} episodes all failed"
+        if self.causes and "not played" in failures:
+            return "; ".join(
+                f"the first {FIRST_OF_ENVIRONMENT} episodes of {env} all failed for one cause: {cause}"
+                for env, cause in sorted(self.causes.items())
+            )
+        cut = "not played" in failures or "budget" in failures
+        return f"the budget of {budget_text(self._meter.budget)} ran out" if self.broke and cut else ""
+
+
+_BEYOND = ("policy", "infrastructure")
+"""The boundaries whose failures concern every environment."""
 
 
 async def _play(panel: Panel, players: Players, options: EvaluationOptions, record: _EndedEpisodes) -> None:
@@ -295,9 +414,6 @@ async def _play(panel: Panel, players: Players, options: EvaluationOptions, reco
         await panel.check_starts()
     async with aclosing(options.rollout(panel.source, players, play)) as stream:
         async for trajectory in stream:
-            # The budget ran out before this episode ended: it counts as not played.
-            if trajectory.stop is StopReason.BUDGET:
-                continue
             if not changed:
                 panel.check(trajectory)
             record.add(trajectory)
@@ -315,7 +431,16 @@ def _players(policy: AnyPolicy, player: str | None) -> Players:
     return as_policy(policy)
 
 
-def _config(panel: Panel, players: Players, options: EvaluationOptions) -> EvaluationConfig:
+def _score_ranges(panel: Panel, play: RolloutOptions) -> dict[str, Bounds]:
+    specs = {known.id: known for known in panel.source.specs}
+    for env in panel.envs:  # explicit tasks name their environments, but say nothing else about them
+        if env not in specs:
+            with suppress(UnknownEnv):  # their episodes fail with the reason
+                specs[env] = spec(env)
+    return score_ranges(specs.values(), play.max_turns, play.wrappers)
+
+
+def _config(panel: Panel, players: Players, asked: Asked, options: EvaluationOptions) -> EvaluationConfig:
     named = {name: policy_name(one) for name, one in players.items()} if isinstance(players, Mapping) else policy_name(players)
     wrappers, tools = options.play.names_around()
     return EvaluationConfig(
@@ -331,5 +456,7 @@ def _config(panel: Panel, players: Players, options: EvaluationOptions) -> Evalu
         data=data_table(panel.source.specs),
         about={**options.about, **{f"{env} is played at": mask(place) for env, place in panel.places.items()}},
         versions=package_versions(),
+        asked=dict(Counter(task.env for task in panel.tasks)),
+        score_ranges=dict(asked.ranges),
         environments={**environment_versions(panel.envs, panel.factory), **dict.fromkeys(panel.places, UNKNOWN)},
     )

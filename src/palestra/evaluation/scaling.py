@@ -72,7 +72,8 @@ class Scaling(msgspec.Struct, frozen=True):
     samples: dict[str, dict[str, Estimate]]
     """Curve → number of samples → mean over tasks."""
     coverage: float
-    """Share of the planned episodes that have a score."""
+    """Share of the planned episodes that have a score. Below 1, the points are those of a part, and their intervals say nothing
+    about the rest."""
     privileged: bool = False
     about: dict[str, str] = {}
 
@@ -244,24 +245,28 @@ def _write(scaling: Scaling, out: Path) -> None:
 def scaling_markdown(scaling: Scaling) -> str:
     """Return both tables."""
     note = "\n\nThis policy is privileged: it can ask the environment for its answers." if scaling.privileged else ""
+    part = scaling.coverage < 1.0
     lines = [
-        f"# Test-time compute of {scaling.policy}",
+        f"# Test-time compute of {scaling.policy}{': incomplete, repeat the command to play the rest' if part else ''}",
         "",
-        f"Mean {scaling.measure} with 95 % intervals; {100 * scaling.coverage:.0f} % of the episodes have a score.{note}",
+        f"Mean {scaling.measure} {'of the episodes with a score' if part else 'with 95 % intervals'}; "
+        f"{math.floor(1000 * scaling.coverage) / 10:g} % of the episodes have a score.{note}",
         "",
         "| turns allowed | " + scaling.measure + " |",
         "|---|---|",
-        *(f"| {limit} | {_shown(estimate)} |" for limit, estimate in scaling.turns.items()),
+        *(f"| {limit} | {_shown(estimate, part=part)} |" for limit, estimate in scaling.turns.items()),
         "",
         "| samples | " + " | ".join(scaling.samples) + " |",
         "|---" * (len(scaling.samples) + 1) + "|",
     ]
     for k in next(iter(scaling.samples.values()), {}):
-        lines.append(f"| {k} | " + " | ".join(_shown(curve[k]) for curve in scaling.samples.values()) + " |")
+        lines.append(f"| {k} | " + " | ".join(_shown(curve[k], part=part) for curve in scaling.samples.values()) + " |")
     return "\n".join(lines) + "\n"
 
 
-def _shown(estimate: Estimate) -> str:
+def _shown(estimate: Estimate, *, part: bool) -> str:
+    if part:
+        return f"{estimate.mean:.3f} of {estimate.episodes} episodes"
     return f"{estimate.mean:.3f} [{estimate.low:.3f}, {estimate.high:.3f}]"
 
 

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import NamedTuple
 
 from palestra.plots.axes import color_of, ticks_inside
-from palestra.statistics import Distribution, Estimate
+from palestra.statistics import Distribution
 
-__all__ = ["forest", "quantile_bars", "stacked"]
+__all__ = ["Whisker", "forest", "quantile_bars", "stacked"]
 
 _LABEL = 250
 _WIDTH = 860
@@ -14,28 +15,40 @@ _ROW = 24
 _KNOWN = {"terminated": "#58a879", "error": "#d9705f", "deadline": "#b0493c"}
 
 
-def forest(rows: Sequence[tuple[str, Estimate | None, bool]], label: str) -> str:
-    """Draw means with their intervals. A row is (name, estimate, whether to print it in bold)."""
-    known = [estimate for _, estimate, _ in rows if estimate is not None]
-    low, high = min([0.0, *(e.low for e in known)]), max([1.0, *(e.high for e in known)])
+class Whisker(NamedTuple):
+    """A row of a forest plot."""
+
+    name: str
+    mean: float | None
+    limits: tuple[float, float] | None
+    """The ends of the line; ``None`` if they are not known."""
+    text: str
+    bold: bool
+
+
+def forest(rows: Sequence[Whisker], label: str) -> str:
+    """Draw means with their intervals."""
+    ends = [end for row in rows for end in (row.limits or (row.mean,)) if end is not None]
+    low, high = min([0.0, *ends]), max([1.0, *ends])
 
     def x(value: float) -> float:
         return _LABEL + (value - low) / (high - low) * (_WIDTH - _LABEL - 90)
 
     parts = _axis(x, low, high, len(rows))
-    for number, (name, estimate, bold) in enumerate(rows):
+    for number, row in enumerate(rows):
         y = _ROW * number + _ROW / 2
-        parts.append(_text(_LABEL - 12, y, name, anchor="end", bold=bold))
-        if estimate is None:
-            parts.append(_text(x(low) + 6, y, "no score", soft=True))
+        parts.append(_text(_LABEL - 12, y, row.name, anchor="end", bold=row.bold))
+        if row.mean is None:
+            parts.append(_text(x(low) + 6, y, row.text, soft=True))
             continue
-        thick = 3 if bold else 2
-        parts.append(
-            f'<line x1="{x(estimate.low):.1f}" x2="{x(estimate.high):.1f}" y1="{y}" y2="{y}" '
-            f'class="whisker" stroke-width="{thick}"/>'
-            f'<circle cx="{x(estimate.mean):.1f}" cy="{y}" r="{thick + 1.5}" class="dot"/>'
-        )
-        parts.append(_text(_WIDTH - 78, y, f"{estimate.mean:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]", soft=not bold))
+        thick = 3 if row.bold else 2
+        if row.limits is not None:
+            parts.append(
+                f'<line x1="{x(row.limits[0]):.1f}" x2="{x(row.limits[1]):.1f}" y1="{y}" y2="{y}" '
+                f'class="whisker" stroke-width="{thick}"/>'
+            )
+        parts.append(f'<circle cx="{x(row.mean):.1f}" cy="{y}" r="{thick + 1.5}" class="dot"/>')
+        parts.append(_text(_WIDTH - 78, y, row.text, soft=not row.bold))
     return _svg(parts, len(rows) * _ROW + 26, label)
 
 

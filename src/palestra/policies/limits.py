@@ -50,7 +50,8 @@ class SpendingRecord:
         """Return whether the budget is used up."""
         tokens = self.prompt_tokens + self.completion_tokens
         return (budget.tokens is not None and tokens >= budget.tokens) or (
-            budget.dollars is not None and self.dollars >= budget.dollars
+            # A sum of many small prices can be a rounding error below the budget.
+            budget.dollars is not None and self.dollars >= budget.dollars * (1.0 - 1e-9)
         )
 
 

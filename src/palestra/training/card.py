@@ -13,6 +13,8 @@ from palestra import __version__
 from palestra.durable import Inside
 from palestra.errors import PalestraError
 from palestra.evaluation.folder import read_report
+from palestra.evaluation.report import PartialScores
+from palestra.evaluation.wording import mean_words
 from palestra.training.config import TrainConfig
 from palestra.training.heldout import EVALUATIONS
 from palestra.training.recipe import recorded
@@ -60,9 +62,10 @@ def _scores(run: Path) -> Iterator[str]:
             suite = read_report(folder.checked()).suite
         except (PalestraError, OSError):  # an evaluation that was interrupted has no report
             continue
-        if suite.score is not None:
+        if suite.scored:
+            part = suite.partial or PartialScores(None, None)
+            score = mean_words(suite.score, part.score, ".3f")
             success = "" if suite.success is None else f"{suite.success.mean:.3f}"
-            score = f"{suite.score.mean:.3f} [{suite.score.low:.3f}, {suite.score.high:.3f}]"
             rows.append(f"| {int(folder.name.partition('-')[2])} | {score} | {success} | {suite.scored} of {suite.issued} |")
     if rows:
         yield from (

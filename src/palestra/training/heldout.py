@@ -68,4 +68,9 @@ async def evaluate_held_out(
     numbers = {"coverage": suite.scored / max(suite.issued, 1)}
     if suite.score is not None:
         numbers |= {"score": suite.score.mean, "low": suite.score.low, "high": suite.score.high}
-    return numbers if suite.success is None else {**numbers, "success": suite.success.mean}
+    if suite.success is not None:
+        numbers |= {"success": suite.success.mean}
+    if suite.partial is not None:  # of the episodes that have a score: ``coverage`` says how many
+        means = {"score": suite.partial.score, "success": suite.partial.success}
+        numbers |= {f"partial_{name}": mean.mean for name, mean in means.items() if mean is not None}
+    return numbers

@@ -46,6 +46,7 @@ class DojoTask(Env):
 
     blocking = True
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     max_turns = MESSAGES
     counts_turns = True
 

@@ -128,6 +128,7 @@ class AgentGymBabyAI(BabyAISet):
     """
 
     reward_range: ClassVar[tuple[float, float]] = (-20.0, 20.0)
+    score_range: ClassVar[tuple[float, float]] = (-float("inf"), float("inf"))  # every turn adds to it
 
     def __init__(self, split: str = "test", *, max_turns: int | None = None) -> None:
         super().__init__(split, max_turns=_TURNS if max_turns is None else max_turns)

@@ -33,6 +33,7 @@ class BabyAI(Env):
     """
 
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    score_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     counts_turns = True
     max_turns: int
 

@@ -54,6 +54,7 @@ class FunctionDialogue(Env):
     """
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     max_turns = MOST_TURNS * (MESSAGES_PER_TURN + 1)
     counts_turns = True
 

@@ -34,6 +34,7 @@ class Crafting(Env):
     """What the crafting worlds share; a world says which recipes and which goal a task has."""
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     rules: ClassVar[str] = _RULES
     no_command: ClassVar[str] = _NO_COMMAND
     tells_kinds: ClassVar[bool] = True

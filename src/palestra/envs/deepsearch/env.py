@@ -45,6 +45,7 @@ class _Asked(AsyncEnv):
     """The question alone: every action is an answer, or malformed."""
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
 
     def __init__(self, retry: bool) -> None:
         self._retry = retry
@@ -78,6 +79,7 @@ class DeepSearch(AsyncEnv):
     """
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     floor = 0.01  # questions are drawn evenly by their last entity: the benchmark measures the commonest answer of each type
 
     def __init__(

@@ -53,6 +53,7 @@ class ServiceDesk(Env):
     """
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
 
     def __init__(
         self,

@@ -84,6 +84,7 @@ class Game(Env, Generic[Move]):
     r"""A game played by ``\boxed{…}`` moves under a turn limit."""
 
     reward_range = (FORMAT_ERROR, 1.0)
+    score_range = (FORMAT_ERROR, 1.0)
     counts_turns = True
 
     max_turns: int

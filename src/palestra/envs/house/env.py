@@ -32,6 +32,7 @@ class InRoom(Env):
     """An episode in a room, wherever the room comes from."""
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     counts_turns = True
     max_turns: int
 

@@ -37,6 +37,7 @@ class Reasoning(Env):
     """
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     client_params = frozenset({"level"})  # the other parameters set sizes without a bound
     counts_turns = True  # every step ends the episode
 

@@ -38,6 +38,7 @@ class ScienceWorld(AsyncEnv):
     """
 
     reward_range = (-2.0, 1.0)
+    score_range = (-1.0, 1.0)
 
     def __init__(self, tasks: str, split: str = "train", simplifications: str = "", fatal: int = 0) -> None:
         games_of(tasks, split)

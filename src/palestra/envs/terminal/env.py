@@ -32,6 +32,7 @@ class Terminal(ShellEnv):
     """
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
 
     def __init__(self, family: str, level: str = "easy", max_turns: int = 20, command_seconds: float = 10.0) -> None:
         if family not in FAMILIES or level not in LEVELS:

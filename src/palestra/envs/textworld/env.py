@@ -34,6 +34,7 @@ class TextAdventure(Env):
     blocking = True
     variables = ("PALESTRA_HOME", "XDG_CACHE_HOME")
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     counts_turns = True
     max_turns: int
 

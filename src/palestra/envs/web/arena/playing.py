@@ -46,6 +46,7 @@ class Arena(Errands):
     """
 
     reward_range = (0.0, 1.0)
+    score_range = (0.0, 1.0)
     care = "Do what the task asks and nothing else."
     starts: Sequence[str]
     """The addresses of the first pages, one tab for each. The agent sees the first one."""

@@ -66,6 +66,7 @@ class MiniWob(AsyncEnv):
     """
 
     reward_range = (-1.0, 1.0)
+    score_range = (-1.0, 1.0)
     reusable = True
     counts_turns = True
     max_turns: int

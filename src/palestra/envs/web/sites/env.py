@@ -61,6 +61,7 @@ class Errands(AsyncEnv):
     """
 
     reward_range = (-1.0, 1.0)
+    score_range = (-1.0, 1.0)
     reusable = True
     counts_turns = True
     care = "Do what the task asks and nothing else: other changes cost."
