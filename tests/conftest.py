@@ -130,6 +130,29 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         return build_tiny(folder / "tiny-model", envs="game:GuessTheNumber*", words=400, width=32)
 
 
+CORE = (
+    "adapters",
+    "agents",
+    "checking",
+    "durable",
+    "evaluation",
+    "grading",
+    "policies",
+    "rollout",
+    "training/algorithms",
+    "training/learner",
+    "trajectory",
+    "workers",
+    "wrappers",
+)
+"""Test folders of the core, besides the files ``tests/test_*.py``: the gate runs their slow tests too."""
+HERE = Path(__file__).parent
+
+
+def _in_core(path: Path) -> bool:
+    return path.parent == HERE or any(path.is_relative_to(HERE / folder) for folder in CORE)
+
+
 SMOKE = {
     "test_calls.py",
     "test_core.py",
@@ -157,7 +180,7 @@ SMOKE = {
 
 
 def _in_smoke(path: Path) -> bool:
-    return path.relative_to(Path(__file__).parent).as_posix() in SMOKE
+    return path.relative_to(HERE).as_posix() in SMOKE
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -169,7 +192,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests of the group ``smoke``."""
+    """Mark the tests of the group ``smoke``, and the slow tests of the core, which are in the gate."""
     for item in items:
-        if item.path.is_relative_to(Path(__file__).parent) and _in_smoke(item.path) and not item.get_closest_marker("slow"):
-            item.add_marker("smoke")
+        if not item.path.is_relative_to(HERE):
+            continue
+        if not item.get_closest_marker("slow"):
+            if _in_smoke(item.path):
+                item.add_marker("smoke")
+        elif _in_core(item.path):
+            item.add_marker("gate")
+
+
+if __name__ == "__main__":  # what .ci/run --all measures the coverage of
+    print(*(f"tests/{folder}" for folder in CORE), *sorted(f"tests/{file.name}" for file in HERE.glob("test_*.py")), sep="\n")

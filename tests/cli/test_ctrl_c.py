@@ -152,6 +152,7 @@ def test_ctrl_c_is_answered_with_the_way_out(name: str, moment: float, place: Pa
         assert way_out in user.said.decode(errors="replace").lower()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("moment", [0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
 def test_ctrl_c_while_the_command_is_loading(moment: float, tmp_path: Path) -> None:
     # "go" comes from inside main: whatever stands before it is not the command's.

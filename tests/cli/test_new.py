@@ -81,6 +81,7 @@ def run(package: Path, command: Sequence[str]) -> str:
     return done.stdout
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_generated_package_passes_its_own_tests_and_check(package: Path) -> None:
     assert " passed" in run(package, ["pytest", "-q", "-p", "no:cacheprovider"])

@@ -81,6 +81,7 @@ def palestra(folder: Path, *arguments: str, typed: str = "") -> "subprocess.Comp
     )
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -192,6 +192,7 @@ def test_w_and_b_gets_the_same_numbers_offline(recipe: Path, tmp_path: Path, mon
     assert [one["reward"] for one in logged] == [line["reward"] for line in read_metrics(tmp_path)]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_ctrl_c_ends_a_run_after_a_whole_step_and_it_goes_on_from_there(recipe: Path, tmp_path: Path) -> None:
     long = [sys.executable, "-m", "palestra.cli", "train", str(recipe), "steps=100000", "evaluation=none"]

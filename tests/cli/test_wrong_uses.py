@@ -311,6 +311,7 @@ def test_a_refused_serve_makes_no_token(tmp_path: Path, monkeypatch: pytest.Monk
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.gate
 @pytest.mark.timeout(400)
 @pytest.mark.slow
 def test_what_only_a_process_of_its_own_shows(place: Path) -> None:

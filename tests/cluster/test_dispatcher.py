@@ -119,6 +119,7 @@ async def test_a_dispatcher_in_this_process_plays_the_same_episodes() -> None:
     assert digest(played) == digest(expected)
 
 
+@pytest.mark.gate
 @settings(max_examples=25, deadline=None)
 @given(
     seed=st.integers(0, 2**32),
@@ -166,6 +167,7 @@ class Deadly(Env):
         Deadly.playing.discard(self.task.seed)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_an_episode_that_kills_its_workers_is_given_up_and_harms_nobody_else() -> None:
     def dies() -> str:
@@ -372,6 +374,7 @@ def test_a_file_that_describes_none_is_told(tmp_path: Path, text: str) -> None:
         load_cluster_config(tmp_path / "cluster.toml")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_importing_the_package_imports_no_ray() -> None:
     import subprocess

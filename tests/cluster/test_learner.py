@@ -34,6 +34,7 @@ def config(tiny_model: Path) -> TrainConfig:
     return msgspec.convert(data, TrainConfig)
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(("replicas", "ranks"), [(1, 1), (0, 2)])
 async def test_a_run_on_ray_accounts_for_everything_and_no_token_is_too_old(
     ray: Any, config: TrainConfig, tmp_path: Path, replicas: int, ranks: int

@@ -41,6 +41,7 @@ def test_workers_do_not_give_way_to_everything_else(ray: Any) -> None:
     assert ray.get(ray.remote(lambda: os.nice(0)).remote()) == os.nice(0)
 
 
+@pytest.mark.gate
 async def test_killed_workers_and_actors_cost_time_and_nothing_else(ray: Any) -> None:
     outcome = await chaos.kill_ray_workers(6)
     assert outcome.kills == 6
@@ -69,6 +70,7 @@ async def test_what_the_worker_cannot_do_is_told(ray: Any) -> None:
             await anext(workers.rollout(GAMES[0], "nobody", RolloutOptions(n=1)))
 
 
+@pytest.mark.gate
 def test_nobody_enters_without_the_token(ray: Any) -> None:
     address = ray.get_runtime_context().gcs_address
     code = f"from palestra.cluster.rays import connect; connect({address!r}); print('in')"

@@ -20,6 +20,7 @@ def page_id(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "snippet",
     [
@@ -80,6 +81,7 @@ def test_every_snippet_is_shown() -> None:
     assert {path.name for path in SNIPPETS.glob("*.py")} - shown == set()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_tutorial_environment_is_short_and_passes_the_check(tmp_path: Path) -> None:
     source = SNIPPETS / "parity.py"

@@ -52,6 +52,7 @@ async def episode(engine: HFEngine, seed: int, turns: int, **options: Any) -> li
     return out
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.slow
 async def test_logprobs_are_those_of_a_separate_pass(engine: HFEngine, temperature: float) -> None:
@@ -178,6 +179,7 @@ async def test_more_episodes_than_rows_still_get_the_right_logprobs(engine: HFEn
             assert np.abs(recomputed(engine.model, tokens) - tokens.logprobs).max() <= 1e-4
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_new_weights_in_mid_completion_split_the_versions_and_every_logprob_is_its_versions_own() -> None:
     engine, old, new = HFEngine(tiny_llama(), batch=4), tiny_llama(), tiny_llama(1)
@@ -219,6 +221,7 @@ async def test_a_long_prompt_is_computed_in_pieces(engine: HFEngine, monkeypatch
         assert np.abs(recomputed(engine.model, tokens) - tokens.logprobs).max() <= 1e-4
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_pause_stops_sampling_and_resume_loses_nothing(engine: HFEngine) -> None:
     expected = (await engine.generate(prompt(3, 9), Sampling(120, seed=5))).tokens.ids.tolist()

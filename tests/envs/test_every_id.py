@@ -42,8 +42,10 @@ LEAKY = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarn
 
 
 def level(id: str) -> Any:
-    """``id`` as a parameter: ``.ci/run`` plays one level of each game, and the nightly run the others too."""
+    """``id`` as a parameter: the gate plays one level of each game and one id of each other namespace, ``full`` all others."""
+    first = next(known for known in IDS if known.partition(":")[0] == id.partition(":")[0])
     marks = [pytest.mark.full] * (id in GAMES and id not in FAMILIES.values())
+    marks += [pytest.mark.gate] * (id in FAMILIES.values() or (id not in GAMES and id == first))
     return pytest.param(id, marks=[*marks, LEAKY] if id == "rg:codeio" else marks)
 
 
@@ -67,6 +69,7 @@ EVERY_WAY = tuple(product((1, 2, 8), ("1", "4242")))
 """Numbers of workers, and hash seeds."""
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(

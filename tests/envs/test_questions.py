@@ -278,6 +278,7 @@ def test_another_grader_of_ones_own_is_another_version(here: Path) -> None:
     assert found[0] == found[2] != found[1]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("grader", ["number", "choice"])
 def test_no_text_breaks_or_slows_a_grader(grader: str) -> None:

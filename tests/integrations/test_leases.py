@@ -184,6 +184,7 @@ class Players(Counted):
         return "go", {"player": "white"}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_worker_processes_end_with_the_environments() -> None:
     processes, files = child_processes(), open_files()

@@ -117,6 +117,7 @@ _trajectories = st.builds(
 )
 
 
+@pytest.mark.gate
 @settings(max_examples=40, deadline=None)
 @given(st.lists(_trajectories, max_size=4))
 @pytest.mark.slow

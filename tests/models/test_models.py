@@ -29,6 +29,7 @@ def digest(folder: Path) -> str:
     return hashlib.sha256((folder / "model.safetensors").read_bytes() + (folder / "tokenizer.json").read_bytes()).hexdigest()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_tiny_is_tiny_and_the_same_every_time(tiny: Path, tmp_path: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(tiny)

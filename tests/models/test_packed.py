@@ -30,6 +30,7 @@ def test_the_model_in_the_wheel_is_small_and_says_how_it_was_made(model: PackedM
     assert {"seed", "date", "measured", "made", "steps"} <= model.history.keys()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("game", GAMES)
 def test_it_plays_better_than_random_moves(game: str, model: PackedModel) -> None:

@@ -84,6 +84,7 @@ def test_a_tools_results_are_written_in_the_familys_own_form(family: str | None)
     assert words.decode(tail.tolist()) == f"\n{NATIVE}\n<|im_start|>assistant\n"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", ["chatml", "bytes", pytest.param("smollm2", marks=pytest.mark.slow)])
 def test_a_template_without_the_role_gets_the_results_as_a_users_text(name: str) -> None:
     words = tokenizer(name)

@@ -17,6 +17,7 @@ OWN_UID = "12346"
 """No other test has processes of this user: the run looks at all of them."""
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "uid", [pytest.param(None, id="as-we-are"), pytest.param(OWN_UID, id="unprivileged", marks=AS_ROOT_ONLY)]
 )

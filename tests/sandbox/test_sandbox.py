@@ -115,6 +115,7 @@ async def test_a_launcher_that_is_killed_takes_its_boxes_along_and_is_replaced(b
     assert (await boxes.run(Program(code="print(2)"))).stdout == b"2\n"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_the_clock_holds_while_the_loop_is_busy(boxes: Bubblewrap) -> None:
     started = asyncio.Event()
@@ -151,6 +152,7 @@ async def test_usage_is_reported(boxes: Bubblewrap) -> None:
     assert outcome.usage.peak_memory > 200 * 2**20
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_too_much_processor_time_is_reported() -> None:
     async with Bubblewrap(Limits(cpu_seconds=1, wall_seconds=60.0)) as sandbox:

@@ -60,6 +60,7 @@ async def _settled(session: SandboxSession) -> int:
     return last
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("name", BACKGROUND)
 @pytest.mark.slow
 async def test_nothing_runs_between_cells(name: str, boxes: Bubblewrap) -> None:
@@ -82,6 +83,7 @@ async def test_a_cell_that_forges_its_answer_does_not_run_on(boxes: Bubblewrap) 
         assert await _count(session) == settled
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_a_forged_answer_does_not_lift_the_deadline_of_the_next_cell(boxes: Bubblewrap) -> None:
     async with await boxes.open_session() as session:
@@ -116,6 +118,7 @@ async def small_boxes(request: pytest.FixtureRequest, monkeypatch: pytest.Monkey
         yield sandbox
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_pages_that_forks_share_are_counted_once(small_boxes: Bubblewrap) -> None:
     code = (
@@ -130,6 +133,7 @@ async def test_pages_that_forks_share_are_counted_once(small_boxes: Bubblewrap) 
         assert not session.alive
 
 
+@pytest.mark.gate
 @pytest.mark.alone
 @pytest.mark.slow
 async def test_a_box_that_is_measured_holds_up_no_other(small_boxes: Bubblewrap) -> None:
@@ -152,6 +156,7 @@ async def test_a_box_that_is_measured_holds_up_no_other(small_boxes: Bubblewrap)
         assert taken[len(taken) // 2] < 0.05 * slowness()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_a_deadline_holds_while_a_box_is_measured(small_boxes: Bubblewrap) -> None:
     hostile = (

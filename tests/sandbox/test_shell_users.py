@@ -69,6 +69,7 @@ async def save(folder: Path) -> None:
             assert [file.path for file in again.copy_of("srv")] == ([] if os.geteuid() else ["srv/d/f"])
 
 
+@pytest.mark.gate
 @NEEDS_USERS
 @pytest.mark.slow
 async def test_users_are_real_and_confined(tmp_path: Path) -> None:
@@ -81,6 +82,7 @@ DEEP = 1500
 """More levels than Python has frames."""
 
 
+@pytest.mark.gate
 @NEEDS_USERS
 @pytest.mark.slow
 async def test_an_agent_that_makes_deep_folders_can_still_be_graded() -> None:
@@ -151,6 +153,7 @@ def test_ranges_of_boxes_lie_above_those_with_one_user_and_below_the_last_uid() 
     assert max(first_of_range(pid) for pid in range(36_000)) + COUNT < 2**32 - 1
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.skipif(
     os.geteuid() != 0 or shutil.which("newuidmap") is None, reason="needs root to play an ordinary user, and uidmap"

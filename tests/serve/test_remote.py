@@ -234,6 +234,7 @@ async def test_a_full_server_asks_for_patience() -> None:
         await second.close()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_worker_processes_are_bounded() -> None:
     async with EnvServer(ISOLATED, TOKEN, limits=ServerLimits(max_workers=1)) as server:
@@ -251,6 +252,7 @@ async def test_worker_processes_are_bounded() -> None:
 # ------------------------------------------------------------------------------------------------------------ what goes wrong
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_a_hang_costs_one_call_and_one_episode(server: EnvServer) -> None:
     hung, other = remote(server, MOODY), remote(server, MOODY)
@@ -384,6 +386,7 @@ async def test_a_restarted_server_costs_the_episode_and_not_the_client() -> None
         await env.close()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_draining_lets_episodes_end_and_starts_no_others(server: EnvServer) -> None:
     env = remote(server, REFERENCE)

@@ -203,6 +203,7 @@ async def _pour(writer: asyncio.StreamWriter, data: bytes) -> None:
         await writer.drain()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_a_hostile_server_has_no_effect_on_its_clients() -> None:
     messages, effects = await hostile.attack()
@@ -388,6 +389,7 @@ def command(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
     process.communicate()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_command_serves_and_drains_on_sigterm(command: "subprocess.Popen[str]", tmp_path: Path) -> None:
     assert command.stdout is not None

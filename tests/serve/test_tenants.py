@@ -96,6 +96,7 @@ async def test_an_operator_can_allow_all() -> None:
         await env.close()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.alone
 async def test_a_costly_question_does_not_hold_others_up() -> None:
@@ -130,6 +131,7 @@ async def test_one_token_cannot_take_every_session() -> None:
             await socket.close()
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_one_token_cannot_take_every_worker() -> None:
     limits = ServerLimits(max_workers=2)
@@ -219,6 +221,7 @@ async def test_bodies_that_never_end_are_bounded_too() -> None:
         await asyncio.wait(answers)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_answers_that_are_kept_are_bounded() -> None:
     limits = ServerLimits(max_remembered=6 * MEGABYTE + 2**17, max_message=2 * MEGABYTE)
@@ -329,6 +332,7 @@ def test_a_frame_of_many_small_values_is_refused_before_they_are_made(encode: Ca
     assert min(seconds() for _ in range(3)) < 0.05
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_a_client_that_does_not_read_is_not_worked_for() -> None:
     async with EnvServer(REFERENCE, ANN) as server, dial(server, ANN) as socket:

@@ -117,6 +117,7 @@ def test_the_players_show_floor_and_ceiling(study: Path) -> None:
     assert sum(played["random"]["success"]) < sum(played["oracle"]["success"]) == 6.0
 
 
+@pytest.mark.gate
 def test_a_repeated_run_has_the_same_numbers(study: Path, tmp_path: Path) -> None:
     known = load_study(study)
     kept = read_results(study, known)[0]

@@ -47,6 +47,7 @@ def folder(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest
     return pytester
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_an_environment_in_the_working_folder_is_checked_with_one_item_per_check(folder: pytest.Pytester) -> None:
     result = folder.runpytest_inprocess(*QUICK, "--palestra", "own_env:Sum", "-v")
@@ -55,6 +56,7 @@ def test_an_environment_in_the_working_folder_is_checked_with_one_item_per_check
     result.stdout.fnmatch_lines(["own_env:Sum::info PASSED*", "own_env:Sum::reward PASSED*", "own_env:Sum::one-end PASSED*"])
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_failed_check_fails_its_item_and_shows_the_advice_without_a_traceback(folder: pytest.Pytester) -> None:
     result = folder.runpytest_inprocess(*QUICK, "--palestra", "own_env:Generous")

@@ -19,6 +19,7 @@ async def test_bubblewrap_keeps_the_contract(check: SandboxCheck, boxes: Bubblew
     await check(boxes)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_unboxed_keeps_the_contract_too_and_warns() -> None:
     with pytest.warns(UserWarning, match="your own rights"):

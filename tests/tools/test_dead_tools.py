@@ -35,6 +35,7 @@ def played(*arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
     return said
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_too_few_descriptors_cost_time_and_no_episode() -> None:
     assert played("64", "224") == {"kinds": {"right": 64}, "messages": []}
@@ -45,6 +46,7 @@ def test_512_episodes_fit_into_1024_descriptors() -> None:
     assert played("512", "1024") == {"kinds": {"right": 512}, "messages": []}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_where_no_box_fits_every_episode_is_a_failure_of_infrastructure() -> None:
     said = played("4", "70")
@@ -56,6 +58,7 @@ def test_without_bwrap_the_run_is_refused_with_the_remedy() -> None:
     assert "apt-get install bubblewrap" in played("4", path="/nowhere")["refused"]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_bwrap_that_vanishes_is_infrastructure() -> None:
     said = played("4", "4096", "--late", path="/nowhere")

@@ -42,6 +42,7 @@ _pieces = st.sampled_from(
 )
 
 
+@pytest.mark.gate
 @given(st.lists(_calls, min_size=1, max_size=3), _words.filter(lambda words: "<" not in words))
 @pytest.mark.slow
 def test_what_is_formatted_is_read_back_in_order(calls: list[ToolCall], between: str) -> None:

@@ -2,6 +2,7 @@ import pytest
 from tests.tools.fuzzing import TARGETS, fuzz
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_readers_neither_crash_nor_hang() -> None:
     # The long version, a million inputs, is a command: python benchmarks/tools.py --fuzz

@@ -5,6 +5,7 @@ pytest.importorskip("mcp", reason="the mcp package is not installed")
 pytest.importorskip("tantivy", reason="tantivy is not installed")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_every_call_is_accounted_and_nothing_is_left_behind() -> None:
     # The long version, 256 episodes, is a command: python benchmarks/tools.py --episodes

@@ -49,6 +49,7 @@ async def test_a_server_on_standard_streams(monkeypatch: pytest.MonkeyPatch) -> 
         assert not server._open
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_deadlines_isolation_and_limits() -> None:
     async with McpServer(command=PLAIN, allow=["count", "hang"], sessions=2) as server:
@@ -136,6 +137,7 @@ async def test_a_server_from_npm() -> None:
         assert "[image]" in (await tools["get-tiny-image"]()).text
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_a_server_without_a_free_session_is_infrastructure() -> None:
     async with McpServer(command=PLAIN, allow=["count"], sessions=1) as server:

@@ -30,6 +30,7 @@ async def test_a_stateful_interpreter_remembers_and_a_one_shot_one_does_not(boxe
     assert "NameError" in result.text
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_what_was_stopped_is_told_and_a_new_interpreter_started(boxes: Bubblewrap) -> None:
     tool = PythonTool(boxes).for_episode()
@@ -100,6 +101,7 @@ async def test_a_machine_on_which_no_interpreter_opens_is_infrastructure() -> No
         await env.close()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("stateful", [True, False])
 @pytest.mark.slow
 async def test_a_call_that_gets_no_place_on_the_machine_is_infrastructure(stateful: bool) -> None:

@@ -32,6 +32,7 @@ def cores() -> Iterator[set[int]]:
     os.sched_setaffinity(0, before)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_building_again_changes_neither_order_nor_scores(tmp_path: Path, cores: set[int]) -> None:
     documents, asked = corpus(4_000), queries(80)

@@ -57,6 +57,7 @@ def canaries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_fifty_secrets_are_seen_nowhere(canaries: list[str], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)

@@ -96,6 +96,7 @@ def change(learner: Learner) -> None:
             parameter.add_(0.01)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])

@@ -122,6 +122,7 @@ def test_a_row_whose_episodes_are_all_cut_counts_as_failed_if_another_row_was_ju
     assert solved([cut]) == [[]]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_a_resumed_run_draws_the_same_tasks(tiny_model: Path, here: Path) -> None:
     def settings(steps: int) -> TrainConfig:

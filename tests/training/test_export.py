@@ -145,6 +145,7 @@ def _evaluated(config: TrainConfig, folder: Path, scores: list[float], monkeypat
     return said
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_best_checkpoint_is_kept_and_a_run_without_progress_ends(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

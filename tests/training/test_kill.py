@@ -12,6 +12,7 @@ pytestmark = pytest.mark.torch
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_run_that_is_killed_and_resumed_ends_in_the_same_bits() -> None:

@@ -118,6 +118,7 @@ async def _survive(folder: Path, kills: int) -> list[str]:
     return said
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_killed_servers_are_started_again_and_no_generation_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

@@ -20,6 +20,7 @@ RISE = 0.08
 """Of the mean reward, from about .74; in trials it rose by .16 to .18 in as many steps."""
 
 
+@pytest.mark.gate
 def test_a_warm_started_tiny_model_improves_in_a_few_steps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
     config = load_recipe(RECIPE, ["steps=20", "checkpoint_every=20", "entropy.start=0.03"])

@@ -175,6 +175,7 @@ def test_servers_of_the_model_cannot_sample_the_opponent() -> None:
         config(agent={"program": "my_agent:run"})
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 async def test_the_opponent_has_the_weights_of_an_earlier_step_and_a_resumed_run_meets_the_same(
     tiny_model: Path, tmp_path: Path

@@ -42,6 +42,7 @@ def recipe(package: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         del sys.modules[name]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_one_part_of_each_kind_is_trained_and_resumed(recipe: Path, tiny_model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"

@@ -107,6 +107,7 @@ def ids() -> Any:
         palestra.registry.unregister(f"try:{name}-v0")
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_sound_run_has_nothing_fatal(model: Path, tmp_path: Path) -> None:
     assert not [finding for finding in found(trainer(model, tmp_path)) if finding.fatal]
@@ -127,6 +128,7 @@ def test_environments_are_tried(model: Path, tmp_path: Path, ids: None, env: str
     assert said in first.what
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("ids")
 @pytest.mark.slow
 def test_a_tool_that_works_is_no_finding(model: Path, tmp_path: Path) -> None:
@@ -154,6 +156,7 @@ def test_a_horizon_that_is_too_short_is_noted(model: Path, tmp_path: Path) -> No
     assert any("the horizon never exceeds 1" in finding.what and not finding.fatal for finding in findings)
 
 
+@pytest.mark.gate
 @pytest.mark.usefixtures("ids")
 @pytest.mark.slow
 def test_words_that_the_tokens_do_not_keep_are_fatal(model: Path, tmp_path: Path) -> None:
@@ -164,6 +167,7 @@ def test_words_that_the_tokens_do_not_keep_are_fatal(model: Path, tmp_path: Path
     assert finding.what == "'open' of its oracle reads back as 'opne' from this model's tokens, and scores 0 instead of 1"
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_learner_that_is_another_policy_than_the_engine_is_fatal(model: Path, tmp_path: Path) -> None:
     subject = trainer(model, tmp_path, learner={"temperature": 1.0})
@@ -183,6 +187,7 @@ def one_number(group: TrajectoryGroup) -> Any:
     return 1.0
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_group_reward_that_returns_the_wrong_thing_is_found_before_the_first_step(model: Path, tmp_path: Path) -> None:
     play = {"tasks": 1, "group_size": 2, "max_tokens": 96, "group_reward": f"{__name__}:one_number"}

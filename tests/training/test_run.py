@@ -81,6 +81,7 @@ def test_the_same_run_resumes_and_says_from_where(model: Path, tmp_path: Path) -
     assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(model: Path, tmp_path: Path) -> None:
     said: list[str] = []
@@ -110,6 +111,7 @@ def test_a_folder_without_a_finished_step_becomes_the_new_run(model: Path, tmp_p
     assert (tmp_path / "vocabulary.json").stat().st_size > 2
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_evaluations_of_steps_that_are_made_again_are_removed(model: Path, tmp_path: Path) -> None:
     settings = config(model, steps=1, evaluation={"every": 1, "n": 2})

@@ -65,6 +65,7 @@ def verify_or_old(path: Path) -> Manifest:
     return msgspec.json.decode((path / "manifest.json").read_bytes().partition(b"\n")[2], type=Manifest)
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_poisoned_checkpoint_runs_no_code(config: TrainConfig, run: Path, tmp_path: Path) -> None:
     mark, folder = tmp_path / "code has run", tmp_path / "run"

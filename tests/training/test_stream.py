@@ -166,6 +166,7 @@ def steps_of(folder: Path) -> dict[int, int]:
         return {int(name.partition(".")[0]): ledger.step_of(name) or 0 for name in names}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_run_is_equal_to_the_bit_under_a_virtual_clock_also_after_crashes(tiny_model: Path, tmp_path: Path) -> None:
     config = settings(tiny_model, settle=True)
@@ -184,6 +185,7 @@ def test_a_run_is_equal_to_the_bit_under_a_virtual_clock_also_after_crashes(tiny
     assert max(line["staleness"] for line in read_metrics(tmp_path / "first")) <= 4
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_without_settling_a_crash_loses_no_group_and_counts_none_twice(tiny_model: Path, tmp_path: Path) -> None:
     config = settings(tiny_model, samples=9)
@@ -220,6 +222,7 @@ def unequal(group: TrajectoryGroup) -> list[float]:
     return [float(member.member) if differs else 0.0 for member in group.members]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_constant_groups_are_replaced_before_the_step_and_stay_replaced_after_a_crash(tiny_model: Path, tmp_path: Path) -> None:
     config = settings(tiny_model, settle=True, partial={"keep_constant": False, "refill": 20})
@@ -248,6 +251,7 @@ def test_an_entropy_coefficient_follows_its_target() -> None:
         small_config(Path("nowhere"), partial={"refill": 1})
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_step_ends_early_above_the_target_kl(tiny_model: Path, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"steps": 1, "epochs": 4, "minibatches": 1, "entropy_target": {"target": 99.0, "start": 0.02}}

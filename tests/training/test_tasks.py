@@ -52,6 +52,7 @@ def held_out(settings: TrainConfig) -> set[int | None]:
     return {task.index for task in panel.tasks}
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_run_trains_on_no_row_that_it_evaluates_on(tiny_model: Path, here: Path) -> None:
     train(config(tiny_model), here / "run", check=False)

@@ -75,6 +75,7 @@ def fingerprint(trainer: Trainer) -> str:
     return hasher.hexdigest()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("method", ["rebn", "grpo", "ppo_turn", "ppo_token", "gigpo"])
 @pytest.mark.slow
 def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, method: str) -> None:
@@ -150,6 +151,7 @@ def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return fingerprint(train(config(model), tmp_path_factory.mktemp("undisturbed")))
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "crash",
     [
@@ -201,6 +203,7 @@ def learn_after(trainer: Trainer, count: int) -> None:
     trainer._play, trainer._prepare = counted, late  # type: ignore[method-assign]
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("crash", [None, "_learn", "commit"])
 @pytest.mark.slow
 def test_groups_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_path: Path, crash: str | None) -> None:
@@ -240,6 +243,7 @@ class Poisoned(AsyncEnv):
         return Step("end", 1e8 if poisoned else 1.0, True, False, {"success": poisoned})
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_invalid_episodes_reach_neither_curves_nor_horizons_and_the_accounts_agree(model: Path, tmp_path: Path) -> None:
     register("test:Poisoned-v0", Poisoned)
@@ -254,6 +258,7 @@ def test_invalid_episodes_reach_neither_curves_nor_horizons_and_the_accounts_agr
         assert ledger.audit().dropped == 4
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:
     horizon = {"default": {"use": "stepwise", "turns": [1, 2], "every": 1}}
@@ -290,6 +295,7 @@ def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: 
             assert segment.ids[span.stop - 1] in renderer.stop_ids
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_warm_start_teaches_the_form_and_is_made_once(model: Path, tmp_path: Path) -> None:
     teacher = {"teacher": "random", "episodes": 128, "epochs": 10, "minibatches": 8, "learning_rate": 5e-3}
@@ -326,6 +332,7 @@ class Waiting(AsyncEnv):
         return Step("end", 1.0, True, False, {})
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_slow_checkpoint_costs_no_episode_that_is_being_played(model: Path, tmp_path: Path) -> None:
     register("test:Waiting-v0", Waiting)

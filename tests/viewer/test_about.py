@@ -21,6 +21,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.gate
 @given(config=st.dictionaries(st.text(), json_values))
 @pytest.mark.slow
 def test_any_config_is_read(tmp_path_factory: pytest.TempPathFactory, config: dict[str, object]) -> None:

@@ -118,6 +118,7 @@ def test_thinking_is_folded(watched: Watched, url: str) -> None:
     expect(fold.locator(".folded")).to_have_text("hm")
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("colour", ["mask", "logprob", "advantage", "version"])
 def test_the_tokens(watched: Watched, url: str, colour: str) -> None:
     watched.open(f"{url}#/r/0/e/0/tokens?colour={colour}")
@@ -174,6 +175,7 @@ def test_what_is_not_there_is_said(watched: Watched, url: str, address: str, sai
 # ----------------------------------------------------------------------------------------------------------- hostile text
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     "view", ["", "#/r/0?list=tasks", "#/r/0?list=envs", "#/r/0/e/3", "#/r/0/e/3/tokens", "#/r/0/e/3/raw", "#/r/0/g/3"]
 )
@@ -188,6 +190,7 @@ def test_hostile_text_is_inert_in_every_view(watched: Watched, url: str, view: s
     watched.assert_clean()
 
 
+@pytest.mark.gate
 def test_steering_characters_are_shown_by_name(watched: Watched, url: str) -> None:
     watched.open(f"{url}#/r/0/e/3")
     body = watched.page.locator(".said.policy .body").first
@@ -204,6 +207,7 @@ def test_a_megabyte_in_one_line_comes_in_pieces(watched: Watched, url: str) -> N
     expect(more).to_have_text("show more (780,000 characters left)")
 
 
+@pytest.mark.gate
 def test_the_exported_page_needs_nobody(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "page.html"
     file.write_text(export_page(EPISODES, HOSTILE), encoding="utf-8")

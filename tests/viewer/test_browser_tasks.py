@@ -107,6 +107,7 @@ def test_follow_a_long_episode(reader: Watched) -> None:
     expect(page.get_by_text("step 377", exact=True)).to_be_in_viewport()
 
 
+@pytest.mark.gate
 def test_a_run_grows_while_it_is_read(browser: Browser, tmp_path: Path) -> None:
     folder = write_run(tmp_path / "live", EPISODES[0])
     file = folder / "trajectories.jsonl"

@@ -60,6 +60,7 @@ def training(browser: Browser, training_url: str) -> Iterator[Watched]:
         yield watched
 
 
+@pytest.mark.gate
 def test_a_training_run_opens_with_its_curves(training: Watched) -> None:
     page = training.page
     expect(page.locator(".chart")).to_have_count(4)

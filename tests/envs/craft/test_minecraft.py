@@ -190,6 +190,7 @@ def test_no_recipe_trains_on_a_goal_of_the_panels() -> None:
 IDS = [known.id for known in list_envs("craft:*")]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_the_same_episodes_with_any_workers_and_hash_seed() -> None:
     assert different_hashes(IDS, seeds=2, wandering=3, cases=((1, "0"), (2, "1"), (8, "0"))) == 1

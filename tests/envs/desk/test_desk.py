@@ -36,6 +36,7 @@ def test_the_oracle_serves_every_customer(domain: str, level: dict[str, Any]) ->
         assert last.reward == 1.0
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 def test_every_mutant_fails_and_the_grader_names_the_rule() -> None:
     found: Counter[str] = Counter()

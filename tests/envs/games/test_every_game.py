@@ -245,6 +245,7 @@ def digest(id: str) -> str:
     return hashlib.sha256(whole.encode()).hexdigest()
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("hash_seed", ["1", "4242"])
 @pytest.mark.slow
 def test_another_process_with_another_hash_seed_plays_the_same_episodes(hash_seed: str) -> None:

@@ -36,6 +36,7 @@ async def one(folder: Path, settings: CheckSettings = HOST) -> TaskReport:
 SOUND_WITH_FULL_REWARD = [name for name in SOUND if not name.startswith("steps-")]
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_sound_tasks_raise_no_alarm(tmp_path: Path) -> None:

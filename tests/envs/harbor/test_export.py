@@ -256,6 +256,7 @@ os.symlink('/mine', '/logs')
 }
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_programs_of_the_agent_cannot_forge_the_reward(attack: str, tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ def test_a_second_process_starts_only_for_many_episodes_and_never_a_third() -> N
     pool.end()
 
 
+@pytest.mark.gate
 def test_a_step_after_the_process_was_killed_is_an_infrastructure_failure_and_a_reset_starts_another() -> None:
     with make(ID) as env:
         env.reset(seed=0)
@@ -76,6 +77,7 @@ class KillOnce:
         return await conversation.env.oracle()
 
 
+@pytest.mark.gate
 def test_nothing_is_lost_when_the_process_is_killed_in_mid_run() -> None:
     policy = KillOnce()
     tasks = [Task(ID, 0, index=index) for index in (0, 15, 30)]  # games whose gold path is shipped
@@ -124,6 +126,7 @@ os.read(0, 1)
 """
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("end", ["exit", "kill"])
 def test_the_java_process_ends_with_its_python_process(end: str) -> None:
     hold, let_go = os.pipe()

@@ -85,6 +85,7 @@ async def score(env: Terminal, family: str, level: str, seed: int) -> float:
             return step.reward
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize("family", HERE)
 async def test_the_oracle_solves_a_hard_task(family: str) -> None:

@@ -37,6 +37,7 @@ def python_for_all() -> str:
     return str(system)
 
 
+@pytest.mark.gate
 @pytest.mark.browser
 @pytest.mark.slow
 @pytest.mark.timeout(600)

@@ -224,6 +224,7 @@ async def test_without_the_penalty_a_wrong_end_has_the_reward_of_no_end() -> Non
         await env.close()
 
 
+@pytest.mark.gate
 @in_browser
 async def test_a_browser_that_dies_is_an_infrastructure_failure_and_the_next_episode_has_another() -> None:
     env = MiniWob("click-test-2")

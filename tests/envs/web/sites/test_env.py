@@ -29,6 +29,7 @@ DOCS = Path(__file__).parents[4] / "docs"
 TOWN = "tests.envs.web.sites.guestbook:TOWN"
 
 
+@pytest.mark.gate
 @in_browser
 async def test_the_oracle_signs_and_the_same_seed_gives_the_same_episode() -> None:
     env, other = Errands(TOWN), Errands(TOWN)
@@ -65,6 +66,7 @@ async def test_other_changes_cost_and_an_early_stop_pays_nothing() -> None:
         await env.close()
 
 
+@pytest.mark.gate
 @in_browser
 async def test_a_copy_at_every_step_ends_as_the_original() -> None:
     env = Errands(TOWN)
@@ -102,6 +104,7 @@ async def test_a_copy_shows_the_answer_to_a_form_and_asks_nobody() -> None:
         await env.close()
 
 
+@pytest.mark.gate
 @in_browser
 async def test_an_episode_reaches_its_own_sites_only() -> None:
     """A neighbor in the same browser, other hosts and ports, the proxy itself, files and pages of the browser."""
@@ -140,6 +143,7 @@ async def test_an_episode_reaches_its_own_sites_only() -> None:
         await other.close()
 
 
+@pytest.mark.gate
 @in_browser
 async def test_the_death_of_a_site_is_infrastructure_and_the_next_episode_plays() -> None:
     env = Errands(TOWN)
