@@ -1,12 +1,14 @@
+import contextlib
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import palestra
-from palestra import registry
-from palestra.adapters import Direct
+from palestra import Env, Step, Task, registry
+from palestra.adapters import Blocking, Direct
 from palestra.errors import MissingExtra, UnknownEnv, UsageError
 from palestra.installation import how_to_install
 from palestra.registry import Need, is_pattern, make, make_async, register, spec, unregister
@@ -181,3 +183,70 @@ def test_an_address_is_no_pattern() -> None:
     assert not is_pattern("game:Sudoku-v0")
     assert not is_pattern("remote:http://[::1]:8000#game:Sudoku-v0")
     assert not is_pattern("remote:http://127.0.0.1:8000/?a=b#game:Sudoku-v0")
+
+
+class Sized(Env):
+    def __init__(self, size: int = 3, max_turns: int = 5) -> None:
+        super().__init__()
+        self.size = size
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        return f"size {self.size}", {}
+
+    def step(self, action: str) -> Step:
+        return Step("", 0.0, True, False, {})
+
+
+def test_an_unknown_option_is_answered_with_the_valid_ones() -> None:
+    register("sized:One-v0", Sized)
+    for made in (palestra.make, palestra.make_async):
+        with pytest.raises(UsageError) as caught:
+            made("sized:One-v0", max_turn=3)
+        assert str(caught.value) == (
+            "\"sized:One-v0\": got an unexpected keyword argument 'max_turn'. "
+            'Did you mean "max_turns"? Its options are size, max_turns.'
+        )
+
+
+def test_a_type_error_of_the_class_itself_is_not_an_unknown_option() -> None:
+    def broken(size: int = 0) -> Env:
+        raise TypeError("mine")
+
+    register("sized:Broken-v0", broken)
+    with pytest.raises(TypeError, match=r"^mine$"):
+        palestra.make("sized:Broken-v0", size=2)
+
+
+def test_keywords_that_register_does_not_know_are_those_of_the_class() -> None:
+    register("sized:Wide-v0", Sized, size=7)
+    with palestra.make("sized:Wide-v0") as env:
+        assert env.reset(seed=0)[0] == "size 7"
+
+
+@pytest.mark.parametrize("make", [palestra.make, palestra.make_async])
+def test_a_wrapper_may_be_given_by_its_name(make: Any) -> None:
+    env = make("game:GuessTheNumber-v0-easy", wrappers=["KeepHistory", "TurnLimit?turns=1"])
+    if isinstance(env, palestra.AsyncEnv):
+        env = Blocking(env)
+    with contextlib.closing(env):
+        first, _ = env.reset(seed=0)
+        step = env.step("\\boxed{99}")
+    assert step.truncated
+    assert step.observation.startswith(first)
+
+
+def test_a_wrapper_that_is_none_is_refused_in_words() -> None:
+    with pytest.raises(UsageError, match="wrappers holds 5, expected"):
+        palestra.make("game:GuessTheNumber-v0-easy", wrappers=[5])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="KeepHistry"):
+        palestra.make("game:GuessTheNumber-v0-easy", wrappers=["KeepHistry"])
+
+
+def test_a_blocking_class_refuses_an_unknown_option_before_any_process_starts() -> None:
+    class Slow(Sized):
+        blocking = True
+
+    register("sized:Slow-v0", Slow)
+    with pytest.raises(UsageError, match="unexpected keyword argument 'sise'"):
+        palestra.make_async("sized:Slow-v0", sise=2)

@@ -60,6 +60,10 @@ _later: list[str] = []
 _plugins_loaded = False
 
 
+_DETAILS = frozenset({"tags", "max_turns", "needs", "wrappers", "description", "rows"})
+"""The fields of ``EnvSpec`` that ``register`` takes by name."""
+
+
 @cache
 def family_of(id: str) -> str:
     """Return an id without version and level: ``game:GuessTheNumber`` for ``game:GuessTheNumber-v0-easy``."""
@@ -83,7 +87,8 @@ def register(
         levels: Level → keyword arguments of the class. Registers ``id-level`` for each level.
         default_level: The level that the plain ``id`` means; the first by default.
         kwargs: Keyword arguments of the class, for every level.
-        details: Fields of ``EnvSpec``: ``tags``, ``max_turns``, ``needs``, ``wrappers``, ``description``, ``rows``.
+        details: Fields of ``EnvSpec``: ``tags``, ``max_turns``, ``needs``, ``wrappers``, ``description``, ``rows``. Any other
+            keyword is one of the class, as in ``kwargs``.
 
     Raises:
         UsageError: The id is malformed, or registered already as something else.
@@ -97,10 +102,11 @@ def register(
     family = family_of(id).partition(":")[2]
     if (turns := details.get("max_turns")) is not None and turns < 1:
         raise UsageError(f'"{id}": max_turns must be at least 1, got {turns}')
+    own = {name: details.pop(name) for name in details.keys() - _DETAILS}
     details["tags"] = frozenset(details.get("tags", ()))
     for name in ("needs", "wrappers"):
         details[name] = tuple(details.get(name, ()))
-    base = EnvSpec(id=id, entry=entry, kwargs=dict(kwargs or {}), family=family, **details)
+    base = EnvSpec(id=id, entry=entry, kwargs={**own, **(kwargs or {})}, family=family, **details)
     if not levels:
         _add(_with_turns(base))
         return
@@ -232,12 +238,13 @@ def list_envs(pattern: str = "*") -> list[EnvSpec]:
     return sorted((known for known in _specs.values() if fnmatchcase(known.id, pattern)), key=lambda known: known.id)
 
 
-def make(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> Guarded:
+def make(id: str, *, wrappers: Sequence[str | WrapperFactory] = (), **kwargs: Any) -> Guarded:
     r"""Make an environment with the Gym interface: ``reset`` and ``step`` return when they are done.
 
     Args:
         id: A registered id, ``module:Class``, ``data:FILE`` or ``remote:URL#ID``.
-        wrappers: Functions from environment to environment, such as wrapper classes; the first is innermost.
+        wrappers: Functions from environment to environment, such as wrapper classes, or their names as on the command line,
+            such as ``"TurnLimit?turns=5"``; the first is innermost.
         kwargs: Keyword arguments of the class. They replace those of the level.
 
     Returns:
@@ -260,14 +267,15 @@ def make(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> 
     return Guarded(Blocking(_wrapped(_with_own_wrappers(known, _view(known, env, kwargs), kwargs), wrappers)), known.id)
 
 
-def make_async(id: str, *, wrappers: Sequence[WrapperFactory] = (), **kwargs: Any) -> AsyncEnv:
+def make_async(id: str, *, wrappers: Sequence[str | WrapperFactory] = (), **kwargs: Any) -> AsyncEnv:
     """Make an environment with the async interface: ``await env.reset()``, ``await env.step(action)``, ``await env.close()``.
 
     A class with ``blocking = True`` runs in a worker process.
 
     Args:
         id: A registered id, ``module:Class``, ``data:FILE`` or ``remote:URL#ID``.
-        wrappers: Functions from environment to environment, such as wrapper classes; the first is innermost.
+        wrappers: Functions from environment to environment, such as wrapper classes, or their names as on the command line,
+            such as ``"TurnLimit?turns=5"``; the first is innermost.
         kwargs: Keyword arguments of the class. They replace those of the level.
 
     Example::
@@ -288,6 +296,8 @@ def build(known: EnvSpec, kwargs: Mapping[str, Any], *, isolate: bool = False) -
         from palestra.workers import InWorker  # needs asyncio, which "import palestra" does without
 
         merged = {**known.kwargs, **kwargs}
+        if wrong := _wrong_options(known, factory, merged):  # here, and not as a failure of every episode
+            raise UsageError(wrong)
         named = [need.variable for need in known.needs if need.variable]
         turns = _inner_turns(known, kwargs)
         env: AsyncEnv = InWorker(known.reference(), merged, factory, max_turns=turns, variables=named)
@@ -326,17 +336,50 @@ def _turns(known: EnvSpec, kwargs: Mapping[str, Any]) -> int | None:
     return turns
 
 
-def _wrapped(env: AsyncEnv, wrappers: Iterable[WrapperFactory]) -> AsyncEnv:
+def _wrapped(env: AsyncEnv, wrappers: Iterable[str | WrapperFactory]) -> AsyncEnv:
     for wrap in wrappers:
-        env = wrap(env)
+        # By its name, because wrappers stand above the registry.
+        found: WrapperFactory = resolve("palestra.wrappers:named_wrapper")(wrap) if isinstance(wrap, str) else wrap
+        if not callable(found):
+            raise UsageError(f"wrappers holds {found!r:.80}, expected the class or the name of a wrapper")
+        env = found(env)
     return env
 
 
 def _call(known: EnvSpec, factory: EnvFactory, kwargs: Mapping[str, Any]) -> Env | AsyncEnv:
-    env = unblocked(factory(**{**known.kwargs, **kwargs}))
+    keywords = {**known.kwargs, **kwargs}
+    try:
+        env = unblocked(factory(**keywords))
+    except TypeError as error:
+        if wrong := _wrong_options(known, factory, keywords):
+            raise UsageError(wrong) from error
+        raise
     if not isinstance(env, Env | AsyncEnv):
         raise UsageError(f'"{known.id}" built a {type(env).__name__}, which is neither an Env nor an AsyncEnv')
     return env
+
+
+def _wrong_options(known: EnvSpec, factory: EnvFactory, keywords: Mapping[str, Any]) -> str:
+    """Return what is wrong with the keyword arguments of a class, and which it takes; empty if they fit."""
+    import difflib
+    import inspect
+
+    try:
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # a class that is written in C
+        return ""
+    try:
+        signature.bind(**keywords)
+    except TypeError as error:
+        named = [
+            name
+            for name, parameter in signature.parameters.items()
+            if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD)
+        ]
+        near = [guess for name in keywords if name not in named for guess in difflib.get_close_matches(name, named, n=1)]
+        meant = f' Did you mean "{near[0]}"?' if near else ""
+        return f'"{known.id}": {error}.{meant} Its options are {", ".join(named) or "none"}.'
+    return ""
 
 
 def _is_known(name: str) -> bool:

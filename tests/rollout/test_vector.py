@@ -216,7 +216,7 @@ def test_send_and_recv_are_refused_where_they_make_no_sense(id: str) -> None:
 
 
 def test_a_vector_must_make_sense() -> None:
-    with pytest.raises(UsageError, match="at least one environment, got n=0"):
+    with pytest.raises(UsageError, match="at least one environment"):
         make_vec(ECHO, 0)
     with pytest.raises(UsageError, match="autoreset is"):
         make_vec(ECHO, 1, autoreset="never")  # type: ignore[arg-type]
@@ -293,10 +293,60 @@ class Ending(AsyncEnv):
 
 
 def test_closing_while_steps_are_under_way_leaves_no_environment_open() -> None:
-    envs = VectorEnv(Ending, 2, name="test:Ending")
+    envs = VectorEnv([("test:Ending", Ending)] * 2)
     envs.reset(seed=0)
     envs.send({0: "a", 1: "b"})
     envs.close()
     assert Ending.open == 0
     with pytest.raises(UsageError, match="nothing was sent"):
         envs.recv()
+
+
+def test_ids_may_differ_and_a_number_may_be_named() -> None:
+    with make_vec([GUESS, ECHO], seed=3) as vec:
+        assert (vec.num_envs, len(vec)) == (2, 2)
+        first, _ = vec.reset()
+        again, _ = vec.reset()
+        assert first == again
+    with make_vec(GUESS, num_envs=3) as vec:
+        assert vec.num_envs == 3
+    with make_vec(GUESS) as vec:
+        assert vec.num_envs == 1
+
+
+def test_a_vector_of_ids_plays_each_with_its_own_keywords() -> None:
+    highs = [4, 6]
+    with make_vec([GUESS] * 2, vec_kwargs=[{"high": high} for high in highs]) as vec:
+        observations, _ = vec.reset(seed=1)
+    for observation, high in zip(observations, highs, strict=True):
+        assert f"and {high}" in observation
+
+
+def test_a_list_of_seeds_gives_the_episodes_of_single_environments() -> None:
+    seeds = [5, 2**40, 7]
+    alone = []
+    for seed in seeds:
+        with make("game:Sudoku-v0-easy") as env:
+            alone.append(env.reset(seed=seed)[0])
+    with make_vec("game:Sudoku-v0-easy", 3) as vec:
+        assert vec.reset(seed=seeds)[0] == alone
+        with pytest.raises(UsageError, match="3 environments need as many seeds, got 2"):
+            vec.reset(seed=[1, 2])
+
+
+@pytest.mark.parametrize("autoreset", ["same_step", "next_step"])
+def test_async_mode_gives_the_same_steps(autoreset: Autoreset) -> None:
+    seen = []
+    for async_mode in (False, True):
+        with make_vec([GUESS] * 4, async_mode=async_mode, autoreset=autoreset) as vec:
+            vec.reset(seed=0)
+            steps = [vec.step([f"\\boxed{{{turn}}}"] * 4) for turn in range(1, 12)]
+        seen.append([(step.observations, *(array.tolist() for array in step[1:4]), step.infos) for step in steps])
+    assert seen[0] == seen[1]
+
+
+def test_a_vector_refuses_counts_that_differ() -> None:
+    with pytest.raises(UsageError, match="num_envs=3, but 2 ids are named"):
+        make_vec([GUESS] * 2, num_envs=3)
+    with pytest.raises(UsageError, match="2 environments need as many vec_kwargs, got 1"):
+        make_vec([GUESS] * 2, vec_kwargs=[{}])

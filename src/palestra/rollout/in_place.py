@@ -75,7 +75,7 @@ class InPlaceEngine(VectorEngine):
         """Begin the next episode, as a step; ``action`` was meant for the last one and is ignored."""
         try:
             if slot.env is None:
-                slot.env = self._make_env()
+                slot.env = slot.make_env()
             observation, info = self._first(slot)
         except (Exception, SystemExit) as error:
             return self._replace(slot, error, Phase.RESET)

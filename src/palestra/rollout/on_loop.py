@@ -1,13 +1,13 @@
 """The engine of a vector of async and blocking environments: they run at the same time on the background event loop."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from palestra.adapters.loop_thread import LoopThread
-from palestra.core import AsyncEnv, Step
+from palestra.core import Step
 from palestra.errors import EnvError
 from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep
 from palestra.rollout.validation import checked_reset, checked_step
@@ -21,8 +21,8 @@ _T = TypeVar("_T")
 class LoopEngine(VectorEngine):
     """Steps environments on the background loop, each call within ``deadline`` seconds."""
 
-    def __init__(self, make_env: Callable[[], AsyncEnv], name: str, *, same_step: bool, deadline: float) -> None:
-        super().__init__(make_env, name, same_step=same_step)
+    def __init__(self, *, same_step: bool, deadline: float) -> None:
+        super().__init__(same_step=same_step)
         self._deadline = deadline
         self._thread: LoopThread | None = LoopThread.hold()
         self._sent: set[asyncio.Task[Any]] = set()
@@ -70,7 +70,7 @@ class LoopEngine(VectorEngine):
         task = self._next_task(slot)
         try:
             if slot.env is None:
-                slot.env = self._make_env()
+                slot.env = slot.make_env()
             observation, info = checked_reset(await self._timed(slot.env.reset(task=task)))
         except (Exception, SystemExit) as error:
             return await self._replace(slot, error, Phase.RESET)

@@ -33,6 +33,9 @@ class Slot:
     """The place of one environment."""
 
     index: int
+    make_env: Callable[[], AsyncEnv]
+    name: str
+    """The id of its tasks."""
     env: AsyncEnv | None = None
     """``None`` after a failure: the next episode starts in a new environment."""
     seed: int = 0
@@ -43,9 +46,7 @@ class Slot:
 class VectorEngine(ABC):
     """Begins and steps the episodes of slots."""
 
-    def __init__(self, make_env: Callable[[], AsyncEnv], name: str, *, same_step: bool) -> None:
-        self._make_env = make_env
-        self._name = name
+    def __init__(self, *, same_step: bool) -> None:
         self._same_step = same_step
 
     @abstractmethod
@@ -67,7 +68,7 @@ class VectorEngine(ABC):
     def _next_task(self, slot: Slot) -> Task:
         slot.ended = False
         slot.seed += 1  # environments hash their seed, so consecutive seeds give unrelated tasks
-        return Task(self._name, slot.seed)
+        return Task(slot.name, slot.seed)
 
     @staticmethod
     def _failed(slot: Slot, error: BaseException, phase: Phase) -> Step:

@@ -15,6 +15,7 @@ Plain environments are called in place (``in_place``) at almost no extra cost; o
 
 import queue
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from palestra.adapters import Direct
@@ -33,42 +34,65 @@ Autoreset = Literal["same_step", "next_step"]
 
 
 class VectorEnv:
-    """``n`` environments from ``make_env``. Close it, or use it in a ``with`` block."""
+    """Environments side by side. Close it, or use it in a ``with`` block.
+
+    Args:
+        makers: For each environment, the id of its tasks and the function that makes it.
+        autoreset: When an environment whose episode ended is reset; see the module.
+        deadline: Seconds per call of an environment that does not run in place.
+        async_mode: Call plain environments on the background loop, too.
+        seed: The seed of a ``reset`` without one; ``None`` takes a new one.
+    """
 
     def __init__(
         self,
-        make_env: Callable[[], AsyncEnv],
-        n: int,
+        makers: Sequence[tuple[str, Callable[[], AsyncEnv]]],
         *,
-        name: str,
         autoreset: Autoreset = "same_step",
         deadline: float = 60.0,
+        async_mode: bool = False,
+        seed: int | None = None,
     ) -> None:
-        if n < 1:
-            raise UsageError(f"a vector needs at least one environment, got n={n}")
+        if not makers:
+            raise UsageError("a vector needs at least one environment")
         if autoreset not in ("same_step", "next_step"):
             raise UsageError(f'autoreset is "same_step" or "next_step", got {autoreset!r}')
         same_step = autoreset == "same_step"
-        self._slots = [Slot(index, make_env()) for index in range(n)]
+        self._slots = [Slot(index, make_env, name, make_env()) for index, (name, make_env) in enumerate(makers)]
+        self._seed = seed
         self._begun = False
         self._busy: set[int] = set()
         self._ready: ReadySteps = queue.SimpleQueue()
         self._engine: VectorEngine
-        if all(isinstance(slot.env, Direct) for slot in self._slots):
-            self._engine = InPlaceEngine(make_env, name, same_step=same_step)
+        if not async_mode and all(isinstance(slot.env, Direct) for slot in self._slots):
+            self._engine = InPlaceEngine(same_step=same_step)
         else:
-            self._engine = LoopEngine(make_env, name, same_step=same_step, deadline=deadline)
+            self._engine = LoopEngine(same_step=same_step, deadline=deadline)
+
+    @property
+    def num_envs(self) -> int:
+        """The number of environments, as ``len(self)``: Gymnasium and GEM call it so."""
+        return len(self)
 
     def __len__(self) -> int:
         return len(self._slots)
 
-    def reset(self, *, seed: int | None = None) -> tuple[list[Content], list[dict[str, Any]]]:
-        """Begin an episode in every environment. Environment ``i`` plays its own task, derived from ``seed``."""
+    def reset(self, seed: int | Sequence[int] | None = None) -> tuple[list[Content], list[dict[str, Any]]]:
+        """Begin an episode in every environment.
+
+        Args:
+            seed: Environment ``i`` plays a task of its own, derived from ``seed``. With a sequence it plays the task
+                ``seed[i]``, as ``make(id).reset(seed=seed[i])`` does.
+        """
         self._refuse_while_busy("reset")
+        if isinstance(seed, Sequence) and len(seed) != len(self._slots):
+            raise UsageError(f"{len(self._slots)} environments need as many seeds, got {len(seed)}")
         self._begun = True
-        root = fresh_seed() if seed is None else seed
+        if seed is None:
+            seed = fresh_seed() if self._seed is None else self._seed
         for slot in self._slots:
-            slot.seed = derive_seed(root, "vector", slot.index)
+            # An episode adds 1 to the seed of the latest one.
+            slot.seed = derive_seed(seed, "vector", slot.index) if isinstance(seed, int) else seed[slot.index] - 1
         firsts = self._engine.reset(self._slots)
         return [first.observation for first in firsts], [first.info for first in firsts]
 
@@ -129,19 +153,42 @@ class VectorEnv:
             raise UsageError(f"{verb}() while environments {sorted(self._busy)[:5]} are under way: recv() them first")
 
 
-def make_vec(id: str, n: int, *, autoreset: Autoreset = "same_step", deadline: float = 60.0, **options: Any) -> VectorEnv:
-    """Make ``n`` environments of one id, to be stepped together.
+def make_vec(
+    ids: str | Sequence[str],
+    num_envs: int | None = None,
+    *,
+    autoreset: Autoreset = "same_step",
+    deadline: float = 60.0,
+    async_mode: bool = False,
+    seed: int | None = None,
+    vec_kwargs: Sequence[Mapping[str, Any]] | None = None,
+    **options: Any,
+) -> VectorEnv:
+    """Make environments to be stepped together.
 
     Args:
-        id: An id, as in ``make``.
-        n: The number of environments.
+        ids: An id, as in ``make``, or one per environment.
+        num_envs: The number of environments of one id; 1 by default. A list of ids says it already.
         autoreset: When an environment whose episode ended is reset; see ``VectorEnv``.
-        deadline: Seconds per call of an environment.
-        options: ``wrappers``, and keyword arguments of the class, as in ``make``.
+        deadline: Seconds per call of an environment that does not run in place.
+        async_mode: Call plain environments on the background loop, too. Results are the same.
+        seed: The seed of a ``reset`` without one.
+        vec_kwargs: For each environment, keyword arguments of its class.
+        options: ``wrappers``, and keyword arguments of the classes, as in ``make``.
 
     Example::
 
         envs = palestra.make_vec("game:GuessTheNumber-v0", 8)
         observations, infos = envs.reset(seed=0)
     """
-    return VectorEnv(lambda: make_async(id, **options), n, name=id, autoreset=autoreset, deadline=deadline)
+    if isinstance(ids, str):
+        names = [ids] * (1 if num_envs is None else num_envs)
+    else:
+        names = list(ids)
+        if num_envs not in (None, len(names)):
+            raise UsageError(f"num_envs={num_envs}, but {len(names)} ids are named: leave num_envs out")
+    own = [{}] * len(names) if vec_kwargs is None else list(vec_kwargs)
+    if len(own) != len(names):
+        raise UsageError(f"{len(names)} environments need as many vec_kwargs, got {len(own)}")
+    makers = [(name, partial(make_async, name, **{**kwargs, **options})) for name, kwargs in zip(names, own, strict=True)]
+    return VectorEnv(makers, autoreset=autoreset, deadline=deadline, async_mode=async_mode, seed=seed)
