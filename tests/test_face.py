@@ -12,7 +12,7 @@ from palestra.installation import how_to_install
 FACE = """
 AsyncEnv ChatPolicy Completion Conversation Endpoint Env Image Message Policy SampledPolicy Step StopReason Task Text Tool
 TrainConfig Trajectory TrajectoryGroup Turn UseTools VectorEnv Wrapper as_async check_env collect errors evaluate flatten
-grading list_envs make make_async make_vec mix play policies read_trajectories register rollout tool tools train
+grading list_envs make make_async make_vec mix play policies print_envs read_trajectories register rollout tool tools train
 training wrappers
 """
 NEED_TORCH = {"TrainConfig", "train"}

@@ -23,7 +23,7 @@ from palestra.envs import mix, register_suite
 from palestra.errors import MissingExtra
 from palestra.installation import how_to_install
 from palestra.integrations import register_theirs
-from palestra.registry import Need, list_envs, make, make_async, register, register_files, register_scheme
+from palestra.registry import Need, list_envs, make, make_async, print_envs, register, register_files, register_scheme
 from palestra.rollout import rollout
 from palestra.specs import is_importable
 from palestra.trajectory import (
@@ -111,6 +111,7 @@ __all__ = [
     "mix",
     "play",
     "policies",
+    "print_envs",
     "read_trajectories",
     "register",
     "rollout",

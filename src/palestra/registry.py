@@ -38,6 +38,7 @@ __all__ = [
     "make",
     "make_async",
     "parse_options",
+    "print_envs",
     "register",
     "register_files",
     "register_later",
@@ -102,11 +103,11 @@ def register(
     family = family_of(id).partition(":")[2]
     if (turns := details.get("max_turns")) is not None and turns < 1:
         raise UsageError(f'"{id}": max_turns must be at least 1, got {turns}')
-    own = {name: details.pop(name) for name in details.keys() - _DETAILS}
+    unnamed = {name: details.pop(name) for name in details.keys() - _DETAILS}
     details["tags"] = frozenset(details.get("tags", ()))
     for name in ("needs", "wrappers"):
         details[name] = tuple(details.get(name, ()))
-    base = EnvSpec(id=id, entry=entry, kwargs={**own, **(kwargs or {})}, family=family, **details)
+    base = EnvSpec(id=id, entry=entry, kwargs={**unnamed, **(kwargs or {})}, family=family, **details)
     if not levels:
         _add(_with_turns(base))
         return
@@ -236,6 +237,12 @@ def list_envs(pattern: str = "*") -> list[EnvSpec]:
     if not is_pattern(pattern):
         pattern = f"{pattern}:*" if _is_namespace(pattern) else f"*{pattern}*"
     return sorted((known for known in _specs.values() if fnmatchcase(known.id, pattern)), key=lambda known: known.id)
+
+
+def print_envs(pattern: str = "*") -> None:
+    """Print every registered id that matches ``pattern``, as ``list_envs`` finds them, with its description."""
+    for known in list_envs(pattern):
+        print(f"{known.id}  {known.description}".rstrip())
 
 
 def make(id: str, *, wrappers: Sequence[str | WrapperFactory] = (), **kwargs: Any) -> Guarded:

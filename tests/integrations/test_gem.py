@@ -23,6 +23,7 @@ from palestra.integrations.gem import register_in_gem
 from palestra.registry import family_of, spec
 from palestra.trajectory import text_of
 from tests.integrations.abandoned import EPISODES, HELD, all_closed
+from tests.integrations.gem_programs import PROGRAMS, with_gem, with_palestra
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -239,3 +240,8 @@ def test_what_gem_cannot_make_says_why() -> None:
     with pytest.raises(UsageError, match=r"gem-llm 0\.1\.0.* cannot make"):
         make("gem:game:NoSuch-v0")
     assert spec("gem:game:Sudoku-v0").needs[0].remedy == 'pip install "gem-llm==0.1.0"'
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_gives_the_same_with_gem_and_with_palestra(name: str) -> None:
+    assert with_gem(name) == with_palestra(name)
