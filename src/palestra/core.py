@@ -9,8 +9,8 @@ Five keys of ``info`` have a meaning to the code that runs the episode. All othe
 
 ``max_turns``    in the reset: the episode is truncated after this number of turns.
 ``opening``      in the reset: messages before the first observation, such as ``[{"role": "system", "content": TEXT}]``.
-``success``      on the last step: whether the task was solved. Reports count it.
-``stop_reason``  on a truncated step: the ``StopReason``. Wrappers that cut an episode set it.
+``success``      on the last step: whether the task was solved (``True``, ``False`` or ``None``). Reports count it.
+``stop_reason``  on a truncated step: ``truncated``, ``turn_limit`` or ``token_limit``. Wrappers that cut an episode set it.
 ``metrics``      on the last step: names → numbers apart from the reward. Reports show their means.
 
 Two more keys are for episodes with several players. ``info["player"]`` of a reset or step names the player who acts next; only

@@ -6,6 +6,7 @@ A live object in place of data does not make a value unwritable: ``tame`` replac
 
 import base64
 import itertools
+import reprlib
 from typing import Any, TypeVar
 
 import msgspec
@@ -25,7 +26,9 @@ __all__ = [
     "encode_msgpack",
     "floats",
     "ints",
+    "shown",
     "tame",
+    "type_name",
 ]
 
 UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError)
@@ -81,6 +84,18 @@ def _has_surrogate(text: str) -> bool:
     return False
 
 
+def shown(value: object, longest: int = 200) -> str:
+    """Return ``repr(value)`` for a message, without a failure and without the work of a long one, whatever ``value`` is."""
+    try:
+        return clean_text(str.__str__(_SHORT.repr(value)))[:longest]
+    except BaseException:  # a stranger's __repr__ may raise anything, and the message matters more
+        return "an object that cannot be shown"
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+_SHORT.maxdict = _SHORT.maxlist = _SHORT.maxtuple = _SHORT.maxset = 20
+
 _T = TypeVar("_T")
 
 
@@ -128,7 +143,7 @@ def _tamed(value: Any, depth: int, items: "itertools.count[int]") -> Any:
             raise TypeError  # not followed, because it may be endless
         encode_json(value)
     except UNWRITABLE:
-        return {"$unserialisable": _type_name(value)}
+        return {"$unserialisable": type_name(value)}
     return value
 
 
@@ -139,10 +154,11 @@ def _plain(value: object) -> object:
         return value.tolist()
     if isinstance(value, np.generic):
         return value.item()
-    raise TypeError(f"a {_type_name(value)} cannot be written as JSON")
+    raise TypeError(f"a {type_name(value)} cannot be written as JSON")
 
 
-def _type_name(value: object) -> str:
+def type_name(value: object) -> str:
+    """Return ``module.Class`` of ``value``."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 

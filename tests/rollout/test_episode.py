@@ -219,7 +219,7 @@ async def test_a_policy_of_the_wrong_type_is_the_policys_fault() -> None:
 
 @pytest.mark.parametrize(
     ("said", "stop"),
-    [(StopReason.TOKEN_LIMIT, StopReason.TOKEN_LIMIT), ("budget", StopReason.BUDGET), ("error", StopReason.TRUNCATED)],
+    [(StopReason.TOKEN_LIMIT, StopReason.TOKEN_LIMIT), ("budget", StopReason.TRUNCATED), ("error", StopReason.TRUNCATED)],
 )
 async def test_a_cut_keeps_its_reason_and_cannot_pose_as_a_failure(said: str, stop: StopReason) -> None:
     trajectory = await play(Scripted(step=Step("", 0.5, False, True, {"stop_reason": said})))
@@ -378,3 +378,30 @@ async def test_a_player_without_a_policy_is_the_callers_mistake() -> None:
     (only,) = await run_episode(One(duel()), {"a": Player()}, EpisodeKey(Task("t")), deadline=5)
     assert only.failures[0].message == "no policy for player \"b\"; there are ['a']"
     assert (only.player, only.failures[0].boundary, only.reward) == ("a", Boundary.POLICY, None)
+
+
+async def test_payments_that_add_up_beyond_the_bound_are_the_environments_failure() -> None:
+    steps = iter([Step("", 1e9, False, False, {"player": "b"}), Step("", 0.0, True, False, {"rewards": {"a": 1e9}})])
+    env = Scripted(reset=("", {"player": "a"}), step=lambda action: next(steps))
+    a, b = await run_episode(One(env), Player(), EpisodeKey(Task("t")), deadline=5)
+    assert (a.stop, b.stop) == (StopReason.ERROR, StopReason.ERROR)
+    assert "a reward must be a number" in a.failures[0].message
+    assert all(abs(turn.reward) <= 1e9 for turn in a.turns + b.turns)
+
+
+async def test_a_player_who_is_paid_and_never_acts_is_on_record() -> None:
+    step = Step("", 1.0, True, False, {"rewards": {"a": 1.0, "b": 7.0, "c": 0.0}})
+    (a,) = await run_episode(One(Scripted(reset=("", {"player": "a"}), step=step)), Player(), EpisodeKey(Task("t")))
+    assert (a.player, a.reward) == ("a", 1.0)
+    assert [failure.message for failure in a.failures] == [
+        'player "b" never acted, so no trajectory has the reward of 7 that it was paid'
+    ]
+
+
+@pytest.mark.parametrize("player", [5, b"a", None, ["a"]])
+async def test_a_player_is_named_by_text(player: Any) -> None:
+    first = await play(Scripted(reset=("", {"player": player})))
+    later = await play(Scripted(step=Step("", 0.0, False, False, {"player": player})))
+    for trajectory in (first, later):
+        assert trajectory.failures[0].message.startswith("info['player'] must be the name of a player")
+        assert trajectory.player == ""

@@ -9,6 +9,7 @@ from palestra import Completion, StopReason, Task, Trajectory, Turn
 from palestra.encoding import encode_json
 from palestra.errors import Boundary, SchemaError
 from palestra.rollout import TrajectoryWriter, grouped, read_trajectories
+from palestra.trajectory import Usage
 
 
 def some(n: int) -> list[Trajectory]:
@@ -74,6 +75,42 @@ def test_info_that_never_ends_is_the_environments_failure_and_costs_nothing_else
     assert back.failures[-1].boundary is Boundary.ENV
     assert "written" in back.failures[-1].message
     assert back.turns[0].observation == "seen"
+
+
+def bad_turn(**fields: Any) -> Trajectory:
+    return Trajectory(Task("t", 1), StopReason.TERMINATED, (Turn("seen", Completion("done"), **fields),))
+
+
+UNREADABLE = [
+    bad_turn(reward=1e10),
+    bad_turn(reward="1"),
+    bad_turn(info=[1]),
+    Trajectory(Task("t", 1), StopReason.TERMINATED, (Turn("seen", Completion("done", usage=Usage(dollars=float("nan")))),)),
+    Trajectory(Task("t", 1), StopReason.TERMINATED, (Turn("seen", Completion("done", finish="boredom")),)),  # type: ignore[arg-type]
+    Trajectory(Task("t", 1), StopReason.TERMINATED, some(1)[0].turns, player=5),  # type: ignore[arg-type]
+    Trajectory(Task("t", 1), StopReason.TERMINATED, some(1)[0].turns, policy=7),  # type: ignore[arg-type]
+    Trajectory(Task("t", 1), StopReason.TERMINATED, (Turn(7, Completion("done")),)),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("trajectory", UNREADABLE, ids=range(len(UNREADABLE)))
+def test_the_writer_writes_nothing_that_the_reader_refuses(tmp_path: Path, trajectory: Trajectory) -> None:
+    path = tmp_path / "run.jsonl"
+    with TrajectoryWriter(path) as writer:
+        writer.write(some(1)[0])
+        written = writer.write(trajectory)
+        writer.write(some(3)[2])
+    assert list(read_trajectories(path)) == [some(1)[0], written, some(3)[2]]
+    assert (written.stop, written.task) == (StopReason.ERROR, trajectory.task)
+    assert "cannot be written" in written.failures[-1].message
+
+
+def test_the_name_of_a_player_is_written_as_text_that_a_file_holds(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with TrajectoryWriter(path) as writer:
+        written = writer.write(Trajectory(Task("t"), StopReason.TERMINATED, player="\ud800"))
+    assert list(read_trajectories(path)) == [written]
+    assert written.player == "\ufffd"
 
 
 @pytest.mark.slow

@@ -1,13 +1,38 @@
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palestra import Env, make_vec
-from palestra.errors import EnvError
-from palestra.rollout.validation import checked_reset, checked_step
-from palestra.trajectory import LARGEST_REWARD, Task, Text
+from palestra import Completion, Env, make_vec
+from palestra.encoding import Floats, decode_json, encode_json, floats, ints
+from palestra.errors import EnvError, PolicyError
+from palestra.rollout.validation import (
+    DEEPEST,
+    checked_reset,
+    checked_step,
+    kept_completion,
+    kept_played,
+    kept_reset,
+    kept_step,
+    kept_tools,
+)
+from palestra.trajectory import (
+    LARGEST_REWARD,
+    AgentCall,
+    AgentRecord,
+    Finish,
+    Image,
+    PlayedRecord,
+    Segment,
+    Span,
+    StopReason,
+    Task,
+    Text,
+    Tokens,
+    Usage,
+)
 
 ANYTHING = st.none() | st.booleans() | st.floats() | st.text() | st.lists(st.integers()) | st.dictionaries(st.text(), st.text())
 
@@ -69,3 +94,182 @@ async def test_a_server_checks_resets() -> None:
         with pytest.raises(EnvError, match="an observation is text"):
             await env.reset(seed=1)
         await env.close()
+
+
+# what a record keeps
+
+
+class OwnStr(str):
+    def encode(self, *_: object) -> bytes:
+        raise RuntimeError("mine")
+
+
+class OwnDict(dict[str, Any]):
+    def items(self) -> Any:
+        raise RuntimeError("mine")
+
+    __iter__ = keys = items
+
+
+class OwnList(list[Any]):
+    def __iter__(self) -> Any:
+        raise RuntimeError("mine")
+
+
+def nested(depth: int) -> dict[str, Any]:
+    info: dict[str, Any] = {}
+    for _ in range(depth):
+        info = {"in": info}
+    return info
+
+
+def test_a_record_shares_nothing_with_the_environment() -> None:
+    row = [1, (2, [3])]
+    array = np.arange(3)
+    kept = kept_step(("", 0.0, False, False, {"row": row, "array": array})).info
+    row.append(4)
+    row[1][1].append(5)  # type: ignore[index]
+    array += 1
+    assert kept["row"] == [1, (2, [3])]
+    assert kept["array"].tolist() == [0, 1, 2]
+    _, info = kept_reset(("", {"row": row}))
+    row.clear()
+    assert len(info["row"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        (OwnStr("said"), "said"),
+        (OwnDict(a=OwnList([1])), {"a": [1]}),
+        ("\ud800", "\ufffd"),
+        ({"\ud800": 1, 2: 3, None: 4}, {"\ufffd": 1, "2": 3, "None": 4}),
+        (2**70, {"$unserialisable": "builtins.int"}),
+        (np.float32(0.5), 0.5),
+        (np.float64(0.5), 0.5),
+        (np.array(["a", None]), ["a", None]),
+        ({1}, [1]),
+        (StopReason.TRUNCATED, "truncated"),
+        (b"x", b"x"),
+        (bytearray(b"x"), b"x"),
+        (1j, {"$unserialisable": "builtins.complex"}),
+        (nested(DEEPEST - 2), nested(DEEPEST - 2)),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_info_is_kept_as_plain_data_that_a_file_holds(value: Any, kept: Any) -> None:
+    info = kept_step(("", 0.0, False, False, OwnDict(value=value))).info
+    assert info == {"value": kept}
+    assert type(info["value"]) is type(kept)
+    decode_json(encode_json(info), dict)
+
+
+def endless() -> dict[str, Any]:
+    info: dict[str, Any] = {}
+    info["again"] = info
+    return info
+
+
+def multiplied() -> list[Any]:
+    """Ten lists that hold the next one ten times each: few objects, and 10**10 lines in a file."""
+    rows: list[Any] = [0]
+    for _ in range(10):
+        rows = [rows] * 10
+    return rows
+
+
+NO_STEPS: list[tuple[Any, str]] = [
+    (("", "1.0", True, False, {}), "a reward must be a number"),
+    (("", 10**400, True, False, {}), "a reward must be a number"),
+    (("", 0.0, "false", False, {}), "must be True or False"),
+    (("", 0.0, None, False, {}), "must be True or False"),
+    ((b"x", 0.0, True, False, {}), "an observation is text"),
+    (((Text(5),), 0.0, True, False, {}), "an observation is text"),  # type: ignore[arg-type]
+    (((Image("x"),), 0.0, True, False, {}), "an observation is text"),  # type: ignore[arg-type]
+    (("", 0.0, True, False, {"success": "false"}), "info\\['success'\\] must be"),
+    (("", 0.0, True, False, {"success": float("nan")}), "info\\['success'\\] must be"),
+    (("", 0.0, True, False, {"success": [0]}), "info\\['success'\\] must be"),
+    (("", 0.0, True, False, endless()), "contains itself"),
+    (("", 0.0, True, False, nested(DEEPEST + 1)), "contains itself"),
+    (("", 0.0, True, False, {"rows": multiplied()}), "holds more than"),
+]
+
+
+@pytest.mark.parametrize(("step", "problem"), NO_STEPS)
+def test_what_cannot_be_kept_is_the_environments_failure(step: Any, problem: str) -> None:
+    with pytest.raises(EnvError, match=problem):
+        kept_step(step)
+
+
+def test_the_policy_gets_its_own_copy_of_the_tools() -> None:
+    info = {"tools": [{"name": "search"}]}
+    offered = kept_tools(info)
+    assert offered == info["tools"]
+    offered[0]["name"] = "other"
+    assert info == {"tools": [{"name": "search"}]}
+    assert kept_tools({"tools": {"search": 3}}) is None
+    with pytest.raises(EnvError, match="must be a list of schemas"):
+        kept_tools({"tools": [1]})
+
+
+TOKENS = Tokens(ints([1]), ints([2]), floats([-0.5]))
+
+
+def test_a_completion_that_keeps_the_contract_passes_as_it_is() -> None:
+    completion = Completion("act")
+    assert kept_completion(completion) is completion
+    full = Completion("act", Finish.LENGTH, "why", TOKENS, (TOKENS,), Usage(1, 2, 0.5, {"429": 1}))
+    assert kept_completion(full) == full
+
+
+def test_a_completion_is_kept_as_plain_data() -> None:
+    retries = {"429": 1}
+    usage = Usage(np.int64(3), 2, 1, retries)  # type: ignore[arg-type]
+    tokens = Tokens([1], [2], [-0.5])  # type: ignore[arg-type]
+    kept = kept_completion(Completion(OwnStr("act"), "length", OwnStr(""), tokens, usage=usage))  # type: ignore[arg-type]
+    retries["429"] = 9
+    assert kept.usage == Usage(3, 2, 1.0, {"429": 1})
+    assert (type(kept.text), kept.finish) == (str, Finish.LENGTH)
+    assert kept.tokens is not None
+    assert isinstance(kept.tokens.logprobs, Floats)
+
+
+NO_COMPLETIONS: list[dict[str, Any]] = [
+    {"finish": "boredom"},
+    {"finish": []},
+    {"reasoning": OwnStr("x"), "usage": 5},
+    {"usage": Usage(dollars=float("nan"))},
+    {"usage": Usage(dollars=float("inf"))},
+    {"usage": Usage(dollars=-1.0)},
+    {"usage": Usage(dollars="1")},  # type: ignore[arg-type]
+    {"usage": Usage(completion_tokens=10**30)},
+    {"usage": Usage(prompt_tokens=-5)},
+    {"usage": Usage(prompt_tokens=0.5)},  # type: ignore[arg-type]
+    {"usage": Usage(retries={"x": "y"})},  # type: ignore[dict-item]
+    {"usage": Usage(retries={5: 1})},  # type: ignore[dict-item]
+    {"usage": Usage(retries=[5])},  # type: ignore[arg-type]
+    {"tokens": 5},
+    {"tokens": Tokens("a", "b", "c")},  # type: ignore[arg-type]
+    {"tokens": Tokens(ints([1]), ints([2]), floats([0.0]), version="new")},  # type: ignore[arg-type]
+    {"notes": [TOKENS]},
+    {"notes": (5,)},
+]
+
+
+@pytest.mark.parametrize("fields", NO_COMPLETIONS, ids=str)
+def test_what_cannot_be_kept_is_the_policys_failure(fields: dict[str, Any]) -> None:
+    with pytest.raises(PolicyError, match=r"of a completion|of a usage|of the usage"):
+        kept_completion(Completion("act", **fields))
+
+
+def test_what_a_policy_records_itself_is_copied_or_refused() -> None:
+    segment = Segment(ints([1, 2]), (Span(1, 2, 0),), floats([-0.5]))
+    assert kept_played(None) is None
+    kept = kept_played(PlayedRecord((segment,), AgentRecord(links={"start": 1})))
+    assert kept is not None
+    assert kept.agent == AgentRecord(links={"start": 1})
+    assert kept.segments[0].ids.tolist() == [1, 2]
+    call = AgentCall("one", 0, "chat", "start", "agent")  # type: ignore[arg-type]
+    for wrong in (5, (), PlayedRecord(5), PlayedRecord((5,)), PlayedRecord((), AgentRecord((call,)))):  # type: ignore[arg-type]
+        with pytest.raises(PolicyError, match=r"end_episode\(\)"):
+            kept_played(wrong)

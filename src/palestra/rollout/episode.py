@@ -17,10 +17,20 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from palestra.core import AsyncEnv, Conversation, Policy
+from palestra.encoding import shown
 from palestra.errors import EnvError, PolicyError
 from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.rollout.defaults import DEADLINE
-from palestra.rollout.validation import checked_reset, checked_reward, checked_step
+from palestra.rollout.validation import (
+    checked_payments,
+    checked_player,
+    checked_reward,
+    kept_completion,
+    kept_played,
+    kept_reset,
+    kept_step,
+    kept_tools,
+)
 from palestra.segments import SegmentRecorder
 from palestra.telemetry import span
 from palestra.trajectory import (
@@ -142,14 +152,14 @@ class _RunningEpisode:
     async def play(self, env: AsyncEnv) -> None:
         """Play from reset to the end. Sets ``stop``, or raises."""
         self.phase = Phase.RESET
-        observation, info = checked_reset(await env.reset(task=self.key.task))
+        observation, info = kept_reset(await env.reset(task=self.key.task))
         self.info = info
         if "opening" in info:
-            self._seat(info.get("player", ""), env).open(opening_of(info))
+            self._seat(checked_player(info), env).open(opening_of(info))
         turn = 0
         while self.stop is None:
-            seat = self._seat(info.get("player", ""), env)
-            if isinstance(offered := info.get("tools"), list):  # a dict says how calls went
+            seat = self._seat(checked_player(info), env)
+            if "tools" in info and (offered := kept_tools(info)) is not None:
                 seat.conversation.tools = offered
             with span("turn", number=turn):
                 observation, info = await self._turn(seat, env, observed(observation, info))
@@ -157,13 +167,19 @@ class _RunningEpisode:
             if not turn % BREATH:
                 await asyncio.sleep(0)
         self.final = observation
+        for player, reward in self.unpaid.items():
+            if reward:  # not a reason to fail: the other players have played
+                forfeit = EnvError(
+                    f'player "{player}" never acted, so no trajectory has the reward of {reward:g} that it was paid'
+                )
+                self.failures.append(Failure.of(forfeit, self.phase, self.key.attempt))
 
     async def _turn(self, seat: _Seat, env: AsyncEnv, shown: Message) -> tuple[Content, dict[str, Any]]:
         self.phase = Phase.ACT
         observation, messages = shown.content, seat.conversation.messages
         messages.append(shown)
         began = perf_counter()
-        completion = await next_completion(seat.policy, seat.conversation)
+        completion = kept_completion(await next_completion(seat.policy, seat.conversation))
         acted = perf_counter()
         if completion.tokens is not None or completion.notes:
             completion = self._keep_tokens(seat, completion)
@@ -177,10 +193,10 @@ class _RunningEpisode:
 
         self.phase = Phase.STEP
         step = await env.step("" if cut else completion.text)
-        following, reward, terminated, truncated, info = checked_step(step)
+        following, reward, terminated, truncated, info = kept_step(step)
         seat.turns.append(Turn(observation, completion, reward, info, acted - began, perf_counter() - acted))
         if self.unpaid or "rewards" in info:
-            self._pay(seat, info.get("rewards", {}))
+            self._pay(seat, checked_payments(info))
         if cut is not None:
             self.stop = cut
         elif terminated:
@@ -218,7 +234,7 @@ class _RunningEpisode:
         """Credit what the other players earned by this step to their latest turns."""
         due = {**self.unpaid}
         for player, reward in rewards.items():
-            due[player] = due.get(player, 0.0) + checked_reward(reward)
+            due[player] = checked_reward(due.get(player, 0.0) + reward)
         self.unpaid = {}
         for player, reward in due.items():
             seat = self.seats.get(player)
@@ -228,7 +244,7 @@ class _RunningEpisode:
             latest = seat.turns[-1]
             # The actor's own entry replaces the reward of the step: both state the same reward.
             base = 0.0 if seat is actor and player in rewards else latest.reward
-            seat.turns[-1] = msgspec.structs.replace(latest, reward=base + reward)
+            seat.turns[-1] = msgspec.structs.replace(latest, reward=checked_reward(base + reward))
 
     def record(self, error: BaseException, clock: asyncio.Timeout, deadline: float) -> None:
         """Record the error that ended the episode or its cleanup; re-raise a cancellation from outside."""
@@ -335,7 +351,7 @@ async def _end_policies(episode: _RunningEpisode, began: float, deadline: float)
         episode.phase = Phase.ACT
         try:
             async with asyncio.timeout(left) as clock:
-                seat.played = await end(seat.conversation, episode.final, left / 2 if sound else 0.0)
+                seat.played = kept_played(await end(seat.conversation, episode.final, left / 2 if sound else 0.0))
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             episode.record(error, clock, deadline)
 
@@ -358,9 +374,7 @@ def _is_cancelled() -> bool:
 
 
 def _cut_reason(info: Mapping[str, Any]) -> StopReason:
-    said = info.get("stop_reason", StopReason.TRUNCATED)
     try:
-        reason = StopReason(said)
+        return StopReason.of_cut(info)
     except ValueError:
-        raise EnvError(f"info['stop_reason'] must be a StopReason, got {said!r:.200}") from None
-    return StopReason.TRUNCATED if reason.failed or reason is StopReason.TERMINATED else reason
+        raise EnvError(f"info['stop_reason'] must be a StopReason, got {shown(info['stop_reason'])}") from None

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from palestra.durable import Inside, LineWriter, read_lines
-from palestra.encoding import UNWRITABLE, decode_json, encode_json
+from palestra.encoding import decode_json
 from palestra.errors import SchemaError
-from palestra.trajectory import Trajectory, writable
+from palestra.trajectory import Trajectory, line_of
 
 __all__ = ["TrajectoryWriter", "read_trajectories"]
 
@@ -22,12 +22,8 @@ class TrajectoryWriter:
         self._lines = LineWriter(Path(path) if isinstance(path, str) else path)
 
     def write(self, trajectory: Trajectory) -> Trajectory:
-        """Append ``trajectory``, and return it as it was written: see ``trajectory.writable``."""
-        try:
-            line = encode_json(trajectory)
-        except UNWRITABLE:
-            trajectory = writable(trajectory)
-            line = encode_json(trajectory)
+        """Append ``trajectory``, and return it as its reader will see it: see ``trajectory.line_of``."""
+        line, trajectory = line_of(trajectory)
         self._lines.write(line)
         return trajectory
 

@@ -23,11 +23,11 @@ from palestra.trajectory.completion import (
 )
 from palestra.trajectory.content import Content, Image, Part, Text, text_of
 from palestra.trajectory.episode import LARGEST_REWARD, SCHEMA_VERSION, StopReason, Trajectory, TrajectoryGroup, Turn, verdicts
-from palestra.trajectory.failure import Failure, Phase, traceback_of
+from palestra.trajectory.failure import Failure, Phase, message_of, traceback_of
 from palestra.trajectory.flat import FlatSegment, flatten
 from palestra.trajectory.segment import Segment, Span
 from palestra.trajectory.task import Task
-from palestra.trajectory.writing import writable
+from palestra.trajectory.writing import line_of, writable
 
 __all__ = [
     "LARGEST_REWARD",
@@ -58,6 +58,8 @@ __all__ = [
     "Turn",
     "Usage",
     "flatten",
+    "line_of",
+    "message_of",
     "observed",
     "opening_of",
     "text_of",

@@ -4,7 +4,7 @@ A failed episode is data: its ``reward`` is ``None``, never zero, and ``failures
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -65,6 +65,19 @@ class StopReason(StrEnum):
     def failed(self) -> bool:
         """Whether the episode is no evidence of the policy's skill."""
         return self in (StopReason.ERROR, StopReason.DEADLINE)
+
+    @classmethod
+    def of_cut(cls, info: Mapping[str, Any]) -> "StopReason":
+        """Return why a truncated step ended its episode; ``info`` comes from this step.
+
+        An environment or a wrapper may state ``truncated``, ``turn_limit`` or ``token_limit``. Only the code that runs the
+        episode knows all other reasons: stated by an environment, they mean ``truncated``.
+
+        Raises:
+            ValueError: ``info["stop_reason"]`` is not a stop reason.
+        """
+        stated = cls(info.get("stop_reason", cls.TRUNCATED))
+        return stated if stated in (cls.TURN_LIMIT, cls.TOKEN_LIMIT) else cls.TRUNCATED
 
 
 class Trajectory(msgspec.Struct, frozen=True):

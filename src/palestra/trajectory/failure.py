@@ -1,7 +1,9 @@
 """What went wrong in an episode, and at which boundary."""
 
 import traceback
+from collections.abc import Callable
 from enum import StrEnum
+from typing import TypeVar
 
 import msgspec
 
@@ -9,7 +11,7 @@ from palestra.confidential import mask, mask_end, mask_start
 from palestra.encoding import clean_text
 from palestra.errors import Boundary, EpisodeError, boundary_of
 
-__all__ = ["Failure", "Phase", "traceback_of"]
+__all__ = ["Failure", "Phase", "message_of", "traceback_of"]
 
 _LONGEST_MESSAGE = 4000
 _LONGEST_TRACEBACK = 4000
@@ -39,18 +41,45 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @classmethod
     def of(cls, error: BaseException, phase: Phase, attempt: int = 0) -> "Failure":
-        """Return the failure for ``error`` raised in ``phase``."""
-        known = error if isinstance(error, EpisodeError) else None
+        """Return the failure for ``error`` raised in ``phase``. Never raises, whatever ``error`` does when it is looked at."""
+        otherwise = Boundary.POLICY if phase is Phase.ACT else Boundary.ENV
+        # Asked of the type: an object may lie about its __class__, or raise when it is asked.
+        ours = issubclass(type(error), EpisodeError)
         return cls(
-            boundary=boundary_of(error, Boundary.POLICY if phase is Phase.ACT else Boundary.ENV),
+            boundary=_asked(lambda: Boundary(boundary_of(error, otherwise)), otherwise),
             phase=phase,
-            kind=(known.kind if known else "") or type(error).__qualname__,
-            message=mask_start(clean_text(str(error) or repr(error)), _LONGEST_MESSAGE),
+            kind=_text(lambda: error.kind if ours else "") or _text(lambda: type(error).__qualname__) or "Exception",  # type: ignore[attr-defined]
+            message=mask_start(message_of(error), _LONGEST_MESSAGE),
             attempt=attempt,
-            detail=mask(clean_text((known.detail if known else "") or traceback_of(error))),
+            detail=mask(_text(lambda: error.detail if ours else "") or traceback_of(error)),  # type: ignore[attr-defined]
         )
 
 
+def message_of(error: BaseException) -> str:
+    """Return the text of ``error``, or its ``repr`` if it has none. Never raises."""
+    message = _text(lambda: str(error)) or _text(lambda: repr(error))
+    return message or f"{_text(lambda: type(error).__qualname__) or 'an exception'}, whose text cannot be shown"
+
+
 def traceback_of(error: BaseException) -> str:
-    """Return the traceback of ``error`` with secrets masked; only its end if it is long."""
-    return mask_end("".join(traceback.format_exception(error)), _LONGEST_TRACEBACK)
+    """Return the traceback of ``error`` with secrets masked; only its end if it is long. Never raises."""
+    lines = _text(lambda: "".join(traceback.format_exception(error)))
+    return mask_end(lines or "the traceback cannot be shown", _LONGEST_TRACEBACK)
+
+
+_T = TypeVar("_T")
+
+
+def _asked(question: Callable[[], _T], otherwise: _T) -> _T:
+    """The answer of an object that a stranger wrote; ``otherwise`` if it raises anything."""
+    try:
+        return question()
+    except BaseException:  # a __str__ may raise whatever the exception itself was raised for, a KeyboardInterrupt as well
+        return otherwise
+
+
+def _text(question: Callable[[], object]) -> str:
+    """The answer as text that a file can hold; empty if it is no text."""
+    answer = _asked(question, None)
+    # str.__str__ copies a subclass of str, whose methods would be the stranger's.
+    return clean_text(str.__str__(answer)) if issubclass(type(answer), str) else ""

@@ -1,36 +1,59 @@
-"""Make a trajectory writable: environments may put any Python object into ``info``."""
+"""Make a trajectory writable, and check it by the schema of its reader.
 
-from typing import TypeVar
+A rollout checks what environments and policies return before it keeps it. The writer checks once more: a trajectory may come
+from elsewhere, such as a wrapper or another program, and a line that cannot be read costs the whole file.
+"""
+
+from typing import Any, TypeVar
 
 import msgspec
 
-from palestra.encoding import UNWRITABLE, clean_text, encode_json, tame
-from palestra.errors import EnvError
+from palestra.encoding import clean_text, decode_json, encode_json, tame
+from palestra.errors import EnvError, SchemaError
+from palestra.trajectory.completion import Completion
 from palestra.trajectory.content import Content, Text
-from palestra.trajectory.episode import StopReason, Trajectory
-from palestra.trajectory.failure import Failure, Phase
+from palestra.trajectory.episode import StopReason, Trajectory, Turn
+from palestra.trajectory.failure import Failure, Phase, message_of
 
-__all__ = ["writable"]
+__all__ = ["line_of", "writable"]
 
 
 def writable(trajectory: Trajectory) -> Trajectory:
-    """Return ``trajectory`` itself if it can be encoded, else a copy with markers for the values that cannot.
+    """Return ``trajectory`` itself if it can be written and read again, else a copy that can: see ``line_of``."""
+    return line_of(trajectory)[1]
 
-    A live object in ``info`` does not fail the episode: the name of its type replaces it. Endless data (a dict that contains
-    itself, or nesting too deep for a file) is a failure of the environment: the episode has no score.
+
+def line_of(trajectory: Trajectory) -> tuple[bytes, Trajectory]:
+    """Return the line of JSON for ``trajectory``, and the trajectory as its reader will see it.
+
+    A live object in ``info`` does not fail the episode: the name of its type replaces it. Anything else that a file cannot
+    hold, or that its reader would refuse, is a failure of the environment: the episode has no score. What can be read is kept.
     """
     try:
-        encode_json(trajectory)
+        return _readable(trajectory), trajectory
     except RecursionError:
-        return _failed(trajectory, "info contains itself, or is nested too deeply to be written")
-    except UNWRITABLE:
+        problem = "info contains itself, or is nested too deeply to be written"
+    except Exception as error:  # the objects of an environment may raise anything when they are inspected
+        problem = f"what was played cannot be written: {message_of(error)}"
         try:
             tamed = _tamed(trajectory)
-            encode_json(tamed)
-        except Exception as error:  # the environment's own objects may raise anything when they are inspected
-            return _failed(trajectory, f"what the environment returned cannot be written: {error!r}")
-        return tamed
-    return trajectory
+            return _readable(tamed), tamed
+        except Exception as still:
+            problem = f"what was played cannot be written: {message_of(still)}"
+    for reduced in (_without_info, _without_turns):
+        failed = _failed(reduced(trajectory), problem)
+        try:
+            return _readable(failed), failed
+        except Exception as error:
+            last = error
+    raise SchemaError(f"the trajectory of {trajectory.task!r:.200} cannot be written: {message_of(last)}")
+
+
+def _readable(trajectory: Trajectory) -> bytes:
+    """The line for ``trajectory``, which its reader has read."""
+    line = encode_json(trajectory)
+    decode_json(line, Trajectory)
+    return line
 
 
 def _tamed(trajectory: Trajectory) -> Trajectory:
@@ -42,32 +65,49 @@ def _tamed(trajectory: Trajectory) -> Trajectory:
         ),
         final_observation=_tame_content(trajectory.final_observation),
         info=tame(trajectory.info),
+        player=clean_text(trajectory.player),
     )
+
+
+def _without_info(trajectory: Trajectory) -> Trajectory:
+    """``trajectory`` with its defaults for each turn, info and observation that cannot be written and read."""
+    return msgspec.structs.replace(
+        trajectory,
+        turns=tuple(map(_turn_or_less, trajectory.turns)),
+        final_observation=_or_default(trajectory.final_observation, "", Content),
+        info=_or_default(trajectory.info, {}, dict),
+    )
+
+
+def _turn_or_less(turn: Turn) -> Turn:
+    less = msgspec.structs.replace(
+        turn,
+        observation=_or_default(turn.observation, "", Content),
+        info=_or_default(turn.info, {}, dict),
+        completion=_or_default(turn.completion, Completion(""), Completion),
+    )
+    return _or_default(less, msgspec.structs.replace(less, reward=0.0, act_seconds=0.0, env_seconds=0.0), Turn)
+
+
+def _without_turns(trajectory: Trajectory) -> Trajectory:
+    """What the scheduler itself knows of the episode."""
+    own = ("task", "stop", "failures", "seed", "group", "member", "attempt", "seconds")
+    return Trajectory(**{name: getattr(trajectory, name) for name in own})
 
 
 def _failed(trajectory: Trajectory, problem: str) -> Trajectory:
-    """Return ``trajectory`` as a failure of its environment, without the values that cannot be written."""
     stop = trajectory.stop if trajectory.stop.failed else StopReason.ERROR
-    return msgspec.structs.replace(
-        trajectory,
-        stop=stop,
-        turns=tuple(
-            msgspec.structs.replace(turn, observation=_or_default(turn.observation, ""), info=_or_default(turn.info, {}))
-            for turn in trajectory.turns
-        ),
-        final_observation=_or_default(trajectory.final_observation, ""),
-        info=_or_default(trajectory.info, {}),
-        failures=(*trajectory.failures, Failure.of(EnvError(problem), Phase.STEP, trajectory.attempt)),
-    )
+    failure = Failure.of(EnvError(problem), Phase.STEP, trajectory.attempt)
+    return msgspec.structs.replace(trajectory, stop=stop, failures=(*trajectory.failures, failure))
 
 
 _V = TypeVar("_V")
 
 
-def _or_default(value: _V, default: _V) -> _V:
+def _or_default(value: _V, default: _V, kind: Any) -> _V:
     try:
-        encode_json(value)
-    except UNWRITABLE:
+        decode_json(encode_json(value), kind)
+    except Exception:  # as above
         return default
     return value
 

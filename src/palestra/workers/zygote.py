@@ -23,10 +23,10 @@ import msgspec
 
 from palestra.adapters.limited import Limited
 from palestra.core import Env
-from palestra.encoding import clean_text, decode_msgpack, encode_msgpack, tame
-from palestra.errors import Boundary, UsageError, boundary_of
+from palestra.encoding import decode_msgpack, encode_msgpack, tame
+from palestra.errors import Boundary, UsageError
 from palestra.references import load_main, resolve
-from palestra.trajectory import Task, traceback_of
+from palestra.trajectory import Failure, Phase, Task
 
 __all__ = ["CONTROL", "HEADER", "Boot", "CallRequest", "Request", "ResetRequest", "StepRequest", "WorkerReply", "main"]
 
@@ -127,14 +127,13 @@ def _answer(env: Env, request: Request) -> WorkerReply:
 
 
 def _failure(error: BaseException) -> WorkerReply:
-    boundary = boundary_of(error, Boundary.ENV)
-    usage = isinstance(error, UsageError)
+    failure = Failure.of(error, Phase.STEP)  # the parent knows the phase
     return WorkerReply(
-        error=clean_text(str(error) or repr(error)),
-        kind=type(error).__qualname__,
-        detail=clean_text(traceback_of(error)),
-        boundary=boundary,
-        usage=usage,
+        error=failure.message,
+        kind=failure.kind,
+        detail=failure.detail,
+        boundary=failure.boundary,
+        usage=issubclass(type(error), UsageError),
     )
 
 

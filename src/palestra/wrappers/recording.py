@@ -41,7 +41,7 @@ class RecordTrajectory(Wrapper):
         if step.terminated:
             self._emit(StopReason.TERMINATED)
         elif step.truncated:
-            self._emit(StopReason(step.info.get("stop_reason", StopReason.TRUNCATED)))
+            self._emit(StopReason.of_cut(step.info))
         return step
 
     async def close(self) -> None:
