@@ -113,6 +113,48 @@ def test_what_a_failure_says_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
         ('"x-api-key": "abcdef123"', '"x-api-key": "***"'),
         ("Incorrect API key: sk-proj-abcdefghijklmnop1234", "Incorrect API key: ***"),
         ("token eyJhbGciOiJI.eyJzdWIiOiIx.c2ln and more", "token *** and more"),
+        ("password=hunter2hunter", "password=***"),
+        ("passwd: hunter2hunter and more", "passwd: *** and more"),
+        ("db_password='correct horse1'", "db_password='*** horse1'"),
+        ('{"token":"aaaaaaaa1", "n": 5}', '{"token":"***", "n": 5}'),
+        ('{"client_secret": "abcdefgh"}', '{"client_secret": "***"}'),
+        ("export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPx", "export AWS_SECRET_ACCESS_KEY=***"),
+        ("GH_PAT=0123abcdef and MYAPP_PIN=98231-77123", "GH_PAT=*** and MYAPP_PIN=***"),
+        ("github_pat_11ABCDEFG0abcdefghijklmnop", "***"),
+        ("at glpat-abcdefghijklmnopqrst!", "at ***!"),
+        ("gsk_abcdefghijklmnopqrstuvwxyz", "***"),
+        ("nvapi-abcdefghijklmnopqrstuvwxyz", "***"),
+        ("pypi-AgEIcHlwaS5vcmcabcdefghijk", "***"),
+        ("SG.abcdefghijklmnop.qrstuvwxyz0123456789", "***"),
+        ("r8_abcdefghijklmnopqrstuvwxyz0123456789", "***"),
+        ("dapiabcdef0123456789abcdef0123456789", "***"),
+        ("rk_live_51HabcdefghijklmnopQRST", "***"),
+        ("xoxe.xoxp-1-abcdefghijk", "***"),
+        ("https://hooks.slack.com/services/T000/B000/XXXX", "https://hooks.slack.com/services/***"),
+        (
+            "a\n-----BEGIN RSA PRIVATE KEY-----\nMIIEabc\n/x+\n-----END RSA PRIVATE KEY-----\nb",
+            "a\n-----BEGIN RSA PRIVATE KEY-----***\nb",
+        ),
+        ("-----BEGIN PRIVATE KEY-----\\nMIIEabc", "-----BEGIN PRIVATE KEY-----***"),
+        ("Bearer: abcdefgh123", "Bearer: ***"),
+        ("Proxy-Authorization: Basic dTpw", "Proxy-Authorization: Basic ***"),
+        ("authorization: Token ab1", "authorization: Token ***"),
+        ("Authorization: Signature9 abc4567", "Authorization: Signature9 ***"),
+        ('Authorization: Digest username="u", response="66f"\nnext', "Authorization: Digest ***\nnext"),
+        ("cookie: a=b; sid=abcdef123456\nnext", "cookie: ***\nnext"),
+        ("Set-Cookie: sid=abc", "Set-Cookie: ***"),
+        ("https://h/#access_token=abcdef123", "https://h/#access_token=***"),
+        ("max_tokens=512, tokens: 4096, token: 128256", "max_tokens=512, tokens: 4096, token: 128256"),
+        ('{"token": "because", "logprob": -1.25}', '{"token": "because", "logprob": -1.25}'),
+        ("SyntaxError: Unexpected token: punctuation", "SyntaxError: Unexpected token: punctuation"),
+        ("eos_token=</s> pad_token: <|endoftext|>", "eos_token=</s> pad_token: <|endoftext|>"),
+        ("token = tokenizer.encode(text)", "token = tokenizer.encode(text)"),
+        ("the password: it was right", "the password: it was right"),
+        ("KEY=red, pass: 12 of 20, PIN=5", "KEY=red, pass: 12 of 20, PIN=5"),
+        ("cookie: the jar holds 12345678 cookies", "cookie: the jar holds 12345678 cookies"),
+        ("authorization: not granted", "authorization: not granted"),
+        ("see #3 and sg.example.com", "see #3 and sg.example.com"),
+        ("SEED=1234567 MAX_TOKEN=4096 PATH=/usr/bin1", "SEED=1234567 MAX_TOKEN=4096 PATH=/usr/bin1"),
         ("ValueError: 3 is not a key of the board", "ValueError: 3 is not a key of the board"),
         ("mail me@example.org about a basic thing", "mail me@example.org about a basic thing"),
     ],
@@ -184,10 +226,30 @@ UNITS = (
     "&",
     "api-key=",
 )
+NAMED_UNITS = (
+    "password=",
+    "password: ",
+    "secret'",
+    "token:1",
+    "A_KEY",
+    "KEY=",
+    "-----BEGIN PRIVATE KEY-----",
+    "-----BEGIN ",
+    "-----END ",
+    "authorization: a ",
+    "proxy-",
+    "cookie: a=",
+    "SG.aaaaaaaaaa",
+    "SG.",
+    "gl",
+    "#key=",
+)
 
 
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("before", ["", "?", "x-"])
+@pytest.mark.parametrize(
+    ("unit", "before"),
+    [*((unit, before) for unit in UNITS for before in ("", "?", "x-")), *((unit, "") for unit in NAMED_UNITS)],
+)
 def test_masking_takes_time_in_proportion_to_the_text(unit: str, before: str) -> None:
     def seconds(size: int) -> float:
         text = before + unit * (size // len(unit))
@@ -245,6 +307,18 @@ def test_the_address_that_a_token_goes_to_is_no_secret(monkeypatch: pytest.Monke
     monkeypatch.setenv("PALESTRA_TOKEN_HOST", "gym.example:8000")
     monkeypatch.setenv("PALESTRA_TOKEN", "a-token-for-tests")
     assert mask("remote:http://gym.example:8000#math:Sums a-token-for-tests") == "remote:http://gym.example:8000#math:Sums ***"
+
+
+@pytest.mark.parametrize("name", ["DATABASE_PASS", "GH_PAT", "MYAPP_PIN", "NPM_CONFIG_USERPW", "SLACK_WEBHOOK", "PASS"])
+def test_variables_named_for_a_secret_are_masked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "planted-value")
+    assert mask("it said planted-value") == "it said ***"
+
+
+@pytest.mark.parametrize("name", ["MY_PATH", "PATTERN", "SPINNER", "COMPASS", "PGPASSFILE", "MYPWM"])
+def test_variables_with_such_letters_inside_of_a_word_are_not(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "planted-value")
+    assert mask("it said planted-value") == "it said planted-value"
 
 
 def test_the_working_folder_is_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,24 +20,70 @@ HIDDEN = "***"
 SHORTEST = 6
 """Shorter values are not hidden: hiding every "a" would destroy the text and protect nothing."""
 
-_SECRET_NAME = re.compile(r"key|token|secret|passw|pwd|credential|auth|cookie|signature", re.IGNORECASE)
+_SECRET_NAME = re.compile(
+    r"key|token|secret|passw|pwd|credential|auth|cookie|signature|passphrase|webhook|(?:^|_)(?:pass|pat|pin|(?:user)?pw)(?:_|$)",
+    re.IGNORECASE,
+)
 
 _PLACE_NAME = re.compile(r"_(?:host|file|path|dir|sock)$|^(?:old)?pwd$", re.IGNORECASE)
 """Names whose value is a place and not a secret. ``PALESTRA_TOKEN_HOST`` is an address, ``PWD`` the shell's working folder."""
 
+_VALUE = r"[^\s'\",;&}\])\\]"
+"""A character of a secret that a text writes beside its name."""
+_NUMBER = rf"(?!\d{{1,19}}(?!{_VALUE}))"
+"""Not a plain number: the id of a token, a count, a seed."""
+_DIGIT = rf"(?={_VALUE}{{0,64}}\d)"
+"""Secrets hold digits; a word of prose or code after "token:" holds none."""
+_NAMED = r"(?:secret|credentials?|(?:api|access|private|signing|secret)[-_ ]?key|webhook(?:[-_]url)?)"
+_PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
+
 _SHAPES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (
+        r"(-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----)(?:(?!-----END )[\s\S])*(?:-----END [A-Z0-9 ]{0,60}-----)?",
+        rf"\1{HIDDEN}",
+    ),
     (r"(:\\?/\\?/)[^\s/?#\"'<>]+@", rf"\1{HIDDEN}@"),  # up to the last @: a password may contain one
     (
-        r"([?&;](?=[\w.-]*?(?:key|token|secret|passw|pwd|credential|auth|sig|code))[\w.-]+=)[^&;#\s\"'<>\\]+",
+        r"([?&;#](?=[\w.-]*?(?:key|token|secret|passw|pwd|credential|auth|sig|code))[\w.-]+=)[^&;#\s\"'<>\\]+",
         rf"\1{HIDDEN}",
     ),
-    (r"\b((?:bearer|basic)\s+)[\w.~+/=-]{6,}", rf"\1{HIDDEN}"),
+    (r"(hooks\.slack\.com/services/|discord(?:app)?\.com/api/webhooks/)[\w/-]+", rf"\1{HIDDEN}"),
+    (r"((?:set-)?cookie2?['\"]?\s{0,8}[:=]\s{0,8}['\"]?)(?=[\w.-]{1,64}=)[^'\"\r\n]+", rf"\1{HIDDEN}"),
+    (
+        r"((?:proxy-)?authorization['\"]?\s{0,8}[:=]\s{0,8}['\"]?(?:digest|hawk|aws4-hmac-sha256|oauth)[ \t]{1,8})[^\r\n]+",
+        rf"\1{HIDDEN}",
+    ),
+    (
+        rf"((?:proxy-)?authorization['\"]?\s{{0,8}}[:=]\s{{0,8}}['\"]?"
+        rf"(?:basic|bearer|token|negotiate|ntlm|apikey|key)[ \t]{{1,8}}){_VALUE}+",
+        rf"\1{HIDDEN}",
+    ),
+    (
+        rf"((?:proxy-)?authorization['\"]?\s{{0,8}}[:=]\s{{0,8}}['\"]?[a-z][\w-]{{0,30}}[ \t]{{1,8}}){_DIGIT}{_VALUE}{{6,}}",
+        rf"\1{HIDDEN}",
+    ),
+    (r"\b((?:bearer|basic)(?:\s{0,8}:)?\s+)[\w.~+/=-]{6,}", rf"\1{HIDDEN}"),
     (
         r"((?:authorization|api[-_]?key|x-[\w-]{0,64}(?:key|token)|cookie)['\"]?\s*[:=]\s*['\"]?)"
-        r"(?!bearer|basic)[^\s'\",;&}\]]{6,}",
+        r"(?!bearer|basic|[\w-]{1,32}[ \t]{1,8}\*\*\*)[^\s'\",;&}\]]{6,}",
         rf"\1{HIDDEN}",
     ),
-    (r"\b(?:sk-[\w-]{16,}|gh[oprsu]_\w{20,}|hf_\w{20,}|xox[abp]-[\w-]{10,}|akia[0-9a-z]{16}|aiza[\w-]{30,})", HIDDEN),
+    (rf"({_PASSWORD}=){_NUMBER}{_VALUE}{{6,}}", rf"\1{HIDDEN}"),
+    (rf"((?:{_PASSWORD}|{_NAMED})['\"]?\s{{0,8}}[:=]\s{{0,8}}['\"]){_NUMBER}{_VALUE}{{6,}}", rf"\1{HIDDEN}"),
+    (rf"((?:{_PASSWORD}|{_NAMED}|token)['\"]?\s{{0,8}}[:=]\s{{0,8}}['\"]?){_NUMBER}{_DIGIT}{_VALUE}{{6,}}", rf"\1{HIDDEN}"),
+    (
+        rf"(?-i:((?<![A-Z0-9_])(?=[A-Z0-9_]{{0,64}}(?:SECRET|TOKEN|PASSWORD|PASSWD|KEY|AUTH|WEBHOOK"
+        rf"|(?<![A-Z0-9])(?:PASS|PAT|PIN|PW))(?:_[A-Z0-9_]{{0,16}})?=)"
+        rf"[A-Z0-9_]{{1,80}}=)){_NUMBER}{_DIGIT}{_VALUE}{{6,}}",
+        rf"\1{HIDDEN}",
+    ),
+    (
+        r"\b(?:sk-[\w-]{16,}|gh[oprsu]_\w{20,}|hf_\w{20,}|xox[abeprs](?:\.xox[abeprs])?-[\w-]{10,}|a[ks]ia[0-9a-z]{16}|aiza[\w-]{30,}"
+        r"|github_pat_\w{20,}|gl(?:pat|dt|rt|cbt)-[\w-]{16,}|gsk_\w{20,}|nvapi-[\w-]{20,}|pypi-[\w-]{16,}|r8_\w{20,}"
+        r"|dapi[0-9a-f]{32}|dop_v1_\w{20,}|npm_\w{30,}|dckr_pat_[\w-]{16,}|[rsp]k_(?:live|test)_\w{7,}|whsec_\w{16,}"
+        r"|ya29\.[\w-]{16,}|(?-i:SG)\.[\w-]{10,128}\.[\w-]{10,})",
+        HIDDEN,
+    ),
     (r"\beyj[\w-]{8,}(\.[\w-]{8,}\.[\w-]*)?", lambda found: HIDDEN if found[1] else found[0]),
 )
 """Patterns of secrets in any text → replacement: addresses, query strings, headers, keys, web tokens.

@@ -59,8 +59,8 @@ def _almost(rng: np.random.Generator) -> dict[str, Any]:
     verb = _pick(
         rng,
         [
-            {"type": "reset", "task": {"env": "x", "seed": int(rng.integers(9))}},
-            {"type": "reset", "task": {"env": "x", "params": {"deep": _deep(int(rng.integers(120)))}}},
+            {"type": "reset", "task": {"env": REFERENCE, "seed": int(rng.integers(9))}},
+            {"type": "reset", "task": {"env": _pick(rng, [REFERENCE, "x"]), "params": {"deep": _deep(int(rng.integers(120)))}}},
             {"type": "step", "action": _pick(rng, ["a", "end", "", "é" * 50])},
             {"type": "ask", "verb": _pick(rng, ["oracle", "sample_random_action", "__class__"])},
             {"type": "seed_actions", "seed": int(rng.integers(2**62))},
