@@ -1,0 +1,120 @@
+"""``scripts/faults.py``: what it plants is a change, and what it leaves out is still there."""
+
+import ast
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+SCRIPT = Path(__file__).parents[1] / "scripts" / "faults.py"
+
+SOURCE = '''
+"""A module."""
+from typing import TYPE_CHECKING
+
+__all__ = ["grade"]
+if TYPE_CHECKING:
+    import numpy
+
+
+def grade(score: float, least: int = 3) -> bool:
+    """Not a statement that runs."""
+    assert score >= 0
+    if score < least and score != 1.5:
+        note("größer", score)
+        return not min(score, 1) == 2
+    return -score + 1 > 0
+'''
+CHANGES = {
+    "3 becomes 4",
+    "3 becomes 2",
+    "score < least becomes score <= least",
+    "score < least becomes score >= least",
+    "score != 1.5 becomes score == 1.5",
+    "1.5 becomes 2.5",
+    "1.5 becomes 0.5",
+    "score < least and score != 1.5 becomes score < least or score != 1.5",
+    "score < least and score != 1.5 becomes score < least",
+    "score < least and score != 1.5 becomes score != 1.5",
+    "if score < least and score != 1.5 is negated",
+    "note('größer', score) becomes note(score, 'größer')",
+    "removed: note('größer', score)",
+    "not min(score, 1) == 2 becomes min(score, 1) == 2",
+    "min(score, 1) == 2 becomes min(score, 1) != 2",
+    "min(score, 1) becomes max(score, 1)",
+    "1 becomes 2",
+    "1 becomes 0",
+    "2 becomes 3",
+    "2 becomes 1",
+    "returns None, not not min(score, 1) == 2",
+    "returns None, not -score + 1 > 0",
+    "-score + 1 > 0 becomes -score + 1 >= 0",
+    "-score + 1 > 0 becomes -score + 1 <= 0",
+    "-score + 1 becomes -score - 1",
+    "-score becomes score",
+    "0 becomes 1",
+    "0 becomes -1",
+}
+
+
+@pytest.fixture(scope="module")
+def faults() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("faults", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["faults"] = module
+    spec.loader.exec_module(module)
+    del sys.modules["faults"]
+    return module
+
+
+def planted(faults: ModuleType, folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    monkeypatch.setattr(faults, "ROOT", folder)
+    (folder / "module.py").write_text(SOURCE)
+    return [fault for statement in faults.faults_of(folder / "module.py") for fault in statement]
+
+
+def test_every_kind_of_fault_is_found_in_a_source(faults: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {fault.change for fault in planted(faults, tmp_path, monkeypatch)} == CHANGES
+
+
+def test_a_planted_fault_changes_one_place_and_parses(
+    faults: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    every, source = planted(faults, tmp_path, monkeypatch), SOURCE.encode()
+    assert len({fault.key for fault in every}) > 20
+    for fault in every:
+        changed = source[: fault.start] + fault.replacement.encode() + source[fault.stop :]
+        assert ast.dump(ast.parse(changed)) != ast.dump(ast.parse(source)), fault.change
+
+
+def test_the_seed_draws_the_same_faults_again(faults: ModuleType) -> None:
+    first, again, other = (faults.draw("statistics", seed, 20, ()) for seed in (1, 1, 2))
+    assert first == again != other
+    assert [fault.key for fault in faults.draw("statistics", 1, 20, {first[0].key})][:19] == [fault.key for fault in first[1:]]
+
+
+@pytest.mark.slow
+def test_every_area_has_enough_statements_and_its_tests_exist(faults: ModuleType) -> None:
+    for area, (_, tests) in faults.AREAS.items():
+        assert len(faults.draw(area, 0, 40, ())) == 40, area
+        assert all((SCRIPT.parents[1] / test).exists() for test in tests), area
+
+
+@pytest.mark.slow
+def test_faults_that_are_left_out_are_still_possible_and_have_a_reason(faults: ModuleType) -> None:
+    keys = {
+        fault.key
+        for sources, _ in faults.AREAS.values()
+        for source in sources
+        for path in faults._files(source)
+        for statement in faults.faults_of(path)
+        for fault in statement
+    }
+    reasons = faults.equivalents()
+    assert not reasons.keys() - keys, "remove or rewrite entries of scripts/faults_equivalent.toml whose statement has changed"
+    assert all(len(reason) > 20 for reason in reasons.values())
