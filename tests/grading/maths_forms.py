@@ -5,7 +5,8 @@ apart from what does not:
 
 - a decimal comma (``3,14``): it separates two answers as well;
 - ``no solution`` for the empty set: the words may also say that nothing was found;
-- a point for an interval, a list for an ordered pair with other brackets;
+- a point for an interval, an open interval that is written as an inequality for ``(1,2)``, which is a point unless a keyword
+  says otherwise (``equality_maths``), a list for an ordered pair with other brackets;
 - words for numbers (``three``);
 - a rounded decimal (``1.414`` for a root): where an exact answer is known it is asked for.
 """
@@ -147,11 +148,6 @@ _WRITTEN: dict[str, list[str]] = {
         "\\left( 1, 2.0 \\right)",
         "(1,\\,2)",
         "\\big(1,2\\big)",
-        "1<x<2",
-        "x\\in(1,2)",
-        "2>x>1",
-        "x ∈ (1, 2)",
-        "\\frac22 < x < 2",
     ],
     "[1,2]": [
         "[1, 2]",

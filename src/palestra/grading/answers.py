@@ -1,71 +1,320 @@
 r"""Compare two mathematical answers as far as possible without algebra.
 
-``reduced`` decides at once where it can: the same text, two numbers, two incompatible units, letters that are not a product.
-Otherwise it returns the pairs of formulas that must be equal for the answers to be the same. For ``y=2x, x=a+1`` and
-``x=1+a, y=x+x`` these are two pairs: only values of the same name are compared.
+``reduced`` decides at once where it can: the same text, two numbers, two incompatible units, words, values of another shape.
+Otherwise it returns what must be equal for the answers to be the same. For ``y=2x, x=a+1`` and ``x=1+a, y=x+x`` these are two
+demands: only values of the same name are compared. What counts as equal stands in docs/reference/equality.md.
 """
 
 import re
 from fractions import Fraction
 from typing import NamedTuple
 
-from palestra.grading.notation import normal, spaced
-from palestra.grading.units import Unit, split_unit
+from palestra.grading.notation import normal, spaced, unspaced
+from palestra.grading.readings import Readings
+from palestra.grading.units import split_unit
+from palestra.grading.words import valued
 
-__all__ = ["Pairs", "reduced"]
+__all__ = ["Demand", "Formulas", "reduced"]
 
-Pairs = list[tuple[str, str]]
-"""Formulas of an answer and what they must equal, in plain LaTeX."""
+Formulas = tuple[str, str, int]
+"""A formula of an answer, the one that it must equal, in plain LaTeX, and to how many places; 0: exactly."""
+
+
+class Demand(NamedTuple):
+    """A table of what must be equal for a row and a column to be paired; ``None`` where they cannot be."""
+
+    options: list[list[list[Formulas] | None]]
+    covers: bool = False
+    """Whether each row and column needs a partner, which others may share, as in sets; otherwise they are paired one to one."""
+
+
+_Verdict = bool | list[Demand]
 
 _LONGEST = 4000
 """Most characters of an answer that are read."""
+_DEEPEST = 30
+"""Most brackets inside each other; an answer with more is not read."""
 _LARGEST_POWER = 400
-_MOST_PAIRS = 20
-"""Most formulas of one answer: each may take a worker its whole time limit."""
+_MOST_PARTS = 20
+"""Most values of one answer that need a worker."""
 _DIGITS = r"(?:\d{1,3}(?:,\d{3})+|\d{1,40})(?:\.\d{0,40})?|\.\d{1,40}"
 _NUMBER = re.compile(rf"({_DIGITS})(?:(?:[eE]|(?:\\times|\\cdot)10\^)\{{?([-+]?\d{{1,4}})\}}?)?|10\^\{{?([-+]?\d{{1,4}})\}}?")
-_FRACTION = re.compile(r"\\frac\{([-+]?\d{1,40})\}\{([-+]?\d{1,40})\}|([-+]?\d{1,40})/([-+]?\d{1,40})")
+_FRACTION = re.compile(r"\\frac\{([-+]?\d{1,60})\}\{([-+]?\d{1,60})\}|([-+]?\d{1,40})/([-+]?\d{1,40})")
 _MIXED = re.compile(r"\((\d{1,9})\+\\frac\{(\d{1,9})\}\{(\d{1,9})\}\)")
+_DECIMAL = re.compile(r"(?<![\w}])(\d*)\.(\d+)|(?<![\w}])(\d+)\.(?!\d)")
+_PLACES = re.compile(r"[-+]?\d*\.(\d+)")
+_GROUPED = re.compile(r"(?<![\d.,])[1-9]\d*(?:,\d+)+(?:\.\d+)?(?![\d,])")
 _RELATION = re.compile(r"[≤≥≠<>]")
 _NAME = r"(?:\\[a-zA-Z]+|[a-zA-Z])(?:_(?:\w|\{\w+\}))?(?:\([a-z]\))?"
 _ASSIGNMENT = re.compile(rf"({_NAME})(?:=|:=|\\to )(.+)")
-_TUPLE = re.compile(rf"\(({_NAME}(?:,{_NAME})+)\)=\((.+)\)")
+_TUPLE = re.compile(rf"\(({_NAME}(?:[,;]{_NAME})+)\)=\((.+)\)")
 _CHAIN = re.compile(rf"(.+?)([<≤>≥])({_NAME})([<≤>≥])(.+)")
 _HALF = re.compile(rf"({_NAME})([<≤>≥])(.+)")
 _HALF_TURNED = re.compile(rf"(.+?)([<≤>≥])({_NAME})")
-_MEMBER = re.compile(rf"{_NAME}\\in(?![a-zA-Z]) ?(.+)")
+_MEMBER = re.compile(rf"({_NAME})\\in(?![a-zA-Z]) ?(.+)")
 _TURNED = {"<": ">", ">": "<", "≤": "≥", "≥": "≤"}
 _SIGNS = {"\\leq": "≤", "\\geq": "≥", "\\neq": "≠"}
-_BRACKETS = ("()", "[]", "(]", "[)")
 _WORD = re.compile(r"[A-Z]{2,}|[a-zA-Z]{4,}|(?i:yes|no|on|off|odd|all|any|one|two|six|ten)")
-_LETTER = re.compile(r"(?<![a-zA-Z\\])[a-zA-Z](?![a-zA-Z])")
+_TEXT = re.compile(r"\$?\\(?:text(?:bf|rm|it)?|mathrm|mbox)\{ ?([a-zA-Z][a-zA-Z'’ -]+)\}\.?\$?")
+_SENTENCE = re.compile(r"[a-zA-Z]+(?:,? [a-zA-Z'-]+)+")
+_LEAD_IN = re.compile(r"^.*\b(?:answer|result|solution|value)(?: is)?(?::|\s)\s*(?=[^=\s])", re.IGNORECASE)
+_CHOICE = re.compile(r"\(?([A-J])\)?[.:]?")
+_CHOICE_WITH_TEXT = re.compile(r"\(([A-J])\) (.+)")
+_CHOSEN = re.compile(r"(?:\(([A-J])\)|([A-J])[).:]) ?((?!(?:and|or)\b)[^;]+)")
+_TIME = re.compile(r"(\d{1,2})(?::(\d\d))? ?([ap])\.? ?m\b\.?|(\d{1,2}):([0-5]\d)", re.IGNORECASE)
+_RATIO = re.compile(r"(\d{1,20}):(\d{1,20})")
+_BASES = {
+    "two": 2,
+    "three": 3,
+    "four": 4,
+    "five": 5,
+    "six": 6,
+    "seven": 7,
+    "eight": 8,
+    "nine": 9,
+    "ten": 10,
+    "eleven": 11,
+    "twelve": 12,
+    "sixteen": 16,
+}
+_BASE = rf"(\d{{1,2}}|{'|'.join(_BASES)})"
+_IN_BASE = re.compile(
+    r"(?P<open>\()?((?=[A-Fa-f]{0,63}\d|[A-F]{2})[0-9A-Fa-f]{1,64})(?(open)\))"
+    rf"(?:_\{{?\(?{_BASE}\)?\}}?| ?\(?base ?{_BASE}\)?)"
+)
+_MODULO = re.compile(r"(\d{1,15}) ?mod ?\{?(\d{1,15})\}?")
+_FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "log",
+        "ln",
+        "exp",
+        "sqrt",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+        "det",
+    ]
+)
+_BINDING = re.compile(r"\\(?:sum|prod|int|lim|sin|cos|tan|cot|sec|csc|log|ln|frac)(?![a-zA-Z])|[-/]")
+"""What may make an unknown disappear from the value of a formula."""
+_BOUND = re.compile(r"\\(?:sum|prod|int)(?![a-zA-Z])")
+_OPERATORS = [
+    "frac",
+    "sqrt",
+    "cdot",
+    "times",
+    "pi",
+    "infty",
+    "circ",
+    "pm",
+    "mp",
+    "left",
+    "right",
+    "binom",
+    "choose",
+    "begin",
+    "end",
+    "pmatrix",
+    "bmatrix",
+    "vmatrix",
+    "matrix",
+    "lfloor",
+    "rfloor",
+    "lceil",
+    "rceil",
+    "lvert",
+    "rvert",
+    "cup",
+    "cap",
+    "emptyset",
+    "mathbb",
+    "setminus",
+    "in",
+    "div",
+    "ldots",
+    "over",
+    "not",
+    "neg",
+    "land",
+    "lor",
+    "text",
+    "quad",
+    "to",
+    "sum",
+    "prod",
+    "int",
+    "lim",
+    *sorted(_FUNCTIONS),
+]
+_LETTERS = re.compile(r"\\([a-zA-Z]+)|[a-zA-Z]+")
+_REFUSED = re.compile(r"\\(?:neg|lnot|not)(?![a-zA-Z])|\?|\d\)?_|[*^_=/+-]$")
+"""What math-verify ignores, although it changes what is said: negations, question marks, bases, an operator at the end."""
 
 
-def reduced(answer: str, gold: str) -> bool | Pairs:
-    """Return whether ``answer`` is ``gold``, or the formulas that would have to be equal for that."""
+def reduced(answer: str, gold: str, readings: Readings = Readings()) -> _Verdict:  # noqa: B008, frozen
+    """Return whether ``answer`` is ``gold``, or what would have to be equal for that."""
     if len(answer) > _LONGEST:
         return False
     if answer.strip() == gold.strip() != "":
         return True
-    said, meant = (re.sub(r" (?:and|or) ", ",", re.sub(r"(?<!\\)%| percent", r"\\%", spaced(text))) for text in (answer, gold))
-    plain, meant_plain = normal(said), normal(meant)
+    said, meant = _prepared(answer).rstrip(" ,;"), _prepared(gold)
+    said = said if "=" in said else _LEAD_IN.sub("", said)
+    if word := _TEXT.fullmatch(gold.strip()):
+        if not _has_unit(meant):
+            return _words(said) == _words(word[1])
+    elif _SENTENCE.fullmatch(meant) and not set(meant.split()) & _FUNCTIONS and max(map(len, meant.split())) > 2:
+        return _words(said) == _words(meant)
+    if not normal(said) or _depth(said) > _DEEPEST:
+        return False
+    for rule in (_by_choice, _by_time, _by_base):
+        verdict = rule(said, meant, readings)
+        if verdict is not None:
+            return verdict
+    said, meant = (re.sub(r"(?<![a-zA-Z])(?:,? )(?:and|or) ", ";", _united(text)) for text in (said, meant))
+    plain, meant_plain = unspaced(said), unspaced(meant)
     if not plain:
         return False
     if plain == meant_plain:
         return True
-    (said, unit), (meant, meant_unit) = _unit_apart(said, plain), _unit_apart(meant, meant_plain)
+    return _by_unit(said, meant, readings)
+
+
+def _prepared(text: str) -> str:
+    text = valued(re.sub(r"(?<!\\)%| ?\bpercent(?:s|age points?)?\b", r"\\%", spaced(text)))
+    return _MODULO.sub(lambda found: str(int(found[1]) % int(found[2])) if int(found[2]) else found[0], text)
+
+
+def _depth(text: str) -> int:
+    """Return how deep the brackets in ``text`` nest."""
+    depth = deepest = 0
+    for mark in text:
+        depth += (mark in "([{") - (mark in ")]}")
+        deepest = max(deepest, depth)
+    return deepest
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[\w'-]+", spaced(text).casefold())
+
+
+def _has_unit(text: str) -> bool:
+    return bool(re.match(r"[-+]?[\d.\\$]", text))
+
+
+def _united(text: str) -> str:
+    r"""Return ``x<1 or x>2`` as a union."""
+    parts = re.split(r" or ", text)
+    ranges = [_range(_signed(unspaced(part))) for part in parts]
+    if len(parts) < 2 or any(part is None or not part.name for part in ranges):
+        return text
+    return "\\cup ".join(f"{part.brackets[0]}{part.low};{part.high}{part.brackets[1]}" for part in ranges if part is not None)
+
+
+# ------------------------------------------------------------------------------------------- choices, times and bases
+
+
+def _by_choice(said: str, meant: str, readings: Readings) -> _Verdict | None:
+    """Compare the letter of a choice, with or without the text of the choice."""
+    if letter := _CHOICE.fullmatch(meant.strip()):
+        chosen = _CHOSEN.fullmatch(said)
+        if chosen is None or re.search(r"(?:\(|\b)[A-J][).:]", chosen[3]):
+            return True if (bare := _CHOICE.fullmatch(said.strip())) and bare[1] == letter[1] else None
+        return (chosen[1] or chosen[2]) == letter[1]
+    if not (choice := _CHOICE_WITH_TEXT.fullmatch(meant)):
+        return None
+    if bare := _CHOICE.fullmatch(said.strip()):
+        return bare[1] == choice[1]
+    if chosen := _CHOSEN.fullmatch(said):
+        return (chosen[1] or chosen[2]) == choice[1] and reduced(chosen[3], choice[2], readings)
+    return reduced(said, choice[2], readings)
+
+
+class _Time(NamedTuple):
+    minutes: int
+    """Since midnight, or since midnight or noon if ``half`` is unknown."""
+    half: str
+
+
+def _time(text: str) -> _Time | None:
+    match = _TIME.fullmatch(text.strip())
+    if match is None:
+        return None
+    hour, minute = int(match[1] or match[4]), int(match[2] or match[5] or 0)
+    if match[3]:
+        if not 1 <= hour <= 12 or minute > 59:
+            return None
+        return _Time(hour % 12 * 60 + minute + 720 * (match[3] in "pP"), match[3].lower())
+    if hour > 23:
+        return None
+    return _Time(hour * 60 + minute, "ap"[hour > 12] if hour > 12 or hour == 0 else "")
+
+
+def _by_time(said: str, meant: str, readings: Readings) -> bool | None:
+    given, wanted = _time(said), _time(meant)
+    if wanted is None:
+        # A bare hour leaves the half of the day to the question.
+        return given.minutes % 720 == int(meant) % 12 * 60 if given and given.half and re.fullmatch(r"\d{1,2}", meant) else None
+    if given is None:
+        return False
+    if wanted.half and given.half:
+        return given.minutes == wanted.minutes
+    return not wanted.half and given.minutes % 720 == wanted.minutes % 720
+
+
+def _by_base(said: str, meant: str, readings: Readings) -> bool | None:
+    given, wanted = _IN_BASE.fullmatch(unspaced(said)), _IN_BASE.fullmatch(unspaced(meant))
+    if given is None and wanted is None:
+        return None
+    if given is None or wanted is None:
+        numeral, other = (given or wanted), unspaced(meant if given else said)
+        assert numeral is not None
+        return readings.base == "asked" and numeral[2].lstrip("0").casefold() == other.lstrip("0").casefold()
+    bases = [_BASES.get(match[3] or match[4], match[3] or match[4]) for match in (given, wanted)]
+    return given[2].lstrip("0").casefold() == wanted[2].lstrip("0").casefold() and str(bases[0]) == str(bases[1])
+
+
+# --------------------------------------------------------------------------------------------------------------- units
+
+
+def _by_unit(said: str, meant: str, readings: Readings) -> _Verdict:
+    (said, unit), (meant, meant_unit) = split_unit(said), split_unit(meant)
+    said, meant = _signed(unspaced(said)), _signed(unspaced(meant))
+    kinds = [kind.measures if kind else "" for kind in (unit, meant_unit)]
+    if readings.angles == "either" and "degrees" in kinds:
+        radians = [kind == "radians" or (not kind and "\\pi" in text) for kind, text in zip(kinds, (said, meant), strict=True)]
+        if any(radians):
+            said, meant = (
+                text if kind == "radians" or not kind else f"\\frac{{\\pi}}{{180}}\\cdot({text.rpartition('=')[2]})"
+                for text, kind in zip((said, meant), kinds, strict=True)
+            )
+            unit = meant_unit = None
     if unit is not None and meant_unit is not None:
         if unit.measures != meant_unit.measures:
             return False
         if unit.factor != meant_unit.factor:
             said, meant = _scaled(said, unit.factor), _scaled(meant, meant_unit.factor)
-    return _reduced(said, meant)
+    return _compare(said, meant, readings)
 
 
-def _unit_apart(text: str, plain: str) -> tuple[str, Unit | None]:
-    """Return ``text`` without its unit, as ``_signed`` writes it, and the unit. ``plain`` is ``normal(text)``."""
-    number, unit = split_unit(text)
-    return _signed(plain if number == text else normal(number)), unit
+def _scaled(text: str, factor: Fraction) -> str:
+    text = text.rpartition("=")[2]
+    number = _number(text)
+    if number is None:
+        return f"\\frac{{{factor.numerator}}}{{{factor.denominator}}}\\cdot({text})"
+    return f"\\frac{{{(number * factor).numerator}}}{{{(number * factor).denominator}}}"
 
 
 def _signed(text: str) -> str:
@@ -75,205 +324,429 @@ def _signed(text: str) -> str:
     return text
 
 
-def _written(text: str) -> str:
+def _written(text: str, readings: Readings) -> str:
+    """Return ``text`` for a worker: with exact numbers, angles in radians, and the base of each logarithm."""
     for macro, sign in _SIGNS.items():
         text = text.replace(sign, f"{macro} ")
-    return text
+    text = re.sub(r"(?<=\d),(?=\d{3}(?!\d))", "", text) if not re.search(r"[(\[{]", text) else text
+    text = _DECIMAL.sub(_exact, text.replace(";", ","))
+    text = re.sub(r"(\d+|\\frac\{\d+\}\{\d+\})\^\\circ ?", r"(\1\\cdot\\frac{\\pi}{180})", text)
+    text = re.sub(r"(?<![a-zA-Z\\])I(?![a-zA-Z_])", "I_{0}", text)  # a name, and not the imaginary unit
+    return re.sub(r"\\log(?![a-zA-Z_])", r"\\ln ", text) if readings.log == "e" else text
 
 
-def _scaled(text: str, factor: Fraction) -> str:
-    number = _number(text)
-    if number is None:
-        return f"\\frac{{{factor.numerator}}}{{{factor.denominator}}}\\cdot({text})"
-    return f"\\frac{{{(number * factor).numerator}}}{{{(number * factor).denominator}}}"
+def _exact(match: re.Match[str]) -> str:
+    if match[3]:
+        return match[3]
+    return f"\\frac{{{int(match[1] + match[2])}}}{{{10 ** len(match[2])}}}"
 
 
-def _reduced(said: str, meant: str) -> bool | Pairs:
-    if said == meant:
+# --------------------------------------------------------------------------------------------------------------- shapes
+
+
+def _compare(said: str, meant: str, readings: Readings) -> _Verdict:
+    if said == meant != "":
         return True
-    for reduce in (_by_names, _by_ranges, _by_equations, _by_words, _by_numbers):
-        found = reduce(said, meant)
-        if found is not None:
-            return found
-    return [(_written(said), _written(meant))]
+    if not said or not meant:
+        return False
+    for rule in (_by_names, _by_shape, _by_equations, _by_percent, _by_words, _by_numbers):
+        verdict = rule(said, meant, readings)
+        if verdict is not None:
+            return verdict
+    if _is_foreign(said, meant):
+        return False
+    places = _places(said, meant, readings)
+    return [Demand([[[(_written(said, readings), _written(meant, readings), places)]]])]
 
 
-def _all(pairs: Pairs) -> bool | Pairs:
+def _all(pairs: list[tuple[str, str]], readings: Readings) -> _Verdict:
     """Return the verdict on answers that are the same if all ``pairs`` are."""
-    left: Pairs = []
-    if len(pairs) > _MOST_PAIRS:
+    left: list[Demand] = []
+    if len(pairs) > _MOST_PARTS:
         return False
     for said, meant in pairs:
-        found = _reduced(said, meant)
-        if found is False:
+        verdict = _compare(said, meant, readings)
+        if verdict is False:
             return False
-        left += found if isinstance(found, list) else []
+        left += verdict if isinstance(verdict, list) else []
     return left or True
 
 
-# ------------------------------------------------------------------------------------------------------------ assignments
-
-
-def _by_names(said: str, meant: str) -> bool | Pairs | None:
-    """Compare the values of named unknowns: by name, or in the order of the names."""
-    given, wanted = _assignments(said), _assignments(meant)
-    if wanted is None:
-        if given is None or len({name for name, _ in given}) > 1:
-            return None
-        if len(given) == 1:  # x=5 answers 5
-            return _all([(given[0][1], meant)])
-        return [(_set([value for _, value in given]), _set(_parts(meant)))]
-    names, values = [name for name, _ in wanted], [value for _, value in wanted]
-    if given is None:
-        parts = [said] if len(values) == 1 else _parts(said[1:-1] if said[:1] + said[-1:] in ("()", "\\{") else said)
-        if len(set(names)) < len(names):
-            return [(_set(parts), _set(values))]
-        return _all(list(zip(parts, values, strict=True))) if len(parts) == len(values) else False
-    if sorted(name for name, _ in given) != sorted(names):
+def _in_any_order(said: list[str], meant: list[str], covers: bool, readings: Readings) -> _Verdict:
+    """Pair the values of two lists, or of two sets if ``covers``."""
+    if not covers and len(said) != len(meant):
         return False
-    if len(set(names)) < len(names):
-        return [(_set([value for _, value in given]), _set(values))]
-    return _all([(dict(given)[name], value) for name, value in wanted])
+    if max(len(said), len(meant)) > _MOST_PARTS:
+        numbers = [{_number(value) for value in values} for values in (said, meant)]
+        return numbers[0] == numbers[1] and None not in numbers[0] and (covers or sorted(said) == sorted(meant))
+    table: list[list[list[Formulas] | None]] = []
+    for value in said:
+        row: list[list[Formulas] | None] = []
+        for other in meant:
+            verdict = _compare(value, other, readings)
+            if isinstance(verdict, bool):
+                row.append([] if verdict else None)
+            elif any(len(demand.options) > 1 for demand in verdict):
+                row.append(None)  # sets of sets are compared by their text only
+            else:
+                row.append([pair for demand in verdict for pair in demand.options[0][0] or []])
+        if all(option is None for option in row):
+            return False
+        table.append(row)
+    demand = Demand(table, covers)
+    return [demand] if any(option for row in table for option in row) else _paired(demand)
 
 
-def _set(values: list[str]) -> str:
-    return f"\\{{{','.join(values)}\\}}"
+def _paired(demand: Demand) -> bool:
+    """Decide a table in which nothing is left to compare."""
+    fits = [[option is not None for option in row] for row in demand.options]
+    if demand.covers:
+        return all(map(any, fits)) and all(map(any, zip(*fits, strict=True)))
+    free = set(range(len(fits[0])))
+    for row in fits:
+        column = next((column for column in sorted(free) if row[column]), None)
+        if column is None:
+            return False
+        free.discard(column)
+    return not free
 
 
-def _assignments(text: str) -> list[tuple[str, str]] | None:
-    if found := _TUPLE.fullmatch(text):
-        names, values = found[1].split(","), _parts(found[2])
-        return list(zip(names, values, strict=True)) if len(names) == len(values) else None
-    parts = [_ASSIGNMENT.fullmatch(part) for part in _parts(text)]
-    assigned = [(part[1], part[2]) for part in parts if part is not None]
-    if len(assigned) < len(parts) or any("=" in value or _RELATION.search(value) for _, value in assigned):
-        return None
-    return assigned
+class _Shape(NamedTuple):
+    kind: str
+    """``set``, ``list``, ``tuple``, ``interval``, ``union`` or ``value``."""
+    parts: list[str]
+    brackets: str = ""
+    name: str = ""
+    """Of the unknown in an inequality."""
 
 
-def _parts(text: str) -> list[str]:
-    """Split ``text`` at its commas outside of brackets, except those that separate thousands."""
+def _split(text: str, separators: str, *, thousands: bool = False) -> list[str]:
+    """Split ``text`` at ``separators`` outside of brackets, with ``thousands`` except at commas inside a number."""
+    inside = {
+        place
+        for number in _GROUPED.finditer(text if thousands else "")
+        if _NUMBER.fullmatch(number[0])
+        for place in range(*number.span())
+    }
     parts, depth, start = [], 0, 0
-    is_number = _NUMBER.fullmatch(text) is not None
     for place, mark in enumerate(text):
         depth += (mark in "([{") - (mark in ")]}")
-        if mark == ";" or (mark == "," and depth == 0 and not is_number):
-            parts.append(text[start:place])
-            start = place + 1
+        if depth or mark not in separators:
+            continue
+        if mark == "," and thousands and place in inside:
+            continue
+        parts.append(text[start:place])
+        start = place + 1
     return [*parts, text[start:]]
 
 
-# ----------------------------------------------------------------------------------------------------------------- ranges
+def _enclosed(text: str) -> str:
+    """Return the brackets around all of ``text``, or an empty text."""
+    opening = "\\{" if text.startswith("\\{") else text[:1]
+    end = "\\}" if text.endswith("\\}") else text[-1:]
+    if opening not in ("(", "[", "{", "\\{", "]") or end not in (")", "]", "}", "\\}", "["):
+        return ""
+    if opening == "]" or (end == "[" and opening in "(["):
+        return {"]": "("}.get(opening, opening) + {"[": ")"}.get(end, end)
+    depth = 0
+    for place, mark in enumerate(text):
+        depth += (mark in "([{") - (mark in ")]}")
+        if depth == 0 and place + 1 < len(text) and mark in ")]}":
+            return ""
+    return opening + end if depth == 0 else ""
+
+
+def _shape(text: str) -> _Shape:
+    name = ""
+    if member := _MEMBER.fullmatch(text):
+        name, text = member[1], member[2]
+    text = text.replace("+\\infty", "\\infty")
+    unions = re.split(r"\\cup ?(?![a-zA-Z])", text)
+    if len(unions) > 1 and all(
+        _enclosed(part) in ("()", "[]", "(]", "[)") and "," in part.replace(";", ",") for part in unions
+    ):
+        return _Shape("union", unions, name=name)
+    brackets = _enclosed(text)
+    if brackets == "{}" and len(_split(text[1:-1], ",;")) < 2:  # a group, as in {5}
+        return _Shape("value", [text if "\\choose" in text or "\\over" in text else text[1:-1]])
+    if brackets in ("\\{\\}", "{}"):
+        inner = text[len(brackets) // 2 : -len(brackets) // 2]
+        return _Shape("set", _split(inner, ",;") if inner else [])
+    if text == "\\emptyset":
+        return _Shape("set", [])
+    if brackets:
+        parts = _split(text[1:-1], ",;")
+        ranged = len(parts) == 2 and (brackets != "()" or "\\infty" in (parts[1], parts[0].lstrip("-")) or bool(name))
+        if ranged:
+            return _Shape("interval", parts, brackets, name)
+        if len(parts) > 1:
+            return _Shape("tuple", parts, brackets)
+        if brackets == "()" and _number(text) is None:
+            return _shape(text[1:-1])
+    if (found := _range(text)) is not None:
+        return _Shape("interval", [found.low, found.high], found.brackets, found.name)
+    parts = _split(text, ",;", thousands=True)
+    if len(parts) > 1:
+        return _Shape("list", parts)
+    signs = re.findall(r"\\pm(?![a-zA-Z])|\\mp(?![a-zA-Z])", text)
+    if len(signs) == 1 and signs[0] == "\\pm" and "=" not in text:
+        before, _, after = re.sub(r"\\pm ?", "±", text).partition("±")
+        return _Shape("set", [f"{before}+{after}" if before else after, f"{before}-{after}"])
+    return _Shape("value", [text])
+
+
+def _by_shape(said: str, meant: str, readings: Readings) -> _Verdict | None:
+    """Compare lists, sets, points and intervals: shape by shape, and value by value."""
+    given, wanted = _shape(said), _shape(meant)
+    if wanted.kind == "tuple" and (labelled := re.fullmatch(r"[A-Z](\(.+\))", said)):
+        given = _shape(labelled[1])
+    if wanted.kind == "tuple" and wanted.brackets == "()" and len(wanted.parts) == 2 and readings.pairs == "intervals":
+        wanted = wanted._replace(kind="interval")
+    if wanted.kind in ("interval", "union") and given.kind == "tuple" and given.brackets == "()" and len(given.parts) == 2:
+        given = given._replace(kind="interval")
+    kinds = {given.kind, wanted.kind}
+    if kinds == {"value"}:
+        related = bool(_RELATION.search(said)), bool(_RELATION.search(meant))
+        if related[0] is not related[1] and "=" not in said:
+            return False
+        if all(related) and _RELATION.match(said) and not _RELATION.match(meant):
+            answered = re.fullmatch(rf"{_NAME}([≤≥≠<>])(.+)", meant)  # \neq 3 answers x \neq 3
+            return _all([(said[1:], answered[2])], readings) if answered and said[0] == answered[1] else False
+        inner = given.parts[0], wanted.parts[0]
+        return _compare(*inner, readings) if inner != (said, meant) else None
+    if kinds <= {"set", "list", "value"}:
+        if "=" in said and given.kind == "value":
+            return None
+        if kinds == {"set"} and not (given.parts and wanted.parts):
+            return given.parts == wanted.parts
+        if not given.parts or not wanted.parts:
+            return False
+        return _in_any_order(_bare(given.parts), _bare(wanted.parts), "set" in kinds, readings)
+    if kinds == {"tuple"} or kinds == {"tuple", "list"}:
+        brackets = {shape.brackets for shape in (given, wanted) if shape.kind == "tuple"}
+        if len(brackets) > 1 or len(given.parts) != len(wanted.parts) or (len(kinds) > 1 and brackets != {"()"}):
+            return False
+        if len(kinds) > 1 and any(_enclosed(part) for part in (*given.parts, *wanted.parts)):
+            return False
+        return _all(list(zip(given.parts, wanted.parts, strict=True)), readings)
+    if kinds == {"interval"}:
+        if given.name and wanted.name and given.name != wanted.name and _RELATION.search(meant):
+            return False
+        if given.brackets != wanted.brackets:
+            return False
+        return _all(list(zip(given.parts, wanted.parts, strict=True)), readings)
+    if kinds == {"union"}:
+        return _in_any_order(given.parts, wanted.parts, covers=True, readings=readings)
+    if kinds == {"union", "value"} or (kinds == {"interval", "value"} and "\\cup" in said + meant):
+        return None
+    if "value" in kinds and "=" in said and given.kind == "value":
+        return None
+    return False
+
+
+def _bare(parts: list[str]) -> list[str]:
+    """Return the values of ``x=1,2``: the name before the first counts for all."""
+    named = _ASSIGNMENT.fullmatch(parts[0])
+    return [named[2], *parts[1:]] if named and len(parts) > 1 and not any("=" in part for part in parts[1:]) else parts
 
 
 class _Range(NamedTuple):
     brackets: str
     low: str
     high: str
-
-
-def _by_ranges(said: str, meant: str) -> bool | Pairs | None:
-    """Compare inequalities and intervals: ``1<x<2`` is ``(1,2)``. They never equal an answer that is neither."""
-    one, other = _range(said), _range(meant)
-    related = bool(_RELATION.search(said)), bool(_RELATION.search(meant))
-    if one is not None and other is not None and (any(related) or "\\in" in said + meant):
-        return _all([(one.low, other.low), (one.high, other.high)]) if one.brackets == other.brackets else False
-    if related[0] is not related[1] and "\\cup" not in said + meant:
-        return False
-    if all(related) and _RELATION.match(said) and not _RELATION.match(meant):
-        found = re.fullmatch(rf"{_NAME}([≤≥≠<>])(.+)", meant)  # \neq 3 answers x \neq 3
-        return _all([(said[1:], found[2])]) if found and said[0] == found[1] else False
-    return None
+    name: str
 
 
 def _range(text: str) -> _Range | None:
-    if member := _MEMBER.fullmatch(text):
-        text = member[1]
-    text = text.replace("+\\infty", "\\infty")
-    if text[:1] + text[-1:] in _BRACKETS and len(parts := _parts(text[1:-1])) == 2:
-        return _Range(text[0] + text[-1], parts[0], parts[1])
+    """Read an inequality as an interval."""
+    if "=" in text:
+        return None
     if found := _CHAIN.fullmatch(text):
-        low, first, _, second, high = found.groups()
-        if (first in "<≤") is not (second in "<≤"):
+        low, first, name, second, high = found.groups()
+        if (first in "<≤") is not (second in "<≤") or _RELATION.search(low + high):
             return None
         if first in ">≥":
             low, first, second, high = high, second, first, low
-        return _Range(("[" if first in "≤≥" else "(") + ("]" if second in "≤≥" else ")"), low, high)
+        return _Range(("[" if first in "≤≥" else "(") + ("]" if second in "≤≥" else ")"), low, high, name)
     found, turned = _HALF.fullmatch(text), _HALF_TURNED.fullmatch(text)
-    relation, bound = (found[2], found[3]) if found else (_TURNED[turned[2]], turned[1]) if turned else ("", "")
-    if not relation or _RELATION.search(bound):
+    if found:
+        name, relation, bound = found.groups()
+    elif turned:
+        name, relation, bound = turned[3], _TURNED[turned[2]], turned[1]
+    else:
+        return None
+    if _RELATION.search(bound):
         return None
     if relation in "<≤":
-        return _Range("(]" if relation == "≤" else "()", "-\\infty", bound)
-    return _Range("[)" if relation == "≥" else "()", bound, "\\infty")
+        return _Range("(]" if relation == "≤" else "()", "-\\infty", bound, name)
+    return _Range("[)" if relation == "≥" else "()", bound, "\\infty", name)
 
 
-def _by_equations(said: str, meant: str) -> bool | Pairs | None:
-    """Compare a computation that ends in the answer, ``A=3+4=7``: every part of it must equal the answer."""
-    if "=" not in said or "=" in meant:
+# ------------------------------------------------------------------------------------------------------------ equations
+
+
+def _by_names(said: str, meant: str, readings: Readings) -> _Verdict | None:
+    """Compare the values of named unknowns: by name, or in the order of the names."""
+    given, wanted = _assignments(said), _assignments(meant)
+    if wanted is None:
+        shape = _shape(meant)
+        if shape.kind == "list" and (values := _bare(shape.parts)) is not shape.parts:
+            shape = _shape(said)
+            return _in_any_order(_bare(shape.parts), values, shape.kind == "set", readings) if shape.kind != "tuple" else False
+        if "=" in meant:
+            return False if "=" not in said else [Demand([[[(_written(said, readings), _written(meant, readings), 0)]]])]
+        if given is None or len({name for name, _ in given}) > 1:
+            return None
+        if len(given) == 1:  # x=5 answers 5
+            return _compare(given[0][1], meant, readings)
+        shape = _shape(meant)
+        parts = shape.parts if shape.kind in ("list", "set") else [meant]
+        return _in_any_order([value for _, value in given], parts, shape.kind == "set", readings)
+    names, values = [name for name, _ in wanted], [value for _, value in wanted]
+    if given is None and len(values) == 1 and "=" in said:
+        return [Demand([[[(_written(said, readings), _written(meant, readings), 0)]]])]
+    if given is None:
+        shape = _shape(said)
+        parts = [said] if len(values) == 1 else shape.parts if shape.kind in ("list", "tuple", "set") else [said]
+        if len(set(names)) < len(names):
+            return _in_any_order(parts, values, False, readings)
+        if shape.kind == "set" and len(values) > 1:
+            return False
+        return _all(list(zip(parts, values, strict=True)), readings) if len(parts) == len(values) else False
+    if sorted(name for name, _ in given) != sorted(names):
+        if len(given) == len(wanted) == 1 and given[0][0] in values[0] and names[0] in given[0][1]:
+            return [Demand([[[(_written(said, readings), _written(meant, readings), 0)]]])]  # x=y-1 answers y=x+1
+        return False
+    if len(set(names)) < len(names):
+        return _in_any_order([value for _, value in given], values, False, readings)
+    return _all([(dict(given)[name], value) for name, value in wanted], readings)
+
+
+def _assignments(text: str) -> list[tuple[str, str]] | None:
+    if found := _TUPLE.fullmatch(text):
+        names, values = re.split("[,;]", found[1]), _split(found[2], ",;")
+        return list(zip(names, values, strict=True)) if len(names) == len(values) else None
+    parts = [_ASSIGNMENT.fullmatch(part) for part in _split(text, ",;", thousands=True)]
+    assigned = [(part[1], part[2]) for part in parts if part is not None]
+    if len(assigned) < len(parts) or any(len(_split(value, "=")) > 1 or _RELATION.search(value) for _, value in assigned):
         return None
-    first, *others = said.split("=")
-    return _all([(part, meant) for part in (others if re.fullmatch(_NAME, first) else [first, *others])])
+    return assigned
+
+
+def _by_equations(said: str, meant: str, readings: Readings) -> _Verdict | None:
+    """Compare an equation with a value: ``f(2)=5`` and ``2+3=5`` answer 5.
+
+    A part with an unknown names the value, where the value has none itself. Every other part must be equal to it.
+    """
+    parts = _split(said, "=")
+    if len(parts) < 2 or "=" in meant:
+        return None
+    if parts[0] == "":
+        return len(parts) == 2 and _compare(parts[1], meant, readings)
+    if _unknowns(meant):
+        first, *others = parts
+        is_name = re.fullmatch(rf"{_NAME}|{_NAME}\(.*\)|[a-zA-Z ]+", first)
+        return _all([(part, meant) for part in (others if is_name else parts)], readings)
+    *labels, last = parts
+    if _unknowns(last) and not _BOUND.search(last):
+        if re.fullmatch(_NAME, last) is None:
+            return False
+        labels, last = labels[:-1], labels[-1]  # 5=x
+    values = [part for part in labels if not _unknowns(part)]
+    return _all([(part, meant) for part in (*values, last)], readings)
+
+
+def _unknowns(text: str) -> set[str]:
+    """Return the letters and macros in ``text`` that are not constants, functions or operators."""
+    found = set()
+    for match in _LETTERS.finditer(text):
+        if match[1] is not None:
+            found |= {match[1]} - set(_OPERATORS)
+        elif match[0] not in _FUNCTIONS:
+            found |= set(match[0]) - set("ei")
+    return found
 
 
 # ------------------------------------------------------------------------------------------------------ words and numbers
 
 
-def _by_words(said: str, meant: str) -> bool | None:
+def _by_percent(said: str, meant: str, readings: Readings) -> _Verdict | None:
+    given, wanted = (text.removesuffix("\\%") for text in (said, meant))
+    if given.endswith("\\%"):
+        return False
+    if (given == said) is (wanted == meant):
+        return _compare(given, wanted, readings) if given != said else None
+    bare = said if given == said else meant
+    if readings.percent == "unit":
+        return _compare(given, wanted, readings)
+    number = _number(bare)
+    if readings.percent == "either" and number is not None and abs(number) > 1 and _compare(given, wanted, readings) is True:
+        return True
+    hundredth = Fraction(1, 100)
+    said, meant = (text if text is bare else _scaled(text[:-2], hundredth) for text in (said, meant))
+    return _compare(said, meant, readings)
+
+
+def _by_words(said: str, meant: str, readings: Readings) -> bool | None:
     """Compare letters that stand for themselves. The factors of a product may change order, letters of a name may not."""
     said, meant = (re.sub(r"^\(([A-Z])\)$", r"\1", text) for text in (said, meant))
+    if meant == f"\\mathbb{{{said}}}":
+        return True
     if _WORD.fullmatch(meant) or (_WORD.fullmatch(said) and not meant.islower()):
         return said.casefold() == meant.casefold()
-    return True if said == meant else None
-
-
-def _by_numbers(said: str, meant: str) -> bool | None:
-    one, other = _numbers(said), _numbers(meant)
-    if re.search(r"\d \d", said) and not re.search(r"\d \d", meant):
-        return False  # two numbers side by side are neither one number nor a product
-    if (one is None and _unknown(said) and other is not None) or (other is None and _unknown(meant) and one is not None):
-        return False  # 3m is not 3
-    if one is None or other is None or one.around != other.around or len(one.numbers) != len(other.numbers):
-        return None
-    pairs = [_same_number(*pair) for pair in zip(one.numbers, other.numbers, strict=True)]
-    return False if False in pairs else None if None in pairs else True
-
-
-def _unknown(text: str) -> bool:
-    """Whether ``text`` contains a letter that is not a constant."""
-    return any(letter not in "ei" for letter in _LETTER.findall(text))
-
-
-class _Numbers(NamedTuple):
-    """Plain numbers and what surrounds them: nothing, brackets or a percent sign."""
-
-    around: str
-    numbers: tuple[Fraction, ...]
-
-
-def _numbers(text: str) -> _Numbers | None:
-    around = ""
-    if text.endswith("\\%"):
-        text, around = text[:-2], "%"
-    elif text[:1] + text[-1:] in _BRACKETS and "," in text:
-        around, parts = text[0] + text[-1], text[1:-1].split(",")
-        numbers = [number for part in parts if (number := _number(part)) is not None]
-        return _Numbers(around, tuple(numbers)) if len(numbers) == len(parts) else None
-    number = _number(text)
-    return None if number is None else _Numbers(around, (number,))
-
-
-def _same_number(one: Fraction, other: Fraction) -> bool | None:
-    if one == other:
+    if said == meant:
         return True
-    # A rounded decimal may stand for a fraction, so only clearly different numbers are rejected here.
-    clearly = abs(one - other) > Fraction(1, 100) * max(abs(one), abs(other))
-    return False if clearly or one.denominator == other.denominator == 1 else None
+    name = rf"{_NAME}'*"
+    return False if re.fullmatch(name, said) and re.fullmatch(name, meant) and "\\" not in said + meant else None
+
+
+def _by_numbers(said: str, meant: str, readings: Readings) -> bool | None:
+    if re.search(r"\d [\d{]", said) and not re.search(r"\d [\d{]", meant):
+        return False  # two numbers side by side are neither one number nor a product
+    said, meant = _ratio(said), _ratio(meant)
+    one, other = _number(_without_stray(said)), _number(meant)
+    if (one is None and other is not None and _unknowns(said) and not _BINDING.search(said)) or (
+        other is None and one is not None and _unknowns(meant) and not _BINDING.search(meant)
+    ):
+        return False  # 3m is not 3
+    if one is None or other is None:
+        return None
+    places = _places(said, meant, readings)
+    return one == other if not places else abs(one - other) * 2 * 10**places <= 1
+
+
+def _places(said: str, meant: str, readings: Readings) -> int:
+    """Return to how many places the two are compared: those of the one that is a decimal, if enough; else 0."""
+    places = [len(match[1]) if (match := _PLACES.fullmatch(text)) else 0 for text in (said, meant)]
+    return max(places) if readings.decimals and min(places) == 0 and max(places) >= readings.decimals else 0
+
+
+def _ratio(text: str) -> str:
+    match = _RATIO.fullmatch(text)
+    return f"{match[1]}/{match[2]}" if match else text
+
+
+def _without_stray(text: str) -> str:
+    """Return a number without a bracket, comma or semicolon that belongs to nothing."""
+    text = text.rstrip(",;")
+    if text[:1] in ("(", "[") and not re.search(r"[)\]]", text):
+        return text[1:]
+    return text[:-1] if text[-1:] in (")", "]") and not re.search(r"[(\[]", text) else text
+
+
+def _is_foreign(said: str, meant: str) -> bool:
+    """Whether ``said`` has words or signs that no formula of ``meant`` has, and that a worker would not notice."""
+    if bool(_REFUSED.search(said)) or said.count("'") != meant.count("'"):
+        return True
+    letters = set("".join(_LETTERS.findall(meant)) + re.sub(r"\\[a-zA-Z]+", "", meant))
+    words = [match[0] for match in _LETTERS.finditer(said) if match[1] is None and len(match[0]) > 2]
+    return any(
+        word not in _FUNCTIONS and not set(word) <= letters for word in words if word not in ("pmatrix", "bmatrix", "vmatrix")
+    )
 
 
 def _number(text: str) -> Fraction | None:
-    sign = -1 if text.startswith("-") else 1
-    text = text[1:] if text[:1] in ("-", "+") else text
+    sign, text = _sign_apart(text)
     if found := _NUMBER.fullmatch(text):
         power = int(found[2] or found[3] or 0)
         if abs(power) > _LARGEST_POWER:
@@ -287,3 +760,9 @@ def _number(text: str) -> Fraction | None:
         return None
     above, below = (int(part) for part in (found.group(1, 2) if found[1] else found.group(3, 4)))
     return sign * Fraction(above, below) if below else None
+
+
+def _sign_apart(text: str) -> tuple[int, str]:
+    """Return the sign before a number and the rest: ``--5`` is 5."""
+    rest = text.lstrip("+-")
+    return (-1) ** text[: len(text) - len(rest)].count("-"), rest

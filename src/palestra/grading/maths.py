@@ -20,7 +20,8 @@ import msgspec
 
 from palestra.encoding import clean_text
 from palestra.errors import InfrastructureError, MissingExtra
-from palestra.grading.answers import reduced
+from palestra.grading.answers import Demand, reduced
+from palestra.grading.readings import Readings
 from palestra.installation import how_to_install
 
 __all__ = ["MathsGrader"]
@@ -38,12 +39,12 @@ class _WorkerSocket:
         self.asked = False
         """Whether a question waits for its answer."""
 
-    async def ask(self, gold: str, answer: str, seconds: float) -> str:
+    async def ask(self, demand: Demand, seconds: float) -> str:
         loop = asyncio.get_running_loop()
         with contextlib.suppress(BlockingIOError):
             while self.connection.recv(16):  # messages about a worker that died while it was idle
                 pass
-        request = msgspec.json.encode((gold, answer))
+        request = msgspec.json.encode(demand)
         await loop.sock_sendall(self.connection, len(request).to_bytes(4, "big") + request)
         async with asyncio.timeout(seconds):
             return (await loop.sock_recv(self.connection, 1)).decode()
@@ -86,7 +87,7 @@ class _WorkerGroup:
                     raise InfrastructureError("the workers that compare formulas did not start")
                 self._free.put_nowait(worker)
 
-    async def ask(self, gold: str, answer: str) -> str:
+    async def ask(self, demand: Demand) -> str:
         """Return the letter that a free worker answers; empty if the group is dead."""
         worker = await self._free.get()
         if worker is None:
@@ -94,7 +95,7 @@ class _WorkerGroup:
             return ""
         worker.asked = True
         try:
-            reply = await worker.ask(gold, answer, _STARVED_SECONDS)
+            reply = await worker.ask(demand, _STARVED_SECONDS)
         except (TimeoutError, OSError):
             reply = ""
         except asyncio.CancelledError:
@@ -177,15 +178,18 @@ class MathsGrader:
                 self._group = group
             return self._group
 
-    async def equivalent(self, answer: str, gold: str) -> bool:
-        """Return whether ``answer`` means the same as ``gold``. An answer that is unreadable or takes too long does not."""
-        pairs = reduced(answer, gold)
-        if isinstance(pairs, bool):
+    async def equivalent(self, answer: str, gold: str, readings: Readings | None = None) -> bool:
+        """Return whether ``answer`` means the same as ``gold``; docs/reference/equality.md states what does.
+
+        An answer that is unreadable or takes too long does not. ``readings`` says what only the question could tell.
+        """
+        demands = reduced(clean_text(answer), clean_text(gold), readings or Readings())
+        if isinstance(demands, bool):
             self.counts["quick"] += 1
-            return pairs
-        for said, meant in pairs:
+            return demands
+        for demand in demands:
             self.counts["worker"] += 1
-            reply = await self._ask(clean_text(meant), clean_text(said))
+            reply = await self._ask(demand)
             if reply in "TN":
                 self.counts["timeout"] += 1
             elif reply == "E":
@@ -194,9 +198,9 @@ class MathsGrader:
                 return False
         return True
 
-    async def _ask(self, gold: str, answer: str) -> str:
+    async def _ask(self, demand: Demand) -> str:
         group = await self._started()
-        reply = await group.ask(gold, answer)
+        reply = await group.ask(demand)
         if not reply:
             if self._group is group:
                 await self.close()

@@ -4,7 +4,8 @@ It imports math-verify and sympy once and forks the workers, so replacing one ta
 in time, a kernel timer that no computation can delay kills it, and its parent answers ``T`` for it. The timer counts CPU time:
 a busy machine does not make a correct answer wrong. A worker never waits or sleeps, so on a free core CPU time is wall time.
 
-A request is a four-byte length and a JSON list of two texts. The answer is one letter: ``1`` equal, ``0`` not equal, ``E``
+A request is a four-byte length and a JSON list: a table of formulas that must be equal, and how its rows and columns are paired
+(``matched``). The answer is one letter: ``1`` equal, ``0`` not equal, ``E``
 the comparison failed, ``T`` it took too long, ``N`` the worker died. A worker sends ``R`` once, when it starts to serve its
 socket.
 """
@@ -18,7 +19,7 @@ import resource
 import signal
 import socket
 import sys
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 MEMORY = 2 * 2**30
@@ -28,10 +29,17 @@ WARM_UP = (
         ("1", "\\frac{2}{2}"),
         ("\\sqrt{8}", "2\\sqrt{2}"),
         ("(x+1)^2", "x^2+2x+2"),
-        ("\\frac{\\pi}{4}", "0.785"),
+        ("\\frac{\\pi}{4}", "\\frac{785}{1000}"),
         ("(1,2]", "[1,2)"),
     ),
-    *(("\\{1,2\\}", "\\{2,3\\}"), ("x=5", "5"), ("50\\%", "0.5"), ("10\\text{ cm}", "10"), ("2^{10}", "1024"), ("x>3", "3<x")),
+    *(
+        ("\\{1,2\\}", "\\{2,3\\}"),
+        ("x=5", "2x=10"),
+        ("\\sum_{k=1}^{3}k", "6"),
+        ("\\sin^2 x+\\cos^2 x", "1"),
+        ("2^{10}", "1024"),
+        ("x+y>3", "3<x+y"),
+    ),
     *(("\\begin{pmatrix}1\\\\2\\end{pmatrix}", "\\begin{pmatrix}1\\\\3\\end{pmatrix}"), ("1+2i", "2i+1"), ("\\infty", "1")),
 )
 """Comparisons of every kind, made before the first fork: sympy loads many of its modules on first use."""
@@ -39,18 +47,86 @@ WARM_UP = (
 
 @lru_cache(maxsize=1024)
 def parsed(text: str) -> Any:
-    """Return what math-verify reads in ``text``, as a formula or, if that gives nothing, as prose."""
-    from math_verify import parse
+    """Return the formula ``text``. What is not a formula raises an error: no formula is searched for in it."""
+    from latex2sympy2_extended import latex2sympy
+    from latex2sympy2_extended.latex2sympy2 import ConversionConfig
+    from sympy import Basic, I, Symbol
 
-    found = parse(f"${text}$", parsing_timeout=None)
-    return found or parse(text, parsing_timeout=None)
+    names = ConversionConfig(lowercase_symbols=False, interpret_contains_as_eq=False)
+    formula = latex2sympy(text, is_real=True, normalization_config=None, conversion_config=names)
+    units = {Symbol("i", real=True): I} if "i" in text else {}
+    return (
+        formula.subs(units)
+        if units and isinstance(formula, Basic) and not units.keys().isdisjoint(formula.free_symbols)
+        else formula
+    )
 
 
-def equal(gold: str, answer: str) -> bool:
-    """Return whether the two are mathematically equal."""
-    from math_verify import verify
+def equal(gold: str, answer: str, places: int = 0) -> bool:
+    """Return whether the two are mathematically equal: exactly, or, where one is a decimal, rounded to its ``places``."""
+    from math_verify.grader import sympy_compare_relational, sympy_compare_sets
+    from sympy import Basic, Eq, Expr, FiniteSet, MatrixBase, N, Set, Tuple, nan, simplify, zoo
+    from sympy.core.relational import Relational
 
-    return bool(verify(parsed(gold), parsed(answer), timeout_seconds=None))
+    one, other = parsed(gold), parsed(answer)
+    for side in (one, other):
+        if isinstance(side, Basic) and side.has(nan, zoo):  # what has no value equals nothing
+            return False
+    if places:
+        return bool(abs(N(one - other, places + 30)) * 10**places <= 0.5)
+    if isinstance(one, Eq) and isinstance(other, Eq):
+        # Equations have the same solutions if one is a multiple of the other; math-verify takes any two without a solution.
+        ratio = simplify((one.lhs - one.rhs) / (other.lhs - other.rhs))
+        return bool(ratio.is_number and ratio.is_finite and not ratio.is_zero)
+    if isinstance(one, Relational) and isinstance(other, Relational):
+        return one.free_symbols == other.free_symbols and bool(sympy_compare_relational(one, other, 6, 30))
+    if isinstance(one, MatrixBase) and isinstance(other, MatrixBase):
+        return one.shape == other.shape and all(same_value(*pair) for pair in zip(one.flat(), other.flat(), strict=True))
+    if isinstance(one, Expr) and isinstance(other, Expr):
+        return same_value(one, other)
+    if isinstance(one, (Set, Tuple)) and isinstance(other, (Set, Tuple)):
+        return isinstance(one, FiniteSet) is isinstance(other, FiniteSet) and bool(sympy_compare_sets(one, other, 6, 30))
+    return bool(one == other)
+
+
+def same_value(one: Any, other: Any) -> bool:
+    """Return whether two expressions have the same value."""
+    from math_verify.grader import sympy_numeric_eq, sympy_symbolic_eq
+
+    return bool(one == other or sympy_numeric_eq(one, other, 6, 30) or sympy_symbolic_eq(one, other))
+
+
+def matched(options: list[list[Any]], covers: bool) -> bool:
+    """Return whether rows and columns can be paired: an option is a list of formulas that must be equal, or null.
+
+    Equality is transitive, so the first column that fits a row may be taken. If ``covers``, a row may share a column: each
+    row needs one that fits, and each column a row.
+    """
+
+    @cache
+    def fits(row: int, column: int) -> bool:
+        option = options[row][column]
+        return option is not None and all(comparable(*pair) for pair in option)
+
+    columns = range(len(options[0]))
+    if covers:
+        by_row = all(any(fits(row, column) for column in columns) for row in range(len(options)))
+        return by_row and all(any(fits(row, column) for row in range(len(options))) for column in columns)
+    free = set(columns)
+    for row in range(len(options)):
+        column = next((column for column in sorted(free) if fits(row, column)), None)
+        if column is None:
+            return False
+        free.discard(column)
+    return not free
+
+
+def comparable(answer: str, gold: str, places: int) -> bool:
+    """Return whether two formulas are equal; those that cannot be read are not."""
+    try:
+        return equal(gold, answer, places)
+    except Exception:
+        return False
 
 
 def serve(connection: socket.socket, seconds: float) -> None:
@@ -62,8 +138,12 @@ def serve(connection: socket.socket, seconds: float) -> None:
         request = connection.recv(int.from_bytes(header, "big"), socket.MSG_WAITALL)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            gold, answer = json.loads(request)
-            reply = b"1" if equal(gold, answer) else b"0"
+            options, covers = json.loads(request)
+            if len(options) == len(options[0]) == 1 and options[0][0] is not None:
+                right = all(equal(gold, answer, places) for answer, gold, places in options[0][0])
+            else:
+                right = matched(options, covers)
+            reply = b"1" if right else b"0"
         except Exception:
             reply = b"E"
         signal.setitimer(signal.ITIMER_PROF, 0)

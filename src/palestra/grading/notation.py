@@ -7,8 +7,9 @@ whole number before a fraction makes a mixed number.
 
 import re
 import unicodedata
+from collections.abc import Callable
 
-__all__ = ["normal", "spaced"]
+__all__ = ["normal", "spaced", "unspaced"]
 
 _SYMBOLS = {
     **dict.fromkeys("−–—‐‑‒―﹣－", "-"),
@@ -50,14 +51,31 @@ _SYMBOLS = {
     "…": r"\ldots ",
     "’": "'",
     "′": "'",
-    "‰": r"\permil ",
+    "‰": " permille",
+    "≈": "=",
+    "€": r"\euro ",
+    "£": r"\pound ",
+    "¬": r"\neg ",
 }
 _ROOTS = {"√": r"\sqrt", "∛": r"\sqrt[3]", "∜": r"\sqrt[4]"}
 _TRANSLATED = str.maketrans(_SYMBOLS)
 _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ⁽⁾", "0123456789+-ni()")
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n")
 
-_SAME = [
+_SAME: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
+    (r"\\[hv]?phantom *\{[^{}]*\}|\\[xb]?cancel *\{[^{}]*\}|\\(?:sout|st) *\{[^{}]*\}", ""),
+    (r"\\(?:text)?color *\{[^{}]*\}", ""),
+    (r"\\(?:fbox|boxed|underline) *\{([^{}]*)\}", r"{\1}"),
+    (r"\\(?:tiny|small|large|Large|LARGE|huge|Huge|bf|it)(?![a-zA-Z])", ""),
+    (r"\\mathbb *\{? *(\d+) *\}?", r"\1"),
+    (r"\\mathbb +([A-Z])", r"\\mathbb{\1}"),
+    (r"\\([RQZNC])(?![a-zA-Z])", r"\\mathbb{\1}"),
+    (r"\\not *(?:=|\\eq(?![a-zA-Z]))", r"\\neq "),
+    (r"\\(?:approx|simeq|thickapprox)(?![a-zA-Z])", "="),
+    (r"\\colon(?![a-zA-Z])", ":"),
+    (r"(?<=\d) ?x ?(?=10 ?\^)", r"\\times "),
+    (r"\\b?mod(?![a-zA-Z])", " mod "),
+    (r"\\begin *\{(?:cases|aligned)\}([^&]*?)\\end *\{(?:cases|aligned)\}", lambda found: re.sub(r"\\\\", ",", found[1])),
     (r"\\[dtc]frac(?![a-zA-Z])", r"\\frac"),
     (r"\\(?:left|right|[bB]igg?[lr]?)(?=[^a-zA-Z]|\\)(?:\.)?", ""),
     (r"\\(?:displaystyle|textstyle|limits|nolimits|phantom\{\})", ""),
@@ -82,11 +100,20 @@ _SAME = [
     (r"\*", r"\\cdot "),
     (r"(?<=\d) ?\\cdot ?(?=[a-zA-Z]|\\(?:pi|sqrt)(?![a-zA-Z]))", ""),
     (r"(?<![a-zA-Z\\])([a-z]) ?\\cdot ?(?=[a-z](?![a-zA-Z]))", r"\1"),
+    (r"\\frac ?(\d) ?(\d)(?!\d)", r"\\frac{\1}{\2}"),
     (r"\\dots[bc]?(?![a-zA-Z])|\\cdots(?![a-zA-Z])", r"\\ldots "),
     (r"\\neg?\s*=", r"\\neq "),
 ]
-_REPLACED = [(re.compile(pattern), by) for pattern, by in _SAME]
+_REPLACED: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
+    (re.compile(pattern), by) for pattern, by in _SAME
+]
 _DELIMITERS = (("$$", "$$"), ("$", "$"), ("\\(", "\\)"), ("\\[", "\\]"))
+_REPEATING = re.compile(
+    r"(?<![\d.,])(\d{0,20})\.(\d{0,40})(?:\\(?:overline|bar|dot) ?(?:\{ ?(\d{1,20}) ?\}|(\d))|\((\d{1,20})\))"
+    r"|(?<![\d.,])(\d{0,20})\.(\d{2,60}) ?(?:\.\.\.|\\ldots(?![a-zA-Z]))"
+)
+"""A decimal with a repeated part that is marked, or that is written at least twice before dots."""
+_BLOCK = re.compile(r"(\d+?)\1+$")
 _VULGAR = re.compile(r"(\d?)\s*([½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒])")
 _GROUPS = re.compile(r"(?<![\d.,])(\d{1,3})((?: \d{3})+)(?![\d/]| \d)")
 _MIXED = re.compile(
@@ -94,12 +121,17 @@ _MIXED = re.compile(
 )
 _ROUND = re.compile(r"(\\sqrt(?:\[[34]\]| )?|\^)?\(|\)")
 """A round bracket, and the root or exponent that it is the argument of."""
-_KEPT = re.compile(r"(?<=\d) (?=[\d.])|(?<=[a-zA-Z]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=\d)")
+_KEPT = re.compile(r"(?<=\d) (?=[\d.{])|(?<=[a-zA-Z]) (?=[a-zA-Z])|(?<=[a-zA-Z]) (?=\d)")
 
 
 def normal(text: str) -> str:
     """Return ``text`` in plain LaTeX, without meaningless spaces."""
-    text = _braced(spaced(text))
+    return unspaced(spaced(text))
+
+
+def unspaced(text: str) -> str:
+    """Return ``text``, as ``spaced`` writes it, without meaningless spaces."""
+    text = _braced(text).replace("{}", "")
     marked = _KEPT.sub("\0", text)
     return marked.replace(" ", "").replace("\0", " ").replace("$", "").rstrip(".")
 
@@ -119,8 +151,24 @@ def spaced(text: str) -> str:
     for pattern, by in _REPLACED:
         text = pattern.sub(by, text)
     text = re.sub(r"\s+", " ", text).strip()
+    text = _REPEATING.sub(_repeated, text)
+    text = re.sub(r"(?<![\d.,])\d{1,3}(?:\.\d{3}){2,}(?![\d.,])", lambda found: found[0].replace(".", ""), text)
+    text = re.sub(r"(?<=[\d)}]) ?, (?=[-+]?[\d\\(])|(?<=\d) ,(?=\d)", ";", text)
     text = _GROUPS.sub(lambda found: found[0].replace(" ", ""), text)
     return _MIXED.sub(_mixed, text)
+
+
+def _repeated(match: "re.Match[str]") -> str:
+    integer, fixed = match[1] or match[6] or "", match[2] or ""
+    block = match[3] or match[4] or match[5] or ""
+    if match[7] is not None:
+        shown = _BLOCK.search(match[7])
+        if shown is None:
+            return f"{integer}.{match[7]}\\ldots "
+        fixed, block = match[7][: shown.start()], shown[1]
+    below = (10 ** len(block) - 1) * 10 ** len(fixed)
+    above = int(f"{integer}{fixed}{block}") - int(f"{integer}{fixed}" or 0)
+    return f"\\frac{{{above}}}{{{below}}}"
 
 
 def _vulgar(found: "re.Match[str]") -> str:
@@ -137,7 +185,7 @@ def _mixed(found: "re.Match[str]") -> str:
 
 def _braced(text: str) -> str:
     r"""Add braces that LaTeX does not require (``\frac12``), and replace round brackets (``sqrt(2)``, ``x^(1/2)``)."""
-    text = re.sub(r"\\frac ?(\d) ?(\d)(?!\d)", r"\\frac{\1}{\2}", text)
+    text = re.sub(r"\\frac ?(\d|[a-z]) ?(\d|[a-z])(?![\da-z])", r"\\frac{\1}{\2}", text)
     text = re.sub(r"\\frac ?(\d|[a-z]) ?\{", r"\\frac{\1}{", text)
     text = re.sub(r"(\\frac ?\{[^{}]*\}) ?(\d|[a-z])(?![}\d])", r"\1{\2}", text)
     text = re.sub(r"(\\sqrt(?:\[\d\])?) ?(\d+|[a-z])", r"\1{\2}", text)

@@ -8,6 +8,8 @@ import re
 from fractions import Fraction
 from typing import NamedTuple
 
+from palestra.grading.words import counted
+
 __all__ = ["Unit", "split_unit"]
 
 
@@ -46,6 +48,8 @@ _TABLE: dict[str, tuple[str, str]] = {
     "gal gallon": ("gallons", "1"),
     "dollar USD": ("money", "1"),
     "cent": ("money", "0.01"),
+    "euro": ("euros", "1"),
+    "sterling": ("pounds sterling", "1"),
     "^\\circ degree deg": ("degrees", "1"),
     "rad radian": ("radians", "1"),
     "mph": ("length/time", "0.44704"),
@@ -66,49 +70,18 @@ _POWER = r"(?: ?\^ ?\{? ?([23]) ?\}?)?"
 _ONE = rf"(?:(sq\.?|square|cubic|cu\.?) )?({_WORD}){_POWER}( squared| cubed)?"
 _TRAILING = re.compile(rf"^(.*[\d)}}\]]|.*\\pi|.*\\%) ?(?<=[ \d)}}\]]){_ONE}(?: ?(?:/|per) ?{_ONE})?$")
 _DEGREES = re.compile(r"^(.*?[\d)}]) ?\^\\circ ?([CF]?)$")
-_NOUN = re.compile(r"^(.*\d) ((?:[a-zA-Z]{3,})(?: [a-zA-Z]+)*)$")
-_NO_NOUNS = frozenset(
-    [
-        "hundred",
-        "thousand",
-        "million",
-        "billion",
-        "trillion",
-        "dozen",
-        "half",
-        "quarter",
-        "third",
-        "percent",
-        "times",
-        "plus",
-        "minus",
-        "over",
-        "less",
-        "more",
-        "than",
-        "not",
-        "sqrt",
-        "log",
-        "ln",
-        "sin",
-        "cos",
-        "tan",
-        "mod",
-        "choose",
-        "squared",
-        "cubed",
-        "pi",
-    ]
-)
-"""Words after a number that change its value."""
+_SIGNS = {"\\$": "dollar", "\\euro ": "euro", "\\pound ": "sterling"}
 _WORDS_OF_POWER = {"square": 2, "sq": 2, "cubic": 3, "cu": 3, " squared": 2, " cubed": 3}
 
 
 def split_unit(text: str) -> tuple[str, Unit | None]:
     """Return ``text`` (spaced LaTeX) without the unit at its end, and the unit."""
     text = text.removesuffix(".").strip()
-    if text.startswith("\\$"):
-        return text[2:].strip(), _UNITS["dollar"]
+    for sign, name in _SIGNS.items():
+        if text.startswith(sign):
+            return text.removeprefix(sign).strip(), _UNITS[name]
+        if (text.endswith(sign.strip()) and sign != "\\$") or (text.endswith(("\\$", "\\$ ")) and sign == "\\$"):
+            return text.removesuffix(sign.strip()).strip(), _UNITS[name]
     if degrees := _DEGREES.match(text):
         return degrees[1], _UNITS[f"^\\circ{degrees[2]}"]
     found = _TRAILING.match(text)
@@ -125,10 +98,8 @@ def split_unit(text: str) -> tuple[str, Unit | None]:
 
 def _split_noun(text: str) -> tuple[str, Unit | None]:
     """Split ``12 apples``: the counted noun is a unit of its own."""
-    found = _NOUN.match(text)
-    if found is None or _NO_NOUNS.intersection(found[2].lower().split()):
-        return text, None
-    return found[1], Unit(found[2].lower().removesuffix("s"), Fraction(1))
+    number, noun = counted(text)
+    return (number, Unit(noun, Fraction(1))) if noun else (text, None)
 
 
 def _unit(before: str | None, word: str, power: str | None, after: str | None) -> Unit | None:
