@@ -10,7 +10,7 @@ from palestra.core import Renderer
 from palestra.encoding import Ints, ints
 from palestra.errors import MissingExtra, UsageError
 from palestra.rendering import FamilyRenderer, TemplateRenderer, prove, renderer_for
-from palestra.trajectory import Message, ToolResult
+from palestra.trajectory import Image, Message, Text, ToolResult
 
 pytestmark = pytest.mark.torch
 
@@ -47,6 +47,31 @@ def test_a_cut_reply_is_closed_in_the_prompt_and_not_among_the_sampled() -> None
     assert closed is not None
     assert cut is not None
     assert cut.tolist() == [stop, *closed.tolist()]
+
+
+@pytest.mark.parametrize("family", [None, "qwen3"])
+def test_an_image_is_refused_in_a_sentence_that_says_what_to_do(family: str | None) -> None:
+    renderer = renderer_for(tokenizer("qwen3"), family=family)
+    seen = Message("user", (Text("Look: "), Image(b"x")))
+    for message in (seen, Message("user", (Image(b"x"),))):
+        with pytest.raises(UsageError, match=r"shows its model text only: play with a chat policy"):
+            renderer.first([message])
+    prompt = renderer.first([Message("user", (Text("two "), Text("parts")))])
+    with pytest.raises(UsageError, match="holds an image"):
+        renderer.extend(prompt, ints([renderer.stop_ids[0]]), [seen])
+
+
+def test_a_renderer_keeps_no_long_texts() -> None:
+    renderer = TemplateRenderer(tokenizer("chatml"), append_only=True)
+    prompt, stop = renderer.first(FIRST), ints([renderer.stop_ids[0]])
+    known = renderer._encode_tail.cache_info().currsize
+    first, again = [renderer.extend(prompt, stop, [Message("user", "word " * 1000)]) for _ in range(2)]
+    assert first is not None
+    assert again is not None
+    assert first.tolist() == again.tolist()
+    assert renderer._encode_tail.cache_info().currsize == known
+    assert renderer.extend(prompt, stop, [Message("user", "word")]) is not None
+    assert renderer._encode_tail.cache_info().currsize == known + 1
 
 
 @pytest.mark.parametrize("family", [None, "qwen3"])

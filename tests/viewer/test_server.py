@@ -1,5 +1,6 @@
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,13 @@ def test_a_vocabulary_is_served_where_there_is_one(server: ViewerServer, tmp_pat
     assert ask(server, "/runs/0/vocabulary.json")[1] == b"null"
     (tmp_path / "vocabulary.json").write_text('["a", "b"]')
     assert json.loads(ask(server, "/runs/0/vocabulary.json")[1]) == ["a", "b"]
+
+
+@pytest.mark.parametrize("target", ["http://[/x", "http://[::1/"])
+def test_a_request_for_no_address_is_answered(server: ViewerServer, target: str) -> None:
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=60) as connection:
+        connection.sendall(f"GET {target} HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400 ")
 
 
 @pytest.mark.parametrize(

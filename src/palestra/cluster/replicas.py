@@ -10,6 +10,7 @@ What a replica samples is a pure function of prompt, seed and weights. So a call
 import asyncio
 import itertools
 import os
+import secrets
 from collections import OrderedDict
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -113,6 +114,8 @@ class Replicas:
         self.context_length = context_length
         self._actors = actors
         self._weights = weights
+        self._name = secrets.token_hex(16)
+        """Tells the contexts of this object from those of others, on whatever machine: process ids repeat in containers."""
         self._names = itertools.count()
         self._places: WeakKeyDictionary[EngineSession, tuple[int, str]] = WeakKeyDictionary()
 
@@ -144,7 +147,7 @@ class Replicas:
     def _place(self, session: EngineSession | None) -> tuple[int, str]:
         """Return the replica that has this context in its cache, and the context's name there."""
         number = next(self._names)
-        new = number % len(self._actors), f"{os.getpid()}.{id(self)}.{number}"
+        new = number % len(self._actors), f"{self._name}.{number}"
         return new if session is None else self._places.setdefault(session, new)
 
     async def _persist(self, place: int, method: str, *arguments: Any, anywhere: bool = True) -> Any:
@@ -160,7 +163,7 @@ class Replicas:
                 if loop.time() > until:
                     raise InfrastructureError(f"no replica answers: {error}") from None
                 await asyncio.sleep(PAUSE)
-            place = (place + anywhere) % len(self._actors)
+            place = (place + 1) % len(self._actors) if anywhere else place
 
 
 class Relay(Replicas):

@@ -4,8 +4,8 @@
 prompt, and rewards that need no runtime. The options are keywords of the taskset's config.
 
 Tasks with tools, a container or a user, and packages with an ``Env`` of their own, drive the model themselves. They are
-refused, because they need a gateway between the model and Palestra, which does not exist yet. ``verifiers.py`` has the other
-direction.
+refused: here Palestra drives it. A program of yours that runs them can play with a model of Palestra over the gateway
+(``palestra.agents.Program``). ``verifiers.py`` has the other direction.
 """
 
 import hashlib

@@ -15,7 +15,8 @@ from palestra.encoding import Ints, ints
 from palestra.errors import MissingExtra, UsageError
 from palestra.installation import how_to_install
 from palestra.rendering.results import result_chats
-from palestra.trajectory import Message, ToolCall, text_of
+from palestra.rendering.shown import shown_text
+from palestra.trajectory import Message, ToolCall
 
 __all__ = ["FamilyRenderer", "family_of"]
 
@@ -100,12 +101,12 @@ class FamilyRenderer:
 def _chats(messages: Sequence[Message]) -> list[dict[str, Any]]:
     chats: list[dict[str, Any]] = []
     for message in messages:
-        chats += result_chats(text_of(message.content)) if message.role == "tool" else [_chat(message)]
+        chats += result_chats(shown_text(message.content)) if message.role == "tool" else [_chat(message)]
     return chats
 
 
 def _chat(message: Message) -> dict[str, Any]:
-    chat: dict[str, Any] = {"role": message.role, "content": text_of(message.content)}
+    chat: dict[str, Any] = {"role": message.role, "content": shown_text(message.content)}
     if message.role == "assistant":
         parsed = parse_calls(chat["content"])
         good = [call for call in parsed.calls if isinstance(call, ToolCall)]

@@ -24,7 +24,8 @@ from palestra.core import Reply
 from palestra.encoding import Ints, ints
 from palestra.errors import UsageError
 from palestra.rendering.results import result_chats
-from palestra.trajectory import Message, ToolResult, text_of
+from palestra.rendering.shown import shown_text
+from palestra.trajectory import Message, ToolResult
 
 __all__ = ["TemplateRenderer"]
 
@@ -34,8 +35,10 @@ _RESULT = "PalestraResultMarker"
 _QUESTION = Message("user", "Q")
 _NEXT = {"user": Message("user", "N"), "tool": Message("tool", format_result("f", ToolResult(_RESULT)))}
 """A message of each role that can follow a reply."""
-_REMEMBERED = 4096
+_REMEMBERED = 1024
 """Most tails whose ids are cached: games repeat their texts, and the members of a group see the same ones."""
+_SHORT = 2048
+"""Characters of the longest tail that is cached. The cache outlives the episodes, and agents may send what they like."""
 _THINK, _END_THINK = "<think>", "</think>"
 
 
@@ -117,7 +120,7 @@ class TemplateRenderer:
         return text
 
     def _chats(self, message: Message) -> list[dict[str, str]]:
-        content = text_of(message.content)
+        content = shown_text(message.content)
         if message.role == "tool":
             return result_chats(content) if self.knows_tools else [{"role": "user", "content": content}]
         chat = {"role": message.role, "content": content}
@@ -129,6 +132,8 @@ class TemplateRenderer:
 
     def _tail(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids that follow a reply when ``messages`` come next."""
+        if sum(len(shown_text(message.content)) + len(message.reasoning) for message in messages) > _SHORT:
+            return self._encode(self._tail_text(messages))
         return list(self._encode_tail(tuple(messages)))
 
     def _tail_text(self, messages: Sequence[Message]) -> str:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from palestra.core import Reply
 from palestra.encoding import Ints, ints
-from palestra.trajectory import Message, text_of
+from palestra.rendering.shown import shown_text
+from palestra.trajectory import Message
 
 __all__ = ["WordRenderer", "WordTokenizer"]
 
@@ -66,7 +67,7 @@ class WordRenderer:
 
     def _written(self, messages: Sequence[Message]) -> list[int]:
         return [
-            id for one in messages for id in (self._role(one.role), *self.tokenizer.encode(text_of(one.content)), self._end)
+            id for one in messages for id in (self._role(one.role), *self.tokenizer.encode(shown_text(one.content)), self._end)
         ]
 
     def _role(self, role: str) -> int:

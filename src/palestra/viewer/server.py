@@ -58,7 +58,10 @@ class ViewerServer(ThreadingHTTPServer):
 
     def answer(self, target: str) -> _HttpAnswer:
         """Return the answer to a request for ``target``."""
-        parts = urlsplit(target)
+        try:
+            parts = urlsplit(target)
+        except ValueError as error:
+            return _refused(f"not an address: {error}", HTTPStatus.BAD_REQUEST)
         match parts.path.strip("/").split("/"):
             case [""]:
                 return _HttpAnswer(self.page.html.encode(), _HTML)
@@ -80,7 +83,7 @@ class ViewerServer(ThreadingHTTPServer):
             case ["runs", run, "report.html"]:
                 found = self._of_run(run, RunIndex.report)
                 return found if found.status != HTTPStatus.OK else _HttpAnswer(found.body, _HTML, policy=_REPORT_POLICY)
-        return _not_found(f"nothing at {parts.path}")
+        return _refused(f"nothing at {parts.path}")
 
     def _catalog(self) -> bytes:
         # Columns change and are read only here, by one thread at a time.
@@ -94,11 +97,11 @@ class ViewerServer(ThreadingHTTPServer):
             chosen = dict(enumerate(self.runs))[int(number)]
             return _HttpAnswer(read(chosen))
         except (LookupError, ValueError):
-            return _not_found("no such run, episode or file")
+            return _refused("no such run, episode or file")
 
 
-def _not_found(message: str) -> _HttpAnswer:
-    return _HttpAnswer(message.encode("utf-8", "replace"), "text/plain; charset=utf-8", HTTPStatus.NOT_FOUND)
+def _refused(message: str, status: HTTPStatus = HTTPStatus.NOT_FOUND) -> _HttpAnswer:
+    return _HttpAnswer(message.encode("utf-8", "replace"), "text/plain; charset=utf-8", status)
 
 
 class _Handler(BaseHTTPRequestHandler):
