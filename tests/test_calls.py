@@ -1,9 +1,12 @@
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.calls import CLOSE, OPEN, BadCall, CallResult, format_call, format_result, parse_calls, parse_results, sealed
 from palestra.trajectory import ToolCall, ToolResult
+from tests.pace import slowness
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from([OPEN, CLOSE, "\\u003c", '"', "\\"])
 values = st.recursive(
@@ -76,3 +79,21 @@ def test_a_result_cannot_close_its_tag_and_its_name_cannot_open_one() -> None:
 
 def test_a_failure_is_written_into_the_text_where_the_form_has_no_field_for_it() -> None:
     assert [CallResult("f", "no file", ok).full_text for ok in (True, False)] == ["no file", "Error: no file"]
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        f'{OPEN}{{"k":"{CLOSE}',
+        f'"{OPEN}{{",{CLOSE}',
+        f"{OPEN}{{{CLOSE}\n",
+        f'{OPEN}{{"',
+        f'{OPEN}{{"\\"{CLOSE}',
+        f"{OPEN}{CLOSE}",
+        f'{OPEN}[[{{"a": 1, {CLOSE}',
+    ],
+)
+def test_hostile_calls_are_read_in_linear_time(piece: str) -> None:
+    began = time.process_time()
+    parse_calls(piece * 20_000)
+    assert time.process_time() - began < 2.0 * slowness()

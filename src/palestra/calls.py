@@ -27,6 +27,7 @@ __all__ = [
     "BadCall",
     "CallResult",
     "ParsedText",
+    "call_end",
     "format_call",
     "format_result",
     "parse_calls",
@@ -83,7 +84,7 @@ def parse_calls(text: str) -> ParsedText:
     while (start := text.find(OPEN, position)) != -1:
         prose.append(text[position:start])
         body_start = start + len(OPEN)
-        end = text.find(CLOSE, body_start)
+        end = call_end(text, body_start)
         if end == -1:
             calls.append(BadCall(text[body_start:], f"the tool call is not closed by {CLOSE}."))
             return ParsedText("".join(prose).strip(), tuple(calls))
@@ -91,6 +92,38 @@ def parse_calls(text: str) -> ParsedText:
         position = end + len(CLOSE)
     prose.append(text[position:])
     return ParsedText("".join(prose).strip() if calls else text, tuple(calls))
+
+
+_JSON_TOKEN = re.compile(r'[ \t\r\n]*(?:([{}\[\]])|[:,]|"(?:[^"\\]|\\.)*"|[-+.0-9a-zA-Z]+)')
+_CLOSING = re.compile(r"[ \t\r\n]*" + re.escape(CLOSE))
+
+
+def call_end(text: str, start: int) -> int:
+    """Return where the closing tag of the call stands whose body begins at ``start``; -1 if there is none.
+
+    That is the first closing tag, unless it stands inside a string of the call's JSON. All calls of a text together take linear
+    time, because an opening tag outside of a string ends the search for the end of the JSON.
+    """
+    end = text.find(CLOSE, start)
+    if end == -1 or _is_json(text[start:end]):
+        return end
+    position, depth = start, 0
+    while (token := _JSON_TOKEN.match(text, position)) is not None:
+        position = token.end()
+        if token[1]:
+            depth += 1 if token[1] in "{[" else -1
+        if depth <= 0:
+            break
+    closing = _CLOSING.match(text, position)
+    return end if closing is None or depth or position < end else closing.end() - len(CLOSE)
+
+
+def _is_json(body: str) -> bool:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
+        return False
+    return True
 
 
 def read_call(body: str) -> ToolCall | BadCall:

@@ -98,21 +98,18 @@ def test_answers_in_words() -> None:
     assert [(gold, given) for gold, given in different if exact_match(given, gold)] == []
 
 
-@pytest.mark.xfail(strict=True, reason="not yet as the page says")
 @pytest.mark.parametrize("read", [lambda text: parse_calls(text).calls, find_calls], ids=["parse_calls", "find_calls"])
 def test_tool_calls(read: Any) -> None:
     assert [text for text, arguments in READ if read(text) != (ToolCall("f", arguments),)] == []
     assert [text for text in REFUSED if [type(call) for call in read(text)] != [BadCall]] == []
 
 
-@pytest.mark.xfail(strict=True, reason="not yet as the page says")
 def test_the_text_of_a_call_never_becomes_prose() -> None:
     assert [text for text, _ in READ if parse_calls(text).prose not in ("", "I call.\n Done.")] == []
     assert [text for text in REFUSED if "<" in parse_calls(text).prose] == []
     assert parse_calls("no call") == ParsedText("no call", ())
 
 
-@pytest.mark.xfail(strict=True, reason="not yet as the page says")
 def test_code_blocks() -> None:
     assert [text for text, code in FENCED if fenced_code(text, "python", "py", "") != code] == []
     assert [text for text in UNFENCED if fenced_code(text, "python", "py", "") is not None] == []

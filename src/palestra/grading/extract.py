@@ -91,21 +91,42 @@ def _first_tag(text: str) -> tuple[int, int] | None:
     return None if found is None else found.span(1)
 
 
+_FENCE = re.compile(r"([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)")
+
+
 def fenced_code(text: str, *languages: str) -> str | None:
     """Return the last complete fenced block, in one of ``languages`` if any are named; ``None`` if there is none.
 
-    A fence opens and closes at the start of a line. Blocks in other languages are skipped.
+    A fence is three or more backticks or tildes, at the start of a line or indented. At least as many of the same character
+    close it, indented at most three spaces deeper. The lines inside lose the indentation of the opening. Blocks in other
+    languages are skipped. The language is the first word after the fence.
     """
     found: str | None = None
-    opening: str | None = None
+    opening: tuple[str, str, str] | None = None
     block: list[str] = []
-    for line in text.split("\n"):
-        if not line.startswith("```"):
-            block.append(line)
-        elif opening is None:
-            opening, block = line[3:].strip().lower(), []
-        else:
-            if not languages or opening in languages:
+    for written in text.split("\n"):
+        line = written.removesuffix("\r")
+        fence = _FENCE.fullmatch(line)
+        if opening is None:
+            if fence is not None:
+                opening, block = (fence[1], fence[2], fence[3]), []
+            continue
+        indent, mark, info = opening
+        if (
+            fence is not None
+            and fence[2].startswith(mark)
+            and not fence[3].strip()
+            and len(fence[1].expandtabs(4)) <= len(indent.expandtabs(4)) + 3
+        ):
+            language = (info.split() or [""])[0].lower()
+            if not languages or language in languages:
                 found = "\n".join(block)
-            opening, block = None, []
+            opening = None
+        else:
+            block.append(line[_common(line, indent) :])
     return found
+
+
+def _common(line: str, indent: str) -> int:
+    """Return how many characters of ``indent`` the line begins with."""
+    return next((place for place, (ours, theirs) in enumerate(zip(line, indent, strict=False)) if ours != theirs), len(indent))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from palestra.calls import CLOSE, OPEN, BadCall, read_arguments, read_call
+from palestra.calls import CLOSE, OPEN, BadCall, call_end, read_arguments, read_call
 from palestra.trajectory import ToolCall
 
 __all__ = ["CallForm", "find_calls"]
@@ -39,7 +39,8 @@ def find_calls(text: str, forms: Collection[CallForm] = (CallForm.TOOL_CALL,)) -
     while (hit := nearest.from_(position)) is not None:
         start, opening = hit
         inside, (_, closing, read) = start + len(opening), markups[opening]
-        end = text.find(closing, inside - 1)  # the newline that ends an opening fence may begin the closing one
+        # The newline that ends an opening fence may begin the closing one.
+        end = call_end(text, inside) if opening == OPEN else text.find(closing, inside - 1)
         position = len(text) if end == -1 else end + len(closing)
         if read is None:
             continue
