@@ -76,6 +76,21 @@ def test_names_and_texts_on_the_id_stay_as_they_are_written() -> None:
         assert env.step(env.oracle()).info["success"]
 
 
+@pytest.mark.slow
+def test_a_data_file_says_which_reading_of_its_answers_is_meant() -> None:
+    pytest.importorskip("math_verify", reason="math-verify is not installed")
+    rewards = []
+    for options in ("", "&pairs=intervals", "&decimals=6", "&log=10", "&log=e"):
+        with palestra.make(write([{"question": "Where?", "answer": "(1,2)"}]) + "?grader=maths" + options) as env:
+            env.reset(seed=0)
+            rewards.append(env.step("\\boxed{1<x<2}").reward)
+    assert rewards == [0.0, 1.0, 0.0, 0.0, 0.0]
+    with pytest.raises(UsageError, match="pairs must be one of points, intervals"):
+        palestra.make(write(ROWS) + "?grader=maths&pairs=sets")
+    with pytest.raises(UsageError, match='no option "pairs"'):
+        palestra.make(write(ROWS) + "?grader=exact&pairs=intervals")
+
+
 def test_choices() -> None:
     rows = [{"question": "Capital of Italy?", "choices": ["Paris", "Rome"], "answer": 1}]
     with palestra.make(write(rows), grader="choice") as env:

@@ -12,8 +12,10 @@ from typing import Any
 
 from palestra.core import AsyncEnv, Step
 from palestra.envs.data.drawing import DataSource, draw_row, rows_of
+from palestra.errors import UsageError
 from palestra.grading import last_boxed
 from palestra.grading.maths import MathsGrader
+from palestra.grading.readings import Readings
 from palestra.sharing import SharedPerLoop
 from palestra.trajectory import Content, Image, Part, Task, Text
 
@@ -23,15 +25,22 @@ _HOW = "\n\nReason step by step, and put your final answer into \\boxed{}."
 
 
 class Maths(AsyncEnv):
-    """Solve one problem of the data set ``data``. The reward is 1 for the right answer and 0 for any other."""
+    """Solve one problem of the data set ``data``. The reward is 1 for the right answer and 0 for any other.
+
+    The other keywords are those of ``Readings``: how to read an accepted answer that has several readings.
+    """
 
     reward_range = (0.0, 1.0)
     score_range = (0.0, 1.0)
 
-    def __init__(self, data: DataSource, split: str = "", instruction: str | None = None) -> None:
+    def __init__(self, data: DataSource, split: str = "", instruction: str | None = None, **readings: Any) -> None:
         self._data = data
         self._split = split
         self._instruction = _HOW if instruction is None else f"\n\n{instruction}" if instruction else ""
+        try:
+            self._readings = Readings(**readings)
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"the maths grader cannot take these options: {error}") from None
         self._stack = AsyncExitStack()
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
@@ -49,7 +58,7 @@ class Maths(AsyncEnv):
         answer = last_boxed(action)
         if answer is None:
             return Step("There is no \\boxed{} answer.", 0.0, True, False, {"success": False, "format_error": True})
-        right = await self._grader.equivalent(answer, self._answer)
+        right = await self._grader.equivalent(answer, self._answer, self._readings)
         return Step("", float(right), True, False, {"success": right})
 
     async def close(self) -> None:

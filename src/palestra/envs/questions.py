@@ -7,10 +7,13 @@ Each row is one task, and one reply ends the episode. Options follow the questio
 ``answer``       the name of the field with the answer; ``answer`` by default (``tests`` for the grader ``code``)
 ``choices``      the name of the field with the choices; ``choices`` by default
 ``instruction``  the text that follows the question, instead of the grader's own
+
+The grader ``maths`` also has the options of ``Readings``: ``pairs``, ``base``, ``angles``, ``percent``, ``decimals``, ``log``.
 """
 
 import copy
 from collections.abc import Callable
+from dataclasses import fields
 from typing import Any
 
 from palestra.core import AsyncEnv, Env, Step
@@ -23,6 +26,7 @@ from palestra.envs.maths import Maths
 from palestra.envs.problems import problem_of
 from palestra.envs.qa import QuestionAnswering
 from palestra.errors import SchemaError, Unsupported, UsageError
+from palestra.grading.readings import Readings
 from palestra.references import is_reference, resolve
 from palestra.trajectory import Task
 
@@ -32,6 +36,7 @@ GraderChoice = str | Grader | Callable[[str, dict[str, Any]], Any]
 """The name of a grader, a grader, or a function ``(reply, row)`` that returns a bool or a number."""
 
 _OWN: dict[str, type[Grader]] = {"number": NumberGrader, "choice": ChoiceGrader}
+_READINGS = tuple(field.name for field in fields(Readings))
 _NAMES = ("exact", "number", "maths", "choice", "code")
 
 
@@ -41,6 +46,9 @@ def open_questions(path: str, *, grader: GraderChoice = "exact", **options: Any)
     The options are ``grader``, ``question``, ``answer``, ``choices`` and ``instruction``. A file that cannot be read, an
     unknown option or grader, and a broken row are errors before the first episode; the message names the line of the row.
     """
+    readings = {name: options.pop(name) for name in _READINGS if name in options} if grader == "maths" else {}
+    if str(readings.get("decimals", "")).isdecimal():  # an option of an id is a text
+        readings["decimals"] = int(readings["decimals"])
     names = _options(options)
     source, graded = _source(path, grader, names)
     source.rows()
@@ -51,11 +59,13 @@ def open_questions(path: str, *, grader: GraderChoice = "exact", **options: Any)
         if asked:
             raise UsageError("the grader code has its own instruction: leave the option instruction out")
         return Coding(source)
-    return Maths(source, **asked) if graded == "maths" else QuestionAnswering(source, **asked)
+    return Maths(source, **asked, **readings) if graded == "maths" else QuestionAnswering(source, **asked)
 
 
 def read_questions(path: str, *, grader: GraderChoice = "exact", **options: Any) -> Rows:
     """Return the rows of ``data:path`` with its options."""
+    if grader == "maths":
+        options = {name: value for name, value in options.items() if name not in _READINGS}
     return _source(path, grader, _options(options))[0].rows()
 
 

@@ -63,7 +63,7 @@ _RAISED = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿⁱ⁽⁾", "012345
 _LOWERED = str.maketrans("₀₁₂₃₄₅₆₇₈₉₊₋ₙ", "0123456789+-n")
 
 _SAME: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
-    (r"\\[hv]?phantom *\{[^{}]*\}|\\[xb]?cancel *\{[^{}]*\}|\\(?:sout|st) *\{[^{}]*\}", ""),
+    (r"\\(?:[hv]?phantom|[xb]?cancel|sout|st) *\{(?:[^{}]|\{[^{}]*\})*\}", ""),
     (r"\\(?:text)?color *\{[^{}]*\}", ""),
     (r"\\(?:fbox|boxed|underline) *\{([^{}]*)\}", r"{\1}"),
     (r"\\(?:tiny|small|large|Large|LARGE|huge|Huge|bf|it)(?![a-zA-Z])", ""),
@@ -90,6 +90,7 @@ _SAME: list[tuple[str, str | Callable[[re.Match[str]], str]]] = [
     (r"\\(?:degree|textdegree)(?![a-zA-Z])", r"^\\circ "),
     (r"\^\s*\{\s*\\circ\s*\}", r"^\\circ "),
     (r"\\(?:mathrm|mathbf|textbf|textrm|textit|mathit|operatorname|mbox|text|boldsymbol|rm)\s*\{([^{}]*)\}", r" \1 "),
+    (r"\\(?:mathrm|mathbf|mathit|boldsymbol|textbf|text|underline|fbox|boxed) *(?=\{)", ""),
     (r"(?<!\\)\\(?:qquad|quad|enspace|thinspace|[,;: >]|hspace\{[^{}]*\})|~", " "),
     (r"(?<!\\)\\!", ""),
     (r"\{,\}", ","),

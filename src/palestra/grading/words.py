@@ -6,9 +6,9 @@ mean nothing here is not a number.
 
 import re
 
-__all__ = ["counted", "valued"]
+__all__ = ["MULTIPLES", "SHARES", "counted", "valued"]
 
-_MULTIPLES = {
+MULTIPLES = {
     "ten": 10,
     "dozen": 12,
     "score": 20,
@@ -23,7 +23,7 @@ _MULTIPLES = {
     "quadrillion": 10**15,
     "quintillion": 10**18,
 }
-_SHARES = {
+SHARES = {
     "half": 2,
     "third": 3,
     "quarter": 4,
@@ -60,8 +60,8 @@ _SHARES = {
     "trillionth": 10**12,
 }
 _VALUES = {
-    **{name: f"\\cdot {value}" for name, value in _MULTIPLES.items()},
-    **{name: f"\\cdot\\frac{{1}}{{{value}}}" for name, value in _SHARES.items()},
+    **{name: f"\\cdot {value}" for name, value in MULTIPLES.items()},
+    **{name: f"\\cdot\\frac{{1}}{{{value}}}" for name, value in SHARES.items()},
     "basis point": "\\cdot\\frac{1}{10000}",
     "ten thousandth": "\\cdot\\frac{1}{10000}",
     "hundred thousandth": "\\cdot\\frac{1}{100000}",
@@ -228,6 +228,7 @@ _DESCRIBING = frozenset(
         "interior",
         "internal",
         "large",
+        "lattice",
         "left-handed",
         "light",
         "little",
@@ -318,7 +319,7 @@ _AND_SHARE = re.compile(r"^(\d{1,9}) and (?:a|one) (half|third|quarter|fourth)\b
 
 def valued(text: str) -> str:
     r"""Return ``text`` with the words of value after its number as a formula: ``5 dozen eggs`` is ``(5\cdot 12) eggs``."""
-    text = _AND_SHARE.sub(lambda found: f"({found[1]}+\\frac{{1}}{{{_SHARES[found[2]]}}})", text)
+    text = _AND_SHARE.sub(lambda found: f"({found[1]}+\\frac{{1}}{{{SHARES[found[2]]}}})", text)
     match = _WORDS.match(text)
     if match is None or not match[1]:
         return text
