@@ -14,13 +14,13 @@ from typer.testing import CliRunner
 from palestra import Env, Step, Task
 from palestra.cli.app import app
 from palestra.core import Conversation
-from palestra.errors import InfrastructureError, UsageError
-from palestra.evaluation import evaluate, evaluate_async, read_report, report_markdown
-from palestra.evaluation.run import FIRST_EPISODES
+from palestra.errors import InfrastructureError, PolicyError, UsageError
+from palestra.evaluation import evaluate, evaluate_async, read_report, report_markdown, report_on
+from palestra.evaluation.run import FIRST_EPISODES, FIRST_OF_ENVIRONMENT
 from palestra.policies.chat import ChatPolicy, Endpoint
 from palestra.rollout import read_trajectories
 from palestra.rollout.resuming import FAILED
-from palestra.trajectory import Completion
+from palestra.trajectory import Completion, Failure, Phase, StopReason, Trajectory
 
 GUESS = "game:GuessTheNumber-v0-easy"
 
@@ -215,3 +215,82 @@ def test_the_report_of_a_run_that_failed_before_the_policy_acted_names_the_polic
     report = evaluate(NoReset, "random", n=2)
     assert report.suite.scored == 0
     assert report_markdown(report).startswith("# random: incomplete, 0 of 2 episodes")
+
+
+class Broken(Env):
+    """Fails in its step, with another message in every task."""
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, object]]:
+        super().reset(seed=seed, task=task)
+        return "go", {}
+
+    def step(self, action: str) -> Step:
+        table: dict[str, float] = {}
+        return Step("", table[f"key {self.task.seed}"], True, False, {})
+
+
+class Sound(Broken):
+    def step(self, action: str) -> Step:
+        return Step("", 1.0, True, False, {})
+
+
+def test_an_environment_whose_first_episodes_fail_for_one_cause_is_not_played_on(tmp_path: Path) -> None:
+    tasks = [Task(f"{__name__}:Broken", seed) for seed in range(300)]
+    report = evaluate(tasks, lambda text: "a", concurrency=4, out=tmp_path)
+    played = report.suite.failures["env"]
+    assert FIRST_OF_ENVIRONMENT <= played <= FIRST_OF_ENVIRONMENT + 8
+    assert report.suite.failures == {"env": played, "not played": 300 - played}
+    ((cause, count),) = report.suite.causes.items()
+    assert count == played, "messages that differ only in details are one cause"
+    assert "evaluation/test_dead.py:" in cause
+    assert "in step" in cause
+    first, *rest = report_markdown(report).splitlines()
+    assert "the first 20 episodes of tests.evaluation.test_dead:Broken all failed for one cause: env, KeyError" in first
+    assert any("To play what is missing, call evaluate again with out=" in line for line in rest)
+
+
+def test_other_environments_are_played_on() -> None:
+    tasks = [Task(f"{__name__}:{kind}", seed) for seed in range(60) for kind in ("Broken", "Sound")]
+    report = evaluate(tasks, lambda text: "a", concurrency=4)
+    broken, sound = report.envs
+    assert sound.scored == sound.issued == 60
+    assert broken.failures["env"] < 40
+    assert broken.failures["env"] + broken.failures["not played"] == 60
+
+
+def test_two_causes_do_not_stop_an_environment() -> None:
+    class TwoWays(Broken):
+        def step(self, action: str) -> Step:
+            if self.task.seed % 2:
+                raise RuntimeError("odd")
+            return super().step(action)
+
+    report = evaluate(TwoWays, lambda text: "a", n=50)
+    assert report.suite.failures == {"env": 50}
+    assert len(report.suite.causes) == 2
+
+
+def test_errors_of_an_api_that_differ_in_their_status_are_two_causes() -> None:
+    class Api:
+        name = "api"
+
+        async def act(self, conversation: Conversation) -> Completion:
+            raise PolicyError(f"refused: {401 + conversation.task.seed % 2 * 3}")
+
+    report = evaluate([Task(GUESS, seed) for seed in range(6)], Api())
+    assert len(report.suite.causes) == 1, "one line of code raises both"
+    refused = [trajectory_of(PolicyError(f"refused: {status}")) for status in (401, 404)]
+    assert len(report_on(refused).suite.causes) == 2
+
+
+def trajectory_of(error: Exception) -> Trajectory:
+    return Trajectory(Task(GUESS), StopReason.ERROR, failures=(Failure.of(error, Phase.ACT),))
+
+
+def test_replies_without_a_readable_answer_are_counted() -> None:
+    replies = iter(["nothing", "Answer: 42"] * 50)
+    report = evaluate("math:Sums", lambda text: next(replies), n=10)
+    assert (report.suite.replies, report.suite.unreadable) == (10, 5)
+    assert "5 of 10 replies had no answer that the environment could read" in report_markdown(report)
+    readable = evaluate("math:Sums", lambda text: "Answer: 42", n=10)
+    assert "could read" not in report_markdown(readable)

@@ -27,7 +27,8 @@ from palestra.cli.settings import (
 )
 from palestra.evaluation import SHOWN_CAUSES, episode_of
 from palestra.registry import spec
-from palestra.rollout import RolloutOptions
+from palestra.rollout import RolloutOptions, play_episodes
+from palestra.rollout.playable import check_playable
 from palestra.rollout.recording import Findings, audit, recorded
 from palestra.rollout.resuming import TRAJECTORIES
 from palestra.rollout.supply import names_of
@@ -73,8 +74,7 @@ def rollout_command(
     )
     asked = named_envs(envs, more_envs, [*tool, *wrapper])
     chosen = names_of(asked)
-    for name in chosen:
-        spec(name)  # refuse an unknown id before the first line is printed
+    specs = [spec(name) for name in chosen]  # refuses an unknown id before the first line is printed
     player = named_policy(policy)
     folder = out or default_folder("rollout", policy, *asked)
 
@@ -83,6 +83,8 @@ def rollout_command(
     async def play() -> int:
         async with rollout_of(cluster, workers, cluster_config) as rollout:
             played = 0
+            if rollout is play_episodes:
+                await check_playable(specs, options)
             async for trajectory in recorded(folder, chosen, player, options, name=policy, rollout=rollout):
                 played += 1
                 causes.update(filter(None, [episode_of(trajectory).cause]))

@@ -25,7 +25,7 @@ from palestra.core import Tool
 from palestra.durable import Inside
 from palestra.encoding import encode_json
 from palestra.errors import UnknownEnv, UsageError
-from palestra.evaluation.asked import Asked, Bounds, score_ranges
+from palestra.evaluation.asked import Asked, score_ranges
 from palestra.evaluation.budget import Budget, BudgetMeter, budget_text, larger, metered
 from palestra.evaluation.folder import EvaluationConfig, RunFolder
 from palestra.evaluation.panel import Panel
@@ -33,7 +33,7 @@ from palestra.evaluation.report import EpisodeScore, Report, Spending, episode_o
 from palestra.evaluation.versions import UNKNOWN, environment_versions, package_versions
 from palestra.notebooks import ProgressLine, in_notebook
 from palestra.policies import as_policy, policy_name
-from palestra.registry import WrapperFactory, spec
+from palestra.registry import EnvSpec, WrapperFactory, spec
 from palestra.rendering.vocabulary import write_vocabulary
 from palestra.rollout import (
     AnyPolicy,
@@ -46,6 +46,7 @@ from palestra.rollout import (
     read_trajectories,
 )
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
+from palestra.rollout.playable import check_playable
 from palestra.rollout.resuming import FAILED, resume, set_aside
 from palestra.rollout.supply import data_table
 from palestra.trajectory import StopReason, Trajectory
@@ -245,8 +246,12 @@ async def evaluate_async(
 async def _evaluated(envs: Envs, policy: AnyPolicy, options: EvaluationOptions) -> Report:
     panel = Panel.of(envs, options.play.n, options.play.seed)
     options.play.around()  # refuses an unknown name before the folder is made
+    specs = _specs_of(panel)
+    if options.rollout is play_episodes:  # on a cluster, only the workers can say what they reach
+        await check_playable(specs, options.play)
     players = _players(policy, options.player)
-    asked = Asked(panel.tasks, options.play.group_size, _score_ranges(panel, options.play))
+    ranges = score_ranges(specs, options.play.max_turns, options.play.wrappers)
+    asked = Asked(panel.tasks, options.play.group_size, ranges)
     config = _config(panel, players, asked, options)
     if options.out is None:
         return await _evaluate(panel, asked, players, options, config, None)
@@ -431,13 +436,13 @@ def _players(policy: AnyPolicy, player: str | None) -> Players:
     return as_policy(policy)
 
 
-def _score_ranges(panel: Panel, play: RolloutOptions) -> dict[str, Bounds]:
+def _specs_of(panel: Panel) -> list[EnvSpec]:
     specs = {known.id: known for known in panel.source.specs}
     for env in panel.envs:  # explicit tasks name their environments, but say nothing else about them
         if env not in specs:
             with suppress(UnknownEnv):  # their episodes fail with the reason
                 specs[env] = spec(env)
-    return score_ranges(specs.values(), play.max_turns, play.wrappers)
+    return list(specs.values())
 
 
 def _config(panel: Panel, players: Players, asked: Asked, options: EvaluationOptions) -> EvaluationConfig:

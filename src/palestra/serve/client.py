@@ -62,6 +62,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 """Seconds between attempts to connect: doubled each time, up to the second value."""
 GRACE = 2.0
 """Seconds beyond a call's deadline in which the server may still report that it passed."""
+LONGEST_CHECK_PAUSE = 0.4
+"""Seconds: ``check_reachable`` gives up when its next pause would be longer."""
 CONNECT_SECONDS = 5.0
 """Seconds that one attempt to connect may take; less if the server's heartbeat is shorter."""
 CLOSE_SECONDS, MOST_PATIENT_CLOSE = 5.0, 0.1
@@ -116,6 +118,30 @@ class RemoteEnv(AsyncEnv):
         self._link: Link | None = None
         self._connecting = asyncio.Lock()
         self._keeper: asyncio.Task[None] | None = None
+
+    async def check_reachable(self) -> None:
+        """Open the session without an episode: a wrong address, token or id shows before the first episode.
+
+        Raises:
+            UsageError: The server cannot be reached, or refuses this client. One that is busy refuses for a while only.
+        """
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                await self._connected(CONNECT_SECONDS)
+            except Refused as error:
+                if error.fault.code not in _LATER:
+                    raise UsageError(f"{self._url} refuses to play {self._id}: {error}") from None
+            except (Broken, SchemaError) as error:
+                await self._drop()
+                if pause > LONGEST_CHECK_PAUSE:
+                    raise UsageError(
+                        f"{self._url} cannot be reached: {error}. Start the server, or correct the address"
+                    ) from None
+                await asyncio.sleep(pause)
+                pause *= 2
+                continue
+            return
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self.task = task or Task(self._id, fresh_seed() if seed is None else seed)
