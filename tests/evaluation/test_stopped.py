@@ -386,3 +386,12 @@ def test_settings_of_a_folder_that_cannot_be_are_refused(
 ) -> None:
     with pytest.raises(SchemaError):
         Asked.recorded(counts, group_size, ranges, {0: task_name(Task("a"), "")})
+
+
+@pytest.mark.parametrize("price", [float("nan"), float("inf"), -1.0])
+def test_a_price_that_no_budget_can_count_is_a_failure_of_the_policy(price: float) -> None:
+    policy = Payer(price)
+    report = evaluate(tasks(Walk, 40), policy, budget=Budget(dollars=1.0), concurrency=2)
+    assert policy.calls < 20, "the evaluation stops early"
+    assert report.suite.failures["policy"] == report.suite.issued - report.suite.failures["not played"]
+    assert any("the budget would not hold" in cause for cause in report.suite.causes)

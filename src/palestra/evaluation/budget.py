@@ -9,12 +9,13 @@ start. The cost of every call is written to a log at once, so a run that was kil
 
 import re
 from collections.abc import Mapping
+from math import isfinite
 from typing import IO
 
 from palestra.core import Conversation, Policy
 from palestra.durable import Inside
 from palestra.encoding import decode_json, encode_json
-from palestra.errors import UsageError
+from palestra.errors import PolicyError, UsageError
 from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.policies.limits import Budget, SpendingRecord
 from palestra.rollout import Players
@@ -75,6 +76,8 @@ class BudgetMeter:
         if usage is None:
             tokens = completion.tokens
             usage = Usage() if tokens is None else Usage(len(tokens.prompt), len(tokens.ids))
+        if not (isfinite(usage.dollars) and usage.dollars >= 0 and usage.prompt_tokens >= 0 and usage.completion_tokens >= 0):
+            raise PolicyError(f"the cost of a reply cannot be counted, so the budget would not hold: {usage}")
         self.ledger.add(usage)
         if self._log is not None:
             self._log.write(encode_json(usage) + b"\n")
