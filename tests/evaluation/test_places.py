@@ -22,14 +22,19 @@ def _token(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALESTRA_TOKEN", TOKEN)
 
 
-def test_nothing_is_played_here_when_the_server_is_down(tmp_path: Path) -> None:
-    report = evaluate(NOWHERE, "oracle", n=2, retries=0, deadline=3.0, out=tmp_path)
-    assert report.suite.scored == 0
-    assert sum(report.suite.failures.values()) == 2
+def test_nothing_is_played_here_when_the_server_is_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UsageError, match="PALESTRA_TOKEN_HOST is not set"):
+        evaluate(NOWHERE, "oracle", n=2, out=tmp_path / "run")
+    monkeypatch.setenv("PALESTRA_TOKEN_HOST", "127.0.0.1:9")
+    with pytest.raises(UsageError, match="cannot be reached"):
+        evaluate(NOWHERE, "oracle", n=2, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
-def test_an_unknown_id_of_a_server_is_the_servers_business() -> None:
-    assert evaluate("remote:http://127.0.0.1:9#no:Such-v0", "oracle", n=1, retries=0, deadline=3.0).suite.scored == 0
+def test_an_unknown_id_of_a_server_is_the_servers_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_TOKEN_HOST", "127.0.0.1:9")
+    with pytest.raises(UsageError, match="cannot be reached"):
+        evaluate("remote:http://127.0.0.1:9#no:Such-v0", "oracle", n=1)
 
 
 @pytest.mark.slow
@@ -40,7 +45,8 @@ async def test_the_server_plays_what_it_is_asked_for(tmp_path: Path, monkeypatch
         report = await evaluate_async(name, "oracle", n=4, out=tmp_path)
         assert report.suite.scored == 4
     # With the server gone, nothing is played: what came before was played there.
-    assert (await evaluate_async(name, "oracle", n=1, retries=0, deadline=3.0)).suite.scored == 0
+    with pytest.raises(UsageError, match="cannot be reached"):
+        await evaluate_async(name, "oracle", n=1)
     here = await asyncio.to_thread(evaluate, SUMS, "oracle", n=4, out=tmp_path / "here")
     assert here.suite.score == report.suite.score
     told = {one.digest() for one in read_trajectories(tmp_path / "trajectories.jsonl")}
