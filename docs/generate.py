@@ -332,8 +332,9 @@ def write_picture(name: str, known: EnvSpec) -> None:
         left = 0
         while left < turns and not any(env.step(env.oracle())[2:4]):
             left += 1
-    PICTURES.mkdir(exist_ok=True)
-    (PICTURES / f"{name}.svg").write_text(drawn_svg(env.picture()))
+    if picture := env.picture():  # a game without a board has none
+        PICTURES.mkdir(exist_ok=True)
+        (PICTURES / f"{name}.svg").write_text(drawn_svg(picture))
 
 
 def write_pages() -> None:

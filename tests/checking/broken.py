@@ -1,6 +1,8 @@
 """The zoo: one environment for each fault, otherwise as good as ``Code``, and the check that must catch it."""
 
 import asyncio
+import base64
+import codecs
 import os
 import random
 import threading
@@ -463,6 +465,141 @@ class LastMoveCommon(Env):
         return self.path[self.turn]
 
 
+class Triple(Env):
+    """Three digits to find at once. Nothing tells them, unless ``leaked`` does."""
+
+    reward_range = (0.0, 1.0)
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> Start:
+        super().reset(seed=seed, task=task)
+        self.digits = [int(digit) for digit in self.rng.integers(10, size=3)]
+        self.answer = self.spelled()
+        return f"Find the secret, such as \\boxed{{1 2 3}}. {self.leaked()}", {"max_turns": 1}
+
+    def spelled(self) -> str:
+        return " ".join(map(str, self.digits))
+
+    def leaked(self) -> str:
+        return ""
+
+    def step(self, action: str) -> Step:
+        right = palestra.grading.last_boxed(action) == self.answer
+        return Step("", float(right), True, False, {"success": right})
+
+    def oracle(self) -> str:
+        return f"\\boxed{{{self.answer}}}"
+
+
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+class LeaksVerbatim(Triple):
+    def leaked(self) -> str:
+        return f"debug: {self.answer}"
+
+
+class LeaksList(Triple):
+    def leaked(self) -> str:
+        return f"code {self.digits}"
+
+
+class LeaksTuple(Triple):
+    def leaked(self) -> str:
+        return f"state={tuple(map(str, self.digits))}"
+
+
+class LeaksDashes(Triple):
+    def leaked(self) -> str:
+        return f"key {'-'.join(map(str, self.digits))}"
+
+
+class LeaksJoined(Triple):
+    def leaked(self) -> str:
+        return f"id #{''.join(map(str, self.digits))}"
+
+
+class LeaksFullWidth(Triple):
+    def leaked(self) -> str:
+        return f"code {self.answer.translate({ord(str(digit)): chr(0xFF10 + digit) for digit in range(10)})}"
+
+
+class LeaksWords(Triple):
+    def leaked(self) -> str:
+        return f"spoken: {' '.join(NAMES[digit] for digit in self.digits)}"
+
+
+class LeaksBackward(Triple):
+    def leaked(self) -> str:
+        return f"from the right: {self.answer[::-1]}"
+
+
+class LeaksBase64(Triple):
+    def leaked(self) -> str:
+        return f"token {base64.b64encode(self.answer.encode()).decode()}"
+
+
+class LeaksHexadecimal(Triple):
+    def leaked(self) -> str:
+        return f"hash {self.answer.encode().hex()}"
+
+
+class Word(Triple):
+    """The same with a word."""
+
+    def spelled(self) -> str:
+        return "".join("bcdfghjklm"[digit] + "aeiou"[digit % 5] for digit in self.digits)
+
+
+class LeaksCapitals(Word):
+    def leaked(self) -> str:
+        return f"WORD: {self.answer.upper()}"
+
+
+class LeaksSpacedLetters(Word):
+    def leaked(self) -> str:
+        return f"letters: {' '.join(self.answer)}"
+
+
+class LeaksRot13(Word):
+    def leaked(self) -> str:
+        return f"cipher {codecs.encode(self.answer, 'rot13')}"
+
+
+class RenderRaises(Code):
+    """Nothing to show before the first turn."""
+
+    def render(self) -> str:
+        return f"<p>{self.tried[-1]}</p>"
+
+
+class RenderChanges(Code):
+    def render(self) -> str:
+        self.turn += 1
+        return "<p></p>"
+
+
+class RenderGivesNothing(Code):
+    def render(self) -> Any:
+        return None
+
+
+LEAKS: tuple[type[Env], ...] = (
+    LeaksVerbatim,
+    LeaksList,
+    LeaksTuple,
+    LeaksDashes,
+    LeaksJoined,
+    LeaksFullWidth,
+    LeaksWords,
+    LeaksBackward,
+    LeaksBase64,
+    LeaksHexadecimal,
+    LeaksCapitals,
+    LeaksSpacedLetters,
+    LeaksRot13,
+)
+"""One answer in many spellings."""
+
 CAUGHT_BY: dict[type[Env] | type[AsyncEnv], str] = {
     GlobalRandom: "global-generators",
     GlobalNumPy: "global-generators",
@@ -523,4 +660,6 @@ CAUGHT_BY: dict[type[Env] | type[AsyncEnv], str] = {
     NoSuperButRng: "episodes-run",
     NoSuperButTask: "episodes-run",
 }
+CAUGHT_BY |= dict.fromkeys(LEAKS, "answer-hidden")
+CAUGHT_BY |= dict.fromkeys((RenderRaises, RenderChanges, RenderGivesNothing), "render")
 """Every animal and the one check that must bite."""

@@ -37,6 +37,22 @@ def bitten(report: CheckReport) -> set[str]:
     return {finding.check for finding in report.findings if finding.status in (Status.FAIL, Status.WARN)}
 
 
+SAME = {"same-here", "same-elsewhere", "same-on-replay", "side-by-side"}
+CONTRADICTED = {
+    "episodes-run": {check.name for check in CHECKS},
+    "same-here": {*SAME, "global-generators", "fork", "render"},
+    "global-generators": {*SAME, "constant-answer", "fork"},
+    "reward": {"oracle-solves", "blind-answers", "random-plays", "constant-answer"},
+    "observation": {"answer-hidden"},
+    "oracle-solves": {"answer-hidden"},
+}
+"""A check that fails → checks whose green row beside it would say the contrary, or more than is known."""
+
+
+def passing(report: CheckReport) -> set[str]:
+    return {finding.check for finding in report.found(Status.PASS)}
+
+
 def status_of(report: CheckReport, check: str) -> Status:
     return next(finding.status for finding in report.findings if finding.check == check)
 
@@ -89,6 +105,7 @@ def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.Fixtur
         request.getfixturevalue("short_texts")
     report = check_env(animal, n=tasks_for(check), skip=set() if check == "same-elsewhere" else {"same-elsewhere"})
     assert bitten(report) == {check}
+    assert passing(report) & CONTRADICTED.get(check, set()) == set()
     assert report.ok == (status_of(report, check) is Status.WARN)
     (finding,) = (found for found in report.findings if found.check == check)
     assert len(finding.message) > 10
@@ -123,6 +140,33 @@ def test_guess_the_number_passes(level: str, request: pytest.FixtureRequest) -> 
     skipped = {finding.check for finding in report.found(Status.SKIP)}
     assert skipped == {"answer-hidden", *(["same-elsewhere"] if level else [])}  # a number of two digits is found anywhere
     assert (report.tasks, report.asked) == (200, 200)
+
+
+@pytest.mark.parametrize("animal", [broken.Triple, broken.Word], ids=lambda animal: animal.__name__)
+def test_an_answer_that_is_not_shown_is_not_found_in_any_spelling(animal: AnyEnv, short_texts: None) -> None:
+    assert status_of(check_env(animal, n=60, skip={"same-elsewhere"}), "answer-hidden") is Status.PASS
+
+
+@pytest.mark.parametrize("leak", [broken.LeaksVerbatim, broken.LeaksList], ids=lambda leak: leak.__name__)
+def test_too_few_tasks_are_no_proof_that_the_answer_is_hidden(leak: AnyEnv, short_texts: None) -> None:
+    assert status_of(check_env(leak, n=5, skip={"same-elsewhere"}), "answer-hidden") is Status.SKIP
+
+
+def test_a_copy_in_other_separators_fails_and_a_code_to_break_is_a_warning(short_texts: None) -> None:
+    copied, coded = (check_env(leak, n=60, skip={"same-elsewhere"}) for leak in (broken.LeaksList, broken.LeaksBase64))
+    assert status_of(copied, "answer-hidden") is Status.FAIL
+    assert status_of(coded, "answer-hidden") is Status.WARN
+
+
+def test_a_check_that_was_left_out_is_not_taken_for_granted(short_texts: None) -> None:
+    report = check_env(good.Code, n=5, skip={"same-elsewhere", "global-generators"})
+    assert status_of(report, "same-here") is Status.SKIP
+    assert report.ok
+
+
+def test_the_planted_faults_are_many() -> None:
+    assert len(broken.CAUGHT_BY) >= 25
+    assert len(broken.LEAKS) >= 8
 
 
 def test_a_blocking_env_is_not_blamed_for_being_slow(short_texts: None) -> None:

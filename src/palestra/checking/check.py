@@ -36,6 +36,8 @@ class Check:
     run: Callable[[Survey], Verdict]
     after: tuple[str, ...] = ("episodes-run",)
     """Checks that must not have failed for this one to mean anything."""
+    given: tuple[str, ...] = ()
+    """Checks whose pass a pass of this one takes for granted. Without it, the pass is taken back when all have run."""
 
     @property
     def explanation(self) -> str:
@@ -44,12 +46,15 @@ class Check:
 
 
 _STEADY = ("episodes-run", "same-here")
+_SCORED = ("episodes-run", "reward")
+# Every episode starts from the same state of the global generators. One that draws from them looks the same here, and is not.
+_SAME_GIVEN = ("global-generators",)
 
 CHECKS = (
     Check("episodes-run", contract.episodes_run, after=()),
-    Check("same-here", determinism.same_here),
-    Check("same-elsewhere", determinism.same_elsewhere, after=_STEADY),
-    Check("same-on-replay", determinism.same_on_replay, after=_STEADY),
+    Check("same-here", determinism.same_here, given=_SAME_GIVEN),
+    Check("same-elsewhere", determinism.same_elsewhere, after=_STEADY, given=_SAME_GIVEN),
+    Check("same-on-replay", determinism.same_on_replay, after=_STEADY, given=_SAME_GIVEN),
     Check("global-generators", determinism.global_generators_unused, after=_STEADY),
     Check("side-by-side", determinism.same_side_by_side, after=(*_STEADY, "global-generators")),
     Check("observation", contract.observations_are_content),
@@ -57,17 +62,19 @@ CHECKS = (
     Check("reward", contract.rewards_in_range),
     Check("one-end", contract.one_end_only),
     Check("ends", contract.ends_in_time),
-    Check("oracle-solves", scores.oracle_solves, after=("episodes-run", "reward")),
-    Check("blind-answers", scores.blind_answers_fail),
-    Check("random-plays", scores.random_plays),
+    Check("oracle-solves", scores.oracle_solves, after=_SCORED),
+    Check("blind-answers", scores.blind_answers_fail, after=_SCORED),
+    Check("random-plays", scores.random_plays, after=_SCORED),
     # Every episode starts from the same state of the global generators. An environment that uses them gets the same task each
     # time.
-    Check("constant-answer", scores.constant_answer_fails, after=("episodes-run", "global-generators")),
-    Check("answer-hidden", secrecy.answer_hidden, after=("episodes-run", "observation")),
+    Check("constant-answer", scores.constant_answer_fails, after=(*_SCORED, "global-generators")),
+    # The answers of an oracle that does not solve the tasks are not the answers.
+    Check("answer-hidden", secrecy.answer_hidden, after=("episodes-run", "observation", "oracle-solves")),
     Check("any-text", contract.any_text_survives),
     Check("step-outside", contract.steps_refused_outside),
     Check("fork", contract.fork_independent, after=(*_STEADY, "global-generators")),
     Check("close", contract.close_harmless),
+    Check("render", contract.render_shows, after=_STEADY),
     Check("quick", cost.quick_or_declared),
     Check("nothing-left", cost.nothing_left_behind),
 )
@@ -116,7 +123,18 @@ def _run(survey: Survey, skip: Collection[str]) -> tuple[Finding, ...]:
     for check in CHECKS:
         verdict = _verdict(check, survey, skip, findings)
         findings[check.name] = Finding(check.name, verdict.status, verdict.message, verdict.detail)
-    return tuple(findings.values())
+    return tuple(_kept(check, findings) for check in CHECKS)
+
+
+def _kept(check: Check, findings: dict[str, Finding]) -> Finding:
+    """Return the finding of ``check``, unless it is a pass that another finding takes back."""
+    finding = findings[check.name]
+    if finding.status is Status.PASS:
+        for name in check.given:
+            if findings[name].status is not Status.PASS:
+                why = "fails" if findings[name].status is Status.FAIL else "was not checked"
+                return Finding(check.name, Status.SKIP, f"not certain while {name} {why} ({check.name})")
+    return finding
 
 
 def _verdict(check: Check, survey: Survey, skip: Collection[str], before: dict[str, Finding]) -> Verdict:

@@ -27,6 +27,7 @@ __all__ = [
     "info_writable",
     "observations_are_content",
     "one_end_only",
+    "render_shows",
     "rewards_in_range",
     "steps_refused_outside",
 ]
@@ -126,7 +127,42 @@ def close_harmless(survey: Survey) -> Verdict:
         finally:
             with closing_quietly(env):
                 pass
-    return passed("close works (without reset, in mid-episode, twice)")
+    return passed("close raises nothing (without reset, in mid-episode, twice)")
+
+
+def render_shows(survey: Survey) -> Verdict:
+    """``render``, if the class has it, returns text after the reset and after every step, and changes nothing."""
+    subject = survey.subject
+    if not callable(getattr(subject.author, "render", None)):
+        return skipped("no render()")
+    for episode in survey.driven[:_FEW]:
+        with global_generators(0), closing_quietly(subject.make()) as env:
+            env.reset(task=episode.task)
+            for turn in range(len(episode.actions) + 1):
+                where = f"after turn {turn}" if turn else "after the reset"
+                if wrong := _render_fault(env.unwrapped):
+                    return failed(
+                        f"render() {wrong} {where} (task seed {episode.task.seed})",
+                        "Expected the current state as text (HTML for people), in every state of an episode, also in one "
+                        "that has nothing to show.",
+                    )
+                if turn == len(episode.actions):
+                    break
+                frame = Taken(episode.actions[turn], Step(*env.step(episode.actions[turn]))).frame
+                if parted := difference(episode.frames[turn + 1 : turn + 2], [frame], first_turn=turn + 1):
+                    return failed(
+                        f"render() changes the episode (task seed {episode.task.seed})",
+                        f"Without render(), {parted}. render() must only read the state.",
+                    )
+    return passed("render shows every state")
+
+
+def _render_fault(author: Any) -> str:
+    try:
+        picture = author.render()
+    except Exception as error:
+        return f"raised {told(error)}"
+    return "" if isinstance(picture, str) else f"returned a {type(picture).__name__}"
 
 
 def _close_author(author: Env | AsyncEnv) -> None:

@@ -31,7 +31,7 @@ def quick_or_declared(survey: Survey) -> Verdict:
     # On a busy machine any call can be slow once. A call that is slow by itself is slow again.
     for _ in range(2):
         if _slowest_call(slowest) <= LONGEST_HOLD:
-            return passed(f"no call takes longer than {LONGEST_HOLD * 1000:.0f} ms")
+            return passed(f"no ordinary call takes over {LONGEST_HOLD * 1000:.0f} ms")
         again = survey.subject.play(slowest.task, slowest.actor, as_scripted(slowest.actions), turns=len(slowest.actions))
         slowest = min(slowest, again, key=_slowest_call)
     verb, seconds = max(_calls(slowest), key=lambda call: call[1])
@@ -46,7 +46,7 @@ def _awaits(survey: Survey) -> Verdict:
     """Check that an ``AsyncEnv`` leaves the event loop free while it waits."""
     slowest = max(survey.ordinary, key=_slowest_call)
     if _slowest_call(slowest) <= LONGEST_HOLD:
-        return passed(f"no call takes longer than {LONGEST_HOLD * 1000:.0f} ms")
+        return passed(f"no ordinary call takes over {LONGEST_HOLD * 1000:.0f} ms")
     held = min((_longest_hold(survey, slowest) for _ in range(3)), key=lambda hold: hold.seconds)
     if held.seconds <= LONGEST_HOLD:
         return passed("waits without blocking the event loop")

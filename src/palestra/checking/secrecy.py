@@ -1,15 +1,22 @@
-r"""Checks that the first observation does not give the answer away.
+r"""Checks that the first observation does not give the answer away, in any of several spellings.
 
 An answer in the observation alone is no fault: a multiple-choice question lists the answer among others, "answer \boxed{even}
 or \boxed{odd}" shows it in every task, and finding a word in a text is a task. So the check compares two frequencies: how often
 the own answer occurs in a task's observation, and how often the answers of other tasks occur there. It warns if the own answer
 occurs far more often and solves the task as the first action (the last of many moves is not an answer). It fails if, in
 addition, one fixed rule finds the answer, such as "copy the text after *secret:*".
+
+It looks for the answer as it is written, in other letters and with other separators (``[3, 3, 0]`` and ``330`` for ``3 3 0``),
+and transformed: in words, backward, in base64, in hexadecimal or by ROT13. To undo a transformation may be the task, so there
+it only warns.
 """
 
+import base64
+import codecs
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from palestra.checking.episodes import PlayedEpisode, as_scripted
@@ -34,7 +41,7 @@ LEFT = 12
 
 
 class Puzzle(NamedTuple):
-    """The first observation of a task and the answer to it."""
+    """The first observation of a task and the answer to it, both in one spelling."""
 
     observation: str
     answer: str
@@ -47,21 +54,113 @@ class Puzzle(NamedTuple):
         return self.answer in self.observation
 
 
+class Spelling(NamedTuple):
+    """A way to write an answer."""
+
+    name: str
+    observation: Callable[[str], str]
+    """What is searched, made from the observation."""
+    answer: Callable[[str], str]
+    """What is searched for, made from the answer; empty if the answer has no such spelling."""
+    copied: bool = True
+    """Whether who copies the text has the answer. Otherwise it must be transformed, which may be the task."""
+
+
+def _as_is(text: str) -> str:
+    return text
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFKC", text).casefold()
+
+
+def _tokens(text: str) -> str:
+    """Return the words and numbers of ``text``, each between spaces."""
+    return " ".join(["", *re.findall(r"-?\d+(?:\.\d+)?|[^\W\d_]+", _folded(text)), ""])
+
+
+def _joined(text: str) -> str:
+    return re.sub(r"[\W_]+", "", _folded(text))
+
+
+_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+def _in_words(text: str) -> str:
+    """Return ``text`` with a word for each digit; empty if it has none."""
+    return _joined(re.sub(r"\d", lambda digit: _DIGITS[int(digit[0])], _folded(text))) if re.search(r"\d", text) else ""
+
+
+def _backward(text: str) -> str:
+    return "" if _joined(text) == _joined(text)[::-1] else _joined(text)[::-1]
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode("utf-8", "replace")).decode().rstrip("=").casefold()
+
+
+def _rot13(text: str) -> str:
+    """Return ``text`` with each letter moved by 13 places; empty if it has none."""
+    moved = codecs.encode(_folded(text), "rot13")
+    return "" if moved == _folded(text) else moved
+
+
+SPELLINGS = (
+    Spelling("", _as_is, _as_is),
+    Spelling("in other letters", _folded, _folded),
+    Spelling("with other separators", _tokens, _tokens),
+    Spelling("without its separators", _joined, _joined),
+    Spelling("in words", _joined, _in_words, copied=False),
+    Spelling("backward", _joined, _backward, copied=False),
+    Spelling("in base64", str.casefold, _base64, copied=False),
+    Spelling("in hexadecimal", _joined, lambda text: text.encode("utf-8", "replace").hex(), copied=False),
+    Spelling("by ROT13", _folded, _rot13, copied=False),
+)
+"""The first that finds the answers decides."""
+
+
 def answer_hidden(survey: Survey) -> Verdict:
-    """The first observation does not contain the oracle's final answer."""
+    """The first observation does not contain the oracle's final answer, in any of the spellings."""
     if not survey.by("oracle"):
         return skipped("no oracle(), so there is no answer to search for")
     puzzles = _puzzles(survey)
     if len({puzzle.answer for puzzle in puzzles}) < 2:
         return skipped(f"no search for the answer: the answers have under {SHORTEST} characters or are all the same")
-    own = [float(puzzle.shown) for puzzle in puzzles]
-    others = [_others_present(puzzles, place) for place in range(len(puzzles))]
-    excess = [mine - theirs for mine, theirs in zip(own, others, strict=True)]
-    exposed = [puzzle for puzzle in puzzles if puzzle.shown]
-    if p_value_mean_above(excess, MARGIN, -1.0) >= ALPHA or not _win_at_once(survey, exposed[:OTHERS]):
-        return passed("the answer is not given away")
-    seen = f"the answer is in the first observation of {len(exposed)}/{len(puzzles)} tasks"
-    compared = f"answers of other tasks are in {sum(others) / len(others):.0%}"
+    uncertain = 0
+    for spelling in SPELLINGS:
+        spelled = [
+            Puzzle(spelling.observation(puzzle.observation), answer, puzzle.episode)
+            for puzzle in puzzles
+            if len((answer := spelling.answer(puzzle.answer)).strip()) >= SHORTEST
+        ]
+        if len({puzzle.answer for puzzle in spelled}) < 2:
+            continue
+        own = [float(puzzle.shown) for puzzle in spelled]
+        others = [_others_present(spelled, place) for place in range(len(spelled))]
+        excess = [mine - theirs for mine, theirs in zip(own, others, strict=True)]
+        exposed = [puzzle for puzzle in spelled if puzzle.shown]
+        if p_value_mean_above(excess, MARGIN, -1.0) < ALPHA / len(SPELLINGS):
+            if _win_at_once(survey, exposed[:OTHERS]):
+                return _given_away(spelling, spelled, exposed, sum(others) / len(others))
+        elif sum(excess) > len(excess) / 2 and _win_at_once(survey, exposed[:OTHERS]):
+            uncertain = max(uncertain, len(exposed))  # so few tasks that even all of them prove nothing
+    if uncertain:
+        return skipped(f"the answer is in the first observation of {uncertain} of {len(puzzles)} tasks: too few to tell")
+    if len(puzzles) < len(survey.by("oracle")):
+        return passed(f"the answer is not given away (in the {len(puzzles)} tasks whose answer is long enough)")
+    return passed("the answer is not given away")
+
+
+def _given_away(spelling: Spelling, puzzles: Sequence[Puzzle], exposed: Sequence[Puzzle], others: float) -> Verdict:
+    """Return the finding for answers that are in the observations in ``spelling``."""
+    how = f" {spelling.name}" if spelling.name else ""
+    seen = f"the answer is in the first observation of {len(exposed)}/{len(puzzles)} tasks{how}"
+    compared = f"answers of other tasks are in {others:.0%}"
+    if not spelling.copied:
+        return warned(
+            seen,
+            f"{compared.capitalize()}. This is correct if the task is to find and decode it there. Otherwise remove it.",
+        )
     if rule := _copying_rule(exposed):
         return failed(
             f"{seen}: {rule}",

@@ -74,7 +74,7 @@ class Environment(pytest.Collector):
     def _check(self) -> CheckReport:
         options = self.config.option
         selected = {item.name for item in self.session.items if item.parent is self}
-        needed = selected.union(*(check.after for check in CHECKS if check.name in selected))
+        needed = selected.union(*((*check.after, *check.given) for check in CHECKS if check.name in selected))
         return check_env(
             self.name,
             n=options.palestra_tasks,

@@ -79,3 +79,9 @@ def test_boards_are_read_off_the_view() -> None:
     assert caption == "The field:"
     assert [tile.kind for tile in head] == ["label"] * 6  # type: ignore[union-attr]
     assert row == [Tile("0", "label"), Tile(".", "quiet"), Tile("F"), Tile("X", "good"), Tile("12"), Tile(".", "quiet")]
+
+
+def test_a_game_without_a_board_has_an_empty_picture() -> None:
+    assert rows_of("") == []
+    assert drawn_html([]).startswith("<div")
+    assert drawn_svg([]).startswith("<svg")

@@ -73,7 +73,7 @@ def rows_of(view: str) -> list[Row]:
             rows[place] = [Tile("", "label"), *_labels(row)]
             rows[place + 1 :] = [[*_labels(below[:1]), *below[1:]] for below in rows[place + 1 :] if not isinstance(below, str)]
             break
-    if _is_count(rows[-1], 1):
+    if rows and _is_count(rows[-1], 1):
         rows[-1] = _labels(rows[-1])
     return rows
 
