@@ -70,11 +70,9 @@ _VALUES = {
     "factorial": "!",
 }
 _VALUES |= {
-    f"{name}s": value
-    for name, value in _VALUES.items()
-    if name not in ("squared", "cubed", "half", "gross", "permil", "factorial")
+    f"{name}s": value for name, value in _VALUES.items() if name not in ("squared", "cubed", "half", "gross", "factorial")
 }
-_VALUES |= {"halves": _VALUES["half"], "permilles": _VALUES["permille"]}
+_VALUES["halves"] = _VALUES["half"]
 
 _IRREGULAR = {
     "people": "person",
