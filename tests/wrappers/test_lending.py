@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 import palestra
 from palestra.errors import MissingData, UsageError
 from palestra.registry import parse_options
-from palestra.tools import tool
-from palestra.wrappers import TurnLimit
-from palestra.wrappers.lending import SEARCH, lend, named_tool, named_wrapper
+from palestra.tools import CallForm, tool
+from palestra.wrappers import ToolRules, TurnLimit
+from palestra.wrappers.lending import SEARCH, lend, named_tool, named_wrapper, search_tool, with_python, with_search
 
 GUESS = "game:GuessTheNumber-v0-easy"
 
@@ -102,3 +102,47 @@ def test_lent_tools_answer_calls() -> None:
 def test_options_are_read_as_they_were_written(options: dict[str, Any]) -> None:
     written = "&".join(f"{key}={str(value).lower() if value is not None else 'null'}" for key, value in options.items())
     assert parse_options(f"a:b?{written}" if written else "a:b") == ("a:b", options)
+
+
+async def lent(env: Any) -> tuple[str, list[str]]:
+    """What the player is told, and the names of the tools."""
+    observation, info = await env.reset(seed=0)
+    await env.close()
+    return str(observation), [schema["name"] for schema in info["tools"]]
+
+
+async def test_tools_of_the_named_wrappers_and_how_they_are_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SEARCH, "http://127.0.0.1:9/retrieve")  # nothing is asked before a call
+    search, tools = await lent(with_search(palestra.make_async(GUESS)))
+    assert tools == ["search"]
+    assert "<search>query</search>" in search
+    assert "<python>" not in search
+    _, tools = await lent(lend([double])(palestra.make_async(GUESS)))
+    assert tools == ["double"]
+    told, _ = await lent(lend([double], ToolRules(forms=(CallForm.PYTHON_FENCE,)))(palestra.make_async(GUESS)))
+    assert "a fenced python block" in told
+    assert "<tool_call>" not in told
+
+
+async def test_a_fenced_block_calls_the_python_of_the_named_wrapper() -> None:
+    told, tools = await lent(with_python(palestra.make_async(GUESS)))
+    assert tools == ["python"]
+    assert "a fenced python block" in told
+    assert "<tool_call>" in told
+    assert "<python>" not in told
+
+
+@pytest.mark.parametrize(("options", "asked"), [({}, 3), ({"k": 5}, 5)])
+async def test_a_search_asks_for_three_passages_unless_it_is_told_another_number(
+    options: dict[str, Any], asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Passages:
+        source = "a corpus"
+
+        async def retrieve(self, queries: list[str], k: int) -> list[list[Any]]:
+            assert k == asked
+            return [[]]
+
+    monkeypatch.setattr("palestra.wrappers.lending._retriever", lambda where: Passages())
+    found = await search_tool(**options)(query="x")
+    assert found.source == "a corpus"

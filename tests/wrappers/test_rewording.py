@@ -2,6 +2,7 @@ import pytest
 
 from palestra.errors import UsageError
 from palestra.registry import make, make_async
+from palestra.trajectory import Image
 from palestra.wrappers import Reword
 
 GAME = "game:GuessTheNumber-v0-easy"
@@ -39,3 +40,11 @@ def test_without_a_form_of_moves_they_stay_in_boxes() -> None:
 def test_a_form_has_one_place_for_the_move(move: str) -> None:
     with pytest.raises(UsageError, match="Guess"):
         Reword(make_async(GAME), move=move)
+
+
+def test_a_picture_and_an_observation_that_nothing_matches_stay_as_they_are() -> None:
+    env = Reword(make_async(GAME), observations={"a": "b"})
+    picture = (Image(b"pixels", "image/png"),)
+    assert env.observation(picture) is picture
+    assert env.observation("aa") == "aa"
+    assert env.observation("a") == "b"

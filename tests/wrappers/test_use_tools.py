@@ -371,3 +371,23 @@ async def test_a_deadline_is_infrastructure_only_after_half_of_it_was_spent_wait
             await env.step(call("queued"))
     else:
         assert (await env.step(call("queued"))).info["tools"]["totals"] == {"timeout": 1}
+
+
+@tool
+async def gives_up() -> str:
+    """Cancels itself, as a library's cancel scope may."""
+    raise asyncio.CancelledError
+
+
+async def test_a_tool_that_cancels_itself_has_failed() -> None:
+    env = UseTools(Recorder(), [gives_up])
+    await env.reset(seed=0)
+    step = await env.step(format_call(ToolCall("gives_up", {})))
+    assert "the tool cancelled itself" in str(step.observation)
+    assert step.info["tools"]["totals"] == {"crashed": 1}
+
+
+@pytest.mark.parametrize(("budget", "told"), [(None, False), (4, True)])
+async def test_the_player_is_told_its_budget_of_calls(budget: int | None, told: bool) -> None:
+    observation, _ = await UseTools(Recorder(), [double], ToolRules(budget=budget)).reset(seed=0)
+    assert ("You have 4 calls." in str(observation)) is told
