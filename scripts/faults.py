@@ -209,6 +209,8 @@ def _expressions(statement: ast.stmt) -> Iterator[ast.expr]:
         node = pending.pop(0)
         if isinstance(node, ast.JoinedStr):
             continue  # the wording of a text
+        if isinstance(node, ast.keyword) and node.arg == "strict":
+            continue  # it states an invariant, like an assert
         if isinstance(node, ast.arg) or (isinstance(node, ast.Call) and ast.unparse(node.func) in IGNORED_CALLS):
             continue
         if isinstance(node, ast.expr):
@@ -404,14 +406,17 @@ class _Watch:
         self.coverage = coverage
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
+        self.skipped: set[str] = set()
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
         self.coverage.switch_context(nodeid)
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         self.seconds[report.nodeid] = self.seconds.get(report.nodeid, 0.0) + report.duration
-        if report.outcome != "passed":
+        if report.outcome == "failed":
             self.failed.add(report.nodeid)
+        elif report.outcome == "skipped":
+            self.skipped.add(report.nodeid)
 
 
 def record(area: str, marks: str, tree: Tree, folder: Path) -> Recording:
@@ -434,7 +439,7 @@ def record(area: str, marks: str, tree: Tree, folder: Path) -> Recording:
             data = watched.get_data()
             files = [str(path.relative_to(ROOT)) for place in sources for path in _files(place)]
             lines = {name: data.contexts_by_lineno(str(tree.folder / name)) for name in files}
-            passed = {name: seconds for name, seconds in watch.seconds.items() if name not in watch.failed}
+            passed = {name: seconds for name, seconds in watch.seconds.items() if name not in watch.failed | watch.skipped}
             kept.write_text(json.dumps({"seconds": passed, "lines": lines, "failed": sorted(watch.failed)}))
             return 0 if code in (0, 1, 5) else code
 

@@ -183,3 +183,16 @@ def rewrite_manifest(path: Path, files: dict[str, FileEntry]) -> None:
     """Vouch for ``files`` as a stranger would, with hashes that are right."""
     body = msgspec.json.encode(Manifest(1, files))
     (path / "manifest.json").write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
+def test_a_crash_while_a_name_was_written_does_not_keep_the_next_one_from_being_written(tmp_path: Path) -> None:
+    store = Checkpoints(tmp_path / "checkpoints", 2)
+    save(store, 1)
+    for pointer in ("best", "latest"):
+        (store.folder / f"{pointer}.new").write_text("half a na")
+    store.call_best(1)
+    save(store, 2)
+    assert (store.folder / "best").read_text() == "step-00000001\n"
+    found = store.newest()
+    assert found is not None
+    assert found[1].step == 2

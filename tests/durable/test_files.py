@@ -61,3 +61,21 @@ def test_links_devices_and_folders(tmp_path: Path) -> None:
         write_whole(tmp_path, b"")
     with pytest.raises(UsageError, match=r"cannot write .*: .*choose another file"):
         write_whole(real / "below" / "a file", b"")
+
+
+def fail_after_removing(draft: Path) -> None:
+    draft.unlink()
+    raise ZeroDivisionError
+
+
+def test_an_error_is_raised_even_if_the_draft_has_gone(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "page.html") as draft:
+        fail_after_removing(draft)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_draft_of_a_killed_process_is_emptied(tmp_path: Path) -> None:
+    (tmp_path / ".page.html.part").write_text("what a killed process has left, and more of it")
+    with replacing(tmp_path / "page.html") as draft, draft.open("ab") as file:
+        file.write(b"new")
+    assert (tmp_path / "page.html").read_text() == "new"

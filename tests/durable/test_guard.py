@@ -96,3 +96,16 @@ def test_many_differences_and_long_values_stay_one_sentence(tmp_path: Path) -> N
     with pytest.raises(UsageError, match="and 2 more differences") as refused, claim(tmp_path, wrong):
         pass
     assert len(str(refused.value)) < 600
+
+
+@pytest.mark.parametrize(
+    ("id", "named"),
+    [("data:rows.jsonl?grader=own:grade", "rows.jsonl has changed"), ("qa:HotpotQA", "the data of qa:HotpotQA has changed")],
+)
+def test_rows_that_have_changed_are_named_by_their_file_or_their_environment(tmp_path: Path, id: str, named: str) -> None:
+    with claim(tmp_path, identity(data={id: "a hash"})):
+        (tmp_path / "trajectories.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError) as refused, claim(tmp_path, identity(data={id: "another hash"})):
+        pass
+    assert str(refused.value).startswith(named)
+    assert "hash" not in str(refused.value)

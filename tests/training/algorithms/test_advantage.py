@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -350,3 +351,17 @@ def test_credit_is_imported_from_the_documented_place() -> None:
 
     assert palestra.training.Credit is Credit
     assert "Credit" in palestra.training.__all__
+
+
+def test_ppo_discounts_what_later_tokens_reveal_by_95_percent_unless_it_is_told_another_number() -> None:
+    member = GroupMember(np.array([0.0, 1.0]), np.array([1, 1]), True, values=np.array([0.5, 0.25]))
+    plain = AdvantageConfig("ppo_turn", whiten=False)
+    settings = {
+        "default": plain,
+        "stated": msgspec.structs.replace(plain, gae_lambda=0.95),
+        "none": msgspec.structs.replace(plain, gae_lambda=0.0),
+    }
+    raw = {name: advantages([[member]], config)[0][0] for name, config in settings.items()}
+    found = {name: None if credit is None else credit.advantages.tolist() for name, credit in raw.items()}
+    # The second turn earns 1 − 0.25; the first moves from 0.5 to 0.25, and gets 95 % of what the second earns.
+    assert found == {"default": [-0.25 + 0.95 * 0.75, 0.75], "stated": [-0.25 + 0.95 * 0.75, 0.75], "none": [-0.25, 0.75]}

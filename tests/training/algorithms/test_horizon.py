@@ -98,3 +98,11 @@ def test_bad_calls_are_refused() -> None:
         turns_at(Fixed(1), -1)
     with pytest.raises(UsageError):
         turns_at(SuccessGated((1, 2), 0.5), 3, [StepOutcome(1, 1, 1), StepOutcome(0, 1, 1)])
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [Fixed(4), Stepwise((6, 20, 13), 2), Linear(3, 9, 4), Linear(9, 3, 4), SuccessGated((2, 8, 4), threshold=0.5, window=1)],
+)
+def test_the_longest_horizon_is_the_most_that_any_step_allows(schedule: Any) -> None:
+    assert schedule.longest == max(turns_at(schedule, step, outcomes(*[1.0] * 9)) for step in range(10))
