@@ -1,7 +1,7 @@
 """Answers in words: forms of right ones, and wrong ones that look like them.
 
 Left out of ``HONEST``, because the normalization that benchmarks share does not know them either: other words for the same
-(``USA``, ``United States``), numbers in words, letters without their accents, and a space for a hyphen inside a word.
+(``USA``, ``United States``), numbers in words, and letters without their accents.
 """
 
 import unicodedata
@@ -23,10 +23,10 @@ HONEST: dict[str, list[str]] = {
     "U.S.": ["US", "u.s.", "U.S"],
     "Dr. No": ["Dr No", "dr. no"],
     "1,000,000": ["1000000", "1,000,000.", "１００００００"],
-    "5": ["5", "5.", "(5)", "５", "#5", "5%"],
+    "5": ["5", "5.", "(5)", "５", "#5"],
     "-5": ["−5", "–5", "-5.", "(-5)"],
     "3.5": ["3.5", "3.5.", "(3.5)", "３.５"],
-    "0.5": ["0.5", "0.5%"],
+    "0.5": ["0.5", "0.5."],
     "$1.50": ["1.50", "$1.50.", "1.50$"],
     "10:30": ["10:30", "10:30."],
     "1/2": ["1/2", "(1/2)", "1⁄2"],
