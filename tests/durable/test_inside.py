@@ -133,3 +133,13 @@ def test_removing_a_link_removes_the_link_and_removing_a_folder_follows_none(tmp
         (run / name).remove()
     assert run.names() == []
     assert (outside / "kept").read_bytes() == SECRET
+
+
+def test_a_folder_and_a_file_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    door = Inside(tmp_path)
+    kinds = {
+        name: ((door / name).exists(), (door / name).is_file(), (door / name).is_dir()) for name in ("folder", "file", "none")
+    }
+    assert kinds == {"folder": (True, False, True), "file": (True, True, False), "none": (False, False, False)}

@@ -174,3 +174,15 @@ def test_lines_that_are_lost_doubled_or_moved_end_the_valid_part(
     path.write_bytes(b"".join(broken))
     with Ledger(path) as ledger:
         assert ledger.position.size == len(b"".join(lines[:i]))
+
+
+def test_the_ledger_knows_which_step_took_a_rollout_and_which_step_a_position_belongs_to(ledger: Ledger) -> None:
+    assert ledger.step_at(ledger.position) == 0
+    play(ledger, 0, 5, step=1)
+    first = ledger.commit(1)
+    play(ledger, 5, 5, step=2)
+    assert [ledger.step_of(f"r{n}") for n in (0, 4, 5, 9)] == [1, 1, 2, 2]
+    assert [ledger.step_of(name) for name in ("r1", "never")] == [None, None]
+    assert ledger.step_at(first) == 1
+    assert ledger.step_at(ledger.position) == 2
+    assert ledger.step_at(LedgerPosition(first.size, "f" * 16)) is None

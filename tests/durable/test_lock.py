@@ -126,3 +126,18 @@ def test_a_folder_removed_and_made_again_is_locked_anew(tmp_path: Path, monkeypa
     monkeypatch.setattr(lock, "_open", swapped)
     with lock_folder(tmp_path):
         assert not is_free(tmp_path)
+
+
+def test_a_forked_child_keeps_a_file_that_got_the_number_of_a_released_lock(tmp_path: Path) -> None:
+    with lock_folder(tmp_path):
+        taken = set(os.listdir("/proc/self/fd"))
+    # The system gives the lowest free numbers: one of these is that of the lock.
+    files = [(tmp_path / str(number)).open("w") for number in range(4)]
+    assert taken & {str(file.fileno()) for file in files}
+    child = os.fork()
+    if not child:
+        os._exit(sum(not os.path.exists(f"/proc/self/fd/{file.fileno()}") for file in files))
+    _, status = os.waitpid(child, 0)
+    for file in files:
+        file.close()
+    assert os.waitstatus_to_exitcode(status) == 0, "the child has closed a file that is not a lock"
