@@ -48,7 +48,7 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
     "rollout": (["src/palestra/rollout"], ["tests/rollout"]),
     "grading": (["src/palestra/grading"], ["tests/grading"]),
     "durable": (["src/palestra/durable"], ["tests/durable"]),
-    "statistics": (["src/palestra/statistics.py"], ["tests/test_statistics.py"]),
+    "statistics": (["src/palestra/statistics.py"], ["tests/test_statistics.py", "tests/evaluation/test_stopped.py"]),
     "wrappers": (["src/palestra/wrappers"], ["tests/wrappers"]),
     "adapters": (["src/palestra/adapters"], ["tests/adapters"]),
     "trajectory": (

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from palestra.errors import UsageError
 from palestra.seeding import derive
 from palestra.statistics import (
+    MissingScore,
     Score,
     TaskMeans,
     bootstrap_means,
     distribution,
     mean_interval,
     mean_of_last,
+    partial_mean,
     pass_all_k,
     pass_at_k,
     student_quantile,
@@ -256,3 +258,25 @@ def test_the_best_of_k_is_the_mean_over_all_choices(scores: list[float], data: s
 def test_the_best_of_k_successes_is_pass_at_k(solved: list[bool], data: st.DataObject) -> None:
     k = data.draw(st.integers(1, len(solved)))
     assert mean_of_last(sorted(map(float, solved)), k) == pytest.approx(pass_at_k(len(solved), sum(solved), k))
+
+
+def test_the_range_of_a_partial_mean_is_that_of_the_worst_and_the_best_that_may_come() -> None:
+    drawn = [Score(("f",), task, 1.0 if task % 2 else 0.0) for task in range(20)]
+    missing = [MissingScore(("f",), 20 + task, (0.0, 1.0)) for task in range(5)]
+    found = partial_mean(drawn, missing)
+    assert found is not None
+    worst, best = ([*drawn, *(Score(one.path, one.task, value) for one in missing)] for value in (0.0, 1.0))
+    assert (found.low, found.high) == (mean_interval(worst).low, mean_interval(best).high)
+    assert found.mean == 0.5
+    assert (found.tasks, found.episodes, found.missing) == (20, 20, 5)
+    alone = partial_mean(drawn, [])
+    assert alone is not None
+    assert alone.low is not None
+    assert alone.high is not None
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < alone.low < alone.high < found.high
+    unknown = partial_mean(drawn, [MissingScore(("f",), 20, None), *missing])
+    assert unknown is not None
+    assert (unknown.low, unknown.high, unknown.missing) == (None, None, 6)
+    assert partial_mean([], missing) is None
