@@ -8,7 +8,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palestra.durable import LineWriter, keep_lines, read_lines
+from palestra.durable import Inside, LineWriter, keep_lines, read_lines
+from palestra.errors import SchemaError
 
 LINES = st.lists(st.binary(max_size=30).map(lambda data: data.replace(b"\n", b"")), max_size=8)
 
@@ -30,12 +31,27 @@ def test_a_file_cut_anywhere_keeps_its_whole_lines(tmp_path_factory, lines: list
 
 def test_lines_from_the_first_unwanted_one_are_removed(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    keep_lines(path, lambda _: True)
+    keep_lines(Inside(tmp_path) / "file", lambda _: True)
     assert not path.exists()
     path.write_bytes(b"1\n2\n9\n3\ntorn")
-    keep_lines(path, lambda line: int(line) < 5)
+    assert keep_lines(Inside(tmp_path) / "file", lambda line: int(line) < 5) == ""
     assert path.read_bytes() == b"1\n2\n"
     assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_damaged_line_is_left_out_and_the_file_as_it_was_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+
+    def wanted(line: bytes) -> bool:
+        if line.startswith(b"?"):
+            raise SchemaError("not a number")
+        return int(line) < 5
+
+    for k in range(2):
+        path.write_bytes(b"1\n?\n3\n9\n4\n")
+        assert keep_lines(Inside(tmp_path) / "file", wanted) == f"file.aside-000{k}"
+        assert path.read_bytes() == b"1\n3\n"
+        assert (tmp_path / f"file.aside-000{k}").read_bytes() == b"1\n?\n3\n9\n4\n"
 
 
 FULL = """

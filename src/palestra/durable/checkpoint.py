@@ -19,7 +19,6 @@ what rsync or NFS leave behind) belong to the user and stay.
 """
 
 import hashlib
-import itertools
 import os
 import re
 import stat
@@ -99,7 +98,7 @@ class Checkpoints:
         if final.name in self._steps():
             self._discard(final.name)
         elif final.exists():
-            self._set_aside(final)
+            final.rename(final.aside().name)  # a stray file: somebody may need it
         inside.rename(final.name)
         sync_folder(self.folder)
         self._write_name("latest", final.name)
@@ -151,7 +150,7 @@ class Checkpoints:
             os.fsync(file.fileno())
         target = self._inside / pointer
         if target.exists() and stat.S_ISDIR(target.stat().st_mode):
-            self._set_aside(target)
+            target.rename(target.aside().name)
         new.rename(pointer)  # a link of this name is replaced, and what it leads to stays
         sync_folder(self.folder)
 
@@ -161,11 +160,6 @@ class Checkpoints:
         gone.remove()
         (self._inside / name).rename(gone.name)
         gone.remove()
-
-    def _set_aside(self, stray: Inside) -> None:
-        """Give what stands where a checkpoint or a pointer belongs another name: somebody may need it."""
-        names = set(self._inside.names())
-        stray.rename(next(name for k in itertools.count() if (name := f"{stray.name}.aside-{k:04d}") not in names))
 
 
 def verify(path: Path | Inside) -> Manifest:

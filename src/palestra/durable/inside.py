@@ -13,6 +13,7 @@ a test before the use: it is for libraries that open paths themselves.
 What is created here is private to the user (0600, 0700), because transcripts may be confidential.
 """
 
+import itertools
 import os
 import shutil
 import stat
@@ -183,6 +184,11 @@ class Inside:
         """Return the content of the file."""
         with self.open() as file:
             return file.read()
+
+    def aside(self) -> "Inside":
+        """Return a free name beside this one, for content that the run cannot use and that somebody may need."""
+        names = set(self.parent.names())
+        return self.with_name(next(name for k in itertools.count() if (name := f"{self.name}.aside-{k:04d}") not in names))
 
     # ----------------------------------------------------------------------------------------------------------- changing
 

@@ -20,7 +20,6 @@ writes the same bytes as one that was never killed.
 """
 
 import hashlib
-import itertools
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -289,9 +288,7 @@ class Ledger(Books):
         data = self.path.read_bytes()
         if len(data) == size:
             return
-        names = set(self.path.parent.names())
-        free = (name for k in itertools.count() if (name := f"{self.path.name}.aside-{k:04d}") not in names)
-        with self.path.with_name(next(free)).open("xb") as file:
+        with self.path.aside().open("xb") as file:
             file.write(data[size:])
             file.flush()
             os.fsync(file.fileno())

@@ -4,12 +4,14 @@ Readers skip a torn last line, and a writer removes it before it appends, so the
 """
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
 from palestra.durable.files import replacing
 from palestra.durable.inside import Inside
+from palestra.errors import SchemaError
 
 __all__ = ["LineWriter", "keep_lines", "read_lines"]
 
@@ -62,15 +64,32 @@ def read_lines(path: Path | Inside) -> Iterator[bytes]:
                 yield line
 
 
-def keep_lines(path: Path | Inside, wanted: Callable[[bytes], bool]) -> None:
-    """Remove all lines from the first one that is torn or not ``wanted``. A crash leaves either the old file or the new one."""
+def keep_lines(path: Inside, wanted: Callable[[bytes], bool]) -> str:
+    """Remove all lines from the first one that is torn or not ``wanted``. A crash leaves either the old file or the new one.
+
+    A line that ``wanted`` finds damaged, by raising ``SchemaError``, is left out. Then the file as it was is kept beside it, and
+    the name of that copy is returned; otherwise an empty text.
+    """
     if not path.exists():
-        return
+        return ""
+    damaged = False
     with replacing(path) as draft, draft.open("wb") as new:
         for line in read_lines(path):
-            if not wanted(line):
-                break
+            try:
+                if not wanted(line):
+                    break
+            except SchemaError:
+                damaged = True
+                continue
             new.write(line)
+        new.flush()
+        aside = path.aside() if damaged else None
+        if aside is not None:
+            with path.open() as old, aside.open("xb") as kept:
+                shutil.copyfileobj(old, kept)
+                kept.flush()
+                os.fsync(kept.fileno())
+    return "" if aside is None else aside.name
 
 
 def _cut_torn_line(path: Path | Inside) -> None:

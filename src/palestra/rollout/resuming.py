@@ -13,6 +13,7 @@ import msgspec
 
 from palestra.durable import Inside, read_lines, replacing
 from palestra.encoding import decode_json
+from palestra.errors import SchemaError
 from palestra.rollout.storage import TrajectoryWriter, read_trajectories
 from palestra.trajectory import StopReason, Trajectory
 
@@ -28,7 +29,16 @@ def resume(trajectories: Inside, reduce: Callable[[Trajectory], _T]) -> list[_T]
     """Set the failed episodes in ``trajectories`` aside, and return ``reduce(trajectory)`` for each of the others."""
     if not trajectories.exists():
         return []
-    read = [(_key(one), one.stop, reduce(one)) for one in read_trajectories(trajectories)]
+    read = []
+    seats: set[tuple[int, int, str]] = set()
+    for number, one in enumerate(read_trajectories(trajectories), start=1):
+        seat = (one.group, one.member, one.player)
+        if seat in seats:
+            raise SchemaError(
+                f"{trajectories}, line {number}: member {one.member} of group {one.group} was recorded before: remove the line"
+            )
+        seats.add(seat)
+        read.append((_key(one), one.stop, reduce(one)))
     failed = {key for key, stop, _ in read if not is_final(stop)}
     if failed:
         _move_failed(trajectories, failed)

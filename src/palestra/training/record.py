@@ -18,6 +18,8 @@ import msgspec
 import numpy as np
 
 from palestra.durable import Inside, LineWriter, keep_lines, read_lines
+from palestra.encoding import decode_json
+from palestra.errors import SchemaError
 from palestra.rollout import TrajectoryWriter
 from palestra.training.algorithms.groups import Array
 from palestra.training.experience import USED, Experience
@@ -52,19 +54,47 @@ class RunRecord:
                 for member, values in zip(group.members, row, strict=True):
                     writer.write(_noted(member, step, values))
 
-    def trim(self, step: int) -> None:
-        """Remove everything after ``step``; 0 removes all."""
-        keep_lines(self._metrics, lambda line: msgspec.json.decode(line, type=_StepMetrics).step <= step)
-        keep_lines(self._trajectories, lambda line: msgspec.json.decode(line, type=_Kept).info.step <= step)
+    def trim(self, step: int) -> list[str]:
+        """Remove everything after ``step``; 0 removes all. Return notes on what was damaged or missing, if anything.
+
+        The run does not need the record to continue, so damage costs lines of it and never the run.
+        """
+        steps: set[int] = set()
+
+        def is_before(line: bytes) -> bool:
+            steps.add(decode_json(line, _StepMetrics).step)
+            return max(steps) <= step
+
+        asides = {
+            self._metrics: keep_lines(self._metrics, is_before),
+            self._trajectories: keep_lines(self._trajectories, lambda line: decode_json(line, _Kept).info.step <= step),
+        }
+        notes = [
+            f"{file} has damaged lines, which are left out; the file as it was is {aside}"
+            for file, aside in asides.items()
+            if aside
+        ]
+        if lost := step - len({done for done in steps if 0 < done <= step}):
+            notes.append(
+                f"{self._metrics} lacks the metrics of {lost} of {step} steps: the run continues, and its curves have gaps"
+            )
         # These steps will be repeated, and their old evaluations would be taken for those of the new weights.
         for name in self._evaluations.names():
             if _STEP.fullmatch(name) and name > f"step-{step:08d}":
                 (self._evaluations / name).remove()
+        return notes
 
 
 def read_metrics(folder: str | Path) -> list[dict[str, Any]]:
     """Return the metrics of every step in a run folder, without a torn last line."""
-    return [msgspec.json.decode(line) for line in read_lines(Inside(Path(folder)) / "metrics.jsonl")]
+    file = Inside(Path(folder)) / "metrics.jsonl"
+    metrics = []
+    for number, line in enumerate(read_lines(file), start=1):
+        try:
+            metrics.append(decode_json(line, dict[str, Any]))
+        except SchemaError as error:
+            raise SchemaError(f"{file}, line {number}: not the metrics of a training step: {error}") from None
+    return metrics
 
 
 class _StepMetrics(msgspec.Struct):

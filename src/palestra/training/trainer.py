@@ -453,7 +453,7 @@ class Trainer:
             self.say(f"{there[0]} is damaged or does not belong to this ledger: resuming from an earlier checkpoint")
         if found is None:
             self.ledger.rewind(BEGINNING)
-            self.record.trim(0)
+            self._trim(0)
             return 0, []
         path, manifest = found
         self.learner.load(path)
@@ -464,10 +464,14 @@ class Trainer:
         self.row_outcomes = defaultdict(list, notes.rows)
         self._entropy_coefficient = notes.entropy_coefficient
         self._restore_progress(notes.progress, manifest.step)
-        self.record.trim(manifest.step)
+        self._trim(manifest.step)
         if manifest.step < self.config.steps:
             self.say(f"resuming from step {manifest.step} of {self.config.steps}")
         return manifest.step, saved[-1].kept
+
+    def _trim(self, step: int) -> None:
+        for note in self.record.trim(step):
+            self.say(note)
 
     def _restore_progress(self, saved: Progress, step: int) -> None:
         self._progress = saved.under(self.config.evaluation)
