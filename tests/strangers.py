@@ -69,7 +69,9 @@ def _same_content_behind_link(path: Path, outside: Outside) -> None:
 
 def _written(content: Callable[[bytes], bytes]) -> Callable[[Path, Outside], None]:
     def put(path: Path, _: Outside) -> None:
-        path.write_bytes(content(path.read_bytes() if path.is_file() else b""))
+        data = content(path.read_bytes() if path.is_file() else b"")
+        _cleared(path)
+        path.write_bytes(data)
 
     return put
 

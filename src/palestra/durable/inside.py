@@ -118,12 +118,12 @@ class Inside:
         return self.path
 
     def checked_tree(self) -> Path:
-        """Return the path of a folder for a library that reads all of it. Raise ``UsageError`` for a link below it."""
+        """Return the path of a folder for a library that reads all of it. Raise ``UsageError`` for a link or a pipe in it."""
         self.checked()
         for above, folders, files in os.walk(self.path):
-            for name in (*folders, *files):
-                if os.path.islink(os.path.join(above, name)):
-                    raise Inside(Path(above), (name,))._link()
+            for entry in (Inside(Path(above), (name,)) for name in (*folders, *files)):
+                if not (entry.is_dir() or entry.is_file()):
+                    raise entry._no_file(0)  # noqa: SLF001 - of the same class
         return self.path
 
     # ------------------------------------------------------------------------------------------------------------ opening

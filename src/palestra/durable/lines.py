@@ -67,8 +67,8 @@ def read_lines(path: Path | Inside) -> Iterator[bytes]:
 def keep_lines(path: Inside, wanted: Callable[[bytes], bool]) -> str:
     """Remove all lines from the first one that is torn or not ``wanted``. A crash leaves either the old file or the new one.
 
-    A line that ``wanted`` finds damaged, by raising ``SchemaError``, is left out. Then a copy of the file as it was stays beside
-    it, and the name of the copy is returned; otherwise an empty text.
+    A line that ``wanted`` finds damaged, by raising ``SchemaError``, is left out. Then a copy of the old file stays beside it,
+    and its name is returned; otherwise an empty text.
     """
     if not path.exists():
         return ""

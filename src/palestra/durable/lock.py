@@ -100,6 +100,10 @@ def _lock(file: Path, place: Path, way_out: str, mode: int) -> int:
         try:
             descriptor = _open(file, mode)
         except OSError as error:
+            if error.errno in (errno.ELOOP, errno.EISDIR):
+                raise UsageError(
+                    f"{file} is a link or a folder, but a file is expected here: remove it, or {way_out}"
+                ) from None
             raise UsageError(_not_writable(place, error, way_out)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 import torch
 import transformers
+from safetensors import safe_open
 
 from palestra.core import Sampling
 from palestra.durable import Inside
@@ -39,6 +40,14 @@ def finished_warm_start(inside: Inside) -> Path:
     folder = inside.checked_tree()
     if not any(folder.glob("model*.safetensors")):  # without this check transformers would look for pickled weights
         raise SchemaError(f"{folder} holds no model.safetensors: remove the folder to repeat the warm start")
+    try:
+        transformers.AutoConfig.from_pretrained(folder)
+        transformers.AutoTokenizer.from_pretrained(folder)
+        for file in folder.glob("model*.safetensors"):
+            with safe_open(file, framework="pt"):
+                pass
+    except Exception as error:  # transformers and tokenizers raise what they like
+        raise SchemaError(f"{folder} is damaged ({error}): remove the folder to repeat the warm start") from error
     return folder
 
 
