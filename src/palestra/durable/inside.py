@@ -123,7 +123,7 @@ class Inside:
         for above, folders, files in os.walk(self.path):
             for entry in (Inside(Path(above), (name,)) for name in (*folders, *files)):
                 if not (entry.is_dir() or entry.is_file()):
-                    raise entry._no_file(0)  # noqa: SLF001 - of the same class
+                    raise entry._no_file(0)
         return self.path
 
     # ------------------------------------------------------------------------------------------------------------ opening
