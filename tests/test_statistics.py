@@ -280,3 +280,29 @@ def test_the_range_of_a_partial_mean_is_that_of_the_worst_and_the_best_that_may_
     assert unknown is not None
     assert (unknown.low, unknown.high, unknown.missing) == (None, None, 6)
     assert partial_mean([], missing) is None
+
+
+def test_repeats_of_a_task_are_averaged() -> None:
+    drawn = scores([[0.0, 1.0, 0.5], [1.0], [0.25, 0.75]])
+    assert TaskMeans.of(drawn).means.tolist() == [0.5, 1.0, 0.5]
+    assert mean_interval(drawn).mean == pytest.approx(2 / 3)
+    assert mean_interval(drawn).episodes == 6
+
+
+def test_the_bootstrap_redraws_inside_each_family() -> None:
+    """A family whose tasks all score the same adds nothing to the spread."""
+    certain = [Score(("certain",), task, 1.0) for task in range(8)]
+    spread = [Score(("spread",), task, float(task % 2)) for task in range(8)]
+    means, errors = bootstrap_means(TaskMeans.of([*certain, *spread]), 400, 0)
+    alone, own = bootstrap_means(TaskMeans.of(spread), 400, 0)
+    assert set(np.round(means * 16) % 1) == {0.0}
+    assert means.min() >= 0.5
+    assert means.max() <= 1.0
+    assert means.std() == pytest.approx(alone.std() / 2, rel=0.2)
+    assert errors.mean() == pytest.approx(own.mean() / 2, rel=0.1)
+
+
+def test_the_default_interval_of_unbounded_scores_is_that_of_seed_0() -> None:
+    drawn = scores([[float(n)] for n in (1, 5, 2, 8, 3, 9)])
+    found = [mean_interval(drawn, bounds=None, **chosen) for chosen in ({}, {"seed": 0}, {"seed": 1})]
+    assert found[0] == found[1] != found[2]

@@ -69,6 +69,12 @@ async def test_the_last_attempt_ends_the_episode_and_a_new_episode_has_all_of_th
         assert steps[-1].info["metrics"] == {"attempts": 2}
 
 
+async def test_each_failed_attempt_takes_back_what_it_alone_has_paid() -> None:
+    env = Attempts(Script([GOING, LOST], [GOING, GOING, LOST], [GOING, WON]), 3)
+    await env.reset(seed=1)
+    assert [step.reward for step in await played(env)] == [0.25, -0.25, 0.25, 0.25, -0.5, 0.25, 1.0]
+
+
 @pytest.mark.parametrize(
     ("end", "attempts"),
     [
