@@ -157,7 +157,7 @@ def test_a_step_without_an_update_says_that_nothing_was_learned(metrics: dict[st
 
 
 def test_a_folder_that_is_missing_or_no_run_is_said_in_words(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no folder nothere: name folders"):
+    with pytest.raises(UsageError, match="nothere is not a training run: there is no such folder"):
         CliRunner().invoke(app, ["plot", "nothere"], catch_exceptions=False)
     with pytest.raises(UsageError, match=r"is not a training run: there is no config\.json in it"):
         CliRunner().invoke(app, ["plot", str(tmp_path)], catch_exceptions=False)

@@ -85,7 +85,7 @@ def write_plot(svg: str, out: Path) -> None:
 
 def _config(run: Path) -> dict[str, Any]:
     if not run.is_dir():
-        raise UsageError(f"there is no folder {run}: name folders that palestra train has written")
+        raise UsageError(f"{run} is not a training run: there is no such folder. Name folders that palestra train has written")
     if not (Inside(run) / "config.json").exists():
         raise UsageError(f"{run} is not a training run: there is no config.json in it")
     try:
