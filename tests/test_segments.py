@@ -144,3 +144,21 @@ def test_segments_may_be_asked_for_at_any_time() -> None:
 
 def _plain(prompt: list[int], sampled: list[int]) -> Tokens:
     return Tokens(ints(prompt), ints(sampled), floats(np.full(len(sampled), -0.5)))
+
+
+def test_an_episode_that_is_longer_than_any_buffer_is_recorded_whole() -> None:
+    prompt = list(range(300))
+    turns = []
+    for turn in range(5):
+        sampled = list(range(1000 * turn, 1000 * turn + 400))
+        turns.append(_plain(prompt, sampled))
+        prompt = [*prompt, *sampled, 7]
+    (segment,) = record(turns)
+    assert segment.ids.tolist() == prompt[:-1]
+    assert len(segment.logprobs) == 5 * 400
+
+
+def test_the_longest_of_the_segments_that_a_prompt_extends_continues() -> None:
+    short, long = record([_plain([1], [2]), _plain([1], [2, 3, 4]), _plain([1, 2, 3, 4, 5], [6])])
+    assert short.ids.tolist() == [1, 2]
+    assert long.ids.tolist() == [1, 2, 3, 4, 5, 6]

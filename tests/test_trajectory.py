@@ -32,6 +32,7 @@ from palestra.trajectory import (
     TrajectoryGroup,
     Turn,
     Usage,
+    observed,
     text_of,
     verdicts,
     writable,
@@ -269,3 +270,20 @@ def test_an_episode_cut_before_its_verdict_counts_as_not_solved_where_others_are
         judges = any(one == env and other is not None for one, _, other in episodes)
         cut = not stop.failed and stop not in (StopReason.TERMINATED, StopReason.BUDGET)
         assert verdict == (success if success is not None else False if judges and cut else None)
+
+
+@pytest.mark.parametrize(
+    ("stated", "reason"),
+    [
+        (None, "truncated"),
+        *((name, name) for name in ("truncated", "turn_limit", "token_limit")),
+        *((name, "truncated") for name in ("terminated", "budget", "error", "deadline", "length_cut")),
+    ],
+)
+def test_an_environment_states_only_its_own_reasons_for_a_cut(stated: str | None, reason: str) -> None:
+    assert StopReason.of_cut({} if stated is None else {"stop_reason": stated}) == reason
+
+
+@pytest.mark.parametrize(("info", "role"), [({}, "user"), ({"role": "tool"}, "tool"), ({"role": "system"}, "user")])
+def test_only_an_observation_that_answers_tools_has_their_role(info: dict[str, str], role: str) -> None:
+    assert observed("text", info) == Message(role, "text")  # type: ignore[arg-type]

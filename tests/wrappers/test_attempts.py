@@ -119,3 +119,9 @@ def test_at_least_one_attempt() -> None:
     Attempts(Script([WON]), 1)
     with pytest.raises(UsageError, match="at least 1 attempt, got 0"):
         Attempts(Script([WON]), 0)
+
+
+async def test_there_are_three_attempts_unless_another_number_is_given() -> None:
+    env = Attempts(Script([LOST]))
+    await env.reset(seed=1)
+    assert (await played(env))[-1].info["metrics"] == {"attempts": 3}

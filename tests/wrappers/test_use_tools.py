@@ -391,3 +391,21 @@ async def test_a_tool_that_cancels_itself_has_failed() -> None:
 async def test_the_player_is_told_its_budget_of_calls(budget: int | None, told: bool) -> None:
     observation, _ = await UseTools(Recorder(), [double], ToolRules(budget=budget)).reset(seed=0)
     assert ("You have 4 calls." in str(observation)) is told
+
+
+class Silent:
+    """A tool of one's own that returns something else than a result."""
+
+    name, description, parameters = "silent", "Says nothing.", {"type": "object", "properties": {}}
+
+    async def __call__(self, **arguments: Any) -> Any:
+        return "text"
+
+
+async def test_a_tool_that_returns_no_result_has_failed() -> None:
+    silent: Any = Silent()
+    env = UseTools(Recorder(), [silent])
+    await env.reset(seed=0)
+    step = await env.step(format_call(ToolCall("silent", {})))
+    assert "the tool failed: it gave no result" in str(step.observation)
+    assert step.info["tools"]["totals"] == {"crashed": 1}
