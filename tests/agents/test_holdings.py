@@ -11,6 +11,7 @@ from tests.agents.driving import Response, post
 from tests.agents.test_gateway import Letters, make, write
 
 from palestra.agents import CallBudget, Gateway, GatewayLimits, OpenEpisode
+from palestra.agents.exchange import check_values
 from palestra.testing.scripted import ScriptedEngine
 
 MEGABYTE = 2**20
@@ -178,6 +179,13 @@ async def test_punctuation_inside_of_strings_is_no_structure(strings: int) -> No
     body = {"messages": [user('[{,}] \\" ' * 20_000), *[user("{,")] * strings]}
     assert (await send(gateway, episode, CHAT, body)).status == 200
     await gateway.close(episode)
+
+
+@pytest.mark.parametrize("rest", [b"1", b" ", b"\\", b"a]}"])
+async def test_counting_takes_time_in_proportion_to_what_follows_the_last_mark(rest: bytes) -> None:
+    began = time.thread_time()
+    await check_values(b'"' + b"," * 50_001 + b'"' + rest * 30_000, 50_000)
+    assert time.thread_time() - began < 0.5  # milliseconds in proportion, seconds with the square of the length
 
 
 @pytest.mark.parametrize(

@@ -25,8 +25,8 @@ GONE = 499
 
 _STRUCTURE = b"[{,"
 _OTHERS = bytes(set(range(256)) - set(_STRUCTURE))
-_PIECE = re.compile(rb'[^"\[{,]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{,]))', re.DOTALL)
-"""The next string, or the next mark of JSON's structure."""
+_PIECE = re.compile(rb'[^"\[{,]*+(?:"[^"\\]*+(?:\\.[^"\\]*+)*+"?|([\[{,])|\Z)', re.DOTALL)
+"""The next string, the next mark of JSON's structure, or the end: a search that fails at the end begins again at each byte."""
 _PIECES = 8192
 """Pieces that are counted at a time."""
 
