@@ -56,9 +56,11 @@ async def test_a_spare_process_holds_no_channel_of_another() -> None:
         async with asyncio.timeout(SECONDS):
             while any(folders_held_by(spare) for spare in (one, other)):  # they have not closed what they inherit
                 await asyncio.sleep(0.01)
-        assert shells._pool._process is not None
-        shared = [sockets_of(pid) & sockets_of(shells._pool._process.pid) for pid in (one, other)]
-        assert shared[0] == shared[1], "a spare holds the launcher's end of the channel of another spare"
+            assert shells._pool._process is not None
+            launcher = shells._pool._process.pid
+            # A spare that keeps the launcher's end of the other's channel keeps it for ever: the wait ends in a timeout.
+            while sockets_of(one) & sockets_of(launcher) != sockets_of(other) & sockets_of(launcher):
+                await asyncio.sleep(0.01)
 
 
 async def test_spare_processes_that_have_ended_cost_no_start() -> None:
