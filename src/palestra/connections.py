@@ -6,8 +6,10 @@ connections cannot. They are opened at the first call on a loop, and closed at t
 
 import asyncio
 import socket
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from time import perf_counter
+from weakref import WeakKeyDictionary
 
 import aiohttp
 
@@ -15,10 +17,12 @@ from palestra.errors import UsageError
 
 __all__ = ["Connections", "Slices", "bind", "free_port"]
 
-SLICE = 4096
+SLICE = 2048
 """Bytes of a slice."""
-SLICE_SECONDS = 0.01
-"""Seconds of handling slices after which the event loop gets its turn."""
+SHORT = 512
+"""Bytes that are handed on at once: a typical call."""
+SLICE_SECONDS = 0.002
+"""Seconds of handling slices, of all connections together, after which the event loop gets its turn."""
 
 
 class Connections:
@@ -59,11 +63,38 @@ async def _held(session: aiohttp.ClientSession) -> AsyncGenerator[aiohttp.Client
         await session.close()
 
 
+class _Turns:
+    """The connections of an event loop that have received more than they have handed on, each in its turn."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[Slices] = deque()
+
+    def enter(self, slices: "Slices") -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._go_on)
+        self._waiting.append(slices)
+
+    def _go_on(self) -> None:
+        until = perf_counter() + SLICE_SECONDS
+        while self._waiting and perf_counter() < until:
+            slices = self._waiting[0]
+            more = slices.hand_on()
+            self._waiting.popleft()
+            if more:
+                self._waiting.append(slices)
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+
+_turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
+
+
 class Slices:
     """Hands on what a connection receives in slices, so that its peer cannot hold up the event loop.
 
-    A read from a socket has up to 256 KiB. As chunks or frames of a few bytes, they take a parser most of a second. After each
-    ``SLICE_SECONDS`` the loop gets its turn, and the connection reads no more until everything is handed on.
+    A read from a socket has up to 256 KiB. As chunks or frames of a few bytes, they take a parser most of a second. So what is
+    not short waits for its turn: after each ``SLICE_SECONDS`` the loop goes on, and until everything is handed on, the
+    connection reads no more.
 
     Args:
         transport: The connection.
@@ -83,8 +114,8 @@ class Slices:
         self._handle = handle
         self._reading = reading
         self._ready = ready
-        self._scheduled = False
         self._rest = bytearray()
+        self._in_turn = False
         self._closed = False
 
     @property
@@ -96,39 +127,36 @@ class Slices:
         """Hand on ``data``, at once if it is short and nothing waits."""
         if self._closed:
             return
-        if len(data) <= SLICE and not self._rest and self._ready():
+        if len(data) <= SHORT and not self._rest and self._ready():
             self._handle(data)
             return
         self._rest += data
-        if self._scheduled or not self._ready():
-            self._transport.pause_reading()
-        else:
-            self._go_on()
+        self._transport.pause_reading()
+        self.resume()
 
     def resume(self) -> None:
         """Hand on what waits, and read on."""
-        if not self._scheduled:
-            self._go_on()
+        if not self._in_turn:
+            self._in_turn = True
+            _turns.setdefault(asyncio.get_running_loop(), _Turns()).enter(self)
 
     def close(self) -> None:
         """Drop what waits: the connection is closed."""
         self._closed = True
         self._rest.clear()
 
-    def _go_on(self) -> None:
-        self._scheduled = False
-        until = perf_counter() + SLICE_SECONDS
-        while self._rest and self._ready():
+    def hand_on(self) -> bool:
+        """Hand on a slice. Return whether the next one can be handed on, too."""
+        if self._transport.is_closing():
+            self.close()
+        if self._rest and self._ready():
             part = bytes(self._rest[:SLICE])
             del self._rest[:SLICE]
             self._handle(part)
-            if self._rest and perf_counter() > until:
-                self._transport.pause_reading()
-                self._scheduled = True
-                asyncio.get_running_loop().call_soon(self._go_on)
-                return
-        if not self._closed and not self._rest and self._reading():
+        self._in_turn = bool(self._rest) and self._ready()
+        if not self._rest and not self._closed and self._reading():
             self._transport.resume_reading()
+        return self._in_turn
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -302,8 +302,12 @@ class Gateway:
                 async with self._reading:
                     await check_values(body, self.limits.values)
                     await asyncio.sleep(0)
-                    request = dialect.read(body, pieces)
-                    await asyncio.sleep(0)
+                    began = perf_counter()
+                    try:
+                        request = dialect.read(body, pieces)
+                    finally:
+                        # A call passes the loop several times. It must not wait for a large request each time.
+                        await asyncio.sleep(perf_counter() - began)
         hold.add(pieces.weight)
         request.check()
         if request.dialect == "responses":

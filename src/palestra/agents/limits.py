@@ -38,5 +38,5 @@ class GatewayLimits(msgspec.Struct, frozen=True):
     """Bytes that the requests of all episodes together may make the gateway keep."""
     connections: int = 10_000
     """Open connections. For a new one, the gateway closes the oldest that has no request under way."""
-    head_seconds: float = 10.0
+    head_seconds: float = 60.0
     """Seconds for the head of a connection's first request to arrive."""

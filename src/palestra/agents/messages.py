@@ -41,8 +41,10 @@ __all__ = [
 Role = Literal["system", "user", "assistant", "tool"]
 ReplyFinish = Literal["stop", "stop_sequence", "length", "tool_calls"]
 _Read = TypeVar("_Read")
-_MESSAGE = 512
-"""Bytes of a message that was read, beside its text: the message, its key, and its entry among those that were read."""
+_ENTRY = 256
+"""Bytes of an entry among the pieces of JSON that were read."""
+_MESSAGE = 384
+"""Bytes of a message that was read, beside its text: the message and its key."""
 _CALLED = 256
 """Bytes of a tool call beside its text."""
 _PER_BYTE = 32
@@ -129,7 +131,7 @@ class Pieces:
             parsed = self._get(digest)
             if parsed is None:
                 parsed = tuple(read(raw))
-                self._add(digest, parsed, sum(map(weight_of, parsed)))
+                self._add(digest, parsed, _ENTRY + sum(map(weight_of, parsed)))
             messages += parsed
             self.check_count(len(messages))
         return messages
@@ -145,7 +147,7 @@ class Pieces:
             tools = tuple(read(raw))
             content = msgspec.json.encode(tools, order="deterministic")
             offered = OfferedTools(tools, hashlib.blake2b(content, digest_size=16).digest()) if tools else OfferedTools()
-            self._add(digest, offered, _PER_BYTE * size)
+            self._add(digest, offered, _ENTRY + _PER_BYTE * size)
         return offered
 
     def check_count(self, count: int) -> None:

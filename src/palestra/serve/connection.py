@@ -144,6 +144,9 @@ class Connection(asyncio.Protocol):
         """Answer what was read, as long as the client reads the answers."""
         events = self._events
         while events and not self._paused:
+            if self._transport.is_closing():  # the client is gone, and asyncio logs every further write
+                events.clear()
+                return
             event = events.popleft()
             if isinstance(event, Frame):
                 self._frame(event)

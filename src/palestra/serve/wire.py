@@ -64,7 +64,7 @@ PATH = "/v1/session"
 DEEPEST = 64
 """Deepest allowed nesting of values, in either direction. Only a task's params and an info can be nested."""
 
-MOST_STRUCTURE = 2**16
+MOST_STRUCTURE = 2**15
 """Most bytes of a frame from a client that is not a step. A step may be as large as ``max_message``."""
 
 Natural = Annotated[int, msgspec.Meta(ge=0, le=2**53)]

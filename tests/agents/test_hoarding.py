@@ -1,0 +1,452 @@
+"""More than fifty ways of one key to make a gateway hold memory or its event loop. None gets beyond the documented bounds."""
+
+import asyncio
+import contextlib
+import functools
+import gc
+import io
+import json
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Any
+
+import aiohttp
+import numpy as np
+import pytest
+from tests.agents.driving import post
+from tests.hoarding import MEGABYTE, Child, Watch, child, obey, pour, raw
+
+from palestra.agents import Gateway, GatewayLimits, OpenEpisode
+from palestra.agents.rendezvous import Taken
+from palestra.agents.tooldoor import ToolDoor
+from palestra.core import Reply, Sampling
+from palestra.encoding import Ints, ints
+from palestra.testing.scripted import ScriptedEngine
+from palestra.trajectory import Message, text_of
+
+STOP = 0
+LIMITS = GatewayLimits(memory=16 * MEGABYTE, total_memory=20 * MEGABYTE, read_seconds=3.0, write_seconds=1.0, head_seconds=1.0)
+SLACK = 64
+"""Megabytes beside the bound: what the decoder takes for one request, and what the allocator does not return."""
+
+
+# ------------------------------------------------------------------------------------------------------------------- the child
+
+
+class Letters:
+    """A byte is a token."""
+
+    stop_ids: tuple[int, ...] = (STOP,)
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        data = b"".join(f"{one.role}:{text_of(one.content)}\0".encode() for one in messages)
+        return ints(np.frombuffer(data, dtype=np.uint8))
+
+    def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
+        return self.first(messages)
+
+    def read(self, prompt: Ints, ids: Ints) -> Reply:
+        return Reply(bytes(ids[:-1].tolist()).decode())
+
+
+def write(prompt: Ints, sampling: Sampling) -> list[int]:
+    return [*f"reply {len(prompt)}".encode(), STOP]
+
+
+def serve(pipe: Any) -> None:
+    asyncio.run(_serve(pipe))
+
+
+async def _serve(pipe: Any) -> None:
+    engine = ScriptedEngine(write)
+    engine.context_length = 2**30
+    gateway = Gateway(engine, lambda tools: Letters(), limits=LIMITS)
+    episodes: dict[str, OpenEpisode] = {}
+
+    async def honest() -> None:
+        one = gateway.open()
+        body = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8}).encode()
+        await post(gateway, "/v1/chat/completions", body, {"authorization": f"Bearer {one.key}"})
+        await gateway.close(one)
+
+    async def opened(_: Any) -> tuple[str, str]:
+        one = gateway.open()
+        episodes[one.key] = one
+
+        async def take(action: str) -> Taken:
+            return Taken("o" * 50_000, played=True)
+
+        one.record.door = ToolDoor(lambda: (), take, lambda: False, one.record.memory, LIMITS.pending)
+        return gateway.url, one.key
+
+    async def closed(key: str) -> None:
+        one = episodes.pop(key)
+        assert one.record.door is not None
+        one.record.door.close()
+        await gateway.close(one)
+        for _ in range(3):
+            await asyncio.sleep(0.01)
+
+    async def paused(_: Any) -> None:
+        await engine.pause()
+
+    async def resumed(_: Any) -> None:
+        await engine.resume()
+
+    async def rested(_: Any) -> None:
+        await asyncio.sleep(0.05)
+
+    async with gateway.serving():
+        gc.collect()
+        gc.freeze()  # the modules that tests import are no part of what is measured
+        commands = {"rest": rested, "open": opened, "close": closed, "pause": paused, "resume": resumed}
+        await obey(pipe, Watch(honest, lambda: gateway.memory.held), commands)
+
+
+@pytest.fixture(scope="module")
+def gateway() -> Iterator[Child]:
+    with child(serve) as running:
+        yield running
+
+
+# -------------------------------------------------------------------------------------------------------------------- the ways
+
+
+class Attacker:
+    """A client with one key."""
+
+    def __init__(self, url: str, key: str, session: aiohttp.ClientSession, gateway: Child) -> None:
+        self.url, self.key, self.session, self.gateway = url, key, session, gateway
+        self.auth = {"Authorization": f"Bearer {key}"}
+        self.refusals: set[str] = set()
+
+    async def send(self, path: str, body: Any, headers: dict[str, str] | None = None) -> None:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        with contextlib.suppress(aiohttp.ClientError, ConnectionError):
+            async with self.session.post(
+                self.url + path, data=io.BytesIO(data), headers={**self.auth, **(headers or {})}
+            ) as answer:
+                text = await answer.text()
+                if answer.status != 200:
+                    self.refusals.add(f"{answer.status} {text[:300]}")
+
+    async def together(self, path: str, bodies: Sequence[Any], headers: Callable[[int], dict[str, str]] | None = None) -> None:
+        async with asyncio.TaskGroup() as group:
+            for number, body in enumerate(bodies):
+                group.create_task(self.send(path, body, headers(number) if headers else None))
+
+    def head(self, path: str, *more: str) -> bytes:
+        lines = [f"POST {path} HTTP/1.1", "Host: x", f"Authorization: Bearer {self.key}", *more, "", ""]
+        return "\r\n".join(lines).encode()
+
+
+CHAT, ANTHROPIC, RESPONSES, MCP = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/mcp"
+Way = Callable[[Attacker], Awaitable[None]]
+LONG = "x" * MEGABYTE
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def sending(path: str, body: Callable[[int], Any], count: int = 40) -> Way:
+    async def way(attacker: Attacker) -> None:
+        for first in range(0, count, 8):
+            await attacker.together(path, [body(number) for number in range(first, min(first + 8, count))])
+
+    return way
+
+
+def chat(**fields: Any) -> Callable[[int], Any]:
+    return lambda number: {"messages": [user(f"{number}{LONG}")], "max_tokens": 8, **fields}
+
+
+def listed(item: bytes, count: int, field: bytes = b"tool_choice") -> Callable[[int], bytes]:
+    data = b",".join([item] * count)
+    return lambda number: b'{"messages":[{"role":"user","content":"%d"}],"%s":[%s]}' % (number, field, data)
+
+
+def items(item: bytes, count: int, field: bytes = b"messages") -> Callable[[int], bytes]:
+    data = b",".join([item] * count)
+    return lambda number: b'{"n":%d,"%s":[%s]}' % (number, field, data)
+
+
+async def many_keys(attacker: Attacker) -> None:
+    for first in range(0, 1500, 50):
+        bodies = [{"messages": [user("same")], "max_tokens": 8}] * 50
+        await attacker.together(CHAT, bodies, lambda number, first=first: {"Idempotency-Key": f"{first + number}{'k' * 200}"})  # type: ignore[misc]
+
+
+async def one_key_many_bodies(attacker: Attacker) -> None:
+    bodies = [{"messages": [user(f"{number}{LONG}")], "max_tokens": 8} for number in range(24)]
+    await attacker.together(CHAT, bodies, lambda _: {"Idempotency-Key": "same"})
+
+
+async def header(attacker: Attacker, name: str, size: int) -> None:
+    await attacker.together(CHAT, [{"messages": [user("x")]}] * 20, lambda number: {name: f"{number}".rjust(size, "h")})
+
+
+async def vanishing(attacker: Attacker) -> None:
+    attacker.gateway.ask("pause")
+    try:
+        for number in range(150):
+            body = json.dumps({"messages": [user(f"{number}" + "v" * 300_000)], "stream": bool(number % 2)}).encode()
+            async with raw(attacker.url) as (_, writer):
+                await pour(writer, attacker.head(CHAT, f"Content-Length: {len(body)}") + body)
+                await asyncio.sleep(0.005)
+    finally:
+        attacker.gateway.ask("resume")
+
+
+async def partly(attacker: Attacker, count: int = 80, size: int = MEGABYTE) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(count):
+            _, writer = await stack.enter_async_context(raw(attacker.url))
+            await pour(writer, attacker.head(CHAT, f"Content-Length: {size + 10}") + b"p" * size, 0.2)
+
+
+async def unread(attacker: Attacker, stream: bool) -> None:
+    fields = {"input": "x", "instructions": "i" * 500_000, "stream": stream}
+    body = json.dumps(fields).encode()
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(70):
+            _, writer = await stack.enter_async_context(raw(attacker.url))
+            writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await pour(writer, attacker.head(RESPONSES, f"Content-Length: {len(body)}") + body, 0.5)
+        await asyncio.sleep(0.3)
+
+
+async def chunks(attacker: Attacker) -> None:
+    for _ in range(3):
+        async with raw(attacker.url) as (_, writer):
+            await pour(writer, attacker.head(CHAT, "Transfer-Encoding: chunked") + b"1\r\nx\r\n" * 300_000)
+
+
+async def pipelined(attacker: Attacker) -> None:
+    body = b'{"messages":[{"role":"user","content":"p"}],"max_tokens":8}'
+    async with raw(attacker.url) as (_, writer):
+        await pour(writer, (attacker.head(CHAT, f"Content-Length: {len(body)}") + body) * 4000)
+
+
+async def endless_head(attacker: Attacker) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(20):
+            _, writer = await stack.enter_async_context(raw(attacker.url))
+            await pour(writer, b"POST / HTTP/1.1\r\n" + b"a: b\r\n" * 200_000)
+
+
+async def silent(attacker: Attacker) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(300):
+            await stack.enter_async_context(raw(attacker.url))
+        await asyncio.sleep(1.5)
+
+
+async def chained(attacker: Attacker) -> None:
+    previous = None
+    for number in range(120):
+        body = {
+            "input": [user(f"{number} {at}") for at in range(100)],
+            "previous_response_id": previous,
+            "max_output_tokens": 8,
+        }
+        async with attacker.session.post(attacker.url + RESPONSES, json=body, headers=attacker.auth) as answer:
+            told = await answer.json()
+        if answer.status != 200:
+            attacker.refusals.add(f"{answer.status} {told}")
+            return
+        previous = told["id"]
+
+
+async def tools_called(attacker: Attacker, message: Callable[[int], Any], count: int = 400) -> None:
+    start = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {}}
+    async with attacker.session.post(attacker.url + MCP, json=start, headers=attacker.auth) as answer:
+        session = answer.headers["mcp-session-id"]
+    for first in range(0, count, 20):
+        await attacker.together(
+            MCP, [message(number) for number in range(first, first + 20)], lambda _: {"Mcp-Session-Id": session}
+        )
+
+
+def tool(number: int, **arguments: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "act", "arguments": arguments}}
+
+
+CALLED = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
+TOOL = {"type": "function", "function": {"name": "f", "description": "d" * 200}}
+WAYS: dict[str, Way] = {
+    # messages that are long
+    "long messages": sending(CHAT, chat()),
+    "long messages, a role refused": sending(
+        CHAT, lambda n: {"messages": [user(f"{n}{LONG}"), {"role": "root", "content": "x"}]}
+    ),
+    "long messages, an image": sending(CHAT, lambda n: {"messages": [user(f"{n}{LONG}"), user([{"type": "image_url"}])]}),
+    "long system text only": sending(CHAT, lambda n: {"messages": [{"role": "system", "content": f"{n}{LONG}"}]}),
+    "long messages, unknown tools": sending(CHAT, chat(tools=[{"type": "web"}])),
+    "long messages, n": sending(CHAT, chat(n=5)),
+    "long messages, temperature": sending(CHAT, chat(temperature=-1)),
+    "long messages, stop strings": sending(CHAT, chat(stop=["s"] * 1000)),
+    "long messages, long stop": sending(CHAT, chat(stop="s" * 100_000)),
+    "long name of the model": sending(CHAT, chat(model="m" * 100_000)),
+    "long role": sending(CHAT, lambda n: {"messages": [{"role": f"{n}{LONG}", "content": "x"}]}),
+    "wide characters": sending(CHAT, lambda n: {"messages": [user(f"{n}🎲{LONG}")], "max_tokens": 8}),
+    "escaped characters": sending(CHAT, lambda n: {"messages": [user(f"{n}" + "é" * 500_000)], "max_tokens": 8}, 16),
+    "bodies above the limit": sending(CHAT, lambda n: b'{"messages":"' + b"x" * 5 * MEGABYTE, 16),
+    "punctuation in strings": sending(CHAT, lambda n: {"messages": [user(f"{n}" + "[{,}]" * 200_000)], "max_tokens": 8}, 16),
+    "strings that do not end": sending(CHAT, lambda n: b'{"messages":"' + b'\\"' * 1_900_000, 16),
+    "no JSON": sending(CHAT, lambda n: b'"' * 4_000_000, 8),
+    "long arguments": sending(
+        CHAT,
+        lambda n: {
+            "messages": [
+                user("x"),
+                {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": f"{n}{LONG}"}}]},
+                user("y"),
+            ]
+        },
+    ),
+    # many small parts
+    "many messages": sending(CHAT, lambda n: {"messages": [user(f"{n} {at}") for at in range(4000)], "max_tokens": 8}, 16),
+    "too many messages": sending(CHAT, lambda n: {"messages": [user(f"{n} {at}") for at in range(50_000)]}, 8),
+    "empty objects": sending(CHAT, items(b"{}", 1_300_000), 8),
+    "numbers": sending(CHAT, items(b"0", 2_000_000), 8),
+    "parts": sending(CHAT, lambda n: {"messages": [user([{"type": "text", "text": "a"}] * 60_000)]}, 8),
+    "parts below the limit": sending(
+        CHAT, lambda n: {"messages": [user(f"{n}"), user([{"type": "text"}] * 20_000)], "max_tokens": 8}, 16
+    ),
+    "lists": sending(CHAT, listed(b"[]", 1_300_000), 8),
+    "lists below the limit": sending(CHAT, listed(b"[]", 24_000), 24),
+    "an unknown field of lists": sending(CHAT, listed(b"[]", 1_300_000, b"metadata"), 8),
+    "deep nesting": sending(CHAT, lambda n: b'{"messages":' + b"[" * 1_900_000, 8),
+    "calls of one message": sending(
+        CHAT,
+        lambda n: {
+            "messages": [user(f"{n}"), {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * 8000}, user("y")]
+        },
+        16,
+    ),
+    "stop strings": sending(CHAT, lambda n: {"messages": [user("x")], "stop": ["a"] * 400_000}, 8),
+    "biases": sending(
+        CHAT, lambda n: {"messages": [user(f"{n}")], "logit_bias": {f"{at}": 1 for at in range(40_000)}, "max_tokens": 8}, 16
+    ),
+    # tools
+    "many sets of tools": sending(
+        CHAT, lambda n: {"messages": [user("x")], "tools": [TOOL, {**TOOL, "n": n}] * 100, "max_tokens": 8}, 100
+    ),
+    "a long list of tools": sending(CHAT, lambda n: {"messages": [user("x")], "tools": [TOOL] * 5000}, 16),
+    "tools of empty lists": sending(
+        CHAT,
+        lambda n: (
+            b'{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f%d","parameters":{"a":[%s]}}}]}'
+            % (n, b",".join([b"[]"] * 40_000))
+        ),
+        24,
+    ),
+    # many small requests
+    "many conversations": sending(CHAT, lambda n: {"messages": [user(f"{n}")], "max_tokens": 8}, 1200),
+    "many forks": sending(
+        CHAT, lambda n: {"messages": [user(f"{n}"), *[user(f"{at}") for at in range(500)]], "max_tokens": 8}, 100
+    ),
+    "many idempotency keys": many_keys,
+    "one idempotency key with other bodies": one_key_many_bodies,
+    "long idempotency keys": functools.partial(header, name="Idempotency-Key", size=6000),
+    "long session ids": functools.partial(header, name="X-Session-Id", size=6000),
+    "long roles": functools.partial(header, name="X-Palestra-Role", size=6000),
+    # connections
+    "clients that vanish": vanishing,
+    "bodies that do not end": partly,
+    "streams that are not read": functools.partial(unread, stream=True),
+    "answers that are not read": functools.partial(unread, stream=False),
+    "tiny chunks": chunks,
+    "pipelined requests": pipelined,
+    "endless heads": endless_head,
+    "silent connections": silent,
+    # Anthropic's messages
+    "a message's role": sending(ANTHROPIC, lambda n: {"messages": [user(f"{n}{LONG}"), {"role": "root", "content": "x"}]}),
+    "blocks": sending(ANTHROPIC, lambda n: {"messages": [user([{"type": "tool_result"}] * 60_000)]}, 8),
+    "blocks below the limit": sending(
+        ANTHROPIC, lambda n: {"messages": [user([{"type": "tool_result", "tool_use_id": f"{n}"}] * 4000)], "max_tokens": 8}, 16
+    ),
+    "system blocks": sending(
+        ANTHROPIC, lambda n: {"system": [{"type": "text", "text": f"{n}"}] * 60_000, "messages": [user("x")]}, 8
+    ),
+    "counting tokens": sending(f"{ANTHROPIC}/count_tokens", lambda n: {"messages": [user(f"{n}{LONG}")]}),
+    # Responses
+    "long input": sending(RESPONSES, lambda n: {"input": f"{n}{LONG}", "max_output_tokens": 8}),
+    "unknown answers": sending(RESPONSES, lambda n: {"input": f"{n}{LONG}", "previous_response_id": f"resp_{LONG}"}, 16),
+    "chained answers": chained,
+    "calls in a row": sending(
+        RESPONSES, lambda n: {"input": [user(f"{n}"), *[CALLED] * 4000, user("y")], "max_output_tokens": 8}, 16
+    ),
+    "items without text": sending(
+        RESPONSES,
+        lambda n: {
+            "input": [user("x"), *[{"type": "reasoning", "id": f"{n} {at}"} for at in range(4000)]],
+            "max_output_tokens": 8,
+        },
+        24,
+    ),
+    "long instructions": sending(RESPONSES, lambda n: {"input": f"{n}", "instructions": LONG, "max_output_tokens": 8}),
+    # the environment's tools
+    "many steps": functools.partial(tools_called, message=lambda n: tool(n, action="a")),
+    "long actions": functools.partial(tools_called, message=lambda n: tool(n, action=f"{n}{LONG}"), count=40),
+    "arguments of empty lists": functools.partial(tools_called, message=lambda n: tool(n, action=[[]] * 60_000), count=20),
+    "long names of tools": functools.partial(tools_called, message=lambda n: {**tool(n), "method": LONG}, count=40),
+    "many MCP sessions": sending(MCP, lambda n: {"jsonrpc": "2.0", "id": n, "method": "initialize", "params": {}}, 1000),
+}
+SAMPLE = (
+    "long messages, a role refused",
+    "too many messages",
+    "lists below the limit",
+    "items without text",
+    "clients that vanish",
+    "bodies that do not end",
+    "tiny chunks",
+    "many steps",
+)
+
+
+async def try_way(gateway: Child, way: Way) -> tuple[float, float, float, int, set[str]]:
+    """Return the growth of memory in megabytes, the longest hold, the p99 of others, what was counted, and the refusals."""
+    url, key = gateway.ask("open")
+    before = gateway.held
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        attacker = Attacker(url, key, session, gateway)
+        await way(attacker)
+    held = await asyncio.to_thread(lambda: gateway.held)
+    gateway.ask("close", key)
+    return held.megabytes - before.megabytes, held.hold, held.p99, held.counted, attacker.refusals
+
+
+def check(gateway: Child, way: Way, tries: int) -> str:
+    measured = [asyncio.run(try_way(gateway, way)) for _ in range(tries)]
+    grown, hold = max(one[0] for one in measured), min(one[1] for one in measured)
+    p99 = min(one[2] for one in measured)
+    told = f"{grown:.0f} MB, hold {1000 * hold:.0f} ms, p99 of others {1000 * p99:.0f} ms"
+    assert grown <= LIMITS.total_memory / MEGABYTE + SLACK, told
+    assert hold <= 0.05, told
+    assert all(one[3] <= LIMITS.total_memory for one in measured)
+    refusals = set().union(*(one[4] for one in measured))
+    # Every refusal says what is wrong: a limit by name and number, or the field that cannot be taken.
+    assert not any(refusal.startswith("5") and "GatewayLimits" not in refusal for refusal in refusals), refusals
+    assert not any(refusal.startswith(("413", "429")) and "GatewayLimits." not in refusal for refusal in refusals), refusals
+    for _ in range(600):  # requests whose clients went away end by their time limits
+        if gateway.held.counted <= MEGABYTE:
+            break
+        gateway.ask("rest")
+    else:
+        raise AssertionError("the closed episode still counts")
+    return told
+
+
+@pytest.mark.slow
+def test_a_sample_of_the_ways_stays_within_the_bounds(gateway: Child) -> None:
+    for name in SAMPLE:
+        print(name, check(gateway, WAYS[name], 2))
+
+
+@pytest.mark.full
+@pytest.mark.slow
+@pytest.mark.alone
+@pytest.mark.parametrize("name", WAYS)
+def test_no_way_of_one_key_gets_beyond_the_bounds(gateway: Child, name: str) -> None:
+    print(name, check(gateway, WAYS[name], 3))
