@@ -306,3 +306,17 @@ def test_the_default_interval_of_unbounded_scores_is_that_of_seed_0() -> None:
     drawn = scores([[float(n)] for n in (1, 5, 2, 8, 3, 9)])
     found = [mean_interval(drawn, bounds=None, **chosen) for chosen in ({}, {"seed": 0}, {"seed": 1})]
     assert found[0] == found[1] != found[2]
+
+
+@pytest.mark.parametrize("factor", [0.1, 10.0])
+def test_the_interval_of_unbounded_scores_scales_with_them(factor: float) -> None:
+    values = [1.0, 5.0, 2.0, 8.0, 3.0, 9.0]
+    one, other = (mean_interval(scores([[value * by] for value in values]), bounds=None) for by in (1.0, factor))
+    assert (other.low, other.high) == pytest.approx((one.low * factor, one.high * factor))
+    assert one.low < one.mean < one.high
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95.0])
+def test_a_level_is_a_share(level: float) -> None:
+    with pytest.raises(UsageError, match="level must lie between 0 and 1"):
+        mean_interval(scores([[0.0], [1.0]]), level=level)

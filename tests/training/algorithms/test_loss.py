@@ -261,3 +261,12 @@ def test_parts_add_up_to_the_whole(cut: int, kind: Literal["clip", "cispo"]) -> 
 
 def test_log_ratio_is_clamped() -> None:
     close(log_ratio(numbers(0, -100), numbers(-100, 0)), [20, -20])
+
+
+def test_a_value_that_moves_further_than_the_clip_pays_for_the_worse_of_the_two_errors() -> None:
+    tokens = ValueTokens(torch.tensor([1.0, 1.0, 1.0]), torch.tensor([0.0, 3.0, float("nan")]), torch.full((3,), 0.5))
+    values = torch.tensor([0.5, 1.1, 9.0])
+    # The first may move to 0.8 only, so its error is 0.8 and not 0.5; the second has moved by less than the clip.
+    clipped = value_loss(values, tokens, LossConfig(value_clip=0.2))
+    assert float(clipped) == pytest.approx(0.5 * 0.5 * (0.8**2 + 1.9**2))
+    assert float(value_loss(values, tokens, LossConfig())) == pytest.approx(0.5 * 0.5 * (0.5**2 + 1.9**2))
