@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 
 import palestra
+from palestra.envs.harbor.building import _sources
+from palestra.envs.harbor.reading import read_task
 from palestra.errors import PalestraError
 from palestra.evaluation import Budget, Report, regrade
 from palestra.interchange import read_atif, write_atif
 from palestra.rollout import read_trajectories
+from palestra.sandbox.layers import files_of
+from palestra.tools.search.bm25 import Bm25Index, build_index
+from palestra.tools.search.documents import Document
 from palestra.trajectory import Completion, Image, StopReason, Task, Text, Trajectory, Turn
-from tests.strangers import KINDS, Outside, is_link, refused_or_done
+from tests.envs.harbor.folders import write
+from tests.strangers import KINDS, SECRET, Outside, is_link, refused_or_done
 
 ENV = "game:GuessTheNumber-v0-easy"
 
@@ -124,3 +130,71 @@ def test_an_import_reads_nothing_outside_its_folder(
     if is_link(kind):
         assert f"{name} is a link" in said
         assert not read
+
+
+# ---------------------------------------------------------------------------------------------------------- search indexes
+
+CORPUS = [Document("a", "Fruit", "A banana is a yellow fruit."), Document("b", "Animals", "A dog is a loyal animal.")]
+PART = "part-0000"
+INDEX_FILES = ("manifest.json", PART, *(f"{PART}/{name}.npy" for name in ("starts", "entries", "counts", "lengths", "fields")))
+INDEX_FILES += (f"{PART}/stems.txt", f"{PART}/documents.bin")
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("tantivy", reason="tantivy is not installed")
+    folder = tmp_path_factory.mktemp("good") / "index"
+    build_index(CORPUS, folder)
+    return folder
+
+
+def hits(folder: Path) -> list[tuple[str, float]]:
+    return [(hit.document.text, hit.score) for hit in Bm25Index(folder).search("yellow fruit", 2)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", INDEX_FILES)
+def test_an_index_is_read_from_its_folder_alone(index: Path, outside: Outside, tmp_path: Path, name: str, kind: str) -> None:
+    folder = tmp_path / "index"
+    shutil.copytree(index, folder)
+    KINDS[kind](folder / name, outside)
+    found: list[tuple[str, float]] = []
+    said = refused_or_done(lambda: found.extend(hits(folder)))
+    if is_link(kind):
+        assert "is a link" in said
+    if not said:
+        assert found == hits(index)
+
+
+# --------------------------------------------------------------------------------------------------------- Harbor's tasks
+
+TASK_FILES = ("task.toml", "instruction.md", "environment", "environment/Dockerfile", "environment/data", "tests")
+TASK_FILES += ("tests/test.sh", "tests/deep/data", "solution", "solution/solve.sh")
+
+
+def in_boxes(folder: Path) -> list[bytes]:
+    """Everything that a task folder puts before an agent or into a box."""
+    task = read_task(folder)
+    (step,) = task.steps
+    solution = [step.solution] if step.solution is not None else []
+    files = [file for part in (*step.tests, *solution) for file in files_of(part, "x")]
+    copied = _sources(task.environment, "data", "data", False, 1)
+    return [step.instruction.encode(), *(file.content for file in (*files, *copied))]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", TASK_FILES)
+def test_a_task_takes_no_file_from_outside_into_a_box(outside: Outside, tmp_path: Path, name: str, kind: str) -> None:
+    folder = write(tmp_path / "task")
+    for path in ("environment/data", "tests/deep/data", "solution/solve.sh"):
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text("true\n")
+    good = in_boxes(folder)
+    KINDS[kind](folder / name, outside)
+    taken: list[bytes] = []
+    said = refused_or_done(lambda: taken.extend(in_boxes(folder)))
+    if is_link(kind):
+        assert said
+    if kind != "hard link":
+        assert SECRET not in taken
+    assert said or len(taken) <= len(good)

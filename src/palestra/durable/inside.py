@@ -117,6 +117,13 @@ class Inside:
             Inside(self.root, self.parts[:length])._kind()
         return self.path
 
+    def checked_file(self) -> Path:
+        """Return the path of a file for a library that opens it. Raise ``UsageError`` for anything else of this name."""
+        path = self.checked()
+        if self.exists() and not self.is_file():
+            raise self._no_file(self.stat().st_mode)
+        return path
+
     def checked_tree(self) -> Path:
         """Return the path of a folder for a library that reads all of it. Raise ``UsageError`` for a link or a pipe in it."""
         self.checked()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from palestra.errors import InfrastructureError
+from palestra.errors import InfrastructureError, UsageError
 from palestra.sandbox.contract import check_relative
 from palestra.sandbox.files import fetch_file
 from palestra.sandbox.shell_users import shift_owners
@@ -229,7 +229,12 @@ def _target(layer: int, path: str) -> str:
 
 
 def files_of(folder: Path, target: str) -> list[NewFile]:
-    """Return the files below a folder of the host as new files below ``target``. Links stay links."""
+    """Return the files below a folder of the host as new files below ``target``. Links stay links.
+
+    Raise ``UsageError`` if ``folder`` itself is a link: the caller resolves it if it may be one.
+    """
+    if folder.is_symlink():
+        raise UsageError(f"{folder} is a link, and is not followed: put the folder itself in its place")
     found = []
     for above, folders, files in sorted(os.walk(folder)):
         for name in sorted([*files, *(name for name in folders if os.path.islink(os.path.join(above, name)))]):

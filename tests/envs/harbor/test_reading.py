@@ -12,6 +12,7 @@ from palestra.envs.harbor.classes import classify
 from palestra.envs.harbor.dockerfile import Copy, Folder, Run, fetches, read_dockerfile
 from palestra.envs.harbor.reading import find_tasks, read_task
 from palestra.errors import SchemaError, UsageError
+from palestra.sandbox.layers import files_of
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -71,6 +72,16 @@ def test_unknown_keys_are_warnings(tmp_path: Path) -> None:
     write(tmp_path, {"steps/one/instruction.md": "Do.\n"}, toml)
     found = [sentence.split(": ")[1] for sentence in read_task(tmp_path).warnings]
     assert found == ["typo", "environment.cpu", "steps[0].verifier.timeout"]
+
+
+def test_a_step_may_link_to_tests_of_the_task_and_what_copies_them_follows_no_link(tmp_path: Path) -> None:
+    write(tmp_path, {"steps/one/instruction.md": "Do.\n"}, "[[steps]]\nname = 'one'\n")
+    (tmp_path / "steps" / "one" / "tests").symlink_to("../../tests")
+    (one,) = read_task(tmp_path).steps
+    assert one.tests == (tmp_path / "tests",)
+    assert [file.path for file in files_of(one.tests[0], "tests")] == ["tests/test.sh"]
+    with pytest.raises(UsageError, match="tests is a link, and is not followed"):
+        files_of(tmp_path / "steps" / "one" / "tests", "tests")
 
 
 def test_a_link_out_of_the_folder_is_a_fault(tmp_path: Path) -> None:

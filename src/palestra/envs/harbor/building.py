@@ -143,6 +143,9 @@ def _sources(context: Path, source: str, target: str, into: bool, line: int) -> 
     files: list[NewFile] = []
     for name in found:
         path = context / name
+        if not path.resolve().is_relative_to(context.resolve()):
+            raise EnvError(f"Dockerfile line {line}: {name} is a link that leads out of the environment folder")
+        path = path.resolve() if path.is_symlink() else path
         if path.is_dir():
             files += files_of(path, target)
         else:

@@ -283,13 +283,20 @@ def _steps(root: Path, config: Config) -> tuple[HarborStep, ...]:
     return tuple(_step(root, config, step) for step in config.steps or (None,))
 
 
+def _real(folder: Path) -> Path:
+    """The folder that a link stands for. ``_folder_faults`` has found that it is in the task: what copies it follows none."""
+    return folder.resolve() if folder.is_symlink() else folder
+
+
 def _step(root: Path, config: Config, step: StepConfig | None) -> HarborStep:
     folder = root / "steps" / step.name if step else root
     own = step or StepConfig(name="", agent=config.agent, verifier=config.verifier)
     image, context, bundled = _verifier_image(root, config, step)
-    tests = dict.fromkeys(place / "tests" for place in (root, folder) if (place / "tests").is_dir())
-    solution = next((place / "solution" for place in (folder, root) if (place / "solution" / "solve.sh").is_file()), None)
-    workdir = folder / "workdir"
+    tests = dict.fromkeys(_real(place / "tests") for place in (root, folder) if (place / "tests").is_dir())
+    solution = next(
+        (_real(place / "solution") for place in (folder, root) if (place / "solution" / "solve.sh").is_file()), None
+    )
+    workdir = _real(folder / "workdir")
     verifier = own.verifier.environment or config.verifier.environment
     entries = dict.fromkeys([*config.artifacts, *own.artifacts])
     collect = (*config.verifier.collect, *step.verifier.collect) if step else config.verifier.collect

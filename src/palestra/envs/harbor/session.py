@@ -108,7 +108,7 @@ class Session:
         """Copy a file to ``target``, or the files of a folder below it."""
         place = await self.real(target)
         file = [] if source.is_dir() else [NewFile(place, source.read_bytes(), source.stat().st_mode & 0o777)]
-        self._shell.put(file or [NewFile(f"{place}/.palestra"), *files_of(source, place)])
+        self._shell.put(file or [NewFile(f"{place}/.palestra"), *files_of(source.resolve(), place)])
         if not file:
             await self.run(f"rm -f {shlex.quote(f'/{place}/.palestra')}", "/", {}, 60.0)
 

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from palestra.durable import Inside
 from palestra.encoding import clean_text
 from palestra.errors import MissingExtra, SchemaError, UsageError
 from palestra.installation import how_to_install
@@ -125,10 +126,10 @@ class Bm25Index:
 
     def __init__(self, folder: Path | str) -> None:
         self._stemmer = _stemmer()
-        place = Path(folder)
+        place = Inside(Path(folder))
         try:
             manifest = msgspec.json.decode((place / "manifest.json").read_bytes(), type=_BM25Manifest)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise UsageError(f"{place} is not an index. Build one: palestra index build corpus.jsonl {place}") from None
         except msgspec.MsgspecError as error:
             raise SchemaError(f"the manifest of {place} cannot be read: {error}") from None
@@ -140,7 +141,9 @@ class Bm25Index:
         """The content hash of the corpus, in its order."""
         try:
             self._parts = [Part(place / _part(number)) for number in range(manifest.parts)]
-        except (OSError, EOFError, ValueError) as error:
+        except UsageError:
+            raise
+        except (OSError, EOFError, ValueError, IndexError) as error:
             raise SchemaError(f"{place} cannot be read: {error}. Build it again") from None
 
     def search(self, query: str, k: int) -> list[Hit]:

@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from palestra.durable import Inside
 from palestra.errors import MissingExtra, SchemaError, UsageError
 from palestra.installation import how_to_install
 from palestra.tools.search.building import built_beside
@@ -109,7 +110,7 @@ class DenseIndex:
     """An index of vectors, open for reading."""
 
     def __init__(self, folder: Path | str, embedder: Embedder) -> None:
-        place = Path(folder)
+        place = Inside(Path(folder))
         if not (place / "vectors.faiss").exists():
             raise UsageError(f"{place} is not a dense index. Build one with build_dense_index")
         try:
@@ -120,7 +121,12 @@ class DenseIndex:
             raise SchemaError(f"{place} has no {missing}: another version of palestra built it. Build it again") from None
         except msgspec.MsgspecError as error:
             raise SchemaError(f"{place} cannot be read: {error}. Build it again") from None
-        self._index = _faiss().read_index(str(place / "vectors.faiss"))
+        try:
+            self._index = _faiss().read_index(str((place / "vectors.faiss").checked_file()))
+        except RuntimeError as error:
+            raise SchemaError(f"{place} cannot be read: {str(error).splitlines()[0]}. Build it again") from None
+        if self._index.ntotal != len(self._documents):
+            raise SchemaError(f"{place} has {self._index.ntotal} vectors for {len(self._documents)} documents. Build it again")
         self._embedder = embedder
         self.source = f"sha256:{manifest.sha256}"
         """The content hash of documents and vectors."""

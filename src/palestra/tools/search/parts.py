@@ -15,12 +15,13 @@ import mmap
 from collections.abc import Sequence
 from itertools import pairwise
 from math import log
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from palestra.durable import Inside
+from palestra.errors import SchemaError
 from palestra.tools.search.documents import Document
 
 __all__ = ["Part", "Scored"]
@@ -76,19 +77,26 @@ class Part:
         folder: The folder of the part, as ``PartWriter`` writes it.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Inside) -> None:
         def saved(name: str) -> npt.NDArray[Any]:
-            array: npt.NDArray[Any] = np.load(folder / f"{name}.npy", mmap_mode="r").view(np.ndarray)
+            array: npt.NDArray[Any] = np.load((folder / f"{name}.npy").checked_file(), mmap_mode="r").view(np.ndarray)
             return array
 
-        stems = (folder / "stems.txt").read_text(encoding="utf-8").split("\n")[:-1]
+        stems = (folder / "stems.txt").read_bytes().decode().split("\n")[:-1]
         self._stems = {stem: place for place, stem in enumerate(stems)}
         self._starts, self._entries, self._counts = saved("starts"), saved("entries"), saved("counts")
         self._fields = saved("fields")
-        with open(folder / "documents.bin", "rb") as file:
+        with (folder / "documents.bin").open() as file:
             self._bytes_of_documents = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         lengths = saved("lengths")
         self._documents = len(lengths)
+        entries, width = len(self._entries), len(Document._fields)
+        fits = len(self._starts) == len(stems) + 1 and self._starts[-1] == entries == len(self._counts)
+        fits = (
+            fits and len(self._fields) == self._documents * width + 1 and self._fields[-1] + 1 == len(self._bytes_of_documents)
+        )
+        if not fits:
+            raise ValueError(f"the files of {folder.name} do not fit together")
         average = np.float32(lengths.sum()) / np.float32(self._documents)
         counted = _STEPS[np.searchsorted(_STEPS, lengths, side="right") - 1].astype(np.float32)
         with np.errstate(invalid="ignore"):  # a part without a word has no average
@@ -143,7 +151,10 @@ class Part:
         """Return a document."""
         width = len(Document._fields)
         ends = self._fields[number * width : (number + 1) * width + 1].tolist()
-        return Document(*[self._bytes_of_documents[a:b].decode() for a, b in pairwise(ends)])
+        try:
+            return Document(*[self._bytes_of_documents[a:b].decode() for a, b in pairwise(ends)])
+        except UnicodeDecodeError as error:
+            raise SchemaError(f"documents.bin of the index is damaged: {error}. Build the index again") from None
 
     def _column(self, stem: str) -> _Column:
         if (known := self._columns.get(stem)) is not None:

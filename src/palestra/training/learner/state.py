@@ -179,7 +179,7 @@ class StateReader:
     def _opened(self, rank: int, use: Callable[[Any], _T]) -> _T:
         path = self._folder / self._name(rank)
         try:
-            with safe_open(path.checked(), framework="pt") as file:
+            with safe_open(path.checked_file(), framework="pt") as file:
                 return use(file)
         except (SafetensorError, OSError, RuntimeError, IndexError, ValueError) as error:  # UsageError is a ValueError
             raise SchemaError(f"{path} cannot be read: {error}") from None
