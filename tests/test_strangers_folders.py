@@ -136,8 +136,10 @@ def test_an_import_reads_nothing_outside_its_folder(
 
 CORPUS = [Document("a", "Fruit", "A banana is a yellow fruit."), Document("b", "Animals", "A dog is a loyal animal.")]
 PART = "part-0000"
-INDEX_FILES = ("manifest.json", PART, *(f"{PART}/{name}.npy" for name in ("starts", "entries", "counts", "lengths", "fields")))
-INDEX_FILES += (f"{PART}/stems.txt", f"{PART}/documents.bin")
+INDEX_FILES = (
+    *("manifest.json", PART, f"{PART}/stems.txt", f"{PART}/documents.bin"),
+    *(f"{PART}/{name}.npy" for name in ("starts", "entries", "counts", "lengths", "fields")),
+)
 
 
 @pytest.fixture(scope="module")
@@ -168,8 +170,10 @@ def test_an_index_is_read_from_its_folder_alone(index: Path, outside: Outside, t
 
 # --------------------------------------------------------------------------------------------------------- Harbor's tasks
 
-TASK_FILES = ("task.toml", "instruction.md", "environment", "environment/Dockerfile", "environment/data", "tests")
-TASK_FILES += ("tests/test.sh", "tests/deep/data", "solution", "solution/solve.sh")
+TASK_FILES = (
+    *("task.toml", "instruction.md", "environment", "environment/Dockerfile", "environment/data"),
+    *("tests", "tests/test.sh", "tests/deep/data", "solution", "solution/solve.sh"),
+)
 
 
 def in_boxes(folder: Path) -> list[bytes]:
