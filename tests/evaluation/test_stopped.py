@@ -112,7 +112,9 @@ def test_every_episode_of_a_run_without_money_is_accounted_for(number: int, tmp_
     suite = report.suite
     unfinished, unplayed = suite.failures.get("budget", 0), suite.failures.get("not played", 0)
     assert suite.scored + unfinished + unplayed == suite.issued == 30 * repeats
-    assert len(read_episodes(tmp_path / "run")) == suite.scored + unfinished
+    recorded = read_episodes(tmp_path / "run")
+    assert len(recorded) == suite.scored + unfinished
+    assert sum(episode.tokens for episode in recorded) == 3 * policy.calls, "what was paid for is on record"
     assert unfinished <= concurrency
     assert policy.calls <= affordable + concurrency - 1, "one call per slot at most"
     assert report.spent is not None
@@ -150,6 +152,13 @@ def assert_never_the_mean_of_all(report: Report, truth: float, *, known: bool) -
     if part.low is not None and part.high is not None:
         assert part.low <= truth <= part.high
     assert f"{part.mean:.2f} of {told}" in leaderboard_page([entry_of(report)])
+
+
+@pytest.mark.parametrize("calls", range(20, 40))
+def test_rounding_buys_no_further_call(calls: int) -> None:
+    policy = Payer(0.0001)
+    evaluate(tasks(Walk, 60), policy, budget=Budget(dollars=calls * 0.0001), concurrency=1)
+    assert policy.calls == calls
 
 
 def test_a_larger_budget_gives_the_report_of_a_run_that_never_stopped(tmp_path: Path) -> None:
