@@ -258,6 +258,18 @@ def test_a_log_of_somebody_else(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------------------------------------------------- mistakes
 
 
+@pytest.mark.parametrize("column", ["agent", "seconds"])
+def test_a_parquet_file_without_a_column_of_its_schema_is_refused(
+    column: str, played: list[Trajectory], tmp_path: Path
+) -> None:
+    import pyarrow.parquet as parquet
+
+    write_parquet(played, tmp_path / "run.parquet")
+    parquet.write_table(parquet.read_table(tmp_path / "run.parquet").drop_columns([column]), tmp_path / "less.parquet")
+    with pytest.raises(SchemaError, match=f"a row is not a trajectory: KeyError: '{column}'"):
+        list(read_parquet(tmp_path / "less.parquet"))
+
+
 @pytest.mark.parametrize("read", [read_openai, read_inspect, read_atif, read_parquet])
 @pytest.mark.parametrize(
     "content", [b"{}\n", b"not this\n", b'{"messages": [{"role": "user", "content": "x"}]}\n', b"\xff\xfe\n"]

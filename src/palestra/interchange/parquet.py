@@ -191,8 +191,7 @@ def _trajectory(row: dict[str, Any]) -> Trajectory:
             final_observation=_content("final_observation", row),
             info=_from_json(row["info"]),
             failures=tuple(msgspec.convert(failure, Failure) for failure in row["failures"]),
-            # Files that are older than this column have no agents.
-            agent=msgspec.UNSET if row.get("agent") is None else decode_json(row["agent"], AgentRecord),
+            agent=msgspec.UNSET if row["agent"] is None else decode_json(row["agent"], AgentRecord),
             **{name: row[name] for name in _PLAIN},
         )
     except (KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:

@@ -74,6 +74,16 @@ def test_an_action_that_is_not_possible_costs_a_step() -> None:
     assert step.info == {"format_error": True}
 
 
+def test_an_action_that_is_not_possible_says_so_at_the_turn_limit_too() -> None:
+    env = BabyAI("GoToLocal", max_turns=2)
+    env.reset(seed=0)
+    first, last = env.step("fly"), env.step("fly")
+    assert (first.info["format_error"], last.truncated, last.info["format_error"]) == (True, True, True)
+    env.reset(seed=0)
+    env.step("turn left")
+    assert "format_error" not in env.step("turn left").info
+
+
 def test_a_fork_continues_alike() -> None:
     env = BabyAI("PickupLoc")
     env.reset(seed=3)

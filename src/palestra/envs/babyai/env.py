@@ -94,6 +94,7 @@ class BabyAI(Env):
         outcome = self.run([DONE] if primitives is None else primitives)
         self._look()
         said = "" if primitives is not None else self._refusal(action)
+        mark = {} if primitives is not None else {"format_error": True}
         if outcome.terminated:
             done = outcome.reward > 0
             said = "The mission is done." if done else "The mission has failed."
@@ -101,8 +102,8 @@ class BabyAI(Env):
         if outcome.truncated or self.turn >= self.max_turns:
             limit = "steps" if outcome.truncated else "turns"
             reason = StopReason.TRUNCATED if outcome.truncated else StopReason.TURN_LIMIT
-            return Step(f"You have used all {limit}.", 0.0, False, True, {"success": False, "stop_reason": reason})
-        return Step(self._shown(said), 0.0, False, False, {} if primitives is not None else {"format_error": True})
+            return Step(f"You have used all {limit}.", 0.0, False, True, {"success": False, "stop_reason": reason, **mark})
+        return Step(self._shown(said), 0.0, False, False, mark)
 
     def run(self, primitives: list[int]) -> Outcome:
         """Take primitive actions until the episode ends."""
