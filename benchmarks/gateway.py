@@ -123,7 +123,7 @@ def serve(pipe: Any) -> None:
 
 async def _serve(pipe: Any) -> None:
     engine, letters = Scripted(), Letters()
-    gateway = Gateway(engine, lambda tools: letters, limits=GatewayLimits(write_seconds=2.0, read_seconds=2.0))
+    gateway = Gateway(engine, lambda tools: letters, limits=GatewayLimits(write_seconds=2.0, read_seconds=10.0))
     loop = asyncio.get_running_loop()
     episodes: dict[int, OpenEpisode] = {}
     numbers = itertools.count()

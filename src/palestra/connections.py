@@ -21,6 +21,8 @@ SLICE = 2048
 """Bytes of a slice."""
 SHORT = 512
 """Bytes that are handed on at once: a typical call."""
+TURN_SECONDS = 0.0005
+"""Seconds of handling slices of one connection after which another one has its turn."""
 SLICE_SECONDS = 0.002
 """Seconds of handling slices, of all connections together, after which the event loop gets its turn."""
 
@@ -146,10 +148,11 @@ class Slices:
         self._rest.clear()
 
     def hand_on(self) -> bool:
-        """Hand on a slice. Return whether the next one can be handed on, too."""
+        """Hand on slices for a turn. Return whether more can be handed on."""
         if self._transport.is_closing():
             self.close()
-        if self._rest and self._ready():
+        until = perf_counter() + TURN_SECONDS
+        while self._rest and self._ready() and perf_counter() < until:
             part = bytes(self._rest[:SLICE])
             del self._rest[:SLICE]
             self._handle(part)
