@@ -82,3 +82,14 @@ def test_scores_are_those_of_the_report(tmp_path: Path) -> None:
     assert scores.score == report.suite.score
     assert scores.success == report.suite.success
     assert scores.envs == {section.name: section.score for section in report.envs}
+
+
+def test_a_run_that_was_stopped_has_no_interval_and_says_what_was_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    palestra.evaluate("game:GuessTheNumber-v0-easy", "random", n=8, group_size=2, out=folder)
+    lines = (folder / "trajectories.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "trajectories.jsonl").write_bytes(b"".join(lines[:13]))
+    (run,) = open_runs([folder])
+    run.refresh()
+    assert run.page.scores == RunScores(asked=16)
+    assert "asked" not in run.page.about.settings

@@ -26,7 +26,7 @@ _LONGEST_VALUE = 200
 _LARGEST_SCORE = 1e100
 """Scores beyond this have no interval: the sum of their squares would overflow."""
 _MOST_SETTINGS = 120
-_OMITTED = ("run", "policy", "environments", "versions")
+_OMITTED = ("run", "policy", "environments", "versions", "asked", "score_ranges")
 """Keys that the page shows elsewhere, or that tell a reader nothing."""
 
 
@@ -43,6 +43,8 @@ class RunAbout(msgspec.Struct, frozen=True):
     """When the run's newest file was last written, as ISO 8601 in UTC."""
     report: bool = False
     """Whether the folder has a ``report.html``."""
+    asked: int = 0
+    """Episodes that an evaluation was asked for; 0 if the folder does not say so."""
 
 
 class RunScores(msgspec.Struct, frozen=True):
@@ -52,6 +54,8 @@ class RunScores(msgspec.Struct, frozen=True):
     success: Estimate | None = None
     envs: dict[str, Estimate] = {}
     """Environment → mean reward."""
+    asked: int = 0
+    """Episodes that the run was asked for, if some of them have no score. There are no intervals then."""
 
 
 def read_about(config: Inside | None, results: Path | Inside | None, *, report: bool) -> RunAbout:
@@ -62,7 +66,16 @@ def read_about(config: Inside | None, results: Path | Inside | None, *, report: 
     except RecursionError:
         found, settings = {}, {}
     date = "" if results is None else datetime.fromtimestamp(results.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    return RunAbout(_text(found.get("run")), _model(found), dict(list(settings.items())[:_MOST_SETTINGS]), date, report)
+    return RunAbout(
+        _text(found.get("run")), _model(found), dict(list(settings.items())[:_MOST_SETTINGS]), date, report, _asked(found)
+    )
+
+
+def _asked(config: dict[str, Any]) -> int:
+    tasks, size = config.get("asked"), config.get("group_size")
+    if not isinstance(tasks, dict) or type(size) is not int or not all(type(count) is int for count in tasks.values()):
+        return 0
+    return max(0, size * sum(tasks.values()))
 
 
 def _config(file: Inside | None) -> dict[str, Any]:
@@ -102,9 +115,14 @@ def _short(value: Any) -> str:
 # --------------------------------------------------------------------------------------------------------------- scores
 
 
-def scores_of(columns: Columns) -> RunScores:
-    """Return the scores of all episodes. The rule is that of a report: tasks are the unit, families count the same."""
+def scores_of(columns: Columns, asked: int = 0) -> RunScores:
+    """Return the scores of all episodes. The rule is that of a report: tasks are the unit, families count the same.
+
+    If fewer episodes have a score than the ``asked`` ones, the mean of those is not that of the run and has no interval.
+    """
     rows = [row for row, reward in enumerate(columns.reward) if reward is not None and not _is_budget(columns, row)]
+    if len({(columns.group[row], columns.member[row]) for row in rows}) < asked:
+        return RunScores(asked=asked)
     rewards = [(row, columns.reward[row]) for row in rows]
     success = columns.judged()
     by_env: dict[int, list[Score]] = {}

@@ -74,11 +74,13 @@ class RunIndex:
         results = self.file if self.file.is_file() else metrics
         about = read_about(self._beside("config.json"), results, report=self._beside(REPORT) is not None)
         columns = msgspec.structs.replace(self.columns, success=self.columns.judged())
-        return RunPage(self.name, columns, read, metrics is not None, about, self._scores() if metrics is None else None)
+        return RunPage(
+            self.name, columns, read, metrics is not None, about, self._scores(about.asked) if metrics is None else None
+        )
 
-    def _scores(self) -> RunScores | None:
+    def _scores(self, asked: int) -> RunScores | None:
         if self._scored is None and self._read_all:
-            self._scored = scores_of(self.columns)
+            self._scored = scores_of(self.columns, asked)
         return self._scored
 
     def line(self, number: int) -> bytes:

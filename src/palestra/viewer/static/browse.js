@@ -45,10 +45,11 @@ function outcome(run, rows) {
   };
 }
 
-// `scores` are means with intervals over all episodes of the run, or null.
+// `scores` are means with intervals over all episodes of the run, or null. A run with fewer scores than were asked for has none.
 function facts(total, scores) {
   const list = [["episodes", number(total.episodes)]];
   if (scores?.score) list.push(["score, 95 % interval", interval(scores.score)]);
+  else if (scores?.asked) list.push([`mean reward of ${number(total.scored)} of ${number(scores.asked)} episodes asked for`, decimal(total.score)]);
   else list.push(["mean reward", decimal(total.score)]);
   if (scores?.success) list.push(["solved, 95 % interval", interval(scores.success, (share) => String(Math.round(100 * share)), " %")]);
   else if (total.judged) list.push(["solved", percent(total.solved, total.judged)]);
