@@ -1,5 +1,6 @@
 """The commands as a user meets them: output, messages, exit codes."""
 
+import errno
 import json
 import os
 import re
@@ -169,6 +170,17 @@ def test_demo_leaves_one_self_contained_page(tmp_path: Path) -> None:
     assert "src=" not in html.split("<script")[0]
     assert "http://" not in html
     assert "https://" not in html
+
+
+def test_demo_shows_its_scores_even_if_the_page_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("palestra.cli.demo._page", full)
+    ended = CliRunner().invoke(app, ["demo", "-n", "2", "--out", str(tmp_path / "demo.html")])
+    assert "FrozenLake" in ended.stdout
+    assert isinstance(ended.exception, OSError)
+    assert ended.exception.filename == str(tmp_path / "demo.html")
 
 
 @pytest.mark.slow

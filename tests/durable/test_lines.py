@@ -68,7 +68,7 @@ try:
     for number in range(100):
         writer.write(b"%03d " % number * 6)
 except OSError as error:
-    sys.exit(f"{number} {error.strerror}")
+    sys.exit(f"{number} {error.strerror} {Path(error.filename).name}")
 """
 
 
@@ -76,7 +76,7 @@ def test_a_full_disk_raises_and_keeps_every_whole_line(tmp_path: Path) -> None:
     path = tmp_path / "file"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run([sys.executable, "-c", FULL, str(path)], env=environment, capture_output=True, text=True, timeout=300)
-    assert done.stderr.strip() == "40 File too large"
+    assert done.stderr.strip() == "40 File too large file"
     assert path.stat().st_size == 1010
     assert [line[:3] for line in read_lines(path)] == [b"%03d" % number for number in range(40)]
     with LineWriter(path) as writer:

@@ -70,11 +70,14 @@ def demo_command(
             game: {player: _cell([one for one in episodes if one.task.env == game]) for player, episodes in played.items()}
             for game in GAMES
         }
+        # Before the page: if the disk is full, the scores of what was played are not lost with it.
+        if as_json:
+            typer.echo(encode_json({"page": str(out), "games": rows}).decode())
+        else:
+            _print_table(rows)
         draft.write_text(_page(played, rows), encoding="utf-8")
     if as_json:
-        typer.echo(encode_json({"page": str(out), "games": rows}).decode())
         return
-    _print_table(rows)
     typer.echo(f"  wrote {out}  (open it in a browser: every episode, turn by turn)\n\n  What to do next:")
     for command, purpose in NEXT:
         typer.echo(f"    {command}\n        {purpose}")

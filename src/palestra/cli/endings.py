@@ -173,13 +173,16 @@ def _refused(error: OSError) -> tuple[ExitCode, str] | None:
         return ExitCode.FAILED, f"The server cannot be reached: {error}. Start it, or correct its address."
     if error.errno in (errno.EADDRINUSE, errno.EADDRNOTAVAIL):
         return ExitCode.MISUSED, f"Cannot listen: {reason}. Choose another address with --host or --port."
+    if error.errno in _FULL:
+        what = (
+            f"{os.fsdecode(error.filename)} cannot be written" if error.filename is not None else "The operating system refused"
+        )
+        return ExitCode.MISUSED, f"{what}: {reason}. Free the resource and type the command again."
     if error.filename is not None:
         path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
         if path is None or path.is_relative_to(_PACKAGE):
             return None  # a file of the package is missing, which is a bug
         return ExitCode.MISUSED, f"{path}: {reason}. Correct the path or its permissions."
-    if error.errno in _FULL:
-        return ExitCode.MISUSED, f"The operating system refused: {reason}. Free the resource and type the command again."
     return None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from palestra.durable.inside import PRIVATE_FILE, Inside
+from palestra.durable.inside import PRIVATE_FILE, Inside, named
 from palestra.durable.lock import lock_draft
 from palestra.errors import UsageError
 
@@ -33,10 +33,11 @@ def replacing(path: Path | Inside, option: str = "--out") -> Iterator[Path]:
     draft = target.with_name(f".{target.name}.part")
     with lock_draft(draft, shown, option, PRIVATE_FILE if inside else 0o666):
         try:
-            os.truncate(draft, 0)  # a killed process may have left a draft
-            yield draft
-            sync_file(draft)
-            draft.replace(target)
+            with named(path):
+                os.truncate(draft, 0)  # a killed process may have left a draft
+                yield draft
+                sync_file(draft)
+                draft.replace(target)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise

@@ -13,6 +13,7 @@ a test before the use: it is for libraries that open paths themselves.
 What is created here is private to the user (0600, 0700), because transcripts may be confidential.
 """
 
+import errno
 import itertools
 import os
 import shutil
@@ -25,11 +26,12 @@ from typing import IO
 
 from palestra.errors import UsageError
 
-__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "Inside"]
+__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "Inside", "named"]
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 _WRITING = os.O_WRONLY | os.O_RDWR
 
 
@@ -265,6 +267,17 @@ class Inside:
     def _no_file(self, mode: int) -> UsageError:
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe, a socket or a device"
         return UsageError(f"{self} is {kind}, but a file is expected here: rename it or remove it")
+
+
+@contextmanager
+def named(path: "Path | Inside") -> Iterator[None]:
+    """Name ``path`` in an error of the operating system that names no file, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _NO_ROOM:
+            error.filename = str(path)
+        raise
 
 
 def make_private(folder: Path) -> None:

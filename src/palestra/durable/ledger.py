@@ -30,7 +30,7 @@ from typing import Self
 import msgspec
 
 from palestra.durable.files import sync_folder
-from palestra.durable.inside import Inside
+from palestra.durable.inside import Inside, named
 from palestra.errors import SchemaError, UsageError
 
 __all__ = ["BEGINNING", "Audit", "Books", "Event", "Ledger", "LedgerPosition", "State", "read_ledger"]
@@ -224,8 +224,9 @@ class Ledger(Books):
 
     def sync(self) -> None:
         """Wait until all events are on disk."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        with named(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Write the remaining events and close the file."""
@@ -242,7 +243,8 @@ class Ledger(Books):
     def _append(self, event: Event) -> None:
         self._apply(event)
         line = _line(event, self.position.checksum)
-        self._file.write(line)
+        with named(self.path):
+            self._file.write(line)
         self.position = LedgerPosition(self.position.size + len(line), line[:_DIGITS].decode())
 
     # ----------------------------------------------------------------------------------------------------------- going back

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from palestra.durable.files import replacing
-from palestra.durable.inside import Inside
+from palestra.durable.inside import Inside, named
 from palestra.errors import SchemaError
 
 __all__ = ["LineWriter", "keep_lines", "read_lines"]
@@ -35,9 +35,10 @@ class LineWriter:
     def write(self, line: bytes) -> None:
         """Append ``line``, which must not contain a line break. It survives a killed process, but maybe not a power loss."""
         data = line + b"\n"
-        written = self._write(data)
-        while written < len(data):  # after a signal or on a full disk a write may be partial; the next call raises
-            written += self._write(data[written:])
+        with named(self.path):
+            written = self._write(data)
+            while written < len(data):  # after a signal or on a full disk a write may be partial; the next call raises
+                written += self._write(data[written:])
 
     def sync(self) -> None:
         """Wait until all lines are on disk."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from palestra.durable import write_whole
+from palestra.durable import Inside, write_whole
 from palestra.encoding import decode_json
 from palestra.errors import SchemaError, UsageError
 from palestra.studies.study import Cell, Study
@@ -107,19 +107,19 @@ def numbers(result: RunResult) -> dict[str, Any]:
     return {name: value for name, value in msgspec.to_builtins(result).items() if name != "made"}
 
 
-def result_path(folder: Path, cell: Cell) -> Path:
+def result_path(folder: Path, cell: Cell) -> Inside:
     """The file of one run."""
-    return folder / RUNS / f"{cell.name}.json"
+    return Inside(folder) / RUNS / f"{cell.name}.json"
 
 
-def played_path(folder: Path, environment: str, player: str) -> Path:
+def played_path(folder: Path, environment: str, player: str) -> Inside:
     """The file of what ``player``, which is not trained, scored in ``environment``."""
     return result_path(folder, Cell(environment, player, 0)).with_name(f"{player}.json")
 
 
-def write_result(path: Path, result: RunResult | Outcomes) -> None:
+def write_result(path: Inside, result: RunResult | Outcomes) -> None:
     """Write ``result`` so that a reader finds all of it or nothing."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir()
     write_whole(path, msgspec.json.encode(result) + b"\n")
 
 
@@ -140,7 +140,7 @@ def _order(study: Study, cell: Cell) -> tuple[int, int, int]:
     return list(study.environments).index(cell.environment), list(study.arms).index(cell.arm), study.seeds.index(cell.seed)
 
 
-def _read(path: Path, cell: Cell) -> RunResult:
+def _read(path: Inside, cell: Cell) -> RunResult:
     try:
         result = decode_json(path.read_bytes(), RunResult)
     except SchemaError as error:
