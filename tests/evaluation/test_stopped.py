@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import random
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -288,6 +289,8 @@ def test_wrappers_of_others_may_change_rewards_so_nothing_is_known() -> None:
     assert score_ranges(known, wrappers=["TurnLimit?turns=3", partial(TurnLimit, turns=3)])
     assert not score_ranges(known, wrappers=["my_module:Doubled"])
     assert not score_ranges(known, wrappers=[lambda env: env])
+    assert not score_ranges([replace(spec(GUESS), wrappers=(lambda env: env,))])
+    assert score_ranges([spec("eval:AMC-python")])
 
 
 # ------------------------------------------------------------------------------------------------ comparison, command line

@@ -150,3 +150,9 @@ def test_there_are_three_hundred_pairs_of_each_kind() -> None:
     ]
     assert len(equal) >= 400
     assert len(different) >= 400
+
+
+def test_a_megabyte_of_stars_is_normalized_in_linear_time() -> None:
+    assert not exact_match("*" * 3_000_000, ["5"])
+    assert exact_match("***5***", ["5"])
+    assert not exact_match("**", ["5"])

@@ -93,13 +93,13 @@ def score_ranges(
     """Environment → bounds of an episode's score, for the environments of ``specs`` whose bounds are known.
 
     They are the class's ``score_range``, or else its ``reward_range`` times its turn limit. Nothing is known of an environment
-    on a server, or with a wrapper that is not built in, which may change rewards.
+    on a server, or with a wrapper that is not built in, its own ones included, which may change rewards.
     """
     if not all(_keeps_rewards(wrapper) for wrapper in wrappers):
         return {}
     found = {}
     for known in specs:
-        if (bounds := _range_of(known, max_turns)) is not None:
+        if all(map(_keeps_rewards, known.wrappers)) and (bounds := _range_of(known, max_turns)) is not None:
             found[known.id] = bounds
     return found
 
@@ -108,7 +108,8 @@ def _keeps_rewards(wrapper: WrapperFactory | str) -> bool:
     if isinstance(wrapper, str):
         return ":" not in wrapper.partition("?")[0]
     kind = getattr(wrapper, "func", wrapper)
-    return isinstance(kind, type) and kind.__module__.startswith(("palestra.adapters.", "palestra.wrappers."))
+    module = getattr(kind, "__module__", None)
+    return isinstance(module, str) and module.startswith(("palestra.adapters.", "palestra.wrappers."))
 
 
 def _range_of(known: EnvSpec, max_turns: int | None) -> Bounds | None:

@@ -116,7 +116,10 @@ def read_config(path: str | Path) -> EvaluationConfig:
         raise UsageError(f"{path} is not the folder of an evaluation: there is no {CONFIG} in it")
     config = decode_json(file.read_bytes(), EvaluationConfig)
     if not config.asked:
-        raise SchemaError(f"{file} does not say what was asked for, because an earlier version wrote it: play the run again")
+        raise SchemaError(
+            f"{file} does not say what was asked for, because an earlier version wrote it: repeat the command of that run, "
+            "which adds it and keeps what was played"
+        )
     return config
 
 

@@ -83,8 +83,9 @@ def _normalized_once(answer: str, hyphen: str, percent: bool) -> str:
     text = unicodedata.normalize("NFC", text).translate(_TYPOGRAPHY)
     text = text.translate({ord(mark): None for mark in set(text) if unicodedata.category(mark) == "Cf"})
     plain = " ".join(text.split())
-    while len(text) > 2 and text.startswith("*") and text.endswith("*"):  # emphasis
-        text = text[1:-1]
+    size = len(text)
+    stars = min(size - len(text.lstrip("*")), size - len(text.rstrip("*")), max(size - 1, 0) // 2)
+    text = text[stars : size - stars]  # emphasis
     text = text.replace(">=", "≥").replace("<=", "≤")
     text = _DATE.sub(r"\1-\2-\3", _THOUSANDS.sub("", text))
     for pattern, written in _SPACES:

@@ -230,6 +230,7 @@ class _Comparison:
         """Return whether several items of one outline can be paired, by looking for augmenting paths."""
         candidates = _Candidates(expected, got, self._tolerance)
         partner_of: dict[int, int] = {}  # item of got → item of expected
+        given_to: dict[int, int] = {}  # the same the other way around
         equal: dict[int, list[int]] = {}
 
         def equals(place: int) -> list[int]:
@@ -257,13 +258,10 @@ class _Comparison:
                     pending.append(partner_of[other])
             if free < 0:
                 return False
-            while True:  # turn the path around
+            while free >= 0:  # turn the path around
                 place = reached[free]
-                before = next((other for other, ours in partner_of.items() if ours == place), -1) if place != start else -1
-                partner_of[free] = place
-                if before < 0:
-                    break
-                del partner_of[before]
+                before = given_to.get(place, -1)
+                partner_of[free], given_to[place] = place, free
                 free = before
         return True
 
