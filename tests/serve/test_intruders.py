@@ -180,3 +180,18 @@ async def test_a_flood_of_tiny_frames_gives_the_loop_its_turns(server: EnvServer
             longest = max(longest, thread_time() - began)
         assert longest < 0.05
         flood.transport.abort()
+
+
+async def test_a_client_that_goes_away_is_no_error_of_the_server(server: EnvServer, caplog: pytest.LogCaptureFixture) -> None:
+    host, port = server.url.removeprefix("http://").split(":")
+    _, writer = await asyncio.open_connection(host, int(port))
+    head = f"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {ANN}\r\nContent-Length: 1000\r\n\r\n"
+    writer.write(head.encode() + b"x" * 10)
+    async with asyncio.timeout(60):
+        while not server.sessions.unfinished.held:
+            await asyncio.sleep(0.01)
+        writer.transport.abort()
+        while server.sessions.unfinished.held:
+            await asyncio.sleep(0.01)
+    assert server.sessions.metrics.faults[Code.INTERNAL] == 0
+    assert "failed" not in caplog.text

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -106,6 +106,8 @@ class _Pages:
             return await page(request, owner)
         except SchemaError as error:
             return _fault(Code.BAD_FRAME, str(error))
+        except ClientDisconnect:  # no error of the server: it must neither count as one nor fill the log
+            return _fault(Code.BAD_FRAME, "the client went away before its request was complete")
         except Exception:
             _log.exception("%s %s failed", request.method, request.url.path)
             self.sessions.metrics.faults[Code.INTERNAL] += 1
