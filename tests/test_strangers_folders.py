@@ -4,19 +4,24 @@ Each case takes one file of a good folder and puts one kind of thing in its plac
 again. Either it refuses in words, or it ends with the results of the undisturbed folder.
 """
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import palestra
+from palestra.cli.app import app
 from palestra.envs.harbor.building import _sources
 from palestra.envs.harbor.reading import read_task
 from palestra.errors import PalestraError
 from palestra.evaluation import Budget, Report, regrade
 from palestra.interchange import read_atif, write_atif
 from palestra.rollout import read_trajectories
+from palestra.rollout.options import RolloutOptions
+from palestra.rollout.recording import audit, recorded
 from palestra.sandbox.layers import files_of
 from palestra.tools.search.bm25 import Bm25Index, build_index
 from palestra.tools.search.documents import Document
@@ -104,6 +109,76 @@ def test_an_evaluation_is_refused_before_the_first_episode_if_its_report_cannot_
     with pytest.raises(PalestraError, match=r"report\.md is a link"):
         evaluated(folder)
     assert not (folder / "trajectories.jsonl").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("compare", "RUN", "RUN"), ("export", "RUN", "--to", "openai"), ("view", "RUN", "--export")]
+)
+@pytest.mark.parametrize("kind", ["link to a file", "relative link", "link to itself", "pipe", "folder"])
+@pytest.mark.parametrize("name", ["trajectories.jsonl", "report.json", "report.html", "config.json", "vocabulary.json"])
+def test_a_command_that_shows_a_strangers_run_shows_nothing_else(
+    evaluation: Path, outside: Outside, tmp_path: Path, name: str, kind: str, command: tuple[str, ...]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(evaluation, folder)
+    KINDS[kind](folder / name, outside)
+    out = [str(tmp_path / "out")] if "--export" in command else ["--out", str(tmp_path / "out")]
+    words = [str(folder) if word == "RUN" else word for word in command] + (out if command[0] != "compare" else [])
+    ended = CliRunner().invoke(app, words)
+    assert ended.exception is None or isinstance(ended.exception, PalestraError | SystemExit), repr(ended.exception)
+    assert SECRET.decode() not in ended.output
+    if (tmp_path / "out").exists():
+        assert SECRET not in (tmp_path / "out").read_bytes()
+
+
+def test_an_episode_that_stands_twice_is_refused_before_anything_is_played(evaluation: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(evaluation, folder)
+    first, second, *_ = (folder / "trajectories.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "trajectories.jsonl").write_bytes(first + second + first)
+    with pytest.raises(
+        PalestraError, match=r"trajectories\.jsonl, line 3: member 0 of group \d was recorded before: remove the line"
+    ):
+        evaluated(folder)
+    assert (folder / "trajectories.jsonl").read_bytes() == first + second + first
+
+
+# ---------------------------------------------------------------------------------------------------------------- rollouts
+
+ROLLOUT_FILES = ("config.json", "trajectories.jsonl", "failed.jsonl", "ledger", ".lock", ".config.json.part")
+
+
+def recorded_in(folder: Path) -> None:
+    async def play() -> None:
+        async for _ in recorded(folder, [ENV], "random", RolloutOptions(n=3, concurrency=1)):
+            pass
+
+    asyncio.run(play())
+
+
+@pytest.fixture(scope="module")
+def rollout_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("good") / "rollout"
+    recorded_in(folder)
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:.*the ledger lists:UserWarning")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ROLLOUT_FILES)
+def test_a_rollout_leaves_everything_outside_its_folder_alone(
+    rollout_folder: Path, outside: Outside, tmp_path: Path, name: str, kind: str
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(rollout_folder, folder)
+    KINDS[kind](folder / name, outside)
+    said = refused_or_done(lambda: recorded_in(folder))
+    if is_link(kind) and not name.startswith("."):
+        assert name in said, "a link is refused by name"
+    if not said:
+        assert digests(folder) == digests(rollout_folder)
+        assert audit(folder).sound
+    outside.check_not_in(folder)
 
 
 # ----------------------------------------------------------------------------------------------------------------- imports
