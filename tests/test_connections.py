@@ -1,10 +1,11 @@
 import asyncio
 import gc
+from typing import Any
 
 import aiohttp
 import pytest
 
-from palestra.connections import Connections
+from palestra.connections import Connections, Slices
 
 
 async def test_one_session_serves_all_tasks_of_a_loop_and_a_closed_one_is_replaced() -> None:
@@ -27,3 +28,40 @@ def test_a_session_ends_with_its_event_loop(recwarn: pytest.WarningsRecorder) ->
     del seen
     gc.collect()
     assert not recwarn.list
+
+
+class Wire(asyncio.Transport):
+    """A connection whose peer reads nothing."""
+
+    aborted = False
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+async def test_a_connection_whose_handler_fails_is_closed_and_the_others_go_on() -> None:
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context["exception"]))
+    broken, sound, received = Wire(), Wire(), bytearray()
+
+    def fail(data: bytes) -> None:
+        raise RuntimeError("no parser takes this")
+
+    data = b"x" * 100_000
+    slices = [Slices(broken, fail, lambda: True), Slices(sound, received.extend, lambda: True)]
+    for each in slices:
+        each.receive(data)
+    async with asyncio.timeout(10):
+        while len(received) < len(data):
+            await asyncio.sleep(0)
+    assert [str(error) for error in failures] == ["no parser takes this"]
+    assert broken.aborted
+    assert not sound.aborted
+    assert slices[0].waiting == 0

@@ -78,14 +78,18 @@ class _Turns:
 
     def _go_on(self) -> None:
         until = perf_counter() + SLICE_SECONDS
-        while self._waiting and perf_counter() < until:
-            slices = self._waiting[0]
-            more = slices.hand_on()
-            self._waiting.popleft()
-            if more:
-                self._waiting.append(slices)
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._go_on)
+        try:
+            while self._waiting and perf_counter() < until:
+                more = False
+                try:
+                    more = self._waiting[0].hand_on()
+                finally:
+                    slices = self._waiting.popleft()
+                    if more:
+                        self._waiting.append(slices)
+        finally:  # the failure of one connection does not end the turns of the others
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._go_on)
 
 
 _turns: WeakKeyDictionary[asyncio.AbstractEventLoop, _Turns] = WeakKeyDictionary()
@@ -155,7 +159,12 @@ class Slices:
         while self._rest and self._ready() and perf_counter() < until:
             part = bytes(self._rest[:SLICE])
             del self._rest[:SLICE]
-            self._handle(part)
+            try:
+                self._handle(part)
+            except BaseException:  # as asyncio does when a protocol fails
+                self.close()
+                self._transport.abort()
+                raise
         self._in_turn = bool(self._rest) and self._ready()
         if not self._rest and not self._closed and self._reading():
             self._transport.resume_reading()

@@ -62,8 +62,9 @@ class RunRecord:
         steps: set[int] = set()
 
         def is_before(line: bytes) -> bool:
-            steps.add(decode_json(line, _StepMetrics).step)
-            return max(steps) <= step
+            number = decode_json(line, _StepMetrics).step
+            steps.add(number)
+            return number <= step
 
         asides = {
             self._metrics: keep_lines(self._metrics, is_before),
