@@ -176,7 +176,7 @@ class RolloutWorker:
         self._waiting = deque(lease for lease in self._waiting if lease.job != job)
         await _cancel([task for task, own in self._running.items() if own == job])
         self._finished = deque(played for played in self._finished if played.job != job)
-        await runner.__aexit__()
+        await runner.__aexit__(None, None, None)
 
     async def _clear(self) -> None:
         self._waiting.clear()

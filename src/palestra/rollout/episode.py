@@ -17,10 +17,11 @@ from typing import Any, Protocol, runtime_checkable
 import msgspec
 
 from palestra.core import AsyncEnv, Conversation, Policy
-from palestra.encoding import shown
+from palestra.encoding import clean_text, shown
 from palestra.errors import EnvError, PolicyError
 from palestra.policies import is_privileged, next_completion, policy_name
 from palestra.rollout.defaults import DEADLINE
+from palestra.rollout.driving import EpisodeTask, Overrun, hosted, within
 from palestra.rollout.validation import (
     checked_payments,
     checked_player,
@@ -109,10 +110,14 @@ class Seating(Protocol):
 class _Seat:
     """The conversation, policy, turns and segments of one player."""
 
-    __slots__ = ("conversation", "played", "policy", "segments", "turns")
+    __slots__ = ("conversation", "end", "name", "played", "policy", "privileged", "segments", "turns")
 
-    def __init__(self, policy: Policy, conversation: Conversation) -> None:
+    def __init__(self, policy: Policy, conversation: Conversation, *, privileged: bool) -> None:
         self.policy = policy
+        # Asked now: what a stranger's attributes raise is then a failure of the episode.
+        self.name = clean_text(policy_name(policy))
+        self.privileged = privileged
+        self.end = getattr(policy, "end_episode", None)
         self.conversation = conversation
         self.turns: list[Turn] = []
         self.segments: SegmentRecorder | None = None
@@ -125,22 +130,42 @@ class _Seat:
             return self.played.segments
         return () if self.segments is None else self.segments.segments()
 
+    async def end_episode(self, final: Content, seconds: float) -> None:
+        """Let a policy with ``end_episode`` stop what it started, and keep what it has recorded."""
+        assert self.end is not None
+        self.played = kept_played(await self.end(self.conversation, final, seconds))
+
     def open(self, messages: list[Message]) -> None:
         """Put ``messages`` before the first observation."""
         self.conversation.messages[:0] = messages
         self.conversation.opening = len(messages)
 
 
-class _RunningEpisode:
+class RunningEpisode:
     """The state of one running episode."""
 
-    __slots__ = ("cut_as_invalid", "failures", "final", "info", "key", "phase", "players", "seats", "stop", "unpaid")
+    __slots__ = (
+        "cancelled_in",
+        "cut_as_invalid",
+        "env",
+        "failures",
+        "final",
+        "info",
+        "key",
+        "phase",
+        "players",
+        "seats",
+        "stop",
+        "unpaid",
+    )
 
     def __init__(self, key: EpisodeKey, players: Players | Seating, *, cut_as_invalid: bool) -> None:
         self.key = key
         self.players = players
         self.cut_as_invalid = cut_as_invalid
         self.phase = Phase.BOOT
+        self.cancelled_in: Phase | None = None
+        self.env: AsyncEnv | None = None
         self.seats: dict[str, _Seat] = {}
         self.stop: StopReason | None = None
         self.final: Content = ""
@@ -148,6 +173,15 @@ class _RunningEpisode:
         self.failures: list[Failure] = []
         self.unpaid: dict[str, float] = {}
         """Rewards of players who have not acted yet: credited to their first turn."""
+
+    @property
+    def task(self) -> Task:
+        return self.key.task
+
+    async def start(self, supply: EnvSupply) -> None:
+        """Get an environment and play in it."""
+        self.env = await supply.acquire(self.key.task)
+        await self.play(self.env)
 
     async def play(self, env: AsyncEnv) -> None:
         """Play from reset to the end. Sets ``stop``, or raises."""
@@ -210,9 +244,11 @@ class _RunningEpisode:
         if seat is None:
             key = self.key
             path = (key.seed, key.group, key.member, key.attempt)
+            self.phase = Phase.ACT
             policy = self._policy_of(player)
-            conversation = Conversation(key.task, env if is_privileged(policy) else None, player=player, seed_path=path)
-            seat = self.seats[player] = _Seat(policy, conversation)
+            privileged = is_privileged(policy)
+            conversation = Conversation(key.task, env if privileged else None, player=player, seed_path=path)
+            seat = self.seats[player] = _Seat(policy, conversation, privileged=privileged)
         return seat
 
     def _policy_of(self, player: str) -> Policy:
@@ -246,23 +282,23 @@ class _RunningEpisode:
             base = 0.0 if seat is actor and player in rewards else latest.reward
             seat.turns[-1] = msgspec.structs.replace(latest, reward=checked_reward(base + reward))
 
-    def record(self, error: BaseException, clock: asyncio.Timeout, deadline: float) -> None:
-        """Record the error that ended the episode or its cleanup; re-raise a cancellation from outside."""
-        if isinstance(error, asyncio.CancelledError) and _is_cancelled():
-            raise error
-        if clock.expired() and isinstance(error, TimeoutError):
-            self._overrun(deadline)
+    def record(self, error: BaseException, deadline: float) -> None:
+        """Record the error that ended the episode or its cleanup."""
+        if isinstance(error, Overrun):
+            self._overrun(deadline, error)
         else:
-            self._fail(error)
+            phase, self.cancelled_in = self.cancelled_in, None
+            if phase is None or not isinstance(error, asyncio.CancelledError):
+                phase = self.phase
+            self.failures.append(Failure.of(error, phase, self.key.attempt))
+            if self.stop is None:
+                self.stop = StopReason.ERROR
 
-    def _fail(self, error: BaseException) -> None:
-        self.failures.append(Failure.of(error, self.phase, self.key.attempt))
-        if self.stop is None:
-            self.stop = StopReason.ERROR
-
-    def _overrun(self, deadline: float) -> None:
+    def _overrun(self, deadline: float, error: Overrun) -> None:
         blamed = Failure.of(TimeoutError(), self.phase, self.key.attempt)
         message = f"the episode's deadline of {deadline:g} s passed while waiting for {self.phase.value}"
+        if error.abandoned:
+            message += ", which did not end when it was cancelled and has been abandoned"
         self.failures.append(msgspec.structs.replace(blamed, kind="Deadline", message=message, detail=""))
         if self.stop is None:
             self.stop = StopReason.DEADLINE
@@ -285,8 +321,8 @@ class _RunningEpisode:
             info=self.info,
             failures=tuple(self.failures),
             player=player,
-            policy="" if seat is None else policy_name(seat.policy),
-            privileged=seat is not None and is_privileged(seat.policy),
+            policy="" if seat is None else seat.name,
+            privileged=seat is not None and seat.privileged,
             seed=key.seed,
             group=key.group,
             member=key.member,
@@ -309,68 +345,69 @@ async def run_episode(
     ``deadline`` seconds cover everything from boot to cleanup. Errors are in the ``failures`` of the trajectories. With
     ``cut_as_invalid``, a cut turn gets the reward that the environment pays for an empty action.
     """
-    with span("episode", env=key.task.env, group=key.group, member=key.member, attempt=key.attempt) as traced:
-        played = await _run_episode(supply, players, key, deadline, cut_as_invalid)
-        for one in played:
-            traced.set_attribute("palestra.stop", one.stop.value)
-            traced.set_attribute("palestra.turns", len(one.turns))
-            if one.reward is not None:
-                traced.set_attribute("palestra.reward", one.reward)
-    return played
+    task = asyncio.current_task()
+    if isinstance(task, EpisodeTask) and task.episode is None:
+        return await _run_episode(task, supply, players, key, deadline, cut_as_invalid)
+    return await hosted(run_episode(supply, players, key, deadline=deadline, cut_as_invalid=cut_as_invalid))
 
 
 async def _run_episode(
-    supply: EnvSupply, players: Players | Seating, key: EpisodeKey, deadline: float, cut_as_invalid: bool
+    task: EpisodeTask[Any],
+    supply: EnvSupply,
+    players: Players | Seating,
+    key: EpisodeKey,
+    deadline: float,
+    cut_as_invalid: bool,
 ) -> tuple[Trajectory, ...]:
-    episode = _RunningEpisode(key, players, cut_as_invalid=cut_as_invalid)
+    episode = task.episode = RunningEpisode(key, players, cut_as_invalid=cut_as_invalid)
     began = perf_counter()
-    env: AsyncEnv | None = None
-    try:
-        async with asyncio.timeout(deadline * (1 - CLEAN_UP_SHARE)) as clock:
-            env = await supply.acquire(key.task)
-            await episode.play(env)
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        episode.record(error, clock, deadline)
-    finally:
+    with span("episode", env=key.task.env, group=key.group, member=key.member, attempt=key.attempt) as traced:
         try:
-            await _end_policies(episode, began, deadline)
-        finally:
-            if env is not None:
-                await _give_back(supply, env, episode, began, deadline)
-    return episode.trajectories(perf_counter() - began)
+            await within(deadline * (1 - CLEAN_UP_SHARE), episode.start(supply))
+        except BaseException as error:  # a stranger's code may raise anything
+            if not task.stopping:
+                episode.stop = None  # a step that came after the deadline, or after a cancellation, decides nothing
+                episode.record(error, deadline)
+        await _end_policies(task, episode, began, deadline)
+        if episode.env is not None:
+            await _give_back(task, supply, episode.env, episode, began, deadline)
+        task.episode = None
+        if task.stopping:
+            raise asyncio.CancelledError
+        played = episode.trajectories(perf_counter() - began)
+        for trajectory in played:
+            traced.set_attribute("palestra.stop", trajectory.stop.value)
+            traced.set_attribute("palestra.turns", len(trajectory.turns))
+            if trajectory.reward is not None:
+                traced.set_attribute("palestra.reward", trajectory.reward)
+    return played
 
 
-async def _end_policies(episode: _RunningEpisode, began: float, deadline: float) -> None:
+async def _end_policies(task: EpisodeTask[Any], episode: RunningEpisode, began: float, deadline: float) -> None:
     """Call ``end_episode`` of every policy that has it: it stops what it started, and returns what it recorded."""
     for seat in episode.seats.values():
-        end = getattr(seat.policy, "end_episode", None)
-        if end is None:
+        if seat.end is None:
             continue
         left = max(began + deadline - perf_counter(), deadline * CLEAN_UP_SHARE)
-        sound = episode.stop is not None and not episode.stop.failed
+        sound = episode.stop is not None and not episode.stop.failed and not task.stopping
         episode.phase = Phase.ACT
         try:
-            async with asyncio.timeout(left) as clock:
-                seat.played = kept_played(await end(seat.conversation, episode.final, left / 2 if sound else 0.0))
-        except (Exception, SystemExit, asyncio.CancelledError) as error:
-            episode.record(error, clock, deadline)
+            await within(left, seat.end_episode(episode.final, left / 2 if sound else 0.0), cleanup=True)
+        except BaseException as error:  # as above
+            episode.record(error, deadline)
 
 
-async def _give_back(supply: EnvSupply, env: AsyncEnv, episode: _RunningEpisode, began: float, deadline: float) -> None:
+async def _give_back(
+    task: EpisodeTask[Any], supply: EnvSupply, env: AsyncEnv, episode: RunningEpisode, began: float, deadline: float
+) -> None:
     episode.phase = Phase.CLOSE
-    sound = episode.stop is not None and not episode.stop.failed
+    sound = episode.stop is not None and not episode.stop.failed and not task.stopping
     # Cleanup keeps its share even if the event loop was blocked beyond the deadline: an environment must free its resources.
     left = max(began + deadline - perf_counter(), deadline * CLEAN_UP_SHARE)
     try:
-        async with asyncio.timeout(left) as clock:
-            await supply.give_back(episode.key.task, env, sound=sound)
-    except (Exception, SystemExit, asyncio.CancelledError) as error:
-        episode.record(error, clock, deadline)
-
-
-def _is_cancelled() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+        await within(left, supply.give_back(episode.key.task, env, sound=sound), cleanup=True)
+    except BaseException as error:  # as above
+        episode.record(error, deadline)
 
 
 def _cut_reason(info: Mapping[str, Any]) -> StopReason:

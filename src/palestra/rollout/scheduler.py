@@ -8,7 +8,7 @@ cancellation, cancels the running episodes and waits until every environment has
 import asyncio
 import os
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from typing import Any
@@ -19,10 +19,12 @@ from palestra.descriptors import raise_descriptor_limit
 from palestra.errors import Boundary
 from palestra.policies import as_policy
 from palestra.registry import EnvSpec
+from palestra.rollout.driving import ConsumerWait, EpisodeTask
 from palestra.rollout.episode import CLEAN_UP_SHARE, EpisodeKey, Players, run_episode
+from palestra.rollout.interrupts import interrupts
 from palestra.rollout.options import AnyPolicy, Book, Places, RolloutOptions, book_end
 from palestra.rollout.supply import Envs, Supply, tasks_of
-from palestra.trajectory import Failure, Task, Trajectory
+from palestra.trajectory import Failure, Phase, StopReason, Task, Trajectory
 from palestra.workers import WorkerPool
 
 __all__ = ["EpisodeRunner", "episode_keys", "play_episodes"]
@@ -38,12 +40,13 @@ async def play_episodes(
     keys, specs = episode_keys(envs, options)
     async with EpisodeRunner(policy, options, specs) as runner:
         running = _Running(keys, runner.play, options, book)
-        try:
-            async with aclosing(running.results()) as results:
-                async for trajectory in results:
-                    yield trajectory
-        finally:
-            await running.cancel()
+        with interrupts.heard(running.interrupt):
+            try:
+                async with aclosing(running.results()) as results:
+                    async for trajectory in results:
+                        yield trajectory
+            finally:
+                await running.cancel()
 
 
 def episode_keys(envs: Envs, options: RolloutOptions) -> tuple[Iterator[EpisodeKey], list[EnvSpec]]:
@@ -77,8 +80,8 @@ class EpisodeRunner:
         await self._stack.enter_async_context(self._supply)
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self._stack.aclose()
+    async def __aexit__(self, *error: Any) -> None:
+        await self._stack.__aexit__(*error)
 
     def know(self, specs: Mapping[str, EnvSpec]) -> None:
         """Use ``specs`` for these names of environments, instead of what this process has registered."""
@@ -117,7 +120,11 @@ class _Running:
     """The episodes under way, the finished ones not taken yet, and the rule for starting the next."""
 
     def __init__(
-        self, keys: Iterator[EpisodeKey], play: Callable[[EpisodeKey], Any], options: RolloutOptions, book: Book | None
+        self,
+        keys: Iterator[EpisodeKey],
+        play: Callable[[EpisodeKey], Coroutine[Any, Any, tuple[Trajectory, ...]]],
+        options: RolloutOptions,
+        book: Book | None,
     ) -> None:
         self._keys = keys
         self._play = play
@@ -125,32 +132,45 @@ class _Running:
         self._places = options.places or Places(options.concurrency)
         self._book = book
         self._tasks: dict[asyncio.Task[tuple[Trajectory, ...]], EpisodeKey] = {}
-        self._finished: deque[asyncio.Task[tuple[Trajectory, ...]]] = deque()
-        self._news = asyncio.Event()
+        self._finished: deque[tuple[EpisodeKey, asyncio.Task[tuple[Trajectory, ...]]]] = deque()
+        self._news: ConsumerWait | None = None
         self._exhausted = False
-        self._broken: Exception | None = None
+        self._broken: BaseException | None = None
         """The exception of the caller's iterable of tasks. It is raised again when the episodes already begun have ended."""
+        self._interrupt: KeyboardInterrupt | None = None
 
     async def results(self) -> AsyncGenerator[Trajectory, None]:
         while True:
             self._start()
+            if self._interrupt is not None:
+                raise self._interrupt
             if not self._finished:
                 if self._exhausted and not self._tasks:
                     break
                 # Without tasks of its own, it waits for a place: other rollouts may have taken all of them.
-                self._news.clear()
-                await self._news.wait()
-                continue  # look again: the event is also set when an episode was cancelled from outside
-            # No episode raises. What result() raises is a bug of ours or an interrupt: everything stops.
-            for trajectory in self._finished.popleft().result():
+                self._news = ConsumerWait()
+                await self._news.over()
+                continue
+            key, task = self._finished.popleft()
+            if task.cancelled():
+                trajectories = _cancelled(key)
+                book_end(self._book, key, trajectories)
+            else:
+                trajectories = task.result()  # no episode raises: this would be a bug of ours
+            for trajectory in trajectories:
                 yield trajectory
         if self._broken is not None:
             raise self._broken
 
+    def interrupt(self, error: KeyboardInterrupt) -> None:
+        """Raise ``error`` in the consumer. Whatever code it interrupted may have caught it."""
+        self._interrupt = error
+        self._wake()
+
     async def cancel(self) -> None:
         """Cancel the running episodes and wait until they have cleaned up."""
         self._exhausted = True
-        for task in self._tasks:
+        for task in list(self._tasks):
             task.cancel()
         if self._tasks:
             await asyncio.wait(list(self._tasks))
@@ -165,22 +185,42 @@ class _Running:
                 self._broken, key = error, None
             if key is None:
                 self._exhausted = True
-                self._news.set()  # a free place may have come when no episode was left to end and say so
+                self._wake()  # a free place may have come when no episode was left to end and say so
                 self._places.give_back()
                 return
             if self._book is not None:
                 self._book.issue(key.name, key.task.env)
                 self._book.lease(key.name, str(os.getpid()))
-            task = asyncio.create_task(self._play(key))
+            task = EpisodeTask(self._play(key))
             self._tasks[task] = key
             task.add_done_callback(self._ended)
 
     def _ended(self, task: "asyncio.Task[tuple[Trajectory, ...]]") -> None:
         key = self._tasks.pop(task)
         self._places.give_back()
-        if not task.cancelled():
-            self._finished.append(task)
-            if task.exception() is None:
-                book_end(self._book, key, task.result())
-        self._news.set()
+        self._finished.append((key, task))
+        if not task.cancelled() and task.exception() is None:
+            book_end(self._book, key, task.result())
+        self._wake()
         self._start()
+
+    def _wake(self) -> None:
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+
+def _cancelled(key: EpisodeKey) -> tuple[Trajectory, ...]:
+    """The record of an episode that neither its own code nor this rollout cancelled, but the caller's."""
+    message = "the task of this episode was cancelled by code outside of the rollout"
+    failure = Failure(Boundary.INFRASTRUCTURE, Phase.STEP, "CancelledError", message, key.attempt)
+    return (
+        Trajectory(
+            key.task,
+            StopReason.ERROR,
+            failures=(failure,),
+            seed=key.seed,
+            group=key.group,
+            member=key.member,
+            attempt=key.attempt,
+        ),
+    )

@@ -16,10 +16,12 @@ from typing import Any
 
 from palestra.confidential import mask
 from palestra.core import AsyncEnv, Env
+from palestra.encoding import shown
 from palestra.errors import MissingData, UsageError
 from palestra.references import reference_of
 from palestra.registry import EnvSpec, WrapperFactory, build, is_pattern, list_envs, spec
 from palestra.rollout.defaults import TASKS_PER_ENV
+from palestra.rollout.driving import Overrun, hosted, within
 from palestra.seeding import derive, derive_seed
 from palestra.trajectory import Task
 from palestra.workers import InWorker
@@ -43,6 +45,9 @@ Envs = str | Sequence[str] | Callable[..., Env | AsyncEnv] | Iterable[Task]
 
 EPISODES_PER_ENV = 100
 """Episodes after which a pooled environment is closed and replaced, because of slow memory leaks."""
+
+STOPPED_PATIENCE = 2.0
+"""Seconds that pooled environments have to close after the rollout was cancelled."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +110,10 @@ class Supply:
     async def __aenter__(self) -> "Supply":
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, stopped: type[BaseException] | None, *_: object) -> None:
         self._open = False
+        if stopped is not None:  # a rollout that was cancelled or left
+            self._patience = min(self._patience, STOPPED_PATIENCE)
         pooled = list(itertools.chain.from_iterable(self._idle.values()))
         self._idle.clear()
         async with asyncio.TaskGroup() as group:
@@ -119,7 +126,7 @@ class Supply:
         try:
             fit = await env.healthy()
         except Exception as error:
-            warnings.warn(f"a pooled {_kind_of(env).__qualname__} failed its health check: {error!r}", stacklevel=2)
+            warnings.warn(f"a pooled {_kind_of(env).__qualname__} failed its health check: {shown(error)}", stacklevel=2)
         finally:
             if not fit:
                 await self._retire(env)
@@ -128,10 +135,14 @@ class Supply:
     async def _retire(self, env: AsyncEnv) -> None:
         """Close ``env``, which belongs to no episode any more: errors become warnings."""
         try:
-            async with asyncio.timeout(self._patience):
-                await env.close()
-        except (Exception, SystemExit) as error:
-            warnings.warn(f"closing a pooled {_kind_of(env).__qualname__} failed: {error!r}", stacklevel=2)
+            await hosted(_closing(env, self._patience))
+        except Overrun:
+            warnings.warn(f"closing a pooled {_kind_of(env).__qualname__} took more than {self._patience:g} s", stacklevel=2)
+        except BaseException as error:  # a stranger's code may raise anything
+            task = asyncio.current_task()
+            if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+                raise
+            warnings.warn(f"closing a pooled {_kind_of(env).__qualname__} failed: {shown(error)}", stacklevel=2)
 
     def _build(self, name: str) -> AsyncEnv:
         known = self._specs.get(name)
@@ -141,6 +152,13 @@ class Supply:
         for wrap in self._wrappers:
             env = wrap(env)
         return env
+
+
+async def _closing(env: AsyncEnv, seconds: float) -> None:
+    async def close() -> None:
+        await env.close()
+
+    await within(seconds, close(), cleanup=True)
 
 
 def _kind_of(env: AsyncEnv) -> type[Env] | type[AsyncEnv]:

@@ -1,0 +1,74 @@
+"""Ctrl-C while the code of strangers runs.
+
+An environment may raise ``KeyboardInterrupt`` itself, or catch one that Ctrl-C raised. So a rollout does not go by the
+exception: it hears of the signal. In the main thread, ``heard`` puts a handler of its own before the one that is there. When
+that one raises ``KeyboardInterrupt``, each listener is called in its event loop. What asyncio's handler does on the first
+Ctrl-C, which is to cancel the main task, stays as it is.
+"""
+
+import asyncio
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import FrameType
+from typing import Any
+
+__all__ = ["interrupts"]
+
+Listener = Callable[[KeyboardInterrupt], None]
+
+
+class _Interrupts:
+    """The interrupts of this process."""
+
+    def __init__(self) -> None:
+        self.delivering = False
+        """Whether the handler of the signal runs. What it cancels is cancelled from outside, whatever code it interrupted."""
+        self.latest = 0.0
+        """``monotonic()`` of the latest signal."""
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, Listener]] = []
+        self._usual: Any = None
+
+    @contextmanager
+    def heard(self, listener: Listener) -> Iterator[None]:
+        """Call ``listener`` in the running event loop after each interrupt during the block."""
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread handles signals, and it cancels what runs in others
+            return
+        entry = (asyncio.get_running_loop(), listener)
+        self._listeners.append(entry)
+        if len(self._listeners) == 1:
+            self._install()
+        try:
+            yield
+        finally:
+            self._listeners.remove(entry)
+            if not self._listeners:
+                self._remove()
+
+    def _install(self) -> None:
+        self._usual = signal.getsignal(signal.SIGINT)
+        if callable(self._usual):  # else Ctrl-C is ignored, or ends the process at once
+            signal.signal(signal.SIGINT, self._handle)
+
+    def _remove(self) -> None:
+        if callable(self._usual) and signal.getsignal(signal.SIGINT) == self._handle:
+            signal.signal(signal.SIGINT, self._usual)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.latest = monotonic()
+        self.delivering = True
+        try:
+            self._usual(number, frame)
+        except KeyboardInterrupt as error:
+            for loop, listener in self._listeners:
+                if not loop.is_closed():
+                    loop.call_soon_threadsafe(listener, error)
+            raise
+        finally:
+            self.delivering = False
+
+
+interrupts = _Interrupts()

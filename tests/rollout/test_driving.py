@@ -1,0 +1,330 @@
+"""What the code of an environment does to the task that plays its episode costs this episode, and no other."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import palestra
+from palestra import AsyncEnv, Step, StopReason, Task, Trajectory
+from palestra.rollout import EpisodeKey, RolloutOptions, run_episode
+from palestra.rollout.driving import EpisodeTask
+from palestra.rollout.recording import audit, recorded
+from palestra.trajectory import Phase
+from tests.leftovers import nothing_left_here
+
+DONE = Step("", 1.0, True, False, {"success": True})
+
+
+@pytest.fixture(autouse=True)
+def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["palestra.rollout.driving"], "GRACE", 0.05)
+
+
+class Misbehaving(AsyncEnv):
+    """Every second task misbehaves in its step, as ``how`` says. All others score 1."""
+
+    how: Callable[[], Awaitable[Any]]
+
+    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        await super().reset(seed=seed, task=task)
+        return "go", {}
+
+    async def step(self, action: str) -> Step:
+        if self.task.seed % 2:
+            await type(self).how()
+        return DONE
+
+
+def tasks(n: int = 8) -> list[Task]:
+    return [Task(f"{__name__}:Misbehaving", seed) for seed in range(n)]
+
+
+class Unusual(BaseException):
+    pass
+
+
+def raising(error: BaseException) -> Callable[[], Awaitable[Any]]:
+    async def how() -> None:
+        raise error
+
+    return how
+
+
+def current() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+async def cancel_itself() -> None:
+    current().cancel()
+    await asyncio.sleep(0)
+
+
+async def cancel_itself_and_answer() -> None:
+    current().cancel()
+
+
+async def cancel_all() -> None:
+    for task in asyncio.all_tasks():
+        task.cancel()
+    await asyncio.sleep(0)
+
+
+async def cancel_itself_later() -> None:
+    async def cancel(task: asyncio.Task[Any]) -> None:
+        task.cancel()
+
+    asyncio.get_running_loop().call_soon(current().cancel)
+    child = asyncio.ensure_future(cancel(current()))
+    await asyncio.sleep(3600)
+    await child
+
+
+async def swallow() -> None:
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except BaseException:
+            current().uncancel()
+
+
+async def swallow_in_children() -> None:
+    await asyncio.gather(swallow(), swallow())
+
+
+async def swallow_in_a_group() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(swallow())
+
+
+async def answer_late() -> None:
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        return
+
+
+async def spin() -> None:
+    while True:
+        try:
+            await asyncio.sleep(0)
+        except BaseException:
+            continue
+
+
+class Endless:
+    """Neither a future nor an end."""
+
+    _asyncio_future_blocking = True
+
+    def __await__(self) -> Any:
+        yield self
+
+    def cancel(self, *_: object) -> bool:
+        return True
+
+    def add_done_callback(self, *_: object, **__: object) -> None: ...
+
+    def get_loop(self) -> Any:
+        return asyncio.get_running_loop()
+
+
+async def await_what_never_ends() -> None:
+    await Endless()
+
+
+HOW: dict[str, tuple[Callable[[], Awaitable[Any]], StopReason]] = {
+    "an exception of any class": (raising(Unusual()), StopReason.ERROR),
+    "a generator's end": (raising(GeneratorExit()), StopReason.ERROR),
+    "an interrupt of its own": (raising(KeyboardInterrupt()), StopReason.ERROR),
+    "an exit": (raising(SystemExit(0)), StopReason.ERROR),
+    "a group": (raising(BaseExceptionGroup("g", [KeyboardInterrupt(), Unusual()])), StopReason.ERROR),
+    "a cancellation": (raising(asyncio.CancelledError()), StopReason.ERROR),
+    "cancels itself": (cancel_itself, StopReason.ERROR),
+    "cancels itself and answers": (cancel_itself_and_answer, StopReason.ERROR),
+    "cancels itself later": (cancel_itself_later, StopReason.ERROR),
+    "cancels all tasks": (cancel_all, StopReason.ERROR),
+    "awaits no future": (await_what_never_ends, StopReason.ERROR),
+    "swallows its cancellation": (swallow, StopReason.DEADLINE),
+    "swallows it in children": (swallow_in_children, StopReason.DEADLINE),
+    "swallows it in a group": (swallow_in_a_group, StopReason.DEADLINE),
+    "answers after the deadline": (answer_late, StopReason.DEADLINE),
+    "spins": (spin, StopReason.DEADLINE),
+}
+
+
+@pytest.mark.parametrize("name", HOW)
+def test_each_episode_is_accounted_for_and_the_loop_closes(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    how, stop = HOW[name]
+    monkeypatch.setattr(Misbehaving, "how", how, raising=False)
+
+    async def play() -> list[Trajectory]:
+        options = RolloutOptions(deadline=0.3, retries=0)
+        return [trajectory async for trajectory in recorded(tmp_path, tasks(), lambda text: "act", options)]
+
+    played = sorted(asyncio.run(play()), key=lambda trajectory: trajectory.group)
+    assert [trajectory.stop for trajectory in played] == [StopReason.TERMINATED, stop] * 4
+    assert [trajectory.reward for trajectory in played] == [1.0, None] * 4
+    assert {failure.phase for trajectory in played for failure in trajectory.failures} == {Phase.STEP}
+    findings = audit(tmp_path)
+    assert (findings.sound, findings.ledger.issued, findings.ledger.open) == (True, 8, 0)
+
+
+def test_what_was_abandoned_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Misbehaving, "how", swallow, raising=False)
+    (played,) = palestra.collect(tasks(2)[1:], lambda text: "act", deadline=0.2)
+    assert played.failures[0].message == (
+        "the episode's deadline of 0.2 s passed while waiting for step, which did not end when it was cancelled and has been "
+        "abandoned"
+    )
+
+
+async def timed() -> None:
+    try:
+        async with asyncio.timeout(0.01):
+            await asyncio.sleep(3600)
+    except TimeoutError:
+        pass
+    try:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(3600))
+            group.create_task(raising(ValueError())())  # type: ignore[arg-type]
+    except* ValueError:
+        pass
+
+
+async def test_timeouts_and_task_groups_of_an_environment_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Misbehaving, "how", timed, raising=False)
+    async with nothing_left_here():
+        rewards = [trajectory.reward async for trajectory in palestra.rollout(tasks(), lambda text: "act")]
+    assert rewards == [1.0] * 8
+
+
+async def play_another_rollout() -> None:
+    inner = [Task(f"{__name__}:Misbehaving", seed) for seed in (0, 2)]
+    async with asyncio.timeout(60):
+        assert [one.reward async for one in palestra.rollout(inner, lambda text: "act")] == [1.0, 1.0]
+        async for _ in palestra.rollout(inner, lambda text: asyncio.sleep(3600)):
+            raise AssertionError("cancelled below")
+
+
+async def test_an_environment_may_play_a_rollout_which_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Misbehaving, "how", play_another_rollout, raising=False)
+    async with nothing_left_here():
+        played = [one async for one in palestra.rollout(tasks(2)[1:], lambda text: "act", deadline=0.5)]
+    assert [one.stop for one in played] == [StopReason.DEADLINE]
+
+
+async def test_a_cancelled_consumer_stops_whatever_the_episodes_refuse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Misbehaving, "how", swallow, raising=False)
+
+    async def consume() -> None:
+        async for _ in palestra.rollout(tasks(), lambda text: "act", deadline=600):
+            pass
+
+    consumer = asyncio.ensure_future(consume())
+    await asyncio.sleep(0.05)
+    consumer.cancel()
+    async with asyncio.timeout(30):
+        with pytest.raises(asyncio.CancelledError):
+            await consumer
+
+
+async def test_an_episode_that_code_outside_cancels_is_a_failure_of_the_infrastructure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Misbehaving, "how", lambda: asyncio.sleep(3600), raising=False)
+
+    async def meddle() -> None:
+        running: list[asyncio.Task[Any]] = []
+        while not running:
+            await asyncio.sleep(0.01)
+            running = [task for task in asyncio.all_tasks() if isinstance(task, EpisodeTask)]
+        for task in running:
+            task.cancel()
+
+    meddler = asyncio.ensure_future(meddle())
+    played = [one async for one in palestra.rollout(tasks(2)[1:], lambda text: "act", deadline=600)]
+    await meddler
+    assert [(one.stop, one.failures[0].boundary, one.failures[0].kind) for one in played] == [
+        (StopReason.ERROR, "infrastructure", "CancelledError")
+    ]
+
+
+async def test_a_cleanup_that_has_begun_goes_on_when_the_episode_is_cancelled() -> None:
+    closing, closed = asyncio.Event(), asyncio.Event()
+
+    class Slow(Misbehaving):
+        async def close(self) -> None:
+            closing.set()
+            await asyncio.sleep(0.05)
+            closed.set()
+
+    class Supply:
+        async def acquire(self, task: Task) -> AsyncEnv:
+            return Slow()
+
+        async def give_back(self, task: Task, env: AsyncEnv, *, sound: bool) -> None:
+            await env.close()
+
+    episode = asyncio.ensure_future(run_episode(Supply(), Answering(), EpisodeKey(Task("t"))))
+    await closing.wait()
+    episode.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await episode
+    assert closed.is_set()
+
+
+class Answering:
+    def act(self, conversation: object) -> str:
+        return "act"
+
+
+PROGRAM = """
+import asyncio, sys
+import palestra
+from palestra import AsyncEnv, Env, Step, Task
+
+class Refusing(AsyncEnv):
+    async def reset(self, *, seed=None, task=None):
+        await super().reset(seed=seed, task=task)
+        return "go", {}
+
+    async def step(self, action):
+        while self.task.seed:
+            print("stepping", flush=True)
+            try:
+                await asyncio.sleep(3600)
+            except BaseException:
+                pass
+        return Step("", 1.0, True, False, {})
+
+async def main():
+    async for played in palestra.rollout([Task("__main__:Refusing", seed) for seed in range(2)], lambda text: "act"):
+        print(played.stop, flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_ends_a_program_whose_environment_refuses_to_end(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as running:
+        assert running.stdout is not None
+        assert {running.stdout.readline().strip() for _ in range(2)} == {"stepping", "terminated"}
+        running.send_signal(signal.SIGINT)
+        _, problems = running.communicate(timeout=10)
+    assert running.returncode == -signal.SIGINT, problems
+    assert "KeyboardInterrupt" in problems
+    assert "Exception ignored" not in problems
