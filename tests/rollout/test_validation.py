@@ -10,6 +10,7 @@ from palestra.encoding import Floats, decode_json, encode_json, floats, ints
 from palestra.errors import EnvError, PolicyError
 from palestra.rollout.validation import (
     DEEPEST,
+    MOST_ITEMS,
     checked_reset,
     checked_step,
     kept_completion,
@@ -273,3 +274,15 @@ def test_what_a_policy_records_itself_is_copied_or_refused() -> None:
     for wrong in (5, (), PlayedRecord(5), PlayedRecord((5,)), PlayedRecord((), AgentRecord((call,)))):  # type: ignore[arg-type]
         with pytest.raises(PolicyError, match=r"end_episode\(\)"):
             kept_played(wrong)
+
+
+class Modest(list[int]):
+    """A list that lies about its length."""
+
+    def __len__(self) -> int:
+        return 0
+
+
+def test_the_items_of_an_info_are_counted_whatever_their_container_says() -> None:
+    with pytest.raises(EnvError, match="holds more than"):
+        kept_step(("", 0.0, False, False, {"list": Modest([0] * (MOST_ITEMS + 1))}))

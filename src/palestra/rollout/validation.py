@@ -239,7 +239,7 @@ def _copied(value: Any, depth: int, left: _Left) -> Any:
         # A file holds 64 bits.
         return value if -(2**63) <= value < 2**64 else _marker(value)
     if isinstance(value, dict | list | tuple):
-        left.items -= len(value)
+        left.items -= len(value) if kind in (dict, list, tuple) else _size(value)
         if depth >= DEEPEST or left.items < 0:
             raise EnvError(
                 f"info cannot be written: it contains itself, is nested more than {DEEPEST} deep, or holds more than "
@@ -252,6 +252,12 @@ def _copied(value: Any, depth: int, left: _Left) -> Any:
             return [_copied(item, depth + 1, left) for item in list.__iter__(value)]
         return tuple([_copied(item, depth + 1, left) for item in tuple.__iter__(value)])
     return _simpler(value, depth, left)
+
+
+def _size(value: "dict[Any, Any] | list[Any] | tuple[Any, ...]") -> int:
+    """The number of items of a subclass, whatever its own ``__len__`` says."""
+    kind = dict if isinstance(value, dict) else list if isinstance(value, list) else tuple
+    return kind.__len__(value)  # type: ignore[arg-type]
 
 
 def _simpler(value: Any, depth: int, left: _Left) -> Any:
