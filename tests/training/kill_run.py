@@ -108,7 +108,7 @@ class Points:
             self.around(os, name)
         self.around(shutil, "rmtree")
         self.around(Ledger, "_append")
-        self.around(Checkpoints, "_point_to")
+        self.around(Checkpoints, "_write_name")
         self.around(TrajectoryWriter, "write")
         self.around(record.RunRecord, "add")
         self.around(learner.Learner, "update")

@@ -239,8 +239,16 @@ HOSTILE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", HOSTILE.values(), ids=list(HOSTILE))
+SAMPLED = ("a step below 0", "a step far ahead", "no notes", "outcomes that are a number")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param(changes, id=name, marks=pytest.mark.slow if name in SAMPLED else pytest.mark.full)
+        for name, changes in HOSTILE.items()
+    ],
+)
 def test_the_checkpoint_before_a_hostile_manifest_is_taken(
     config: TrainConfig, run: Path, undisturbed: Any, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
