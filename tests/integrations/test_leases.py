@@ -106,7 +106,7 @@ def test_closing_twice_closes_once_and_an_error_is_the_environments_own() -> Non
 
 def test_a_class_that_cannot_be_built_leaves_no_loop_behind() -> None:
     for _ in range(3):
-        with pytest.raises(TypeError, match="unexpected"):
+        with pytest.raises(UsageError, match="unexpected"):
             LentEnv(COUNTED, unexpected=1)
     assert settled(Counted.open)
 
