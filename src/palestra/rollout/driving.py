@@ -31,7 +31,7 @@ __all__ = ["GRACE", "STOP_SECONDS", "ConsumerWait", "EpisodeTask", "Overrun", "P
 GRACE = 1.0
 """Seconds that a cancelled coroutine has to end. Then it is abandoned."""
 
-STOP_SECONDS = 5.0
+STOP_SECONDS = 4.0
 """Seconds that an episode has to end after it was cancelled from outside, its cleanup included."""
 
 _T = TypeVar("_T")

@@ -9,6 +9,7 @@ Ctrl-C, which is to cancel the main task, stays as it is.
 import asyncio
 import signal
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from time import monotonic
@@ -26,10 +27,14 @@ class _Interrupts:
     def __init__(self) -> None:
         self.delivering = False
         """Whether the handler of the signal runs. What it cancels is cancelled from outside, whatever code it interrupted."""
-        self.latest = 0.0
-        """``monotonic()`` of the latest signal."""
+        self._signals: deque[float] = deque(maxlen=100)
+        """``monotonic()`` of the latest signals."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Listener]] = []
         self._usual: Any = None
+
+    def first_since(self, moment: float) -> float | None:
+        """``monotonic()`` of the first signal after ``moment``, if there was one."""
+        return next((signaled for signaled in list(self._signals) if signaled > moment), None)
 
     @contextmanager
     def heard(self, listener: Listener) -> Iterator[None]:
@@ -58,7 +63,7 @@ class _Interrupts:
             signal.signal(signal.SIGINT, self._usual)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.latest = monotonic()
+        self._signals.append(monotonic())
         self.delivering = True
         try:
             self._usual(number, frame)

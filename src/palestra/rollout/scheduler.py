@@ -24,6 +24,7 @@ from palestra.rollout.episode import CLEAN_UP_SHARE, EpisodeKey, Players, run_ep
 from palestra.rollout.interrupts import interrupts
 from palestra.rollout.options import AnyPolicy, Book, Places, RolloutOptions, book_end
 from palestra.rollout.supply import Envs, Supply, tasks_of
+from palestra.rollout.watchdog import watched
 from palestra.trajectory import Failure, Phase, StopReason, Task, Trajectory
 from palestra.workers import WorkerPool
 
@@ -76,6 +77,7 @@ class EpisodeRunner:
 
     async def __aenter__(self) -> "EpisodeRunner":
         raise_descriptor_limit()
+        self._stack.enter_context(watched())
         await self._stack.enter_async_context(WorkerPool.held())
         await self._stack.enter_async_context(self._supply)
         return self

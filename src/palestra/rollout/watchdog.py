@@ -1,0 +1,128 @@
+"""Names the code that holds the event loop, and lets Ctrl-C end it.
+
+Code that neither returns nor awaits stops every episode, every deadline and Ctrl-C: nothing in the same thread can end it. A
+thread of its own asks the loop for a sign of life every second. If there is none for ``HELD`` seconds and an episode runs, it
+warns: which environment or policy, in which verb, at which line, and that ``blocking = True`` puts an environment into a
+process that can be killed.
+
+After Ctrl-C, asyncio only cancels the main task, which waits for the loop as well. So while an episode holds the loop, this
+thread sends the signal again, which raises ``KeyboardInterrupt`` in the code that holds it. Code that catches this again and
+again leaves one end: the process. Every episode that has finished is on the disk by then.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+import sysconfig
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+from types import FrameType
+
+from palestra.errors import EventLoopBlocked
+from palestra.rollout.driving import EpisodeTask, Played
+from palestra.rollout.interrupts import interrupts
+from palestra.trajectory import Phase
+
+__all__ = ["HELD", "watched"]
+
+HELD = 5.0
+"""Seconds without a sign of life after which the code that holds the loop is named."""
+
+SECOND_SIGNAL = 2.0
+"""Seconds after Ctrl-C at which code that still holds the loop is interrupted, and again every second."""
+
+LAST_SIGNAL = 7.0
+"""Seconds after Ctrl-C at which the process ends if the code has caught every interrupt."""
+
+_BEAT = 1.0
+_VERBS = {Phase.BOOT: "__init__", Phase.RESET: "reset", Phase.ACT: "act", Phase.STEP: "step", Phase.CLOSE: "close"}
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+
+
+@contextmanager
+def watched() -> Iterator[None]:
+    """Watch the running event loop during the block."""
+    loop = asyncio.get_running_loop()
+    ended = threading.Event()
+    thread = threading.Thread(target=_watch, args=(loop, threading.get_ident(), ended), name="palestra-watchdog", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _watch(loop: asyncio.AbstractEventLoop, thread: int, ended: threading.Event) -> None:
+    alive = asked = answered = monotonic()
+    named = False
+
+    def answer() -> None:
+        nonlocal answered
+        answered = monotonic()
+
+    while not ended.wait(_BEAT):
+        if answered >= asked:
+            alive, asked, named = answered, monotonic(), False
+            try:
+                loop.call_soon_threadsafe(answer)
+            except RuntimeError:  # the loop has closed
+                return
+            continue
+        task = asyncio.current_task(loop)
+        episode = task.episode if isinstance(task, EpisodeTask) and task.call is not None else None
+        if episode is None:
+            continue
+        if not named and monotonic() - asked >= HELD:
+            named = True
+            _name(episode, thread, monotonic() - asked)
+        signaled = interrupts.first_since(alive)
+        if signaled is not None and thread == threading.main_thread().ident:
+            _interrupt(episode, thread, monotonic() - signaled)
+
+
+def _interrupt(episode: Played, thread: int, waited: float) -> None:
+    if waited >= LAST_SIGNAL:
+        sys.stderr.write(f"\n{_who(episode)} catches every interrupt: the process ends. What has finished is on the disk.\n")
+        sys.stderr.flush()
+        os._exit(128 + signal.SIGINT)
+    if waited >= SECOND_SIGNAL:
+        signal.pthread_kill(thread, signal.SIGINT)
+
+
+def _name(episode: Played, thread: int, seconds: float) -> None:
+    advice = (
+        "Make the policy `async def` and await, or put the slow part into `await asyncio.to_thread(…)`"
+        if episode.phase is Phase.ACT
+        else "Set `blocking = True` on the class of a plain environment: it then runs in a process that can be killed. "
+        "An AsyncEnv must await"
+    )
+    held = f"{_who(episode)} has held the event loop for {seconds:.0f} s, at {_where(thread)}"
+    message = f"{held}, and every other episode waits. {advice}."
+    try:
+        warnings.warn(message, EventLoopBlocked, stacklevel=2)
+    except EventLoopBlocked:  # an error by a filter, which nobody in this thread would see
+        sys.stderr.write(f"{message}\n")
+
+
+def _who(episode: Played) -> str:
+    who = "a policy, playing" if episode.phase is Phase.ACT else "the environment"
+    return f"{_VERBS[episode.phase]}() of {who} {episode.task.env}"
+
+
+def _where(thread: int) -> str:
+    """File and line of the innermost code that is not of the standard library."""
+    frame = innermost = sys._current_frames().get(thread)
+    while frame is not None and _is_standard(frame):
+        frame = frame.f_back
+    frame = frame or innermost
+    return "an unknown line" if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _is_standard(frame: FrameType) -> bool:
+    path = frame.f_code.co_filename
+    return path.startswith("<") or (path.startswith(_STANDARD_LIBRARY) and "site-packages" not in path)
