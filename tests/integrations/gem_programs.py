@@ -1,7 +1,8 @@
 """Programs as users of GEM write them. Each is its import lines for GEM, those for Palestra, and a body that is the same.
 
-``ID`` is the id of an environment. A body leaves what it saw in ``seen``. ``gem_results.json`` holds what each saw with gem-llm
-0.1.0 on the same tasks; ``python -m tests.integrations.gem_programs`` writes it where GEM is installed.
+``ID`` is the id of an environment. A body leaves what it saw in ``seen``, and drops its environments. ``gem_results.json``
+holds what each saw with gem-llm 0.1.0 on the same tasks; ``python -m tests.integrations.gem_programs`` writes it where GEM is
+installed.
 """
 
 import json
@@ -35,6 +36,7 @@ while True:
     observation = next_observation
     if terminated or truncated:
         break
+drop(env)
 """,
     ),
     "vector": Program(
@@ -52,6 +54,7 @@ for turn in range(3):
         if running[i]:
             seen.append([i, shown[i], float(rewards[i]), bool(done[i])])
         running[i] = running[i] and not done[i]
+drop(env)
 """,
     ),
     "tools": Program(
@@ -68,6 +71,7 @@ for action in ACTIONS:
     seen.append([observation, reward, terminated or truncated, info["tool_use_counter"], info["tool_success_counter"]])
     if terminated or truncated:
         break
+drop(env)
 """,
     ),
     "wrappers": Program(
@@ -85,6 +89,7 @@ for names in ("concat", "concat_with_action", "concat_with_action,episode_tracki
         seen.append([observation, reward, info.get("step_counter"), info.get("cumulative_rewards")])
         if terminated or truncated:
             break
+    drop(env)
 """,
     ),
     "evaluation": Program(
@@ -109,6 +114,7 @@ for turn in range(4):
             lengths.append(info[i]["prev_ep_step_counter"])
             uses.append(info[i]["prev_ep_tool_use_counter"])
 seen.extend([rewards, lengths, uses])
+drop(env)
 """,
     ),
 }
@@ -122,9 +128,15 @@ ACTIONS = [
 ]
 
 
+def drop(env: Any) -> None:
+    """Close ``env``, if it can be closed: GEM's vectors and some of its wrappers cannot."""
+    if hasattr(env, "close"):
+        env.close()
+
+
 def run(lines: str, body: str, id: str, *, asynchronous: bool = False) -> list[Any]:
     """Run a program and return what it saw."""
-    names: dict[str, Any] = {"seen": [], "ID": id, "ACTIONS": ACTIONS, "ASYNC": asynchronous}
+    names: dict[str, Any] = {"seen": [], "ID": id, "ACTIONS": ACTIONS, "ASYNC": asynchronous, "drop": drop}
     exec(f"{lines}\n{body}", names)  # noqa: S102
     found: list[Any] = names["seen"]
     return found
