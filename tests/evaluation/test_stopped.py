@@ -290,6 +290,10 @@ def test_wrappers_of_others_may_change_rewards_so_nothing_is_known() -> None:
     assert not score_ranges(known, wrappers=["my_module:Doubled"])
     assert not score_ranges(known, wrappers=[lambda env: env])
     assert not score_ranges([replace(spec(GUESS), wrappers=(lambda env: env,))])
+
+
+def test_a_built_in_wrapper_of_an_id_leaves_its_range() -> None:
+    pytest.importorskip("math_verify")
     assert score_ranges([spec("eval:AMC-python")])
 
 
