@@ -11,6 +11,9 @@ from palestra.sharing import Shared
 
 __all__ = ["LoopThread", "run_anywhere"]
 
+GRACE = 1.0
+"""Seconds that tasks have to end after the work of their loop has ended."""
+
 _T = TypeVar("_T")
 
 
@@ -92,12 +95,26 @@ def run_anywhere(work: Coroutine[Any, Any, _T]) -> _T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(work)
+        return asyncio.run(_alone(work))
     thread = LoopThread.hold()
     try:
         return thread.run(work)
     finally:
         thread.release()
+
+
+async def _alone(work: Coroutine[Any, Any, _T]) -> _T:
+    """Return the result of ``work``, and let the loop close even if a task that ``work`` has left refuses its cancellation."""
+    try:
+        return await work
+    finally:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            _, refusing = await asyncio.wait(left, timeout=GRACE)
+            for task in refusing:
+                asyncio._unregister_task(task)  # the loop would wait for it for ever
 
 
 async def _outcome(work: Coroutine[Any, Any, _T]) -> Callable[[], _T]:

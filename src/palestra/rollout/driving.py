@@ -209,7 +209,6 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
         except BaseException as error:
             if call.abandoned:
                 _leave(work)
-                _let_go(task)
                 break
             resume, value = work.throw, error
     task.call = None
@@ -218,6 +217,8 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
         undelivered = yield from _absorbed(task)
         if undelivered and raised is None:
             raised = asyncio.CancelledError()
+    if call.expired or call.abandoned:
+        _let_go(task)
     if call.expired:
         raise Overrun(abandoned=call.abandoned)
     if task.stopping and not cleanup:
@@ -259,7 +260,7 @@ def _leave(work: Coroutine[Any, Any, Any]) -> None:
 
 
 def _let_go(task: EpisodeTask[Any]) -> None:
-    """Let the event loop close without the tasks that an abandoned call started: they were cancelled when it was."""
+    """Let the event loop close without the tasks that a cancelled episode has started: they may refuse as well."""
     for other in asyncio.all_tasks(task.get_loop()):
         if other is not task and _owner_of(other) is task.owner:
             # Documented for authors of tasks: https://docs.python.org/3/library/asyncio-extending.html

@@ -284,11 +284,12 @@ class RunningEpisode:
 
     def record(self, error: BaseException, deadline: float) -> None:
         """Record the error that ended the episode or its cleanup."""
-        if isinstance(error, Overrun):
+        # Asked of the type: the exception of a stranger may lie about its __class__.
+        if type(error) is Overrun:
             self._overrun(deadline, error)
         else:
             phase, self.cancelled_in = self.cancelled_in, None
-            if phase is None or not isinstance(error, asyncio.CancelledError):
+            if phase is None or not issubclass(type(error), asyncio.CancelledError):
                 phase = self.phase
             self.failures.append(Failure.of(error, phase, self.key.attempt))
             if self.stop is None:

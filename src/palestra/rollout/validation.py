@@ -64,7 +64,7 @@ __all__ = [
 
 DEEPEST = 128
 """Containers inside of ``info`` may be nested this deep. A container that contains itself is nested deeper."""
-MOST_ITEMS = 1_000_000
+MOST_ITEMS = 200_000
 """Items that one ``info`` may hold, in all of its containers together."""
 
 _LARGEST_COUNT = 2**53
