@@ -28,7 +28,7 @@ from palestra.interchange import (
     write_openai,
     write_parquet,
 )
-from palestra.trajectory import Failure, Finish, Phase, Segment, Span, ToolCall, ToolResult, Usage
+from palestra.trajectory import LARGEST_REWARD, Failure, Finish, Phase, Segment, Span, ToolCall, ToolResult, Usage
 
 pytest.importorskip("pyarrow")
 
@@ -92,7 +92,7 @@ def test_parquet_keeps_everything(played: list[Trajectory], tmp_path: Path) -> N
 
 
 _texts = st.text(st.characters(codec="utf-8"), max_size=20)
-_floats = st.floats(allow_nan=False, width=32)
+_floats = st.floats(-LARGEST_REWARD, LARGEST_REWARD, width=32)
 _infos = st.dictionaries(
     _texts, st.recursive(st.none() | st.booleans() | st.integers(-(2**53), 2**53) | _texts, st.lists), max_size=3
 )
