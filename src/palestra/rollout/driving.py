@@ -117,7 +117,7 @@ class EpisodeTask(asyncio.Task[_T]):
         if self.call is None:
             asyncio.Task.cancel(self)
         elif self.call.cleanup:
-            self.call.limit(self.stop_by - loop.time())
+            self.call.limit(self.stop_by)
         elif not repeated:
             self.call.stop()
 
@@ -125,22 +125,31 @@ class EpisodeTask(asyncio.Task[_T]):
 class _Call:
     """A stranger's coroutine that is awaited, with its time limit."""
 
-    __slots__ = ("abandoned", "cancelled", "cleanup", "expired", "task", "timer")
+    __slots__ = ("abandoned", "cancelled", "cleanup", "expired", "task", "timer", "until")
 
-    def __init__(self, task: EpisodeTask[Any], seconds: float, *, cleanup: bool) -> None:
+    def __init__(self, task: EpisodeTask[Any], until: float, *, cleanup: bool) -> None:
         self.task = task
+        self.until = until
+        """The event loop's time at which the call must have ended."""
         self.cleanup = cleanup
         self.cancelled = self.expired = self.abandoned = False
-        self.timer = task.get_loop().call_later(seconds, self._expire)
+        self.timer: asyncio.TimerHandle | None = None
+        """Begins to run when the code waits for the first time: many calls never do."""
 
-    def limit(self, seconds: float) -> None:
-        """Shorten the limit to ``seconds`` from now."""
-        if not self.expired and self.timer.when() > self.task.get_loop().time() + seconds:
-            self.timer.cancel()
-            self.timer = self.task.get_loop().call_later(max(seconds, 0), self._expire)
+    def watch_time(self) -> None:
+        self.timer = self.task.get_loop().call_at(self.until, self._expire)
+
+    def limit(self, until: float) -> None:
+        """Let the call end by ``until``, if that is earlier."""
+        if not self.expired and until < self.until:
+            self.until = until
+            if self.timer is not None:
+                self.timer.cancel()
+                self.watch_time()
 
     def stop(self) -> None:
-        self.timer.cancel()
+        if self.timer is not None:
+            self.timer.cancel()
         self._cancel_for_grace()
 
     def _expire(self) -> None:
@@ -178,12 +187,11 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
     """
     task = asyncio.current_task()
     assert isinstance(task, EpisodeTask)
-    if task.stopping:
-        if not cleanup:
-            work.close()
-            raise asyncio.CancelledError
-        seconds = min(seconds, task.stop_by - task.get_loop().time())
-    call = task.call = _Call(task, max(seconds, 0), cleanup=cleanup)
+    if task.stopping and not cleanup:
+        work.close()
+        raise asyncio.CancelledError
+    until = min(task.get_loop().time() + seconds, task.stop_by)
+    call = task.call = _Call(task, until, cleanup=cleanup)
     resume: Any = work.send
     value: Any = None
     result: Any = None
@@ -197,6 +205,8 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
         except BaseException as error:  # a stranger may raise anything
             raised = error
             break
+        if call.timer is None:
+            call.watch_time()
         if waiting is not None and not isinstance(waiting, asyncio.Future):
             resume, value = work.throw, TypeError(f"a coroutine of asyncio awaits its futures, got {shown(waiting)}")
             continue
@@ -212,7 +222,8 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
                 break
             resume, value = work.throw, error
     task.call = None
-    call.timer.cancel()
+    if call.timer is not None:
+        call.timer.cancel()
     if call.cancelled:
         undelivered = yield from _absorbed(task)
         if undelivered and raised is None:

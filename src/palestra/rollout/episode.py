@@ -178,13 +178,9 @@ class RunningEpisode:
     def task(self) -> Task:
         return self.key.task
 
-    async def start(self, supply: EnvSupply) -> None:
-        """Get an environment and play in it."""
-        self.env = await supply.acquire(self.key.task)
-        await self.play(self.env)
-
-    async def play(self, env: AsyncEnv) -> None:
-        """Play from reset to the end. Sets ``stop``, or raises."""
+    async def play(self, supply: EnvSupply) -> None:
+        """Get an environment, and play from reset to the end. Sets ``stop``, or raises."""
+        env = self.env = await supply.acquire(self.key.task)
         self.phase = Phase.RESET
         observation, info = kept_reset(await env.reset(task=self.key.task))
         self.info = info
@@ -252,10 +248,10 @@ class RunningEpisode:
         return seat
 
     def _policy_of(self, player: str) -> Policy:
-        if isinstance(self.players, Seating):
-            return self.players.policy_of(self.key, player)
         if not isinstance(self.players, Mapping):
-            return self.players
+            # One question instead of isinstance(…, Seating), which takes 30 of them and is asked in every episode.
+            policy_of = getattr(self.players, "policy_of", None)
+            return self.players if policy_of is None else policy_of(self.key, player)  # type: ignore[return-value]
         if player not in self.players:
             raise PolicyError(f'no policy for player "{player}"; there are {sorted(self.players)}')
         return self.players[player]
@@ -364,7 +360,7 @@ async def _run_episode(
     began = perf_counter()
     with span("episode", env=key.task.env, group=key.group, member=key.member, attempt=key.attempt) as traced:
         try:
-            await within(deadline * (1 - CLEAN_UP_SHARE), episode.start(supply))
+            await within(deadline * (1 - CLEAN_UP_SHARE), episode.play(supply))
         except BaseException as error:  # a stranger's code may raise anything
             if not task.stopping:
                 episode.stop = None  # a step that came after the deadline, or after a cancellation, decides nothing
