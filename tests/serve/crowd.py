@@ -34,7 +34,7 @@ _KEY = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
 
 def _head(*lines: str, path: str = PATH, method: str = "GET") -> bytes:
-    return f"{method} {path} HTTP/1.1\r\nHost: x\r\n{''.join(lines)}\r\n".encode()
+    return f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n{''.join(lines)}\r\n".encode()
 
 
 HANDSHAKES = [
