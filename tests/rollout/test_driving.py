@@ -13,6 +13,7 @@ import pytest
 
 import palestra
 from palestra import AsyncEnv, Step, StopReason, Task, Trajectory
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.rollout import EpisodeKey, RolloutOptions, run_episode
 from palestra.rollout.driving import EpisodeTask
 from palestra.rollout.recording import audit, recorded
@@ -279,6 +280,29 @@ async def test_a_cleanup_that_has_begun_goes_on_when_the_episode_is_cancelled() 
     with pytest.raises(asyncio.CancelledError):
         await episode
     assert closed.is_set()
+
+
+def test_an_environment_cannot_cancel_other_work_of_a_loop_that_is_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Misbehaving, "how", cancel_all, raising=False)
+
+    async def work() -> tuple[list[float | None], str]:
+        beside = asyncio.ensure_future(asyncio.sleep(0.05, "done"))
+        rewards = [one.reward async for one in palestra.rollout(tasks(), lambda text: "act", concurrency=1)]
+        return rewards, await beside
+
+    assert run_anywhere(work()) == ([1.0, None] * 4, "done")
+
+
+def test_a_loop_that_is_ours_closes_without_a_task_that_refuses_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = []
+
+    async def leave() -> None:
+        left.append(asyncio.ensure_future(swallow()))
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Misbehaving, "how", leave, raising=False)
+    monkeypatch.setattr("palestra.adapters.loop_thread.GRACE", 0.05)
+    assert [one.reward for one in palestra.collect(tasks(2), lambda text: "act")] == [1.0, 1.0]
 
 
 class Answering:

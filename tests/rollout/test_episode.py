@@ -1,4 +1,5 @@
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -153,7 +154,10 @@ async def test_a_cancellation_from_inside_is_a_failure_like_any_other(phase: Pha
 
 
 @pytest.mark.parametrize("phase", PHASES)
-async def test_a_cancellation_from_outside_passes_after_the_environment_was_given_back(phase: Phase) -> None:
+async def test_a_cancellation_from_outside_passes_after_the_environment_was_given_back(
+    phase: Phase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["palestra.rollout.driving"], "STOP_SECONDS", 0.2)
     reached = asyncio.Event()
 
     async def wait(*_: object) -> Any:

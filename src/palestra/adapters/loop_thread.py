@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
 
+from palestra.adapters.ownership import guarded_loop, let_go
 from palestra.sharing import Shared
 
 __all__ = ["LoopThread", "run_anywhere"]
@@ -24,7 +25,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._process = os.getpid()
-        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+        self._runner = asyncio.Runner(loop_factory=guarded_loop)
         self.loop = self._runner.get_loop()
         self._thread = threading.Thread(target=self._serve, name="palestra-loop", daemon=True)
         self._thread.start()
@@ -95,7 +96,8 @@ def run_anywhere(work: Coroutine[Any, Any, _T]) -> _T:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(_alone(work))
+        with asyncio.Runner(loop_factory=guarded_loop) as runner:
+            return runner.run(_alone(work))
     thread = LoopThread.hold()
     try:
         return thread.run(work)
@@ -114,7 +116,7 @@ async def _alone(work: Coroutine[Any, Any, _T]) -> _T:
         if left:
             _, refusing = await asyncio.wait(left, timeout=GRACE)
             for task in refusing:
-                asyncio._unregister_task(task)  # the loop would wait for it for ever
+                let_go(task)
 
 
 async def _outcome(work: Coroutine[Any, Any, _T]) -> Callable[[], _T]:

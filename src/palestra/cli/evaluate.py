@@ -1,6 +1,5 @@
 """``palestra eval``: a score with its confidence interval, and all its data in a folder."""
 
-import asyncio
 import shlex
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -12,6 +11,7 @@ from typing import Any
 
 import typer
 
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, rollout_of
 from palestra.cli.endings import Interrupted
 from palestra.cli.players import PlayerOptions, playing
@@ -163,7 +163,7 @@ def _watched(evaluated: Callable[[Callable[[Progress], None]], Coroutine[Any, An
     """Run the evaluation behind a progress line."""
     try:
         with _Display() as display:
-            return asyncio.run(evaluated(display.show))
+            return run_anywhere(evaluated(display.show))
     except KeyboardInterrupt:
         raise Interrupted(f"Finished episodes are in {folder}: run the same command again to resume.") from None
 

@@ -1,6 +1,5 @@
 """``palestra rollout``: play episodes into a folder, in this process or on a cluster, each recorded exactly once."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +7,7 @@ from time import perf_counter
 
 import typer
 
+from palestra.adapters.loop_thread import run_anywhere
 from palestra.cli.cluster import CLUSTER, CLUSTER_CONFIG, WORKERS, rollout_of
 from palestra.cli.players import named_policy
 from palestra.cli.results import JSON, show
@@ -92,7 +92,7 @@ def rollout_command(
 
     typer.echo(f"playing {n * len(chosen) * group_size} episodes into {folder}", err=True)
     began = perf_counter()
-    played = asyncio.run(play())
+    played = run_anywhere(play())
     seconds = perf_counter() - began
     found = audit(folder)
     data = {"folder": str(folder), "played": played, "seconds": round(seconds, 3), "ledger": found.ledger, "sound": found.sound}

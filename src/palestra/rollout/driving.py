@@ -15,15 +15,15 @@ every episode has an owner in a context variable, and what its code starts inher
 
 import asyncio
 import contextvars
-import ctypes
 import gc
 import math
 import types
 from collections.abc import Coroutine, Generator
 from typing import Any, Protocol, TypeVar
 
+from palestra.adapters.interrupts import interrupts
+from palestra.adapters.ownership import OWNER, Owner, is_foreign, let_go, never_free
 from palestra.encoding import shown
-from palestra.rollout.interrupts import interrupts
 from palestra.trajectory import Phase, Task
 
 __all__ = ["GRACE", "STOP_SECONDS", "ConsumerWait", "EpisodeTask", "Overrun", "Played", "hosted", "within"]
@@ -46,28 +46,6 @@ class Overrun(BaseException):
         """Whether the call did not end when it was cancelled."""
 
 
-class _Owner:
-    """The owner of everything that the code of one episode starts."""
-
-    __slots__ = ("parent",)
-
-    def __init__(self, parent: "_Owner | None") -> None:
-        self.parent = parent
-        """The owner of the episode whose code started this episode's rollout."""
-
-    def within(self, other: "_Owner | None") -> bool:
-        """Whether this is an episode that ``other`` started. ``None`` is the owner of what belongs to no episode."""
-        owner = self.parent
-        while owner is not other:
-            if owner is None:
-                return False
-            owner = owner.parent
-        return True
-
-
-_OWNER: contextvars.ContextVar[_Owner | None] = contextvars.ContextVar("episode", default=None)
-
-
 class Played(Protocol):
     """What this module knows of the episode that is played in a task."""
 
@@ -83,7 +61,7 @@ class EpisodeTask(asyncio.Task[_T]):
     """The task of one episode."""
 
     def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
-        self.owner = _Owner(_OWNER.get())
+        self.owner = Owner(OWNER.get())
         self.episode: Played | None = None
         self.stopping = False
         """Whether the episode was cancelled from outside."""
@@ -92,15 +70,16 @@ class EpisodeTask(asyncio.Task[_T]):
         self.call: _Call | None = None
         """The call of a stranger's code that is under way."""
         context = contextvars.copy_context()
-        context.run(_OWNER.set, self.owner)
+        context.run(OWNER.set, self.owner)
         super().__init__(work, loop=asyncio.get_running_loop(), context=context)
 
     def cancel(self, msg: Any | None = None) -> bool:
-        caller = _OWNER.get()
-        if interrupts.delivering or caller is None or (caller is not self.owner and self.owner.within(caller)):
+        if is_foreign(self.owner):
+            return False
+        if OWNER.get() is not self.owner or interrupts.delivering:
             self.stop()
             return True
-        if caller is not self.owner or self.call is None:
+        if self.call is None:
             return False
         self.call.cancelled = True
         if self.episode is not None:
@@ -229,7 +208,7 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
         if undelivered and raised is None:
             raised = asyncio.CancelledError()
     if call.expired or call.abandoned:
-        _let_go(task)
+        _let_go_of_children(task)
     if call.expired:
         raise Overrun(abandoned=call.abandoned)
     if task.stopping and not cleanup:
@@ -266,24 +245,20 @@ def _leave(work: Coroutine[Any, Any, Any]) -> None:
                 continue
             break
         else:
-            # A reference from a module would be dropped when the interpreter ends, and the code would run then.
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(awaiting))
+            never_free(awaiting)
 
 
-def _let_go(task: EpisodeTask[Any]) -> None:
+def _let_go_of_children(task: EpisodeTask[Any]) -> None:
     """Let the event loop close without the tasks that a cancelled episode has started: they may refuse as well."""
     for other in asyncio.all_tasks(task.get_loop()):
         if other is not task and _owner_of(other) is task.owner:
-            # Documented for authors of tasks: https://docs.python.org/3/library/asyncio-extending.html
-            asyncio._unregister_task(other)
-            other._log_destroy_pending = False  # type: ignore[attr-defined]
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(other))
+            let_go(other)
 
 
-def _owner_of(task: asyncio.Task[Any]) -> _Owner | None:
+def _owner_of(task: asyncio.Task[Any]) -> Owner | None:
     # Task.get_context is new in Python 3.12.
     contexts = (held for held in gc.get_referents(task) if isinstance(held, contextvars.Context))
-    return next((context.get(_OWNER) for context in contexts), None)
+    return next((context.get(OWNER) for context in contexts), None)
 
 
 async def hosted(work: Coroutine[Any, Any, _T]) -> _T:
@@ -315,13 +290,12 @@ class ConsumerWait(asyncio.Future[None]):
 
     def __init__(self) -> None:
         super().__init__(loop=asyncio.get_running_loop())
-        self._consumer = _OWNER.get()
+        self._consumer = OWNER.get()
         self._by_episodes = 0
         self._from_outside = False
 
     def cancel(self, msg: Any | None = None) -> bool:
-        caller = _OWNER.get()
-        if caller is not None and caller.within(self._consumer) and not interrupts.delivering:
+        if is_foreign(self._consumer):
             self._by_episodes += 1
         else:
             self._from_outside = True

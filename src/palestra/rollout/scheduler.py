@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
+from palestra.adapters.interrupts import interrupts
 from palestra.descriptors import raise_descriptor_limit
 from palestra.errors import Boundary
 from palestra.policies import as_policy
 from palestra.registry import EnvSpec
 from palestra.rollout.driving import ConsumerWait, EpisodeTask
 from palestra.rollout.episode import CLEAN_UP_SHARE, EpisodeKey, Players, run_episode
-from palestra.rollout.interrupts import interrupts
 from palestra.rollout.options import AnyPolicy, Book, Places, RolloutOptions, book_end
 from palestra.rollout.supply import Envs, Supply, tasks_of
 from palestra.rollout.watchdog import watched

@@ -22,9 +22,9 @@ from contextlib import contextmanager
 from time import monotonic
 from types import FrameType
 
+from palestra.adapters.interrupts import interrupts
 from palestra.errors import EventLoopBlocked
 from palestra.rollout.driving import EpisodeTask, Played
-from palestra.rollout.interrupts import interrupts
 from palestra.trajectory import Phase
 
 __all__ = ["HELD", "watched"]
@@ -91,6 +91,7 @@ def _interrupt(episode: Played, thread: int, waited: float) -> None:
         sys.stderr.flush()
         os._exit(128 + signal.SIGINT)
     if waited >= SECOND_SIGNAL:
+        interrupts.forced = True
         signal.pthread_kill(thread, signal.SIGINT)
 
 

@@ -25,6 +25,8 @@ class _Interrupts:
     """The interrupts of this process."""
 
     def __init__(self) -> None:
+        self.forced = False
+        """Whether the next signal raises ``KeyboardInterrupt`` in any case: what it interrupts holds the event loop."""
         self.delivering = False
         """Whether the handler of the signal runs. What it cancels is cancelled from outside, whatever code it interrupted."""
         self._signals: deque[float] = deque(maxlen=100)
@@ -67,13 +69,15 @@ class _Interrupts:
         self.delivering = True
         try:
             self._usual(number, frame)
+            if self.forced:
+                raise KeyboardInterrupt
         except KeyboardInterrupt as error:
             for loop, listener in self._listeners:
                 if not loop.is_closed():
                     loop.call_soon_threadsafe(listener, error)
             raise
         finally:
-            self.delivering = False
+            self.delivering = self.forced = False
 
 
 interrupts = _Interrupts()
