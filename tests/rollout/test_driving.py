@@ -19,6 +19,17 @@ from palestra.rollout.driving import EpisodeTask
 from palestra.rollout.recording import audit, recorded
 from palestra.trajectory import Phase
 from tests.leftovers import nothing_left_here
+from tests.rollout.hostile import (
+    answer_late,
+    cancel_all,
+    cancel_itself,
+    cancel_itself_and_answer,
+    current,
+    spin,
+    swallow,
+    swallow_in_a_group,
+    swallow_in_children,
+)
 
 DONE = Step("", 1.0, True, False, {"success": True})
 
@@ -58,27 +69,6 @@ def raising(error: BaseException) -> Callable[[], Awaitable[Any]]:
     return how
 
 
-def current() -> asyncio.Task[Any]:
-    task = asyncio.current_task()
-    assert task is not None
-    return task
-
-
-async def cancel_itself() -> None:
-    current().cancel()
-    await asyncio.sleep(0)
-
-
-async def cancel_itself_and_answer() -> None:
-    current().cancel()
-
-
-async def cancel_all() -> None:
-    for task in asyncio.all_tasks():
-        task.cancel()
-    await asyncio.sleep(0)
-
-
 async def cancel_itself_later() -> None:
     async def cancel(task: asyncio.Task[Any]) -> None:
         task.cancel()
@@ -87,38 +77,6 @@ async def cancel_itself_later() -> None:
     child = asyncio.ensure_future(cancel(current()))
     await asyncio.sleep(3600)
     await child
-
-
-async def swallow() -> None:
-    while True:
-        try:
-            await asyncio.sleep(3600)
-        except BaseException:
-            current().uncancel()
-
-
-async def swallow_in_children() -> None:
-    await asyncio.gather(swallow(), swallow())
-
-
-async def swallow_in_a_group() -> None:
-    async with asyncio.TaskGroup() as group:
-        group.create_task(swallow())
-
-
-async def answer_late() -> None:
-    try:
-        await asyncio.sleep(3600)
-    except asyncio.CancelledError:
-        return
-
-
-async def spin() -> None:
-    while True:
-        try:
-            await asyncio.sleep(0)
-        except BaseException:
-            continue
 
 
 class Endless:
