@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,8 @@ CORE = (
 )
 """Test folders of the core, besides the files ``tests/test_*.py``: the gate runs their slow tests too."""
 HERE = Path(__file__).parent
+SHARD, SHARDS = map(int, os.environ.get("PALESTRA_TEST_SHARD", "1/1").split("/"))
+"""Which part of the test files to read, counted from 1, and into how many parts they are divided: see ``.ci/run --shard``."""
 
 
 def _in_core(path: Path) -> bool:
@@ -184,10 +187,13 @@ def _in_smoke(path: Path) -> bool:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the other files unread in ``pytest -m smoke``: importing them takes longer than the group."""
-    if config.option.markexpr == "smoke" and collection_path.suffix == ".py":
+    """Leave unread the other files in ``pytest -m smoke``, and those of other shards: reading takes longer than some groups."""
+    if not collection_path.match("test_*.py"):
+        return None
+    if config.option.markexpr == "smoke":
         return None if _in_smoke(collection_path) else True
-    return None
+    name = collection_path.relative_to(HERE).as_posix()
+    return None if zlib.crc32(name.encode()) % SHARDS == SHARD - 1 else True
 
 
 @pytest.hookimpl(tryfirst=True)
