@@ -78,7 +78,7 @@ def _episode(env: Guarded, task: Task, act: Callable[[], str], most: int, longes
             score += step.reward
             if step.terminated or step.truncated:
                 return turn, errors, score
-    except Exception as error:  # any exception counts
+    except Exception as error:  # noqa: BLE001 - any exception counts
         print(f"{task.env}, seed {task.seed}, action {turn}: {type(error).__name__}: {error}")
         return max(turn, 1), errors + 1, None
     return turn, errors, None

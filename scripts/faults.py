@@ -322,7 +322,7 @@ def forked(work: Callable[[], int], seconds: float, log: Path) -> int | None:
         code = 70
         try:
             code = int(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the fork ends here, with the reason
             os.write(2, f"{type(error).__name__}: {error}".encode())
         finally:
             os._exit(code)

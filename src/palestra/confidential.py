@@ -35,7 +35,7 @@ _NUMBER = rf"(?!\d{{1,19}}(?!{_VALUE}))"
 _DIGIT = rf"(?={_VALUE}{{0,64}}\d)"
 """Secrets hold digits; a word of prose or code after "token:" holds none."""
 _NAMED = r"(?:secret|credentials?|(?:api|access|private|signing|secret)[-_ ]?key|webhook(?:[-_]url)?)"
-_PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"
+_PASSWORD = r"(?:pass(?:word|wd|phrase)|pwd)"  # noqa: S105 - a pattern
 
 _SHAPES: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
     (

@@ -88,7 +88,7 @@ def shown(value: object, longest: int = 200) -> str:
     """Return ``repr(value)`` for a message, without a failure and without the work of a long one, whatever ``value`` is."""
     try:
         return clean_text(str.__str__(_SHORT.repr(value)))[:longest]
-    except BaseException:  # a stranger's __repr__ may raise anything, and the message matters more
+    except BaseException:  # noqa: BLE001 - a stranger's __repr__ may raise anything, and the message matters more
         return "an object that cannot be shown"
 
 

@@ -422,7 +422,7 @@ def register_later(reference: str) -> None:
 
 
 def _load_plugins() -> None:
-    global _plugins_loaded
+    global _plugins_loaded  # noqa: PLW0603 - the state of this process
     while _later:
         resolve(_later.pop())()
     if _plugins_loaded:
@@ -433,5 +433,5 @@ def _load_plugins() -> None:
     for point in metadata.entry_points(group=ENTRY_POINT_GROUP):
         try:
             point.load()
-        except Exception as error:  # a broken package of others must not break this one
+        except Exception as error:  # noqa: BLE001 - a broken package of others must not break this one
             warnings.warn(f"the plugin {point.name} ({point.value}) failed to load: {error!r}", stacklevel=3)

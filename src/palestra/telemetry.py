@@ -70,7 +70,7 @@ def tracing(endpoint: str) -> Iterator[None]:
         MissingExtra: OpenTelemetry is not installed.
 
     """
-    global _tracer
+    global _tracer  # noqa: PLW0603 - the state of this process
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource

@@ -241,7 +241,9 @@ def _run_script(folder: Path, body: str, timeout: float = 300) -> subprocess.Com
     script = folder / "script.py"
     script.write_text(textwrap.dedent(body))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run([sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=timeout)
+    return subprocess.run(
+        [sys.executable, str(script)], check=False, env=environment, capture_output=True, text=True, timeout=timeout
+    )
 
 
 @pytest.mark.slow

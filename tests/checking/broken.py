@@ -299,7 +299,7 @@ class SharedList(Code):
 
 class BlocksTheLoop(Patient):
     async def step(self, action: str) -> Step:
-        time.sleep(0.12)
+        time.sleep(0.12)  # noqa: ASYNC251 - it blocks the event loop on purpose
         return await super().step(action)
 
 
@@ -309,7 +309,7 @@ class BlocksInATask(Patient):
         return await super().step(action)
 
     async def _wait(self) -> None:
-        time.sleep(0.12)
+        time.sleep(0.12)  # noqa: ASYNC251 - it blocks the event loop on purpose
 
 
 class SetInInfo(Code):

@@ -33,7 +33,7 @@ def palestra(*arguments: str, typed: str = "") -> str:
 
 def command(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "palestra.cli", *arguments], cwd=cwd, capture_output=True, text=True, timeout=300
+        [sys.executable, "-m", "palestra.cli", *arguments], check=False, cwd=cwd, capture_output=True, text=True, timeout=300
     )
 
 
@@ -285,7 +285,7 @@ def test_a_conversation_can_be_played(tmp_path: Path) -> None:
     (tmp_path / "cafe.py").write_text(CAFE)
     done = subprocess.run(
         [sys.executable, "-m", "palestra.cli", "play", "cafe:Cafe"],
-        cwd=tmp_path, input="/which drink?\ntea\n", capture_output=True, text=True, timeout=300,
+        check=False, cwd=tmp_path, input="/which drink?\ntea\n", capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert "You said: 'which drink?'. Tea." in done.stdout
     assert "sent \\boxed{tea}" in done.stdout

@@ -77,7 +77,7 @@ def installed(folder: Path) -> list[str]:
 
 def palestra(folder: Path, *arguments: str, typed: str = "") -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
-        [*installed(folder), *arguments], cwd=folder, input=typed, capture_output=True, text=True, timeout=300
+        [*installed(folder), *arguments], check=False, cwd=folder, input=typed, capture_output=True, text=True, timeout=300
     )
 
 

@@ -44,6 +44,6 @@ def test_permissions_are_found_out_beforehand(tmp_path: Path) -> None:
         folder.chmod(0o755)
     own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", code, str(locked / "new")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=own)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300, env=own)
     assert done.stderr.startswith("UsageError: cannot write"), done.stderr
     assert "Permission denied. Name another" in done.stderr

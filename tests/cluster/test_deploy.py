@@ -88,7 +88,7 @@ def test_pods_ask_for_what_they_may_use_and_mount_what_they_name() -> None:
 def test_scripts_pass_shellcheck(script: Path) -> None:
     program = shutil.which("shellcheck")
     assert program is not None, "shellcheck is not installed: it is in the dev group"
-    done = subprocess.run([program, str(script)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([program, str(script)], check=False, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout
 
 

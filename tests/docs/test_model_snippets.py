@@ -23,7 +23,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def test_snippet_with_a_model_runs(snippet: Path, tmp_path: Path) -> None:
     surroundings = {**os.environ, "PALESTRA_HOME": str(tmp_path), "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, snippet], cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300
+        [sys.executable, snippet], check=False, cwd=tmp_path, env=surroundings, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert "sampled" in done.stdout

@@ -114,7 +114,7 @@ def test_how_long_environments_take_changes_no_batch() -> None:
         for turn in range(6):
             tokens, _ = await engine.generate(context, Sampling(1 + (seed + turn) % 7, seed=100 * seed + turn), session)
             out.append(tokens)
-            time.sleep(pause)  # as an environment that computes in the event loop
+            time.sleep(pause)  # noqa: ASYNC251 - as an environment that computes in the event loop
             await asyncio.sleep(0)
             context = ints(np.concatenate([context, tokens.ids, prompt(turn, 3)]))
         return out

@@ -48,7 +48,7 @@ def many_actions(id: str, count: int, player: Player = random_player, tasks: int
             step = env.step(player(env, info))
             ended = _has_ended(step, env.unwrapped.reward_range)
             actions += 1
-        except Exception as error:  # any exception counts
+        except Exception as error:  # noqa: BLE001 - any exception counts
             faults.append(f"{id}, episode {episodes}: {type(error).__name__}: {error}")
             env.close()
             env, ended = make(id), True

@@ -165,9 +165,8 @@ def test_every_prompt_is_what_the_template_makes_of_the_whole_and_starts_over_on
     @given(st.lists(st.tuples(replies, following), min_size=1, max_size=5))
     def hold(turns: list[tuple[Message, Message]]) -> None:
         messages, prompt = [*FIRST], renderer.first(FIRST)
-        for reply, then in turns:
-            if not renderer._thinks:
-                reply = Message("assistant", reply.content)
+        for drawn, then in turns:
+            reply = drawn if renderer._thinks else Message("assistant", drawn.content)
             thought = f"<think>\n{reply.reasoning}\n</think>\n\n" if reply.reasoning else ""
             sampled = ints([*words.encode(f"{thought}{reply.content}", add_special_tokens=False), renderer.stop_ids[0]])
             messages += [reply, then]

@@ -152,7 +152,7 @@ async def swallow() -> None:
     while True:
         try:
             await asyncio.sleep(3600)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - hostile on purpose
             current().uncancel()
 
 
@@ -177,7 +177,7 @@ async def spin() -> None:
     while True:
         try:
             await asyncio.sleep(0)
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - hostile on purpose
             continue
 
 
@@ -217,7 +217,7 @@ async def await_junk() -> None:
 async def block_forty_ms() -> None:
     import time
 
-    time.sleep(0.04)
+    time.sleep(0.04)  # noqa: ASYNC251 - it blocks the event loop on purpose
 
 
 LOOP: dict[str, Callable[[], Awaitable[None]]] = {

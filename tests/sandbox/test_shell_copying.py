@@ -128,7 +128,7 @@ async def fill() -> None:
         for number in range(2):
             outcome = await shell.run(f'mv /etc /e{number}; echo {number} > /tmp/answer; python3 -c "{FILL}"; touch /tmp/more')
             assert "No space left" in outcome.text
-            old, shell = shell, await shell.reopened()
+            old, shell = shell, await shell.reopened()  # noqa: PLW2901 - the block closes what it opened, the test the last
             await old.close()
             found = await shell.run("cat /tmp/answer; ls -d /etc/alternatives; mkdir /tests$(< /tmp/answer)")
             assert (found.text, found.exit_code) == (f"{number}\n/etc/alternatives\n", 0)

@@ -69,7 +69,7 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
     if method == "tools/call":
         try:
             text, failed = TOOLS[params["name"]](**params.get("arguments", {})), False
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever it raises is reported
             text, failed = f"{type(error).__name__}: {error}", True
         return {"content": [{"type": "text", "text": text}], "isError": failed}
     return {} if method == "ping" else None

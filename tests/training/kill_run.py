@@ -171,7 +171,7 @@ def in_a_fork(work: Callable[[], None], kill_after: float | None = None) -> int:
             with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing), contextlib.redirect_stderr(nothing):
                 work()
             os._exit(0)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - whatever it raises is reported
             print(f"a life ended with {error!r}", file=sys.__stderr__, flush=True)
             os._exit(1)
     if kill_after is not None:

@@ -58,9 +58,9 @@ class Receiver:
             if sum(size for *_, size in held) <= self.bucket and place < len(info["names"]):
                 continue
             data = self.take(sum(size for *_, size in held), torch.uint8)
-            for (name, kind, shape, _), part in zip(held, data.split([size for *_, size in held]), strict=True):
-                assert name not in self.received
-                self.received[name] = part.clone().view(kind).view(shape)
+            for (full, its_kind, its_shape, _), part in zip(held, data.split([size for *_, size in held]), strict=True):
+                assert full not in self.received
+                self.received[full] = part.clone().view(its_kind).view(its_shape)
             held = []
 
     def receive_one_by_one(self, body: dict[str, Any]) -> None:

@@ -115,7 +115,7 @@ class Wrapper(AsyncEnv):
     def _copied(self, name: str, value: Any, kept: dict[int, Any]) -> Any:
         try:
             return copy.deepcopy(value, kept)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - __deepcopy__ may raise anything
             raise Unsupported(
                 f"{type(self).__name__} cannot be forked: its attribute {name!r} cannot be copied ({error}). "
                 f"List it in `shared` on the class, or override fork()"

@@ -355,7 +355,7 @@ class Gateway:
             raise BadRequest("the episode has ended", status=409, code="episode_ended") from None
         except PalestraError as error:
             raise BadRequest(f"the model could not answer: {error}", status=500, code="engine_error") from None
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - an engine may raise anything
             # The error itself stays here: it may hold paths or data of other episodes.
             raise BadRequest(f"the model could not answer: {type(error).__name__}", status=500, code="engine_error") from None
 

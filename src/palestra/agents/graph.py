@@ -102,7 +102,7 @@ class Call:
     """Whether a later call quotes the reply after a compaction."""
     siblings: list["Call"] = field(default_factory=list)
     """All calls with the same prompt, this one included, in order."""
-    node: "_Node" = field(default_factory=lambda: _Node())
+    node: "_Node" = field(default_factory=lambda: _Node())  # noqa: PLW0108 - the class follows below
     """The conversation that the prompt ends."""
 
 

@@ -127,5 +127,5 @@ class HostedProgram(Env):
             if inspect.isawaitable(result):
                 raise TypeError(f"{self._program} is an async function; it runs on the event loop, not in a worker")
             self._moves.put(("end", None if result is None else str(result)))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - the error belongs to the episode
             self._moves.put(("error", error))

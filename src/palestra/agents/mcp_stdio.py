@@ -50,7 +50,7 @@ class _Relay:
 
     def _answer(self, line: str) -> str:
         try:
-            request = urllib.request.Request(self._url, line.encode(), self._headers)
+            request = urllib.request.Request(self._url, line.encode(), self._headers)  # noqa: S310 - the address of our own gateway
             with self._opener.open(request) as response:
                 session = response.headers.get("mcp-session-id")
                 if session:

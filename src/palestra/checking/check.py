@@ -145,5 +145,5 @@ def _verdict(check: Check, survey: Survey, skip: Collection[str], before: dict[s
             return skipped(f"not checked while {name} fails ({check.name})")
     try:
         return check.run(survey)
-    except Exception as error:  # the environment breaks the check itself
+    except Exception as error:  # noqa: BLE001 - the environment breaks the check itself
         return failed(f"the check {check.name} raised an exception", f"{told(error)}. It checks this: {check.explanation}")

@@ -99,7 +99,7 @@ def _not_refused(when: str, got: str) -> Verdict:
 def _raised_by(call: Callable[[], object]) -> str:
     try:
         call()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the author's code may raise anything
         return type(error).__name__
     return ""
 
@@ -118,7 +118,7 @@ def close_harmless(survey: Survey) -> Verdict:
             for times in ("", " a second time"):
                 try:
                     _close_author(env.unwrapped)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 - the author's code may raise anything
                     return failed(
                         f"close() raised, called{times} {when}",
                         f"{told(error)}. close() must work after any failure: release what the environment holds, and do "
@@ -160,7 +160,7 @@ def render_shows(survey: Survey) -> Verdict:
 def _render_fault(author: Any) -> str:
     try:
         picture = author.render()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the author's code may raise anything
         return f"raised {told(error)}"
     return "" if isinstance(picture, str) else f"returned a {type(picture).__name__}"
 
@@ -212,7 +212,7 @@ def _fork_parts(subject: Subject, driven: PlayedEpisode, place: int, *, fork_fir
                 if parted := difference(whole.frames[cut + 1 :], frames, first_turn=cut + 1):
                     order = "continued first" if (name == "the fork") == fork_first else "continued after the other"
                     return f"{name.capitalize()}, {order}, differs from the episode without a fork: {parted}"
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the author's code may raise anything
             return f"Forked after {cut} turns, the environment raised {told(error)}"
     return ""
 

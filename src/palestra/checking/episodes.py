@@ -139,7 +139,7 @@ def playing(
             if step.terminated or step.truncated:
                 break
             yield
-    except Exception as raised:  # an exception in the author's code is a finding
+    except Exception as raised:  # noqa: BLE001 - an exception in the author's code is a finding
         error = f"{where}: {told(raised)}"
     return PlayedEpisode(task, actor, observation, info, tuple(steps), reset_seconds, error)
 

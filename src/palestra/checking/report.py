@@ -12,7 +12,7 @@ __all__ = ["CheckReport", "Finding", "Status", "Verdict", "failed", "passed", "s
 class Status(StrEnum):
     """The outcome of a check."""
 
-    PASS = "pass"
+    PASS = "pass"  # noqa: S105 - the outcome of a check
     FAIL = "fail"
     """The environment breaks the contract."""
     WARN = "warn"

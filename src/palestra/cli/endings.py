@@ -115,7 +115,7 @@ def answered(run: Callable[[], int]) -> int:
         return _end(ExitCode.INTERRUPTED, "Interrupted before the command began: type it again.")
     except Interrupted as error:
         return _end(ExitCode.INTERRUPTED, f"Interrupted. {error}")
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the command's last resort, which explains every error
         if _interrupted(error):
             return _end(ExitCode.INTERRUPTED, "Interrupted before the command began: type it again.")
         known = explain(error)

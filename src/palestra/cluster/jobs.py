@@ -68,7 +68,7 @@ class Job:
                 if key.task.env not in self.specs:
                     self.specs[key.task.env] = spec(key.task.env)
                 pool = pool_of(key.task.env)
-        except Exception as error:  # of the caller's tasks; raised when the episodes under way have ended
+        except Exception as error:  # noqa: BLE001 - of the caller's tasks; raised when the episodes under way have ended
             self.broken, key = error, None
         if key is None:
             self.exhausted = True

@@ -180,7 +180,7 @@ class HFEngine:
                 return
             try:
                 finished = await loop.run_in_executor(self._thread, self._work)
-            except Exception as error:  # torch may raise anything: every request must get the error, none may wait for ever
+            except Exception as error:  # noqa: BLE001 - torch may raise anything, and no request may wait forever
                 self._fail(error)
                 return
             for request in finished:

@@ -331,7 +331,8 @@ class RemoteEngine(ABC):
         problem = ""
         for attempt in range(ATTEMPTS):
             if attempt:
-                await asyncio.sleep(random.uniform(0.5, 1.0) * min(0.25 * 2**attempt, LONGEST_WAIT))
+                jitter = random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+                await asyncio.sleep(jitter * min(0.25 * 2**attempt, LONGEST_WAIT))
             await self._running.wait()
             await self._readiness()
             replica = self._choose(session)

@@ -232,7 +232,7 @@ async def _regrade(run: Path, config: EvaluationConfig, target: RunFolder, pace:
             await _replay(_recorded(run), supply, result, pace)
     now = pace.trusted.versions(config.envs)
     regrading = Regrading(
-        run=run.resolve().name,
+        run=run.resolve().name,  # noqa: ASYNC240 - no episode runs any more
         folder=str(target.path),
         versions_then=config.versions,
         versions_now=package_versions(),

@@ -122,7 +122,7 @@ class GemEnv(Env):
         try:
             with self._generators.own(0):
                 self._env = gem.make(path, **settings)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
             tried = f"tried with gem-llm {TRIED['gem'].version}"
             raise UsageError(f'GEM ({tried}) cannot make "{path}": {type(error).__name__}: {error}') from None
 

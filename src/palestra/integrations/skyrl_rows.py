@@ -64,7 +64,7 @@ class SkyRLTextEnv(Env):
         extras = {key: value for key, value in row.items() if key != "prompt"}
         try:
             self._env = skyrl_gym.make(self._path, env_config=self._settings, extras=extras)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
             tried = f"tried with {TRIED['skyrl_rows'].version}"
             message = f'skyrl-gym ({tried}) cannot make "{self._path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None

@@ -45,7 +45,7 @@ class TextArenaEnv(Env):
         try:
             with self._generators.own(0):
                 self._env: Any = textarena.make(env_id=path, **settings)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
             tried = f"tried with {TRIED['textarena'].version}"
             message = f'TextArena ({tried}) cannot make "{path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None

@@ -41,7 +41,7 @@ class VerifiersTasks:
                 kind, config = loaders.taskset_class(path), loaders.taskset_config_type(path)(id=path, **settings)
                 self.tasks += itertools.islice(kind(config), MOST_TASKS + 1)
                 why = "lends tools" if kind.toolsets(config) else next(filter(None, map(_needs, self.tasks)), "")
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the other framework may raise anything
             tried = f"tried with {TRIED['verifiers'].version}"
             message = f'verifiers ({tried}) cannot load the taskset "{path}": {type(error).__name__}: {error}'
             raise UsageError(message) from None

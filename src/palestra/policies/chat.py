@@ -184,7 +184,7 @@ class ChatPolicy:
 
     def _pause(self, attempt: int, problem: _Again) -> float:
         grown: float = min(0.25 * 2**attempt, self.endpoint.longest_wait)
-        return max(problem.wait or 0.0, random.uniform(0.5, 1.0) * grown)
+        return max(problem.wait or 0.0, random.uniform(0.5, 1.0) * grown)  # noqa: S311 - the jitter of a retry
 
     async def _call(self, body: bytes) -> Answer:
         """One HTTP call."""

@@ -181,7 +181,7 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
         except StopIteration as end:
             result = end.value
             break
-        except BaseException as error:  # a stranger may raise anything
+        except BaseException as error:  # noqa: BLE001 - a stranger may raise anything
             raised = error
             break
         if call.timer is None:
@@ -195,7 +195,7 @@ def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = Fal
         except GeneratorExit:  # the loop has gone, and with it everything that could run the rest
             _leave(work)
             raise
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
             if call.abandoned:
                 _leave(work)
                 break
@@ -241,7 +241,7 @@ def _leave(work: Coroutine[Any, Any, Any]) -> None:
         for _ in range(3):
             try:
                 awaiting.close()
-            except BaseException:  # it ignored its end, or its cleanup failed, and there is nobody left to tell
+            except BaseException:  # noqa: BLE001, S112 - it ignored its end, or its cleanup failed: nobody is left to tell
                 continue
             break
         else:

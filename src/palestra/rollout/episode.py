@@ -361,7 +361,7 @@ async def _run_episode(
     with span("episode", env=key.task.env, group=key.group, member=key.member, attempt=key.attempt) as traced:
         try:
             await within(deadline * (1 - CLEAN_UP_SHARE), episode.play(supply))
-        except BaseException as error:  # a stranger's code may raise anything
+        except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
             if not task.stopping:
                 episode.stop = None  # a step that came after the deadline, or after a cancellation, decides nothing
                 episode.record(error, deadline)
@@ -390,7 +390,7 @@ async def _end_policies(task: EpisodeTask[Any], episode: RunningEpisode, began: 
         episode.phase = Phase.ACT
         try:
             await within(left, seat.end_episode(episode.final, left / 2 if sound else 0.0), cleanup=True)
-        except BaseException as error:  # as above
+        except BaseException as error:  # noqa: BLE001 - as above
             episode.record(error, deadline)
 
 
@@ -403,7 +403,7 @@ async def _give_back(
     left = max(began + deadline - perf_counter(), deadline * CLEAN_UP_SHARE)
     try:
         await within(left, supply.give_back(episode.key.task, env, sound=sound), cleanup=True)
-    except BaseException as error:  # as above
+    except BaseException as error:  # noqa: BLE001 - as above
         episode.record(error, deadline)
 
 

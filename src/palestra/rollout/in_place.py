@@ -57,7 +57,7 @@ class InPlaceEngine(VectorEngine):
                 if reward.__class__ is not float or info.__class__ is not dict:
                     unchecked = (observation, reward, has_terminated, was_truncated, info)
                     observation, reward, has_terminated, was_truncated, info = checked_step(unchecked)
-            except (Exception, SystemExit) as error:
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
                 slot = slots[len(infos)]
                 observation, reward, has_terminated, was_truncated, info = self._replace(slot, error, Phase.STEP)
             if has_terminated or was_truncated:
@@ -77,7 +77,7 @@ class InPlaceEngine(VectorEngine):
             if slot.env is None:
                 slot.env = slot.make_env()
             observation, info = self._first(slot)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
             return self._replace(slot, error, Phase.RESET)
         assert isinstance(slot.env, Direct)
         self._advances[slot.index] = slot.env.env.step
@@ -95,7 +95,7 @@ class InPlaceEngine(VectorEngine):
             return observation, info
         try:
             first, first_info = self._first(slot)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
             first, *_, first_info = self._replace(slot, error, Phase.RESET)
         first_info["final_observation"], first_info["final_info"] = observation, info
         return first, first_info
@@ -113,7 +113,7 @@ class InPlaceEngine(VectorEngine):
             return
         try:
             _finish(env.close())
-        except (Exception, SystemExit):  # the environment is discarded; its failure has been reported
+        except (Exception, SystemExit):  # noqa: BLE001 - the environment is discarded; its failure has been reported
             return
 
 

@@ -72,7 +72,7 @@ class LoopEngine(VectorEngine):
             if slot.env is None:
                 slot.env = slot.make_env()
             observation, info = checked_reset(await self._timed(slot.env.reset(task=task)))
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
             return await self._replace(slot, error, Phase.RESET)
         return Step(observation, 0.0, False, False, info)
 
@@ -82,7 +82,7 @@ class LoopEngine(VectorEngine):
         assert slot.env is not None
         try:
             step = checked_step(await self._timed(slot.env.step(action)))
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
             return await self._replace(slot, error, Phase.STEP)
         if step.terminated or step.truncated:
             slot.ended = True
@@ -112,7 +112,7 @@ class LoopEngine(VectorEngine):
             return
         try:
             await self._timed(env.close())
-        except (Exception, SystemExit):  # the environment is discarded; its failure has been reported
+        except (Exception, SystemExit):  # noqa: BLE001 - the environment is discarded; its failure has been reported
             return
 
     async def _report(self, index: int, work: Coroutine[Any, Any, Step], ready: ReadySteps) -> None:

@@ -61,7 +61,7 @@ async def _refusal(known: EnvSpec) -> UsageError | None:
 async def _check_wrappers(known: EnvSpec, options: RolloutOptions) -> None:
     try:
         env = build(known, {})
-    except Exception:
+    except Exception:  # noqa: BLE001
         return  # its episodes fail with the reason
     names = [*options.names_around()[0], "tools", "max_turns"]
     try:

@@ -183,7 +183,7 @@ class _Running:
                 return
             try:
                 key = next(self._keys, None)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - of the caller's tasks; raised when the episodes under way have ended
                 self._broken, key = error, None
             if key is None:
                 self._exhausted = True

@@ -125,7 +125,7 @@ class Supply:
         fit = False
         try:
             fit = await env.healthy()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a stranger's code may raise anything
             warnings.warn(f"a pooled {_kind_of(env).__qualname__} failed its health check: {shown(error)}", stacklevel=2)
         finally:
             if not fit:

@@ -289,7 +289,7 @@ def _key(key: Any) -> str:
         return key if key.isascii() else clean_text(key)
     try:
         return clean_text(str.__str__(str(key)))
-    except Exception as error:  # whatever its __str__ raises
+    except Exception as error:  # noqa: BLE001 - whatever its __str__ raises
         raise EnvError(f"info cannot be written: a key has no text ({message_of(error)})") from None
 
 

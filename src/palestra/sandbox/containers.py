@@ -299,7 +299,7 @@ class Docker(_Containers):
             *("--pids-limit", str(limits.processes), "--ulimit", f"nofile={limits.open_files}", "--ulimit", "core=0"),
             *("--ulimit", f"fsize={limits.file_bytes}", "--ulimit", f"cpu={limits.session_cpu_seconds}"),
             *("--tmpfs", f"/work:rw,uid=65534,gid=65534,mode=700,size={limits.disk_bytes},nr_inodes={limits.files}"),
-            *("--tmpfs", f"/tmp:rw,uid=65534,gid=65534,mode=700,size={limits.shared_memory},nr_inodes={limits.files}"),
+            *("--tmpfs", f"/tmp:rw,uid=65534,gid=65534,mode=700,size={limits.shared_memory},nr_inodes={limits.files}"),  # noqa: S108 - in the box
             *("--workdir", "/work", "--env", "PYTHONHASHSEED=0", self.image, "python3", "-sSB"),
         ]
 

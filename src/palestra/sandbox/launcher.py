@@ -182,7 +182,7 @@ class Launcher:
         if not pid:
             try:
                 self._become_box(number, fds, group)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the fork ends here, with the reason
                 os.write(2, f"the box could not be started: {error}\n".encode())
             finally:
                 os._exit(125)
@@ -218,13 +218,13 @@ class Launcher:
             os.setgroups([])
             os.setresgid(own, own, own)
             os.setresuid(own, own, own)
-        for which, value in self.limits:
-            hard = resource.getrlimit(which)[1]
-            value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # the host's own limit may be lower
+        for which, wanted in self.limits:
+            hard = resource.getrlimit(which)[1]  # the host's own limit may be lower
+            value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(which, (value, value))
         os.chdir(self.config["folder"])
         os.umask(0o022)
-        os.execve(self.config["argv"][0], self.config["argv"], self.config["environment"])
+        os.execve(self.config["argv"][0], self.config["argv"], self.config["environment"])  # noqa: S606 - it becomes the box
 
     def _arm(self, box: LaunchedBox, seconds: float, folders: list[int]) -> None:
         now = time.monotonic()

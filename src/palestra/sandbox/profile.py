@@ -115,12 +115,12 @@ class Profile:
             *(word for path in self.packages for word in ("--ro-bind", path, path)),
             # A bind mount without "dev" cannot be opened. A shared mapping of /dev/zero would be memory that no limit counts.
             *("--proc", "/proc", "--dev", "/dev", "--ro-bind", "/dev/zero", "/dev/zero"),
-            *("--size", str(limits.shared_memory), "--tmpfs", "/dev/shm"),
+            *("--size", str(limits.shared_memory), "--tmpfs", "/dev/shm"),  # noqa: S108 - inside the box
             *("--size", str(limits.disk_bytes), "--tmpfs", "/box", "--dir", "/box/work", "--dir", "/box/tmp"),
             *(
                 "--symlink",
                 "box/tmp",
-                "/tmp",
+                "/tmp",  # noqa: S108 - inside the box
                 "--remount-ro",
                 "/",
                 "--remount-ro",

@@ -344,7 +344,7 @@ class Shells:
         self.limits = limits or SHELL_LIMITS
         require_boxes(self.limits)
         # Not TMPDIR: the uid of a box must be able to reach it.
-        self._point = tempfile.mkdtemp(prefix="palestra-shells-", dir="/tmp" if os.geteuid() == 0 else None)
+        self._point = tempfile.mkdtemp(prefix="palestra-shells-", dir="/tmp" if os.geteuid() == 0 else None)  # noqa: S108
         self.profile = ShellProfile(limits=self.limits, root=root, users=users, point=self._point)
         self._pool = ShellPool(self.profile, session_seconds, warm)
 

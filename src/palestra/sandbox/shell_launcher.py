@@ -142,7 +142,7 @@ class ShellLauncher(Launcher):
                 ours.close()
                 self._close_others()
                 self._be_spare(theirs, group)
-            except BaseException as error:
+            except BaseException as error:  # noqa: BLE001 - the fork ends here, with the reason
                 os.write(2, f"the box could not be started: {error}\n".encode())
             finally:
                 os._exit(125)
@@ -220,9 +220,9 @@ class ShellLauncher(Launcher):
         kind = _prepare_files(self.config, own, source)
         if self.config["users"]:
             limit_range(self.config["users"]["processes"])
-        for which, value in self.limits:
-            hard = resource.getrlimit(which)[1]
-            value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        for which, wanted in self.limits:
+            hard = resource.getrlimit(which)[1]  # the host's own limit may be lower
+            value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             resource.setrlimit(which, (value, value))
         os.chdir("/")
         os.umask(0o022)
@@ -242,7 +242,7 @@ class ShellLauncher(Launcher):
         _send(ready, READY.pack(prepared.kind, os.getpid()), folders)
         self._pass_descriptors(terminal, commands, prepared)
         argv = [_name_of(0) if word == TERMINAL else word for word in self.config["argv"]]
-        os.execve(argv[0], argv, {})
+        os.execve(argv[0], argv, {})  # noqa: S606 - it becomes the box
 
     def _pass_descriptors(self, terminal: int, commands: int, prepared: _Prepared) -> None:
         """Put what the box needs where it expects it, and close everything else."""

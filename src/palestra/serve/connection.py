@@ -131,7 +131,7 @@ class Connection(asyncio.Protocol):
             self._work()
             if self._held or self._parts is not None or self._events or self._ws.reader.buffer:
                 self._count_unfinished()
-        except Exception:
+        except Exception:  # noqa: BLE001 - an internal error closes this connection alone, and is logged
             self._give_up()
 
     def _give_up(self) -> None:
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
         self._paused = False
         try:
             self._work()
-        except Exception:
+        except Exception:  # noqa: BLE001 - an internal error closes this connection alone, and is logged
             return self._give_up()
         if not self._paused:
             self._slices.resume()
@@ -270,7 +270,7 @@ class Connection(asyncio.Protocol):
             answer = self._answer(decode_frame(data, FromClient), len(data))
         except SchemaError as error:
             return self._refuse(Code.BAD_FRAME, str(error))
-        except Exception:  # an internal error must neither close the connection nor be described to the client
+        except Exception:  # noqa: BLE001 - an internal error must neither close the connection nor be described to the client
             _log.exception("a frame could not be answered")
             return self._refuse(Code.INTERNAL, "the server failed; the reason is in its log")
         if answer and self._ws.state is State.OPEN:

@@ -90,7 +90,7 @@ class Host:
             try:
                 async with asyncio.timeout(PROBE_SECONDS):
                     await self._try(offer)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - the environment may raise anything
                 return f"{offer.spec.id}: {type(error).__name__}"
         return ""
 

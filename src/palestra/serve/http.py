@@ -108,7 +108,7 @@ class _Pages:
             return _fault(Code.BAD_FRAME, str(error))
         except ClientDisconnect:  # no error of the server: it must neither count as one nor fill the log
             return _fault(Code.BAD_FRAME, "the client went away before its request was complete")
-        except Exception:
+        except Exception:  # noqa: BLE001 - an internal error is answered and logged
             _log.exception("%s %s failed", request.method, request.url.path)
             self.sessions.metrics.faults[Code.INTERNAL] += 1
             return _fault(Code.INTERNAL, "the server failed; the reason is in its log")

@@ -46,7 +46,7 @@ class HttpConnection(H11Protocol):
             super().data_received(data)
             cycle: RequestResponseCycle | None = self.cycle  # None before the first request
             self._slot.answering = cycle is not None and not cycle.response_complete
-        except Exception:
+        except Exception:  # noqa: BLE001 - an internal error closes this connection alone, and is logged
             _log.warning("closing a connection whose request could not be read", exc_info=True)
             self._slot.abort()
 

@@ -131,7 +131,7 @@ class EnvServer:
         self.sessions.draining = True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self.sessions.limits.drain):
-                while self.sessions.playing:
+                while self.sessions.playing:  # noqa: ASYNC110 - a pause of the drain
                     await asyncio.sleep(0.05)
 
     async def _sweep(self) -> None:

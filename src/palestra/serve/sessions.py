@@ -266,7 +266,7 @@ class Sessions:
             if isinstance(verb, Close):
                 self._remove(session)
             return await self._runner.perform(session, verb)
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the environment may raise anything
             return self._counted(fault_of(error))
 
     def _remove(self, session: ServerSession) -> None:

@@ -16,7 +16,7 @@ from palestra.errors import UsageError
 
 __all__ = ["HOST_VARIABLE", "TOKEN_VARIABLE", "BearerTokens", "new_token", "read_token_file", "token_for"]
 
-TOKEN_VARIABLE = "PALESTRA_TOKEN"
+TOKEN_VARIABLE = "PALESTRA_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable that a client reads if the code passes no token."""
 HOST_VARIABLE = "PALESTRA_TOKEN_HOST"
 """The servers that may receive this token: ``HOST:PORT``, or ``HOST`` for every port; separated by commas."""

@@ -66,7 +66,7 @@ class VerbRunner:
         if session.env is not None and not session.offer.reusable:
             try:
                 await self._close(session)
-            except Exception:  # an error of the previous episode must not fail the new one
+            except Exception:  # noqa: BLE001 - an error of the previous episode must not fail the new one
                 _log.exception("%s failed to close", session.offer.spec.id)
         if session.env is None:
             session.env = self._host.build(session.offer)
@@ -98,5 +98,5 @@ class VerbRunner:
         try:
             async with asyncio.timeout(self._close_seconds):
                 await self._host.close(offer, env)
-        except Exception:
+        except Exception:  # noqa: BLE001 - the environment may raise anything; it is logged
             _log.exception("%s failed to close", offer.spec.id)

@@ -268,7 +268,8 @@ def _place(folder: Path) -> str:
 
 def _git(folder: Path, *question: str) -> str:
     try:
-        found = subprocess.run(["git", "-C", str(folder), "rev-parse", *question], capture_output=True, text=True, check=False)
+        command = ["git", "-C", str(folder), "rev-parse", *question]
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:  # git is not installed
         return ""
     return found.stdout.strip() if found.returncode == 0 else ""

@@ -33,7 +33,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         done = self.create_future()
         try:
             done.set_result(func(*args))
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the error belongs to the caller, who waits
             done.set_exception(error)
         return done
 

@@ -63,11 +63,12 @@ class _Nearest:
 
     def from_(self, position: int) -> tuple[int, str] | None:
         best: tuple[int, str] | None = None
-        for opening, found in self._next.items():
-            if -1 < found < position:
-                found = self._next[opening] = self._text.find(opening, position)
-            if found != -1 and (best is None or found < best[0]):
-                best = (found, opening)
+        for opening, before in self._next.items():
+            at = before
+            if -1 < before < position:
+                at = self._next[opening] = self._text.find(opening, position)
+            if at != -1 and (best is None or at < best[0]):
+                best = (at, opening)
         return best
 
 

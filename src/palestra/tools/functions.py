@@ -124,7 +124,7 @@ async def _in_thread(function: Callable[..., Any], given: Mapping[str, Any]) -> 
         answer, failure = None, None
         try:
             answer = function(**given)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - a tool may raise anything
             failure = error if isinstance(error, Exception) else RuntimeError(f"the tool raised {type(error).__name__}")
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, answer, failure)

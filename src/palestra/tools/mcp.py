@@ -161,7 +161,7 @@ async def _over_http(url: str, headers: dict[str, str]) -> AsyncIterator[Any]:
 async def _over_stdio(server: McpServer) -> AsyncIterator[Any]:
     program, *arguments = server.command
     parameters = _part("mcp", "StdioServerParameters")(command=program, args=arguments, env=dict(server.environment))
-    with open(os.devnull, "w") as nowhere:  # what a server writes to standard error is not ours to print
+    with open(os.devnull, "w") as nowhere:  # noqa: ASYNC230 - what a server writes to standard error is not ours to print
         async with _part("mcp", "stdio_client")(parameters, errlog=nowhere) as streams:
             yield streams
 
@@ -203,7 +203,7 @@ class _Session:
                 await self._stop.wait()
         except MissingExtra as error:
             ready.set_exception(error)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the mcp package raises errors and groups of many kinds
             self.broken = True
             if not ready.done():
                 # Only the kind: the message may hold an address or a header.
@@ -213,7 +213,7 @@ class _Session:
         """The server's tools. A server that does not list them is out of order."""
         try:
             return await self._describe()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the mcp package raises errors and groups of many kinds
             raise InfrastructureError(f"the MCP server did not list its tools: {_kind(error)}") from None
 
     async def _describe(self) -> list[_Described]:

@@ -111,7 +111,7 @@ def accept(machine: Machine, say: Callable[[AcceptanceRow], None] = lambda _: No
             detail = check(machine)
         except NotApplicable as reason:
             outcome, detail = "not applicable", str(reason)
-        except Exception as error:  # whatever it is, the rows that are known must not be lost
+        except Exception as error:  # noqa: BLE001 - whatever it is, the rows that are known must not be lost
             outcome, detail = "failed", f"{type(error).__name__}: {error}".partition("\n")[0]
         rows.append(AcceptanceRow(name, outcome, detail, time.perf_counter() - began))
         say(rows[-1])

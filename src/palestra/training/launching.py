@@ -167,7 +167,7 @@ class Fleet:
     async def has_ended(self, before: int) -> bool:
         """Whether ``ended`` is above ``before``, or soon is: a broken connection shows sooner than the end of the process."""
         until = monotonic() + _NOTICE
-        while self.ended == before and monotonic() < until:
+        while self.ended == before and monotonic() < until:  # noqa: ASYNC110 - another process ends
             await asyncio.sleep(_POLL)
         return self.ended > before
 

@@ -323,7 +323,7 @@ def _learning(trainer: Trainer, played: Sequence[Trajectory]) -> list[PreflightF
             part()
         except UsageError as error:
             found.append(PreflightFinding(True, "recipe", str(error)))
-        except Exception as error:  # whatever a part of the user's own raises
+        except Exception as error:  # noqa: BLE001 - whatever a part of the user's own raises
             last = traceback.extract_tb(error.__traceback__)[-1]
             place = f"{Path(last.filename).name}, line {last.lineno}"
             what = f"fails on the probe episodes ({place}): {type(error).__name__}: {error}"

@@ -52,7 +52,7 @@ class StopReason(StrEnum):
 
     TRUNCATED = "truncated"
     TURN_LIMIT = "turn_limit"
-    TOKEN_LIMIT = "token_limit"
+    TOKEN_LIMIT = "token_limit"  # noqa: S105 - a reason to stop
     CONTEXT_OVERFLOW = "context_overflow"
     LENGTH_CUT = "length_cut"
     EMPTY_COMPLETION = "empty_completion"

@@ -74,7 +74,7 @@ def _asked(question: Callable[[], _T], otherwise: _T) -> _T:
     """The answer of an object that a stranger wrote; ``otherwise`` if it raises anything."""
     try:
         return question()
-    except BaseException:  # a __str__ may raise whatever the exception itself was raised for, a KeyboardInterrupt as well
+    except BaseException:  # noqa: BLE001 - a stranger's __str__ may raise even a KeyboardInterrupt
         return otherwise
 
 

@@ -33,18 +33,18 @@ def line_of(trajectory: Trajectory) -> tuple[bytes, Trajectory]:
         return _readable(trajectory), trajectory
     except RecursionError:
         problem = "info contains itself, or is nested too deeply to be written"
-    except Exception as error:  # the objects of an environment may raise anything when they are inspected
+    except Exception as error:  # noqa: BLE001 - the objects of an environment may raise anything when they are inspected
         problem = f"what was played cannot be written: {message_of(error)}"
         try:
             tamed = _tamed(trajectory)
             return _readable(tamed), tamed
-        except Exception as still:
+        except Exception as still:  # noqa: BLE001 - as above
             problem = f"what was played cannot be written: {message_of(still)}"
     for reduced in (_without_info, _without_turns):
         failed = _failed(reduced(trajectory), problem)
         try:
             return _readable(failed), failed
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as above
             last = error
     raise SchemaError(f"the trajectory of {trajectory.task!r:.200} cannot be written: {message_of(last)}")
 
@@ -107,7 +107,7 @@ _V = TypeVar("_V")
 def _or_default(value: _V, default: _V, kind: Any) -> _V:
     try:
         decode_json(encode_json(value), kind)
-    except Exception:  # as above
+    except Exception:  # noqa: BLE001 - as above
         return default
     return value
 

@@ -109,7 +109,7 @@ def _boot(request: Boot) -> tuple[Env | None, WorkerReply]:
         if request.main_path is not None:
             load_main(request.main_path)
         env = Limited(resolve(request.entry)(**request.kwargs), request.max_turns)
-    except BaseException as error:  # no exit of the environment's is an exit of the worker
+    except BaseException as error:  # noqa: BLE001 - no exit of the environment's is an exit of the worker
         return None, _failure(error)
     return env, WorkerReply()
 
@@ -122,7 +122,7 @@ def _answer(env: Env, request: Request) -> WorkerReply:
             return WorkerReply(env.reset(task=request.task))
         assert isinstance(request, CallRequest)
         return WorkerReply(getattr(env, request.verb)(*request.arguments))
-    except BaseException as error:  # as above
+    except BaseException as error:  # noqa: BLE001 - as above
         return _failure(error)
 
 

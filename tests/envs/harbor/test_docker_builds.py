@@ -166,8 +166,9 @@ async def tree_of_box(cache: RootCache, context: Path) -> Tree:
                         continue
                     if stat.S_ISLNK(bits):
                         (link,) = shell.copy_of(path)
-                        content = link.link.encode()
-                    found[path] = (kind_of(bits), content or b"")
+                        found[path] = (kind_of(bits), link.link.encode())
+                    else:
+                        found[path] = (kind_of(bits), content or b"")
             return Tree(found)
     finally:
         os.close(layer)

@@ -127,9 +127,8 @@ def test_a_few_layers_stand_for_all_of_them() -> None:
     for kind, shape, config in CASES:
         plan = planned(kind, shape, config)
         for dtype, found in ((torch.float32, plan.passes), (torch.bfloat16, plan.sharded)):
-            if config.compute == "float32":
-                dtype = torch.float32
-            run = _planned(config, settings(kind), shape, dtype).passes
+            computed = torch.float32 if config.compute == "float32" else dtype
+            run = _planned(config, settings(kind), shape, computed).passes
             assert run is not None
             assert found == pytest.approx(max(run), rel=0.02), (kind, shape, config, dtype)
 

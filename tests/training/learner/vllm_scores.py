@@ -29,7 +29,7 @@ def main(folder: Path, ids: list[int]) -> None:
     for config in sorted(folder.glob("*/*/config.json")):
         try:
             found: list[float] | str = scores(config.parent, ids)
-        except Exception:
+        except Exception:  # noqa: BLE001 - whatever it raises is reported
             found = traceback.format_exc()
         config.with_name("scores.json").write_text(json.dumps(found))
 

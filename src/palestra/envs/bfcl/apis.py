@@ -68,7 +68,7 @@ class Apis:
             with decimal.localcontext(), _own_precision():
                 result = self.methods[call.name](**call.arguments)
                 return Answer(_as_text(result), not (isinstance(result, dict) and "error" in result))
-        except Exception as error:  # the code of the APIs raises anything on arguments that it does not expect
+        except Exception as error:  # noqa: BLE001 - the code of the APIs raises anything on arguments that it does not expect
             return Answer(f"Error during execution: {error}", False)
 
     def _too_many_paths(self, call: ToolCall) -> str:

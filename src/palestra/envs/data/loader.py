@@ -139,8 +139,8 @@ def numbered_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 def _jsonl(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            line = line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+        for number, read in enumerate(file, 1):
+            line = read.removeprefix(codecs.BOM_UTF8) if number == 1 else read
             if not line.strip():
                 continue
             try:

@@ -97,8 +97,8 @@ def _idle(size: int) -> tuple[int, ...]:
     # Gaussian elimination over bits: each row is the toggle of a set of presses; a set whose row becomes empty is idle.
     basis: dict[int, tuple[int, int]] = {}
     idle: list[int] = []
-    for cell, toggled in enumerate(_toggled(size)):
-        pressed = 1 << cell
+    for cell, lights in enumerate(_toggled(size)):
+        toggled, pressed = lights, 1 << cell
         while toggled and (top := toggled.bit_length()) in basis:
             toggled, pressed = toggled ^ basis[top][0], pressed ^ basis[top][1]
         if toggled:

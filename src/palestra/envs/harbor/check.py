@@ -118,7 +118,7 @@ class _Checked:
         self.report = TaskReport(task=self.folder.name, findings=[])
         try:
             await self._run()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever fails is a finding
             self.report.add("check", False, f"{type(error).__name__}: {error}")
         self.report.seconds = time.monotonic() - began
         return self.report

@@ -65,7 +65,7 @@ class Session:
 
     async def run(self, command: str, cwd: str | None, env: dict[str, str], seconds: float | None) -> dict[str, Any]:
         """Run ``command`` with bash, in the working folder and with the variables of the image unless others are given."""
-        name = f"/tmp/.palestra-{secrets.token_hex(8)}"
+        name = f"/tmp/.palestra-{secrets.token_hex(8)}"  # noqa: S108 - inside the box
         variables = {"PATH": DEFAULT_PATH, "HOME": "/root", **self._built.variables, **env}
         assigned = " ".join(f"{key}={shlex.quote(value)}" for key, value in variables.items())
         words = f"cd {shlex.quote(cwd or self._built.workdir)} && exec env -i {assigned} bash {name}.sh"
@@ -107,20 +107,28 @@ class Session:
     async def put(self, source: Path, target: str) -> None:
         """Copy a file to ``target``, or the files of a folder below it."""
         place = await self.real(target)
-        file = [] if source.is_dir() else [NewFile(place, source.read_bytes(), source.stat().st_mode & 0o777)]
-        self._shell.put(file or [NewFile(f"{place}/.palestra"), *files_of(source.resolve(), place)])
-        if not file:
+        if source.is_dir():  # noqa: ASYNC240 - local files, copied as the shell copies
+            self._shell.put([NewFile(f"{place}/.palestra"), *files_of(source.resolve(), place)])  # noqa: ASYNC240 - see above
             await self.run(f"rm -f {shlex.quote(f'/{place}/.palestra')}", "/", {}, 60.0)
+        else:
+            self._shell.put([_new_file(source, place)])
 
     async def get(self, source: str, target: Path) -> None:
         """Copy a file to ``target``, or the files of a folder below it. Links that lead out of the folder are left out."""
         place = await self.real(source)
         for file in self._shell.copy_of(place):
-            path = Path(str(target) + file.path.removeprefix(place))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not file.link:
-                path.write_bytes(file.content)
-                path.chmod(file.mode | 0o600)
-            elif not file.link.startswith("/") and ".." not in file.link.split("/"):
-                path.unlink(missing_ok=True)
-                path.symlink_to(file.link)
+            _write(file, Path(str(target) + file.path.removeprefix(place)))
+
+
+def _new_file(source: Path, place: str) -> NewFile:
+    return NewFile(place, source.read_bytes(), source.stat().st_mode & 0o777)
+
+
+def _write(file: NewFile, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not file.link:
+        path.write_bytes(file.content)
+        path.chmod(file.mode | 0o600)
+    elif not file.link.startswith("/") and ".." not in file.link.split("/"):
+        path.unlink(missing_ok=True)
+        path.symlink_to(file.link)

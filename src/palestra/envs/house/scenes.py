@@ -76,8 +76,8 @@ def draw_episode(rng: np.random.Generator, task: str, size: Size) -> tuple[House
 
 def _draw_places(draw: _Draw, room: str, size: Size) -> list[Place]:
     places: list[Place] = []
-    for kind, (fewest, most) in ROOMS[room].items():
-        most = fewest + round((most - fewest) * size.share)
+    for kind, (fewest, highest) in ROOMS[room].items():
+        most = fewest + round((highest - fewest) * size.share)
         for number in range(1, fewest + draw.below(most - fewest + 1) + 1):
             places.append(Place(f"{kind} {number}", kind, len(places), *PLACES[kind]))
     return places

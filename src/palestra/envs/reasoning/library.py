@@ -187,7 +187,7 @@ def score(name: str, config: Mapping[str, Any], entry: Entry, answer: str) -> fl
         try:
             own = SCORERS.get(drawn_by)
             given = own(answer, entry) if own else float(_dataset(name, config, 0).score_answer(answer, entry))
-        except Exception:  # the scorer cannot read the answer; it may raise anything
+        except Exception:  # noqa: BLE001 - the scorer cannot read the answer; it may raise anything
             return 0.0
     return min(max(given, 0.0), 1.0) if math.isfinite(given) else 0.0
 

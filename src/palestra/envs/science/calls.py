@@ -38,7 +38,7 @@ class CallThread:
                 return
             try:
                 future.set_result(job(*args))
-            except BaseException as error:  # it belongs to the caller, who waits
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller, who waits
                 future.set_exception(error)
 
         with self._lock:

@@ -59,7 +59,7 @@ def printed_in_fresh_home(home: str, files: Sequence[Found], command: str, varia
 
 def _remove(path: str) -> None:
     """Remove a file or folder of the agent: ``rm``, unlike ``shutil.rmtree``, also removes folders in any number of levels."""
-    subprocess.run(["rm", "-rf", "--", path], check=False)
+    subprocess.run(["rm", "-rf", "--", path], check=False)  # noqa: S607 - inside the box
 
 
 def _printed(command: str, home: str, variables: dict[str, str]) -> str | None:
@@ -72,7 +72,7 @@ def _printed(command: str, home: str, variables: dict[str, str]) -> str | None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        preexec_fn=_confine,
+        preexec_fn=_confine,  # noqa: PLW1509 - the process that runs this has no threads
     )
     assert run.stdout is not None
     os.set_blocking(run.stdout.fileno(), False)

@@ -253,8 +253,8 @@ def _sqlite(rng: np.random.Generator) -> Scene:
         "import sqlite3",
         "c = sqlite3.connect('shop.db')",
         "c.execute('delete from customers where rowid not in (select min(rowid) from customers group by id, name)')",
-        f"c.execute('delete from orders where customer not in (select id from customers) or amount > {high}')",
-        f"c.execute('update orders set amount = {low} where amount < {low}')",
+        f"c.execute('delete from orders where customer not in (select id from customers) or amount > {high}')",  # noqa: S608 - numbers of our own, in the text of a program
+        f"c.execute('update orders set amount = {low} where amount < {low}')",  # noqa: S608 - numbers of our own, in the text of a program
         "c.commit()",
         "END",
     )

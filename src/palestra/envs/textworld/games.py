@@ -129,7 +129,7 @@ def _compile(path: Path, challenge: str, settings: Mapping[str, Any], directions
                 chosen["recipe_seed"] = 1 + (seed + number) % _SEEDS
             try:
                 compile_game(draw(chosen, options), options)
-            except Exception as error:  # its errors have no common class
+            except Exception as error:  # noqa: BLE001 - its errors have no common class
                 failure = error
             else:
                 _make_reproducible(path)

@@ -77,12 +77,12 @@ def write_jail(folder: Path, chromium: str, port: int) -> Path:
         bwrap,
         *("--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent", "--new-session"),
         *("--cap-drop", "ALL", "--hostname", "browser"),
-        *("--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LANG", "C.UTF-8"),
+        *("--clearenv", "--setenv", "HOME", "/tmp", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LANG", "C.UTF-8"),  # noqa: S108 - in the box
         *("--ro-bind", "/usr", "/usr"),
         *(word for name in ("lib", "lib64", "bin", "sbin") for word in ("--symlink", f"usr/{name}", f"/{name}")),
         *(word for path in _SHARED for word in ("--ro-bind-try", path, path)),
-        *("--proc", "/proc", "--dev", "/dev", "--size", _SHARED_MEMORY, "--tmpfs", "/dev/shm"),
-        *("--size", _FILES, "--tmpfs", "/tmp", "--size", _FILES, "--tmpfs", "/run"),
+        *("--proc", "/proc", "--dev", "/dev", "--size", _SHARED_MEMORY, "--tmpfs", "/dev/shm"),  # noqa: S108 - in the box
+        *("--size", _FILES, "--tmpfs", "/tmp", "--size", _FILES, "--tmpfs", "/run"),  # noqa: S108 - in the box
     ]
     python = os.path.realpath(sys.executable)
     for home, what in ((Path(chromium).parent, chromium), (Path(sys.base_prefix).resolve(), python)):

@@ -135,7 +135,7 @@ def inspect(trajectory: Trajectory, limits: SampleLimits) -> InvalidSample | Non
         if trajectory.stop.failed:
             return None
         return next((kind for kind, objects in _CHECKS if objects(trajectory, limits)), None)
-    except Exception:  # the sample cannot be read, for any reason
+    except Exception:  # noqa: BLE001 - the sample cannot be read, for any reason
         return InvalidSample.UNREADABLE
 
 
@@ -171,7 +171,7 @@ def _membership(member: Trajectory, group: TrajectoryGroup, seen: set[bytes]) ->
             return InvalidSample.WRONG_GROUP
         # No two samples of a run may share this key.
         key = encode_msgpack((task.env, task.seed, task.key, member.seed, member.group, member.member, member.player))
-    except Exception:  # the same as in inspect()
+    except Exception:  # noqa: BLE001 - the same as in inspect()
         return InvalidSample.UNREADABLE
     if key in seen:
         return InvalidSample.DUPLICATE

@@ -70,8 +70,9 @@ async def test_every_script_of_a_page_is_its_file_from_the_first_to_the_last_cha
         if source is not None:
             status, content = await file(posixpath.normpath(posixpath.join("miniwob", source)))
             assert status == 200
-            body = content.decode("utf-8-sig")
-        wanted.append((None, body))
+            wanted.append((None, content.decode("utf-8-sig")))
+        else:
+            wanted.append((None, body))
     assert Parts(await page(task), "script").found == wanted
 
 

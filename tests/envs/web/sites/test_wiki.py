@@ -100,7 +100,9 @@ def test_tasks_and_articles_do_not_depend_on_the_hash_seed(tmp_path: Path) -> No
         folder = tmp_path / hash_seed
         folder.mkdir()
         variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        printed.add(subprocess.run([sys.executable, "-c", code], cwd=folder, env=variables, capture_output=True).stdout)
+        printed.add(
+            subprocess.run([sys.executable, "-c", code], check=True, cwd=folder, env=variables, capture_output=True).stdout
+        )
     assert len(printed) == 1
     assert len(printed.pop()) > 500
 

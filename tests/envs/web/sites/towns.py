@@ -69,7 +69,7 @@ def check_hash_seed(module: str, templates: Iterable[str]) -> None:
     printed = set()
     for hash_seed in ("1", "2"):
         variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        printed.add(subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True).stdout)
+        printed.add(subprocess.run([sys.executable, "-c", code], check=True, env=variables, capture_output=True).stdout)
     assert len(printed) == 1
     assert len(printed.pop()) > 500
 

@@ -12,7 +12,7 @@ _judge: Any = None
 
 def answer(asked: dict[str, Any]) -> Any:
     """Answer a question: where the package is, its tasks, or the grade of an episode."""
-    global _judge
+    global _judge  # noqa: PLW0603 - the state of this process
     if asked["do"] == "where":
         return importlib.import_module("webarena_verified").__path__[0]
     if asked["do"] == "open":

@@ -189,7 +189,7 @@ class Boxes:
             finally:
                 ending.cancel()
             if not hello.done():
-                words = Path(written.name).read_text(errors="replace")[-_MOST_WORDS:].strip()
+                words = Path(written.name).read_text(errors="replace")[-_MOST_WORDS:].strip()  # noqa: ASYNC240 - what a process that failed wrote, once
                 raise InfrastructureError(f"the process of {self._site.host} did not start: {words or 'it wrote no reason'}")
             wire, _ = hello.result()
         ready = await wire.ask(self._site.described(), seconds=START_SECONDS)

@@ -82,12 +82,12 @@ class _Process:
             self.clock.shift(self.about["tick"])
         try:
             return self.caller(asked), ""
-        except Exception:
+        except Exception:  # noqa: BLE001 - the application may raise anything; the traceback is reported
             return Answer(500, [("Content-Type", "text/plain")], b"The application has failed."), traceback.format_exc()
 
     def begin(self, seed: int, options: dict[str, Any]) -> None:
         """Begin an episode: everything random comes from its seed from now on."""
-        source = random.Random(seed)
+        source = random.Random(seed)  # noqa: S311 - an episode repeats by its seed
         for names, name in self.bound:
             names[name] = source.randbytes
         random.seed(seed)
@@ -113,7 +113,7 @@ def main(path: str) -> None:
     try:
         process = _Process(about.head)
         process.warm()
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the application may raise anything; the traceback is reported
         connection.send({"error": traceback.format_exc()})
         return
     with open(os.devnull, "wb") as nothing:
@@ -156,7 +156,7 @@ def _forked(process: _Process, connection: _Connection, order: dict[str, Any]) -
             failed.incoming.read()  # the other side looks this process up before it reads the error, and then hangs up
             raise
         return _Connection(order["socket"], hello)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the application may raise anything; the traceback is reported
         os._exit(1)
 
 

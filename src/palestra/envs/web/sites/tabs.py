@@ -245,7 +245,7 @@ class Tabs:
     async def _arrivals(self) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + _ARRIVAL_SECONDS
-        while self._arrived < self._expected and loop.time() < end:
+        while self._arrived < self._expected and loop.time() < end:  # noqa: ASYNC110 - a short wait with a deadline
             await asyncio.sleep(0.005)
         self._expected = self._arrived
 

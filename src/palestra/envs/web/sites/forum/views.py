@@ -23,7 +23,7 @@ VIEWS: Views = {
         FROM spirit_topic_topic t JOIN auth_user u ON u.id = t.user_id
         JOIN spirit_category_category k ON k.id = t.category_id""",
     "comment": f"""SELECT t.title, u.username, CASE c.action WHEN 0 THEN c.comment WHEN 1 THEN '(moved)' WHEN 2 THEN '(closed)'
-        WHEN 3 THEN '(reopened)' WHEN 4 THEN '(pinned)' ELSE '(unpinned)' END, c.is_removed FROM {_COMMENT}""",
+        WHEN 3 THEN '(reopened)' WHEN 4 THEN '(pinned)' ELSE '(unpinned)' END, c.is_removed FROM {_COMMENT}""",  # noqa: S608 - constants of this module
     "like": """SELECT u.username, l.comment_id FROM spirit_comment_like_commentlike l JOIN auth_user u ON u.id = l.user_id""",
     "report": """SELECT u.username, f.comment_id, f.reason, f.body FROM spirit_comment_flag_flag f
         JOIN auth_user u ON u.id = f.user_id""",

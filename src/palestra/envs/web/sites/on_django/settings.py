@@ -2,7 +2,7 @@
 
 from typing import Any
 
-SECRET_KEY = "the-sites-of-an-episode-have-no-secrets"
+SECRET_KEY = "the-sites-of-an-episode-have-no-secrets"  # noqa: S105 - as it says
 DEBUG = False
 USE_TZ = True
 TIME_ZONE = "UTC"

@@ -9,9 +9,9 @@ _CENTS = "CAST(round({} * 100) AS INTEGER)"
 VIEWS: Views = {
     "order": f"""SELECT u.email, {_CENTS.format("o.total_incl_tax")}, a.first_name, a.last_name, a.line1, a.line4, a.state,
         a.postcode, o.status FROM order_order o LEFT JOIN auth_user u ON u.id = o.user_id
-        LEFT JOIN order_shippingaddress a ON a.id = o.shipping_address_id""",
+        LEFT JOIN order_shippingaddress a ON a.id = o.shipping_address_id""",  # noqa: S608 - constants of this module
     "order line": f"""SELECT {_CENTS.format("o.total_incl_tax")}, l.title, l.quantity FROM order_line l
-        JOIN order_order o ON o.id = l.order_id""",
+        JOIN order_order o ON o.id = l.order_id""",  # noqa: S608 - constants of this module
     "basket": """SELECT b.status, u.email, p.title, l.quantity FROM basket_line l JOIN basket_basket b ON b.id = l.basket_id
         JOIN catalogue_product p ON p.id = l.product_id LEFT JOIN auth_user u ON u.id = b.owner_id
         WHERE b.status IN ('Open', 'Saved')""",
@@ -22,7 +22,7 @@ VIEWS: Views = {
         JOIN catalogue_product p ON p.id = r.product_id LEFT JOIN auth_user u ON u.id = r.user_id""",
     "vote": "SELECT review_id, user_id, delta FROM reviews_vote",
     "stock": f"""SELECT p.title, {_CENTS.format("s.price")}, s.num_in_stock, coalesce(s.num_allocated, 0), p.is_public
-        FROM partner_stockrecord s JOIN catalogue_product p ON p.id = s.product_id""",
+        FROM partner_stockrecord s JOIN catalogue_product p ON p.id = s.product_id""",  # noqa: S608 - constants of this module
     "name": "SELECT email, first_name, last_name FROM auth_user",
     "login": "SELECT id, username, password, is_active, is_staff FROM auth_user",
     "wish list": """SELECT u.email, w.name, w.visibility FROM wishlists_wishlist w JOIN auth_user u ON u.id = w.owner_id""",

@@ -121,8 +121,8 @@ def _products(rng: np.random.Generator) -> tuple[Product, ...]:
     for category, nouns in _NOUNS.items():
         size = len(_ADJECTIVES) * len(_MATERIALS) * len(nouns)
         for pick in rng.choice(size, size=PER_CATEGORY, replace=False).tolist():
-            pick, noun = divmod(pick, len(nouns))
-            adjective, material = divmod(pick, len(_MATERIALS))
+            described, noun = divmod(pick, len(nouns))
+            adjective, material = divmod(described, len(_MATERIALS))
             title = f"{_ADJECTIVES[adjective]} {_MATERIALS[material]} {nouns[noun]}"
             stock = int(rng.integers(5, 60))
             about = f"Made of {_MATERIALS[material].lower()}. Weight: {int(rng.integers(2, 90)) * 100} g."

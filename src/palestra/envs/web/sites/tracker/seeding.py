@@ -57,7 +57,7 @@ def prepare() -> None:
     DatabaseManager(project).shutdown()
     with closing(sqlite3.connect(DATABASE)) as database, database:
         for table in ("component", "milestone", "version", "permission"):
-            database.execute(f"DELETE FROM {table}")
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 - constants
         database.executemany("INSERT INTO permission VALUES ('authenticated', ?)", [(name,) for name in _PERMISSIONS])
         database.executemany("INSERT INTO component VALUES (?, '', '')", [(name,) for name in COMPONENTS])
         dates = [(_NOW + (60 * place - 30) * _DAY, (_NOW - 50 * _DAY) * (place == 0)) for place in range(len(MILESTONES))]
@@ -77,7 +77,7 @@ def seed(seed: int, planted: Sequence[Any] = ()) -> None:
     with closing(sqlite3.connect(DATABASE)) as database, database:
         database.execute("INSERT INTO auth_cookie VALUES (?, ?, '', ?)", (tracker.session, tracker.me, NOW))
         users = [(name,) for name in sorted(tracker.developers)]
-        database.executemany(f"INSERT INTO session VALUES (?, 1, {NOW})", users)
+        database.executemany(f"INSERT INTO session VALUES (?, 1, {NOW})", users)  # noqa: S608 - constants
         _add_tickets(database, tracker, planted)
 
 
