@@ -1,4 +1,4 @@
-"""``palestra study``: make the runs of a study, repeat one of them, and write its tables and figures."""
+"""``palestra study``: make the runs of a study, repeat one of them, write its tables and figures, and pack its results."""
 
 import asyncio
 import os
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = typer.Typer(help="Compare training runs over arms, environments and seeds.", no_args_is_help=True)
-_FOLDER = typer.Argument(..., metavar="STUDY", help="Folder with a study.toml. The results go into its folder runs.")
+_FOLDER = typer.Argument(..., metavar="STUDY", help="Folder with a study.toml. New results go into its folder runs.")
 _ONLY = typer.Option(None, "--only", metavar="PATTERN", help="Make only these runs, such as guess/ReBN-0 or '*/GRPO-*'.")
 
 
@@ -107,6 +107,33 @@ def show_command(study: Path = _FOLDER, as_json: bool = JSON) -> None:
         return
     results = read_results(study, load_study(study))
     typer.echo(encode_json({"study": str(study), "runs": {one.cell.name: numbers(one) for one in results}}).decode())
+
+
+@app.command("pack")
+def pack_command(study: Path = _FOLDER, as_json: bool = JSON) -> None:
+    """Move the results of a study from its folder runs into one compressed file, runs.json.xz.
+
+    The other commands read both forms. Repeat the command to add later runs. If the file has a result of the same name, the
+    later one replaces it.
+    """
+    from palestra.studies import load_study
+    from palestra.studies.packing import PACKED
+    from palestra.studies.results import pack_results
+
+    moved, total = pack_results(study, load_study(study))
+    answer = {"study": str(study), "moved": moved, "results": total}
+    show(as_json, answer, f"{study}: moved {moved} results into {PACKED}, which has {total}")
+
+
+@app.command("unpack")
+def unpack_command(study: Path = _FOLDER, as_json: bool = JSON) -> None:
+    """Move the results of a study from runs.json.xz back into files, such as to remove a run and make it again."""
+    from palestra.studies import load_study
+    from palestra.studies.results import RUNS, unpack_results
+
+    load_study(study)  # raises if the folder is not a study
+    results = unpack_results(study)
+    show(as_json, {"study": str(study), "results": results}, f"{study}: moved {results} results into {RUNS}")
 
 
 def _cells(folder: Path, only: str | None) -> tuple["Study", list["Cell"]]:

@@ -1,18 +1,24 @@
 """The result of one run of a study: a JSON file with the outcome of every held-out task, the curves, and where it was made.
 
+A run writes a file of its own. ``pack_results`` moves the files of a study into one (``packing``), and ``unpack_results`` moves
+them back. Readers take both forms; where both have a result, they take the file.
+
 ``numbers`` leaves out what depends on the clock and the machine: two runs of one command have equal numbers if their
 sampling is reproducible (docs/design/tokens.md).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import fcntl
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from palestra.durable import Inside, write_whole
 from palestra.encoding import decode_json
 from palestra.errors import SchemaError, UsageError
+from palestra.studies.packing import packed_path, read_packed, write_packed
 from palestra.studies.study import Cell, Study
 
 __all__ = [
@@ -22,11 +28,14 @@ __all__ = [
     "Made",
     "RunResult",
     "curves_of",
+    "name_of",
     "numbers",
+    "pack_results",
     "played_path",
     "read_played",
     "read_results",
     "result_path",
+    "unpack_results",
     "write_result",
 ]
 
@@ -36,6 +45,7 @@ Curves = dict[str, list[float | None]]
 """Metric → one value per step; ``None`` where a step has none."""
 Outcomes = dict[str, list[float]]
 """Measure → one value per held-out task."""
+_Kind = TypeVar("_Kind")
 
 
 class BudgetScores(msgspec.Struct, frozen=True):
@@ -123,28 +133,92 @@ def write_result(path: Inside, result: RunResult | Outcomes) -> None:
     write_whole(path, msgspec.json.encode(result) + b"\n")
 
 
+def name_of(path: Inside) -> str:
+    """The name of the result that ``path`` is the file of, such as ``guess/ReBN-0``."""
+    return "/".join(path.parts[1:]).removesuffix(".json")
+
+
 def read_results(folder: Path, study: Study) -> list[RunResult]:
     """Read the results that are there, in the order of environments, arms and seeds."""
-    order = {cell: number for number, cell in enumerate(sorted(study.cells(), key=lambda cell: _order(study, cell)))}
-    found = [_read(result_path(folder, cell), cell) for cell in order if result_path(folder, cell).exists()]
-    return sorted(found, key=lambda result: order[result.cell])
+    packed = read_packed(folder)
+    cells = sorted(study.cells(), key=lambda cell: _order(study, cell))
+    found = [(cell, _read(result_path(folder, cell), packed, RunResult)) for cell in cells]
+    for cell, result in found:
+        if result is not None and result.cell != cell:
+            raise UsageError(f"{_source(result_path(folder, cell))} is the result of {result.cell}, not of {cell}")
+    return [result for _, result in found if result is not None]
 
 
 def read_played(folder: Path, environment: str, players: Sequence[str]) -> dict[str, Outcomes]:
     """Read what untrained players scored, as far as they have played."""
-    paths = {player: played_path(folder, environment, player) for player in players}
-    return {player: decode_json(path.read_bytes(), Outcomes) for player, path in paths.items() if path.exists()}
+    packed = read_packed(folder)
+    found = {player: _read(played_path(folder, environment, player), packed, Outcomes) for player in players}
+    return {player: outcomes for player, outcomes in found.items() if outcomes is not None}
+
+
+def pack_results(folder: Path, study: Study) -> tuple[int, int]:
+    """Move the files of all results of ``study`` into its packed file, where they replace results of the same name.
+
+    Returns:
+        The number of results that were moved, and the number of all results in the packed file.
+    """
+    paths = [result_path(folder, cell) for cell in study.cells()]
+    paths += [played_path(folder, environment, player) for environment in study.environments for player in study.players]
+    with _alone(folder):
+        read_results(folder, study)  # this and the next raise if a file is no result
+        for environment in study.environments:
+            read_played(folder, environment, study.players)
+        files = {path: path.read_bytes() for path in paths if path.exists()}
+        results = {**read_packed(folder), **{name_of(path): content for path, content in files.items()}}
+        if files:
+            write_packed(folder, results)
+        for path, content in files.items():
+            if path.read_bytes() == content:  # else a run has written it again meanwhile
+                path.unlink()
+        for empty in (*dict.fromkeys(path.parent for path in files), Inside(folder) / RUNS):
+            if empty.exists() and not empty.names():
+                empty.remove()
+    return len(files), len(results)
+
+
+def unpack_results(folder: Path) -> int:
+    """Write every packed result that has no file into a file, and remove the packed file.
+
+    Returns:
+        The number of packed results.
+    """
+    with _alone(folder):
+        results = read_packed(folder)
+        for name, content in results.items():
+            path = Inside(folder) / RUNS / f"{name}.json"
+            if not path.exists():
+                path.parent.mkdir()
+                write_whole(path, content + b"\n")
+        packed_path(folder).unlink(missing_ok=True)
+    return len(results)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Wait until no other process packs or unpacks the results in ``folder``."""
+    with Inside(folder).opened() as descriptor:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def _order(study: Study, cell: Cell) -> tuple[int, int, int]:
     return list(study.environments).index(cell.environment), list(study.arms).index(cell.arm), study.seeds.index(cell.seed)
 
 
-def _read(path: Inside, cell: Cell) -> RunResult:
+def _read(path: Inside, packed: Mapping[str, bytes], kind: type[_Kind]) -> _Kind | None:
+    """Return the result whose file is ``path``, from the file or from ``packed``; ``None`` if neither has it."""
+    content = path.read_bytes() if path.exists() else packed.get(name_of(path))
     try:
-        result = decode_json(path.read_bytes(), RunResult)
+        return None if content is None else decode_json(content, kind)
     except SchemaError as error:
-        raise UsageError(f"{path} is not the result of a run: {error}. Remove it to make the run again.") from None
-    if result.cell != cell:
-        raise UsageError(f"{path} is the result of {result.cell}, not of {cell}")
-    return result
+        raise UsageError(f"{_source(path)} is not the result of a run: {error}. Remove it to make the run again.") from None
+
+
+def _source(path: Inside) -> str:
+    """Where the result is that ``_read`` returns, for messages."""
+    return str(path) if path.exists() else f"{name_of(path)} in {packed_path(path.root)}"

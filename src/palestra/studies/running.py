@@ -30,7 +30,18 @@ from palestra.models import find_model
 from palestra.registry import make
 from palestra.rollout import rollout
 from palestra.seeding import derive_seed
-from palestra.studies.results import BudgetScores, Made, Outcomes, RunResult, curves_of, played_path, result_path, write_result
+from palestra.studies.packing import read_packed
+from palestra.studies.results import (
+    BudgetScores,
+    Made,
+    Outcomes,
+    RunResult,
+    curves_of,
+    name_of,
+    played_path,
+    result_path,
+    write_result,
+)
 from palestra.studies.study import Budgets, Cell, Study
 from palestra.training.assembly import assemble
 from palestra.training.config import TrainConfig
@@ -68,15 +79,20 @@ def run_study(folder: Path, study: Study, cells: Sequence[Cell], work: Path, say
 
 
 def _run_all(folder: Path, study: Study, cells: Sequence[Cell], work: Path, say: Say, loop: asyncio.Runner) -> int:
+    packed = read_packed(folder)
+
+    def has_result(path: Inside) -> bool:
+        return path.exists() or name_of(path) in packed
+
     made = 0
     for environment in dict.fromkeys(cell.environment for cell in cells):
         for player in study.players:
             path = played_path(folder, environment, player)
-            if not path.exists():
+            if not has_result(path):
                 write_result(path, play_reference(folder, study, environment, player, loop))
     for cell in cells:
         path = result_path(folder, cell)
-        if path.exists():
+        if has_result(path):
             continue
         with _unless_taken(work / "locks" / cell.name) as ours:
             if ours and not path.exists():

@@ -1,0 +1,178 @@
+"""The packed form of results: the same tables and figures, later runs added, and nothing hostile in it is read or written."""
+
+import lzma
+from pathlib import Path
+
+import pytest
+from tests.strangers import KINDS, Outside, is_link, refused_or_done
+from tests.studies.results import result
+from typer.testing import CliRunner
+
+from palestra.cli.app import app
+from palestra.errors import UsageError
+from palestra.studies import Cell, load_study, packing, read_results
+from palestra.studies.packing import PACKED, read_packed, write_packed
+from palestra.studies.page import study_section
+from palestra.studies.results import RUNS, pack_results, played_path, read_played, result_path, unpack_results, write_result
+
+STUDY = """
+question = "Which is better?"
+seeds = [0, 1]
+held_out = 20
+players = ["random"]
+
+[environments."γ guess"]
+recipe = "cpu/guess"
+
+[arms]
+ReBN = []
+GRPO = []
+"""
+GUESS = "γ guess"
+
+
+def add(folder: Path, arm: str, seed: int, after: float) -> None:
+    write_result(result_path(folder, Cell(GUESS, arm, seed)), result(GUESS, arm, seed, after=after))
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (folder / "study.toml").write_text(STUDY, encoding="utf-8")
+    add(folder, "ReBN", 0, 1.0)
+    add(folder, "GRPO", 0, 0.25)
+    write_result(played_path(folder, GUESS, "random"), result().before)
+    return folder
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run(*words: str) -> str:
+    ended = CliRunner().invoke(app, ["study", *words])
+    assert ended.exit_code == 0, ended.output
+    return ended.output
+
+
+def test_a_packed_study_has_the_same_tables_figures_and_numbers(study: Path) -> None:
+    text, numbers = study_section(study, study), run("show", str(study), "--json")
+    figures = {name: content for name, content in files(study).items() if name.endswith(".svg")}
+    assert "moved 3 results into runs.json.xz, which has 3" in run("pack", str(study))
+    assert set(files(study)) == {"study.toml", PACKED, *figures}
+    for name in figures:
+        (study / name).unlink()
+    assert study_section(study, study) == text
+    assert run("show", str(study), "--json") == numbers
+    assert {name: files(study)[name] for name in figures} == figures
+
+
+def test_unpacking_gives_the_files_back_and_packing_again_the_same_bytes(study: Path) -> None:
+    before = files(study)
+    run("pack", str(study))
+    packed = (study / PACKED).read_bytes()
+    assert "moved 3 results into runs" in run("unpack", str(study))
+    assert files(study) == before
+    run("pack", str(study))
+    assert (study / PACKED).read_bytes() == packed
+
+
+def test_a_later_run_is_added_and_replaces_a_result_of_the_same_name(study: Path) -> None:
+    known = load_study(study)
+    assert pack_results(study, known) == (3, 3)
+    add(study, "ReBN", 1, 0.5)
+    add(study, "ReBN", 0, 0.125)
+    assert [one.after["success"][0] for one in read_results(study, known)] == [0.125, 0.5, 0.25]  # a file counts
+    assert pack_results(study, known) == (2, 4)
+    assert [one.after["success"][0] for one in read_results(study, known)] == [0.125, 0.5, 0.25]
+    assert pack_results(study, known) == (0, 4)
+
+
+def test_files_that_are_no_results_of_the_study_stay(study: Path) -> None:
+    stray = study / RUNS / "γguess" / "PPO-0.json"
+    stray.write_bytes(b"{}")
+    pack_results(study, load_study(study))
+    assert [path.name for path in (study / RUNS).rglob("*.json")] == ["PPO-0.json"]
+
+
+def test_a_damaged_result_is_refused_before_anything_is_packed(study: Path) -> None:
+    played_path(study, GUESS, "random").path.write_bytes(b'{"success": [')
+    before = files(study)
+    with pytest.raises(UsageError, match=r"random\.json is not the result of a run"):
+        pack_results(study, load_study(study))
+    assert files(study) == before
+
+
+def test_unpacking_keeps_a_later_file(study: Path) -> None:
+    pack_results(study, load_study(study))
+    add(study, "ReBN", 0, 0.125)
+    unpack_results(study)
+    assert read_results(study, load_study(study))[0].after["success"][0] == 0.125
+
+
+def packed(text: str) -> bytes:
+    return lzma.compress(text.encode())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        packed('{"../../outside/new/x": 1}'),
+        packed('{"../x": 1}'),
+        packed('{"/etc/x": 1}'),
+        packed('{"x/..": 1}'),
+        packed('{"a/b/c": 1}'),
+        packed('{"a\\u0000/b": 1}'),
+        packed('{"a/b\\n": 1}'),
+        packed("[1]"),
+        packed('{"a/b": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+        packed('{"a/b": }'),
+        packed("{}") + b"more",
+        packed("{}") * 2,
+        packed("{}")[:-1],
+        lzma.compress(b"{}", lzma.FORMAT_ALONE),
+        lzma.compress(b"{}", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**27}]),
+        b"",
+    ],
+)
+def test_a_hostile_packed_file_is_refused_and_nothing_is_written(study: Path, tmp_path: Path, content: bytes) -> None:
+    (study / PACKED).write_bytes(content)
+    before = files(tmp_path)
+    for work in (lambda: read_results(study, load_study(study)), lambda: unpack_results(study)):
+        with pytest.raises(UsageError, match=r"runs\.json\.xz does not hold packed results"):
+            work()
+    with pytest.raises(UsageError):
+        pack_results(study, load_study(study))
+    assert files(tmp_path) == before
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked(study: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_LARGEST", 1000)
+    write_packed(study, {"a/b": b"1" + b"0" * 980})
+    assert list(read_packed(study)) == ["a/b"]
+    write_packed(study, {"a/b": b"1" + b"0" * 1_000_000})
+    with pytest.raises(UsageError, match="more than 1,000 bytes"):
+        read_packed(study)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", [PACKED, RUNS, f"{RUNS}/γguess", f"{RUNS}/γguess/ReBN-1.json"])
+def test_nothing_outside_a_study_is_read_or_written(study: Path, tmp_path: Path, name: str, kind: str) -> None:
+    known = load_study(study)
+    add(study, "ReBN", 1, 0.5)
+    if name == PACKED:
+        pack_results(study, known)
+        add(study, "ReBN", 0, 0.125)
+    outside = Outside(tmp_path / "outside")
+    KINDS[kind](study / name, outside)
+    refusals = [
+        refused_or_done(lambda: read_results(study, known)),
+        refused_or_done(lambda: read_played(study, GUESS, ["random"])),
+        refused_or_done(lambda: pack_results(study, known)),
+        refused_or_done(lambda: unpack_results(study)),
+    ]
+    if is_link(kind):
+        assert "is a link" in refusals[0]
+    outside.check()
+    outside.check_not_in(study)
