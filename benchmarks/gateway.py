@@ -21,7 +21,6 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,36 +28,19 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "src")]
 
 import aiohttp  # noqa: E402
-import numpy as np  # noqa: E402
 from rows import Row, finish  # noqa: E402
 
 from palestra.agents import CallRole, Gateway, GatewayLimits, OpenEpisode, Recording  # noqa: E402
 from palestra.agents.server import served  # noqa: E402
-from palestra.core import EngineSession, Generation, Reply, Sampling  # noqa: E402
+from palestra.core import EngineSession, Generation, Sampling  # noqa: E402
 from palestra.encoding import Ints, floats, ints  # noqa: E402
-from palestra.trajectory import Finish, Message, Tokens, text_of  # noqa: E402
+from palestra.testing.scripted import ByteRenderer  # noqa: E402
+from palestra.trajectory import Finish, Tokens  # noqa: E402
 
 STOP = 0
 BYTES = 8192
 MESSAGES = 20
 REPLY = [*b"A reply of the model, which the agent sends back.", STOP]
-
-
-class Letters:
-    """A byte is a token."""
-
-    def __init__(self) -> None:
-        self.stop_ids: tuple[int, ...] = (STOP,)
-
-    def first(self, messages: Sequence[Message]) -> Ints:
-        data = b"".join(f"{one.role}:{text_of(one.content)}\0".encode() for one in messages)
-        return ints(np.frombuffer(data, dtype=np.uint8))
-
-    def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
-        return self.first(messages)
-
-    def read(self, prompt: Ints, ids: Ints) -> Reply:
-        return Reply(bytes(ids[:-1].tolist()).decode())
 
 
 class Scripted:
@@ -122,8 +104,8 @@ def serve(pipe: Any) -> None:
 
 
 async def _serve(pipe: Any) -> None:
-    engine, letters = Scripted(), Letters()
-    gateway = Gateway(engine, lambda tools: letters, limits=GatewayLimits(write_seconds=2.0, read_seconds=10.0))
+    engine, renderer = Scripted(), ByteRenderer()
+    gateway = Gateway(engine, renderer.with_tools, limits=GatewayLimits(write_seconds=2.0, read_seconds=10.0))
     loop = asyncio.get_running_loop()
     episodes: dict[int, OpenEpisode] = {}
     numbers = itertools.count()

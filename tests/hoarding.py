@@ -1,20 +1,28 @@
 """Ways of one key or token to make a server hold memory or its event loop, against a real server in a process of its own.
 
-The child process serves, and answers what it holds: resident memory, the longest step of its event loop in CPU seconds of the
-loop's thread (what other processes do on the machine does not count), and how long other episodes waited meanwhile.
+The child process serves, and answers what it holds: resident memory, the longest step of its event loop, and how long calls of
+other episodes waited meanwhile. What other processes do on the machine does not count: a step is measured in CPU seconds of the
+loop's thread, and from a wait is taken what that thread spent ready to run without a CPU (Linux counts it). Waits are measured
+alternately without and with the attack.
 """
 
 import asyncio
 import contextlib
+import math
 import multiprocessing
 import os
+import statistics
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
 MEGABYTE = 2**20
 _TICK = 0.005
+_CALLS = 30
+"""Calls of other episodes before an attack begins."""
 
 
 class Held(NamedTuple):
@@ -25,9 +33,23 @@ class Held(NamedTuple):
     hold: float
     """CPU seconds of the longest step of the event loop."""
     p99: float
-    """Seconds that the slowest hundredth of the other episodes' calls took."""
+    """Seconds that the slowest hundredth of the other episodes' calls took; with fewer calls, the slowest."""
     counted: int
     """Bytes that the server counts now."""
+
+
+class Growth(NamedTuple):
+    """What one try of a way has cost."""
+
+    megabytes: float
+    hold: float
+    waited: float
+    """The p99 of other episodes' calls, less that of the same calls before the try."""
+
+
+def without_a_cpu() -> float:
+    """Seconds that this thread was ready to run and had no CPU."""
+    return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) / 1e9
 
 
 def megabytes() -> float:
@@ -45,9 +67,13 @@ class Watch:
     def _begin(self) -> None:
         self._most, self._longest, self._seconds = megabytes(), 0.0, list[float]()
 
-    def read(self) -> Held:
-        waits = sorted(self._seconds) or [0.0]
-        held = Held(self._most, self._longest, waits[int(0.99 * (len(waits) - 1))], self._counted())
+    async def read(self, calls: int) -> Held:
+        """Return what was held since the last reading, once ``calls`` more calls of other episodes have ended."""
+        wanted = len(self._seconds) + calls
+        while len(self._seconds) < wanted:
+            await asyncio.sleep(_TICK)
+        waits = sorted(self._seconds)
+        held = Held(self._most, self._longest, waits[math.ceil(0.99 * len(waits)) - 1], self._counted())
         self._begin()
         return held
 
@@ -60,22 +86,22 @@ class Watch:
 
     async def call(self) -> None:
         while True:
-            began = time.perf_counter()
+            began = time.perf_counter() - without_a_cpu()
             await self._honest()
-            self._seconds.append(time.perf_counter() - began)
+            self._seconds.append(time.perf_counter() - without_a_cpu() - began)
             await asyncio.sleep(2 * _TICK)
 
 
 async def obey(pipe: Any, watch: Watch, commands: Mapping[str, Callable[[Any], Awaitable[Any]]]) -> None:
-    """Answer the commands that come through ``pipe``, until ``end``."""
+    """Answer the commands that come through ``pipe``, until ``stop``."""
     loop = asyncio.get_running_loop()
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(watch.tick()), group.create_task(watch.call())]
         while True:
             command, value = await loop.run_in_executor(None, pipe.recv)
-            if command == "end":
+            if command == "stop":
                 break
-            pipe.send(watch.read() if command == "held" else await commands[command](value))
+            pipe.send(await (watch.read(value) if command == "held" else commands[command](value)))
         for task in tasks:
             task.cancel()
     pipe.send(None)
@@ -92,9 +118,8 @@ class Child:
         assert self._pipe.poll(120), f"the server does not answer {command}"
         return self._pipe.recv()
 
-    @property
-    def held(self) -> Held:
-        held: Held = self.ask("held")
+    def held(self, calls: int = 1) -> Held:
+        held: Held = self.ask("held", calls)
         return held
 
 
@@ -107,13 +132,40 @@ def child(serve: Callable[[Any], None]) -> Iterator[Child]:
     running = Child(mine)
     try:
         yield running
-        running.ask("end")
+        running.ask("stop")
         process.join(30)
         assert process.exitcode == 0
     finally:
         if process.is_alive():
             process.kill()
         process.join()
+
+
+def ways(names: Iterable[str], sample: Sequence[str], gate: str) -> list[Any]:
+    """Return the ways as parameters of a test. ``sample`` is tried wherever slow tests are, ``gate`` in the gate, too."""
+    rest = (pytest.mark.slow, pytest.mark.full, pytest.mark.alone)
+    return [
+        pytest.param(name, marks=(pytest.mark.slow, *[pytest.mark.gate] * (name == gate)) if name in sample else rest)
+        for name in names
+    ]
+
+
+def check(server: Child, attack: Callable[[], Coroutine[Any, Any, None]], most_megabytes: float, most_counted: int) -> str:
+    """Try an attack three times, and compare what the middle one costs with the bounds. Return the figures."""
+    tries = []
+    for _ in range(3):
+        before = server.held(_CALLS)
+        asyncio.run(attack())
+        after = server.held()
+        assert after.counted <= most_counted
+        tries.append(Growth(after.megabytes - before.megabytes, after.hold, after.p99 - before.p99))
+        server.ask("end")
+    grown, hold, waited = max(each.megabytes for each in tries), *map(statistics.median, list(zip(*tries, strict=True))[1:])
+    figures = f"{grown:.0f} MB, hold {1000 * hold:.0f} ms, p99 of others {1000 * waited:+.0f} ms"
+    assert grown <= most_megabytes, figures
+    assert hold <= 0.05, figures
+    assert waited <= 0.05, figures
+    return figures
 
 
 @contextlib.asynccontextmanager

@@ -65,3 +65,18 @@ async def test_a_connection_whose_handler_fails_is_closed_and_the_others_go_on()
     assert broken.aborted
     assert not sound.aborted
     assert slices[0].waiting == 0
+
+
+async def test_a_connection_that_its_handler_closes_is_handed_nothing_more() -> None:
+    wire, received = Wire(), list[bytes]()
+
+    def refuse(data: bytes) -> None:
+        received.append(data)
+        wire.abort()
+
+    slices = Slices(wire, refuse, lambda: True)
+    slices.receive(b"x" * 100_000)
+    async with asyncio.timeout(10):
+        while slices.waiting:
+            await asyncio.sleep(0)
+    assert len(received) == 1

@@ -165,6 +165,8 @@ class Slices:
                 self.close()
                 self._transport.abort()
                 raise
+            if self._transport.is_closing():  # the handler has refused what it was given
+                self.close()
         self._in_turn = bool(self._rest) and self._ready()
         if not self._rest and not self._closed and self._reading():
             self._transport.resume_reading()

@@ -445,7 +445,11 @@ class Reply(NamedTuple):
 
 
 class Renderer(Protocol):
-    """Messages to token ids and back, for one tokenizer."""
+    """Messages to token ids and back, for one tokenizer.
+
+    The gateway for agents calls a renderer from several threads at a time. So a renderer keeps nothing of a call that another
+    call could see, and its tokenizer must allow this, as the fast tokenizers of transformers do.
+    """
 
     stop_ids: tuple[int, ...]
     """A sampled turn ends with one of these."""

@@ -2,7 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Sequence
+import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -10,34 +11,15 @@ import pytest
 from tests.agents.driving import Agent, Client, post
 
 from palestra.agents import CallBudget, Capture, Gateway, GatewayLimits, OpenEpisode, probe
+from palestra.agents.anthropic import ANTHROPIC
 from palestra.agents.capture import require
 from palestra.agents.messages import Pieces, rendered
-from palestra.core import EngineSession, Generation, Reply, Sampling
-from palestra.encoding import Ints, ints
+from palestra.core import EngineSession, Generation, Sampling
+from palestra.encoding import Ints
 from palestra.errors import InfrastructureError, UsageError
-from palestra.testing.scripted import ScriptedEngine
-from palestra.trajectory import Message, text_of
+from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 
 STOP = 0
-
-
-class Letters:
-    """A renderer without a tokenizer: a letter is a token, and 0 ends a message."""
-
-    stop_ids: tuple[int, ...] = (STOP,)
-
-    def first(self, messages: Sequence[Message]) -> Ints:
-        return ints([token for one in messages for token in (*self._letters(one), STOP)])
-
-    def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
-        closed = [] if len(sampled) and int(sampled[-1]) == STOP else [STOP]
-        return ints([*closed, *self.first(messages)])
-
-    def read(self, prompt: Ints, ids: Ints) -> Reply:
-        return Reply("".join(chr(token) for token in ids if token != STOP))
-
-    def _letters(self, one: Message) -> list[int]:
-        return [ord(mark) for mark in f"{one.role}:{text_of(one.content)}"]
 
 
 def write(prompt: Ints, sampling: Sampling) -> list[int]:
@@ -45,7 +27,7 @@ def write(prompt: Ints, sampling: Sampling) -> list[int]:
 
 
 def make(**options: Any) -> Gateway:
-    return Gateway(ScriptedEngine(write), lambda tools: Letters(), **options)
+    return Gateway(ScriptedEngine(write), lambda tools: ByteRenderer(), **options)
 
 
 def agent(gateway: Gateway, episode: OpenEpisode, text: str = "Hello") -> Agent:
@@ -179,16 +161,35 @@ async def test_models_and_counts_are_answered_and_not_recorded() -> None:
     models = await post(gateway, "/v1/models", b"", {"x-api-key": episode.key})
     assert models.json["data"][0]["id"] == "mine"
     counted = await post(gateway, "/v1/messages/count_tokens", one.body(), one.auth())
-    request = gateway_request(one)
-    assert counted.json == {"input_tokens": len(Letters().first(request))}
+    request = await ANTHROPIC.read(one.body(), Pieces())
+    assert counted.json == {"input_tokens": len(ByteRenderer().first(rendered(request)))}
     assert (await post(gateway, "/v1/embeddings", b"{}", {"x-api-key": episode.key})).status == 404
     assert (await gateway.close(episode)).calls == ()
 
 
-def gateway_request(one: Agent) -> list[Message]:
-    from palestra.agents.anthropic import ANTHROPIC
+async def test_episodes_that_offer_the_same_tools_at_once_wait_for_one_renderer() -> None:
+    tried: list[Any] = []
+    begun, go_on = threading.Event(), threading.Event()
 
-    return rendered(ANTHROPIC.read(one.body(), Pieces()))
+    def renderers(tools: Any) -> ByteRenderer:
+        tried.append(tools)
+        begun.set()
+        assert go_on.wait(10)
+        if len(tried) == 1:
+            raise ValueError("the template refuses the first try")
+        return ByteRenderer()
+
+    gateway = Gateway(ScriptedEngine(write), renderers)
+    episodes = [gateway.open() for _ in range(4)]
+    for expected in (ValueError, None, None):
+        asking = [asyncio.ensure_future(agent(gateway, episode).ask()) for episode in episodes]
+        await asyncio.to_thread(begun.wait, 10)
+        go_on.set()
+        answers = await asyncio.gather(*asking, return_exceptions=True)
+        assert all(isinstance(answer, BaseException) == bool(expected) for answer in answers), answers
+    assert len(tried) == 2
+    for episode in episodes:
+        await gateway.close(episode)
 
 
 async def test_parameters_without_effect_are_counted() -> None:
@@ -202,7 +203,7 @@ async def test_parameters_without_effect_are_counted() -> None:
 
 async def test_stop_strings_are_left_out_and_both_forms_continue() -> None:
     for form in ("r", "r3"):
-        gateway = Gateway(ScriptedEngine(lambda prompt, sampling: [*map(ord, "r3"), STOP]), lambda tools: Letters())
+        gateway = Gateway(ScriptedEngine(lambda prompt, sampling: [*map(ord, "r3"), STOP]), lambda tools: ByteRenderer())
         episode = gateway.open()
         one = Agent(gateway, episode, "anthropic", extra={"stop_sequences": ["3"]})
         one.user("Count")
@@ -215,8 +216,8 @@ async def test_stop_strings_are_left_out_and_both_forms_continue() -> None:
 
 
 async def test_the_probe_names_the_level_of_capture() -> None:
-    assert await probe(ScriptedEngine(write), Letters()) is Capture.LOGPROBS
-    assert await probe(None, Letters()) is Capture.TEXT
+    assert await probe(ScriptedEngine(write), ByteRenderer()) is Capture.LOGPROBS
+    assert await probe(None, ByteRenderer()) is Capture.TEXT
     require(Capture.TOKENS)
     with pytest.raises(UsageError, match="captures text"):
         require(Capture.TEXT)
@@ -354,7 +355,7 @@ class Failing(ScriptedEngine):
 
 
 async def test_the_metrics_count_a_stream_that_fails_late_as_failed() -> None:
-    gateway = Gateway(Failing(write), lambda tools: Letters(), limits=GatewayLimits(ping_seconds=0.01))
+    gateway = Gateway(Failing(write), lambda tools: ByteRenderer(), limits=GatewayLimits(ping_seconds=0.01))
     one = Agent(gateway, gateway.open(), "chat", stream=True)
     one.user("Hello")
     answer = await one.send()

@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.agents.driving import Agent
-from tests.agents.test_gateway import STOP, Letters
+from tests.agents.test_gateway import STOP
 
 from palestra.agents import CallRole, Gateway, Recording
 from palestra.core import Sampling
 from palestra.encoding import Ints
-from palestra.testing.scripted import ScriptedEngine
+from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import Tokens
 
 DIALECTS = ("chat", "responses", "anthropic")
@@ -96,7 +96,7 @@ async def test_a_recording_is_what_the_engine_saw_and_sampled(
     moves: list[tuple[str, int]], dialect: Any, stream: bool, texts: list[str]
 ) -> None:
     engine = Recorder(texts)
-    gateway = Gateway(engine, lambda tools: Letters())
+    gateway = Gateway(engine, lambda tools: ByteRenderer())
     episode = gateway.open()
     player = Player(Agent(gateway, episode, dialect, stream))
     for kind, number in moves:
@@ -108,7 +108,7 @@ async def test_a_recording_is_what_the_engine_saw_and_sampled(
 @given(st.integers(1, 8), st.sampled_from(DIALECTS), st.booleans())
 async def test_a_plain_conversation_is_one_segment(turns: int, dialect: Any, stream: bool) -> None:
     engine = Recorder(["a reply"])
-    gateway = Gateway(engine, lambda tools: Letters())
+    gateway = Gateway(engine, lambda tools: ByteRenderer())
     episode = gateway.open()
     agent = Agent(gateway, episode, dialect, stream)
     for turn in range(turns):

@@ -1,25 +1,31 @@
 """What the requests of one key make the gateway keep, and how long they hold the event loop."""
 
 import asyncio
+import contextlib
 import json
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.agents.driving import Response, post
-from tests.agents.test_gateway import Letters, make, write
+from tests.agents.test_gateway import make, write
 
-from palestra.agents import CallBudget, Gateway, GatewayLimits, OpenEpisode
-from palestra.agents.exchange import check_values
-from palestra.testing.scripted import ScriptedEngine
+from palestra.agents import CallBudget, Gateway, GatewayLimits, OpenEpisode, exchange
+from palestra.agents.messages import BadRequest
+from palestra.encoding import Ints
+from palestra.testing.scripted import ByteRenderer, ScriptedEngine
+from palestra.trajectory import Message
 
 MEGABYTE = 2**20
 CHAT, ANTHROPIC, RESPONSES = "/v1/chat/completions", "/v1/messages", "/v1/responses"
 COUNT = f"{ANTHROPIC}/count_tokens"
 
 
-def user(text: str) -> dict[str, Any]:
+def user(text: Any) -> dict[str, Any]:
     return {"role": "user", "content": text}
 
 
@@ -37,7 +43,7 @@ REFUSED: dict[str, tuple[str, Callable[[str], Any]]] = {
     "stop": (CHAT, lambda text: {"messages": [user(text)], "stop": ["x"] * 100}),
     "model": (CHAT, lambda text: {"messages": [user(text)], "model": "m" * 300}),
     "anthropic role": (ANTHROPIC, lambda text: {"max_tokens": 5, "messages": [user(text), {"role": "root", "content": "x"}]}),
-    "anthropic block": (ANTHROPIC, lambda text: {"max_tokens": 5, "messages": [user(text), user([{"type": "image"}])]}),  # type: ignore[arg-type]
+    "anthropic block": (ANTHROPIC, lambda text: {"max_tokens": 5, "messages": [user(text), user([{"type": "image"}])]}),
     "responses role": (RESPONSES, lambda text: {"input": [user(text), {"role": "root", "content": "x"}]}),
     "responses previous": (RESPONSES, lambda text: {"input": text, "previous_response_id": "resp_x"}),
     "counted": (COUNT, lambda text: {"max_tokens": 5, "messages": [user(text)]}),
@@ -58,9 +64,7 @@ async def test_nothing_is_kept_of_a_request_that_records_no_call(kind: str) -> N
 
 
 async def test_a_call_that_the_context_or_the_engine_refuses_leaves_nothing() -> None:
-    engine = ScriptedEngine(write)
-    engine.context_length = 100
-    gateway = Gateway(engine, lambda tools: Letters())
+    gateway = Gateway(ScriptedEngine(write, context_length=100), ByteRenderer().with_tools)
     episode = gateway.open()
     for number in range(5):
         answer = await send(gateway, episode, CHAT, {"messages": [user(f"{number}{part}" * 20) for part in range(20)]})
@@ -111,52 +115,80 @@ async def test_calls_whose_clients_went_away_count_as_pending() -> None:
     assert gateway.memory.held == 0
 
 
-MANY: dict[str, tuple[str, Callable[[int], bytes]]] = {
-    "messages": (CHAT, lambda n: json.dumps({"messages": [user(f"{at}") for at in range(n)]}).encode()),
-    "objects": (CHAT, lambda n: b'{"messages": [' + b",".join([b"{}"] * n) + b"]}"),
-    "numbers": (CHAT, lambda n: b'{"messages": [' + b",".join([b"0"] * n) + b"]}"),
-    "parts": (CHAT, lambda n: json.dumps({"messages": [user([{"type": "text"}] * n)]}).encode()),  # type: ignore[arg-type]
-    "nested lists": (CHAT, lambda n: b'{"messages": [], "tool_choice": [' + b",".join([b"[]"] * n) + b"]}"),
-    "stop strings": (CHAT, lambda n: json.dumps({"messages": [user("x")], "stop": ["a"] * n}).encode()),
-    "calls": (
-        RESPONSES,
-        lambda n: json.dumps({"input": [{"type": "function_call", "name": "f", "arguments": "{}"}] * n}).encode(),
+MANY: dict[str, tuple[str, int, Callable[[int], Any]]] = {
+    "messages": (CHAT, 60_000, lambda n: {"messages": [user(f"{at}") for at in range(n)]}),
+    "objects": (CHAT, 60_000, lambda n: {"messages": [{}] * n}),
+    "numbers": (CHAT, 60_000, lambda n: {"messages": [0] * n}),
+    "parts": (CHAT, 60_000, lambda n: {"messages": [user([{"type": "text"}] * n)]}),
+    "nested lists": (CHAT, 60_000, lambda n: {"messages": [], "tool_choice": [[]] * n}),
+    "stop strings": (CHAT, 60_000, lambda n: {"messages": [user("x")], "stop": ["a"] * n}),
+    "calls": (RESPONSES, 60_000, lambda n: {"input": [{"type": "function_call", "name": "f", "arguments": "{}"}] * n}),
+    "calls of a message": (
+        CHAT,
+        12_000,
+        lambda n: {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * n}, user("x")]},
     ),
-    "tools": (CHAT, lambda n: json.dumps({"messages": [user("x")], "tools": [{"type": "function"}] * n}).encode()),
-    "blocks": (ANTHROPIC, lambda n: json.dumps({"messages": [user([{"type": "tool_result"}] * n)]}).encode()),  # type: ignore[arg-type]
+    "calls in blocks": (
+        ANTHROPIC,
+        8_000,
+        lambda n: {"messages": [{"role": "assistant", "content": [{"type": "tool_use", "name": "f", "input": {}}] * n}]},
+    ),
+    "results in blocks": (ANTHROPIC, 12_000, lambda n: {"messages": [user([{"type": "tool_result"}] * n)]}),
+    "tools": (CHAT, 60_000, lambda n: {"messages": [user("x")], "tools": [{"type": "function"}] * n}),
+    "blocks": (ANTHROPIC, 60_000, lambda n: {"messages": [user([{"type": "tool_result"}] * n)]}),
 }
+
+
+async def longest_hold(running: Coroutine[Any, Any, Any]) -> float:
+    """Return the CPU seconds of the longest step of the event loop while ``running`` runs."""
+    task = asyncio.ensure_future(running)
+    longest = 0.0
+    while not task.done():
+        began = time.thread_time()
+        await asyncio.sleep(0)
+        longest = max(longest, time.thread_time() - began)
+    task.result()
+    return longest
 
 
 @pytest.mark.parametrize("kind", MANY)
 async def test_a_request_of_many_small_parts_is_refused_before_it_holds_the_loop(kind: str) -> None:
     gateway = make()
     episode = gateway.open()
-    path, body = MANY[kind]
-    data = body(60_000)
+    path, count, body = MANY[kind]
+    data = json.dumps(body(count)).encode()
     assert len(data) <= gateway.limits.body
 
-    async def longest_hold() -> float:
-        """CPU seconds of the longest step of the event loop."""
-        sending = asyncio.ensure_future(send(gateway, episode, path, data))
-        longest = 0.0
-        while not sending.done():
-            began = time.thread_time()
-            await asyncio.sleep(0)
-            longest = max(longest, time.thread_time() - began)
-        answer = sending.result()
+    async def refused() -> None:
+        answer = await send(gateway, episode, path, data)
         assert answer.status == 413
         assert b"GatewayLimits." in answer.body
-        return longest
 
-    assert min([await longest_hold() for _ in range(3)]) < 0.05
+    assert min([await longest_hold(refused()) for _ in range(3)]) < 0.05
     assert gateway.memory.held == 0
     await gateway.close(episode)
 
 
+@pytest.mark.parametrize("size", [0, 2_000_000])
+async def test_long_prompts_and_calls_are_rendered_outside_of_the_loop_s_thread(size: int) -> None:
+    threads: set[int] = set()
+
+    class Watched(ByteRenderer):
+        def first(self, messages: Sequence[Message]) -> Ints:
+            threads.add(threading.get_ident())
+            return super().first(messages)
+
+    gateway = Gateway(ScriptedEngine(write, context_length=10**7), Watched().with_tools)
+    episode = gateway.open()
+    call = {"function": {"name": "f", "arguments": "x" * size}}
+    messages = [user("x"), {"role": "assistant", "tool_calls": [call]}, user("y")]
+    assert (await send(gateway, episode, CHAT, {"messages": messages})).status == 200
+    assert (threads == {threading.get_ident()}) == (size == 0)
+    await gateway.close(episode)
+
+
 async def test_a_long_reply_of_joined_calls_takes_time_in_proportion() -> None:
-    engine = ScriptedEngine(write)
-    engine.context_length = 10**7
-    gateway = Gateway(engine, lambda tools: Letters())
+    gateway = Gateway(ScriptedEngine(write, context_length=10**7), ByteRenderer().with_tools)
     episode = gateway.open()
 
     async def seconds(count: int) -> float:
@@ -170,22 +202,46 @@ async def test_a_long_reply_of_joined_calls_takes_time_in_proportion() -> None:
     await gateway.close(episode)
 
 
-@pytest.mark.parametrize("strings", [0, 3000])
-async def test_punctuation_inside_of_strings_is_no_structure(strings: int) -> None:
-    engine = ScriptedEngine(write)
-    engine.context_length = 10**6
-    gateway = Gateway(engine, lambda tools: Letters())
-    episode = gateway.open()
-    body = {"messages": [user('[{,}] \\" ' * 20_000), *[user("{,")] * strings]}
-    assert (await send(gateway, episode, CHAT, body)).status == 200
-    await gateway.close(episode)
+TEXTS = st.lists(st.sampled_from([rb"\\", rb"\"", rb"\n", b",", b"[", b"{", b"a"])).map(
+    lambda parts: b'"' + b"".join(parts) + b'"'
+)
+JSON = st.lists(st.one_of(st.sampled_from([b",", b"[", b"{", b"1"]), TEXTS)).map(b"".join)
 
 
-@pytest.mark.parametrize("rest", [b"1", b" ", b"\\", b"a]}"])
-async def test_counting_takes_time_in_proportion_to_what_follows_the_last_mark(rest: bytes) -> None:
-    began = time.thread_time()
-    await check_values(b'"' + b"," * 50_001 + b'"' + rest * 30_000, 50_000)
-    assert time.thread_time() - began < 0.5  # milliseconds in proportion, seconds with the square of the length
+def counted(data: bytes) -> tuple[int, int]:
+    """Count the marks of structure outside of strings, and the quotes that begin and end strings, byte by byte."""
+    marks = quotes = 0
+    escaped = False
+    for byte in data:
+        if quotes % 2 and not escaped and byte == ord("\\"):
+            escaped = True
+            continue
+        if byte == ord('"') and not escaped:
+            quotes += 1
+        elif not quotes % 2:
+            marks += byte in b"[{,"
+        escaped = False
+    return marks, quotes
+
+
+@given(data=JSON, end=st.integers(0, 3), part=st.integers(1, 7))
+def test_values_are_counted_as_a_reader_of_every_byte_counts_them(data: bytes, end: int, part: int) -> None:
+    data = data[: len(data) - end]
+    marks, quotes = counted(data)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange, "_PART", part)
+        for most in range(max(marks - 1, 0), marks + 2):
+            everywhere = sum(byte in b"[{," for byte in data)
+            too_many = marks > most or (everywhere > most and quotes > 4 * most + 2)
+            with pytest.raises(BadRequest, match=r"GatewayLimits\.values") if too_many else contextlib.nullcontext():
+                asyncio.run(exchange.check_values(data, most))
+
+
+@pytest.mark.parametrize("rest", [b"x", b"\\", b'\\"', b'""'])
+async def test_counting_values_does_not_hold_the_loop(rest: bytes) -> None:
+    data = b'"' + b"," * 50_001 + rest * (4_000_000 // len(rest))
+    with contextlib.suppress(BadRequest):
+        assert await longest_hold(exchange.check_values(data, 50_000)) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -5,27 +5,23 @@ import contextlib
 import pickle
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from tests.agents import programs
-from tests.agents.test_gateway import STOP, Letters
+from tests.agents.test_gateway import STOP
 
 from palestra.agents import CallBudget, Program
 from palestra.core import Sampling
 from palestra.encoding import Ints, decode_json, encode_json
 from palestra.errors import InfrastructureError, UsageError
 from palestra.rollout import rollout
-from palestra.testing.scripted import ScriptedEngine
+from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import AgentRecord, StopReason, Task, Trajectory
 
 pytest.importorskip("uvicorn")  # without it, an episode records the failure of the gateway, and no test would be skipped
 GAME = "game:GuessTheNumber-v0-easy"
-
-
-class Tooled(Letters):
-    def with_tools(self, tools: Any) -> "Tooled":
-        return self
 
 
 def guess(prompt: Ints, sampling: Sampling) -> list[int]:
@@ -34,7 +30,7 @@ def guess(prompt: Ints, sampling: Sampling) -> list[int]:
 
 
 def program(run: Any, **options: Any) -> Program:
-    return Program(run, ScriptedEngine(guess), Tooled(), **options)
+    return Program(run, ScriptedEngine(guess), ByteRenderer(), **options)
 
 
 async def play(policy: Any, n: int = 2, **options: Any) -> list[Trajectory]:
@@ -174,7 +170,7 @@ async def test_an_engine_that_fails_is_not_the_agent_s_fault() -> None:
         async def generate(self, *_: Any, **__: Any) -> Any:
             raise InfrastructureError("the server is away")
 
-    policy = Program(programs.stepping, Broken(guess), Tooled())
+    policy = Program(programs.stepping, Broken(guess), ByteRenderer())
     (trajectory,) = await play(policy, n=1, retries=0)
     assert trajectory.stop is StopReason.ERROR
     assert trajectory.failures[0].boundary == "infrastructure"
@@ -216,7 +212,7 @@ async def test_a_program_is_stopped_although_its_engine_does_not_stop() -> None:
         finally:
             stopped.set()
 
-    policy = Program(asking, Stubborn(guess), Tooled())
+    policy = Program(asking, Stubborn(guess), ByteRenderer())
     try:
         async with asyncio.timeout(20):
             (trajectory,) = await play(policy, n=1, deadline=0.5)
@@ -243,7 +239,7 @@ def test_a_program_that_a_worker_cannot_import_is_refused() -> None:
     with pytest.raises(UsageError, match="worker process"):
         program(lambda episode: None)
     with pytest.raises(UsageError, match="with_tools"):
-        Program(programs.stepping, ScriptedEngine(guess), Letters())
+        Program(programs.stepping, ScriptedEngine(guess), SimpleNamespace())
 
 
 async def _careful(episode: Any) -> None:

@@ -7,13 +7,13 @@ import pytest
 from aiohttp import web
 from tests.agents import programs
 from tests.agents.driving import Agent, post
-from tests.agents.test_program import GAME, Tooled, guess, play
+from tests.agents.test_program import GAME, guess, play
 from tests.answering import answering
 
 from palestra.agents import CallBudget, Gateway, OpenEpisode, Program, Recording, Upstream
 from palestra.errors import PolicyError
 from palestra.rollout import rollout
-from palestra.testing.scripted import ScriptedEngine
+from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import StopReason
 
 KEY = "UPSTREAM_TEST_KEY"
@@ -22,7 +22,7 @@ KEY = "UPSTREAM_TEST_KEY"
 @pytest.fixture
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Gateway, OpenEpisode]]:
     """A gateway that samples, as the API of the other one."""
-    gateway = Gateway(ScriptedEngine(guess), lambda tools: Tooled(), model="gpt-x")
+    gateway = Gateway(ScriptedEngine(guess), lambda tools: ByteRenderer(), model="gpt-x")
     async with gateway.serving():
         episode = gateway.open()
         monkeypatch.setenv(KEY, episode.key)
@@ -62,7 +62,7 @@ async def test_every_dialect_is_passed_on_and_recorded_as_text(
 
 async def test_the_same_agent_plays_with_weights_and_with_an_api(api: tuple[Gateway, OpenEpisode]) -> None:
     _, there = api
-    own = await play(Program(programs.stepping, ScriptedEngine(guess), Tooled()), n=3)
+    own = await play(Program(programs.stepping, ScriptedEngine(guess), ByteRenderer()), n=3)
     passed = await play(Program(programs.stepping, upstream(there)), n=3)
     key = lambda one: one.group  # noqa: E731
     for one, other in zip(sorted(own, key=key), sorted(passed, key=key), strict=True):

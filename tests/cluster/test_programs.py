@@ -6,8 +6,8 @@ import pytest
 
 from palestra.agents import Program
 from palestra.rollout import RolloutOptions, rollout
-from palestra.testing.scripted import ScriptedEngine
-from tests.agents.test_program import GAME, Tooled, guess
+from palestra.testing.scripted import ByteRenderer, ScriptedEngine
+from tests.agents.test_program import GAME, guess
 from tests.cluster import chaos
 from tests.cluster.chaos import digest
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.alone]
 
 
 def program(name: str) -> Program:
-    return Program(f"tests.agents.programs:{name}", ScriptedEngine(guess), Tooled())
+    return Program(f"tests.agents.programs:{name}", ScriptedEngine(guess), ByteRenderer())
 
 
 @pytest.mark.parametrize(("name", "episodes"), [("stepping", 60), ("with_helpers", 40), ("plain", 6)])

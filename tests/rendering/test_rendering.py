@@ -1,4 +1,7 @@
 import importlib.util
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -178,6 +181,32 @@ def test_every_prompt_is_what_the_template_makes_of_the_whole_and_starts_over_on
             assert words.decode(prompt.tolist()) == whole
 
     hold()
+
+
+@pytest.mark.parametrize("family", [None, "qwen3"])
+def test_a_renderer_gives_the_same_ids_in_several_threads(family: str | None) -> None:
+    words = tokenizer("qwen3")
+    renderer = TemplateRenderer(words) if family is None else FamilyRenderer(words, family)
+
+    def play(name: str) -> list[Any]:
+        read: list[Any] = []
+        for number in range(40):
+            tools = [{"type": "function", "function": {"name": f"{name}{number}"}}]
+            offered = renderer if number % 10 else renderer.with_tools(tools)
+            prompt = offered.first([Message("user", f"{name} {number} " * 20)])
+            reply = offered.first([Message("user", name)])
+            tail = offered.extend(prompt, reply, [Message("user", f"{number}" * 20)])
+            read += [prompt.tolist(), None if tail is None else tail.tolist(), offered.read(prompt, reply).text]
+        return read
+
+    alone = [play(name) for name in "ABCD"]
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert list(threads.map(play, "ABCD")) == alone
+    finally:
+        sys.setswitchinterval(before)
 
 
 @pytest.mark.parametrize("family", ["qwen3", "llama-3"])

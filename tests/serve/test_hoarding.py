@@ -28,7 +28,7 @@ from palestra.serve.wire import (
     encode_json_frame,
 )
 from palestra.trajectory import Task
-from tests.hoarding import MEGABYTE, Child, Watch, child, obey, pour, raw
+from tests.hoarding import MEGABYTE, Child, Watch, check, child, obey, pour, raw, ways
 from tests.serve.tally import REFERENCE
 
 LIMITS = ServerLimits(max_remembered=16 * MEGABYTE, max_unfinished=8 * MEGABYTE, max_sessions=4000, head=2.0, ttl=5.0)
@@ -65,7 +65,7 @@ async def _serve(pipe: Any) -> None:
             return server.sessions._remembered.held + server.sessions.unfinished.held
 
         gc.freeze()  # as ``palestra serve`` does
-        await obey(pipe, Watch(honest, counted), {"url": address, "end sessions": ended})
+        await obey(pipe, Watch(honest, counted), {"url": address, "end": ended})
 
 
 @pytest.fixture(scope="module")
@@ -239,36 +239,10 @@ WAYS: dict[str, Way] = {
 SAMPLE = ("actions of 60 kB", "a reset of empty lists", "fragments of a byte", "tiny pings", "answers that nobody reads")
 
 
-async def try_way(server: Child, way: Way) -> None:
-    with contextlib.suppress(ConnectionClosed, ConnectionError):
-        await way(server.ask("url"))
-
-
-def check(server: Child, way: Way, tries: int) -> str:
-    holds, grown = [], []
-    for _ in range(tries):
-        before = server.held
-        asyncio.run(try_way(server, way))
-        held = server.held
-        holds.append(held.hold)
-        grown.append(held.megabytes - before.megabytes)
-        assert held.counted <= LIMITS.max_remembered + LIMITS.max_unfinished
-        server.ask("end sessions")
-    told = f"{max(grown):.0f} MB, hold {1000 * min(holds):.0f} ms, p99 of others {1000 * held.p99:.1f} ms"
-    assert max(grown) <= BOUND, told
-    assert min(holds) <= 0.05, told
-    return told
-
-
-@pytest.mark.slow
-def test_a_sample_of_the_ways_stays_within_the_bounds(server: Child) -> None:
-    for name in SAMPLE:
-        print(name, check(server, WAYS[name], 2))
-
-
-@pytest.mark.full
-@pytest.mark.slow
-@pytest.mark.alone
-@pytest.mark.parametrize("name", WAYS)
+@pytest.mark.parametrize("name", ways(WAYS, SAMPLE, gate="tiny pings"))
 def test_no_way_of_one_token_gets_beyond_the_bounds(server: Child, name: str) -> None:
-    print(name, check(server, WAYS[name], 3))
+    async def attack() -> None:
+        with contextlib.suppress(ConnectionClosed, ConnectionError):
+            await WAYS[name](server.ask("url"))
+
+    print(name, check(server, attack, BOUND, LIMITS.max_remembered + LIMITS.max_unfinished))

@@ -4,7 +4,7 @@ A user's message there may hold the results of several tools and text after them
 message of the assistant holds text, thinking and calls. Thinking that comes back is left out: the template decides about it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -74,9 +74,9 @@ class _Body(msgspec.Struct):
 _SILENT = ("thinking", "redacted_thinking")
 
 
-def _read(data: bytes, pieces: Pieces) -> AgentRequest:
+async def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     body: _Body = decode(data, _Body)
-    messages = pieces.messages(body.messages, _messages)
+    messages = await pieces.messages(body.messages, lambda raw: _messages(raw, pieces))
     leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
     system = [_text(body.system), *(one.text for one in messages[:leading])]
     choice = (body.tool_choice or {}).get("type", "auto")
@@ -95,18 +95,19 @@ def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     )
 
 
-def _messages(raw: msgspec.Raw) -> list[AgentMessage]:
+def _messages(raw: msgspec.Raw, pieces: Pieces) -> Iterable[AgentMessage]:
     body: _Message = decode(raw, _Message)
     if body.role not in ("user", "assistant", "system"):
         raise BadRequest(f"a message has the role {quoted(body.role)}; expected user or assistant")
     blocks = [_Block("text", text=body.content)] if isinstance(body.content, str) else body.content
-    return [_assistant(blocks)] if body.role == "assistant" else list(_user(body.role, blocks))
+    return (_assistant(blocks, pieces),) if body.role == "assistant" else _user(body.role, blocks)
 
 
-def _assistant(blocks: list[_Block]) -> AgentMessage:
+def _assistant(blocks: list[_Block], pieces: Pieces) -> AgentMessage:
     for block in blocks:
         if block.type not in ("text", "tool_use", *_SILENT):
             raise _strange(block.type)
+    pieces.check_calls(sum(block.type == "tool_use" for block in blocks))
     calls = tuple(FunctionCall(one.name, bytes(one.input).decode(), one.id) for one in blocks if one.type == "tool_use")
     return message("assistant", "".join(one.text for one in blocks if one.type == "text"), calls)
 

@@ -95,11 +95,11 @@ _ROLES = {
 }
 
 
-def _read(data: bytes, pieces: Pieces) -> AgentRequest:
+async def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     body: _Body = decode(data, _Body)
     if body.n not in (None, 1):
         raise BadRequest(f"n is {body.n}; the gateway samples one reply per call: send a call for each", code="unsupported")
-    messages = pieces.messages(body.messages, lambda raw: (_parsed(decode(raw, _Message)),))
+    messages = await pieces.messages(body.messages, lambda raw: (_parsed(decode(raw, _Message), pieces),))
     leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
     return AgentRequest(
         dialect="chat",
@@ -122,10 +122,11 @@ def _ignored(body: _Body) -> tuple[str, ...]:
     return (*names, *([] if neutral(body.tool_choice) else ["tool_choice"]))
 
 
-def _parsed(body: _Message) -> AgentMessage:
+def _parsed(body: _Message, pieces: Pieces) -> AgentMessage:
     role = _ROLES.get(body.role)
     if role is None:
         raise BadRequest(f"a message has the role {quoted(body.role)}; expected one of {', '.join(_ROLES)}")
+    pieces.check_calls(len(body.tool_calls or ()))
     calls = tuple(FunctionCall(one.function.name, one.function.arguments, one.id) for one in body.tool_calls or ())
     return message(role, _text(body.content), calls, answers=body.tool_call_id)  # type: ignore[arg-type]  # from _ROLES
 

@@ -62,10 +62,11 @@ Renderers = Callable[[OfferedTools], Awaitable[Renderer]]
 
 _Rendered = TypeVar("_Rendered")
 _LONG = 2**15
-"""Characters of a text that is rendered in a thread. A message counts as ``_PER_MESSAGE``, a token of the prompt as one."""
+"""Characters of a text that is rendered in a thread. A message or call counts as ``_PER_MESSAGE``, a token of the prompt as
+one."""
 _PER_MESSAGE = 128
-_MANY_CALLS = 64
-"""Calls whose segments are joined in a thread at the end."""
+_FEW_CALLS = 64
+"""Most calls whose segments are joined on the event loop at the end, if their prompts have at most ``_LONG`` tokens in all."""
 _JOINED = 512
 """Bytes of a message that was joined from several items of a request."""
 BODY = "body"
@@ -269,6 +270,7 @@ class AgentEpisode:
     async def _render(self, messages: Sequence[AgentMessage], tokens: int, render: Callable[[], _Rendered]) -> _Rendered:
         """Return what ``render`` makes of ``messages`` behind ``tokens`` tokens, in a thread if that may take long."""
         size = tokens + sum(_PER_MESSAGE + len(one.text) for one in messages)
+        size += sum(_PER_MESSAGE + len(call.name) + len(call.arguments) for one in messages for call in one.calls)
         return render() if size <= _LONG else await asyncio.to_thread(render)
 
     def _begin(self, request: AgentRequest, place: Place, call: Call, most_tokens: int) -> int:
@@ -348,14 +350,24 @@ class AgentEpisode:
         if place.link is Link.REPEATED and base is not None:
             return base.prompt, Link.REPEATED, base.digest
         if place.link is Link.EXTENDED and base is not None and base.tokens is not None:
-            before, sampled = base.prompt, base.tokens.ids
-            messages = rendered(request, place.tail)
-            tail = await self._render(place.tail, len(before), lambda: renderer.extend(before, sampled, messages))
-            if tail is not None:
-                digest = _blake(base.digest, sampled.tobytes(), tail.tobytes())
-                return ints(np.concatenate([before, sampled, tail])), Link.EXTENDED, digest
-        prompt = await self._render(request.messages, 0, lambda: renderer.first(rendered(request)))
-        return prompt, Link.TEMPLATE if place.link is Link.EXTENDED else place.link, _blake(prompt.tobytes())
+            before, sampled, digest = base.prompt, base.tokens.ids, base.digest
+
+            def continued() -> tuple[Ints, Link, bytes] | None:
+                tail = renderer.extend(before, sampled, rendered(request, place.tail))
+                if tail is None:
+                    return None
+                extended = ints(np.concatenate([before, sampled, tail]))
+                return extended, Link.EXTENDED, _blake(digest, sampled.tobytes(), tail.tobytes())
+
+            prompt = await self._render(place.tail, len(before), continued)
+            if prompt is not None:
+                return prompt
+
+        def anew() -> tuple[Ints, Link, bytes]:
+            prompt = renderer.first(rendered(request))
+            return prompt, Link.TEMPLATE if place.link is Link.EXTENDED else place.link, _blake(prompt.tobytes())
+
+        return await self._render(request.messages, 0, anew)
 
     def _sampling(self, request: AgentRequest, renderer: Renderer, length: int, seed: int) -> Sampling:
         room = self._engine.context_length - length
@@ -402,8 +414,8 @@ class AgentEpisode:
         self._bodies.clear()
         self.memory.correct(-self._kept)
         self._kept = 0
-        calls = len(self._graph.calls)
-        recording = record(self._graph) if calls <= _MANY_CALLS else await asyncio.to_thread(record, self._graph)
+        few = len(self._graph.calls) <= _FEW_CALLS and sum(len(call.prompt) for call in self._graph.calls) <= _LONG
+        recording = record(self._graph) if few else await asyncio.to_thread(record, self._graph)
         return msgspec.structs.replace(
             recording,
             replayed=self._replayed,

@@ -121,7 +121,8 @@ class Gateway:
         self.url = ""
         """The address, while the gateway is served."""
         self._make_renderer: Callable[[tuple[dict[str, Any], ...]], Renderer] = renderers or _no_renderer
-        self._renderers: OrderedDict[bytes, Renderer] = OrderedDict()
+        self._renderers: OrderedDict[bytes, asyncio.Future[Renderer]] = OrderedDict()
+        """Digest of a set of tools → its renderer, for which several episodes may wait."""
         self._episodes: dict[bytes, OpenEpisode] = {}
         """Digest of a key → its episode."""
         self.memory = Holdings.of_gateway(self.limits)
@@ -189,16 +190,15 @@ class Gateway:
                 self.url = ""
 
     async def _renderer(self, offered: OfferedTools) -> Renderer:
-        renderer = self._renderers.get(offered.digest)
-        if renderer is None:
+        making = self._renderers.get(offered.digest)
+        if making is None or (making.done() and (making.cancelled() or making.exception() is not None)):
             # A template is tried with the tools, which an agent may choose to be long.
-            renderer = await asyncio.to_thread(self._make_renderer, offered.tools)
-            self._renderers[offered.digest] = renderer
+            making = asyncio.ensure_future(asyncio.to_thread(self._make_renderer, offered.tools))
+            self._renderers[offered.digest] = making
             if len(self._renderers) > _REMEMBERED:
                 self._renderers.popitem(last=False)
-        else:
-            self._renderers.move_to_end(offered.digest)
-        return renderer
+        self._renderers.move_to_end(offered.digest)
+        return await asyncio.shield(making)  # the episode may end while others wait for the renderer
 
     # ---------------------------------------------------------------------------------------------------------------- ASGI
 
@@ -297,14 +297,14 @@ class Gateway:
         async with record.reading:
             if len(body) <= _LARGE:
                 await check_values(body, self.limits.values)
-                request = dialect.read(body, pieces)
+                request = await dialect.read(body, pieces)
             else:
                 async with self._reading:
                     await check_values(body, self.limits.values)
                     await asyncio.sleep(0)
                     began = perf_counter()
                     try:
-                        request = dialect.read(body, pieces)
+                        request = await dialect.read(body, pieces)
                     finally:
                         # A call passes the loop several times. It must not wait for a large request each time.
                         await asyncio.sleep(perf_counter() - began)

@@ -27,7 +27,7 @@ class GatewayLimits(msgspec.Struct, frozen=True):
     values: int = 50_000
     """Arrays, objects and commas of a request's JSON."""
     messages: int = 4096
-    """Messages of a conversation."""
+    """Messages of a conversation, and tool calls of a message."""
     tools: int = 2**18
     """Bytes of a request's list of tools."""
     calls: int = 10_000

@@ -5,9 +5,11 @@ string or as parts, ``developer`` instead of ``system``, other ids. None of this
 message is the same for all these forms, so the gateway recognizes a conversation by its keys.
 """
 
+import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from sys import getsizeof
+from time import perf_counter
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -56,6 +58,8 @@ _RANGES = {
     "top_p": (0.0, 1.0, "a number from 0 to 1"),
     "top_k": (-1, float("inf"), "-1 or 0 for all tokens, or more"),
 }
+_TURN_SECONDS = 0.003
+"""Seconds of reading messages after which the event loop gets its turn."""
 _SHOWN = 100
 """Characters of what an agent sent that a refusal quotes."""
 
@@ -120,17 +124,24 @@ class Pieces:
         """Bytes that the new pieces take."""
         return sum(self._weights.values())
 
-    def messages(
-        self, raws: Sequence[msgspec.Raw], read: Callable[[msgspec.Raw], Sequence[AgentMessage]]
+    async def messages(
+        self, raws: Sequence[msgspec.Raw], read: Callable[[msgspec.Raw], Iterable[AgentMessage]]
     ) -> list[AgentMessage]:
-        """Return the messages of ``raws``; ``read`` parses one that is new."""
+        """Return the messages of ``raws``; ``read`` parses a piece that is new. The event loop gets its turns in between."""
         self.check_count(len(raws))
         messages: list[AgentMessage] = []
+        until = perf_counter() + _TURN_SECONDS
         for raw in raws:
             digest = hashlib.blake2b(raw, digest_size=16).digest()
             parsed = self._get(digest)
             if parsed is None:
-                parsed = tuple(read(raw))
+                fresh: list[AgentMessage] = []
+                for one in read(raw):
+                    fresh.append(one)
+                    if perf_counter() > until:
+                        await asyncio.sleep(0)
+                        until = perf_counter() + _TURN_SECONDS
+                parsed = tuple(fresh)
                 self._add(digest, parsed, _ENTRY + sum(map(weight_of, parsed)))
             messages += parsed
             self.check_count(len(messages))
@@ -155,6 +166,12 @@ class Pieces:
         if count > self._limits.messages:
             most = f"at most {self._limits.messages} are taken (GatewayLimits.messages)"
             raise too_large(f"the conversation has {count} messages or more; {most}")
+
+    def check_calls(self, count: int) -> None:
+        """Raise ``BadRequest`` if a message may not have ``count`` tool calls."""
+        if count > self._limits.messages:
+            most = f"at most {self._limits.messages} are taken (GatewayLimits.messages)"
+            raise too_large(f"a message has {count} tool calls; {most}")
 
     def keep(self) -> int:
         """Keep the new pieces for later requests, and return how many bytes more are kept now."""
@@ -245,7 +262,7 @@ class Dialect(NamedTuple):
     """An API that agents speak."""
 
     name: str
-    read: Callable[[bytes, Pieces], AgentRequest]
+    read: Callable[[bytes, Pieces], Awaitable[AgentRequest]]
     """The body of a request → the request; raises ``BadRequest``."""
     answer: Callable[[AgentReply, AgentRequest], bytes]
     """The body of an answer without streaming."""

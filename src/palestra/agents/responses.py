@@ -73,15 +73,15 @@ _SILENT = ("reasoning", "item_reference")
 """Items that a model does not see as text of the conversation."""
 
 
-def _read(data: bytes, pieces: Pieces) -> AgentRequest:
+async def _read(data: bytes, pieces: Pieces) -> AgentRequest:
     body: _Body = decode(data, _Body)
     if body.background or body.conversation is not None:
         raise BadRequest("background and conversation are not available here; send the whole input", code="unsupported")
     items: str | list[msgspec.Raw] = decode(body.input, str | list[msgspec.Raw])
     if isinstance(items, str):
-        messages = pieces.messages([body.input], _user_text)
+        messages = await pieces.messages([body.input], _user_text)
     else:
-        messages = _joined(pieces.messages(items, _items_of))
+        messages = _joined(await pieces.messages(items, _items_of))
     leading = next((at for at, one in enumerate(messages) if one.role != "system"), len(messages))
     system = [body.instructions or "", *(one.text for one in messages[:leading])]
     form = (body.text or {}).get("format")

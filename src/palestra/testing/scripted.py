@@ -1,15 +1,17 @@
-"""An engine without a model: a function writes the tokens. For tests of everything that surrounds an engine."""
+"""An engine without a model, whose tokens a function writes, and a renderer without a tokenizer. For tests of their users."""
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
-from palestra.core import EngineSession, Generation, Sampling
+import numpy as np
+
+from palestra.core import EngineSession, Generation, Reply, Sampling
 from palestra.encoding import Ints, floats, ints
 from palestra.errors import UsageError
-from palestra.trajectory import Finish, Tokens
+from palestra.trajectory import Finish, Message, Tokens, text_of
 
-__all__ = ["Script", "ScriptedEngine"]
+__all__ = ["ByteRenderer", "Script", "ScriptedEngine"]
 
 Script = Callable[[Ints, Sampling], Sequence[int]]
 """Returns the tokens that follow a prompt."""
@@ -52,3 +54,23 @@ class ScriptedEngine:
 
     async def close(self) -> None:
         pass
+
+
+class ByteRenderer:
+    """Render messages without a tokenizer: a byte of UTF-8 is a token, and the token 0 ends a message. Tools are not shown."""
+
+    stop_ids: tuple[int, ...] = (0,)
+
+    def with_tools(self, tools: object) -> Self:
+        return self
+
+    def first(self, messages: Sequence[Message]) -> Ints:
+        text = "".join(f"{message.role}:{text_of(message.content)}\0" for message in messages)
+        return ints(np.frombuffer(text.encode(), dtype=np.uint8))
+
+    def extend(self, prompt: Ints, sampled: Ints, messages: Sequence[Message]) -> Ints | None:
+        closed = len(sampled) and int(sampled[-1]) in self.stop_ids
+        return ints(self.first(messages) if closed else [*self.stop_ids, *self.first(messages)])
+
+    def read(self, prompt: Ints, ids: Ints) -> Reply:
+        return Reply(bytes(ids[ids != 0].tolist()).decode(errors="replace"))
