@@ -152,7 +152,7 @@ def __dir__() -> list[str]:
 
 
 def _version() -> str:
-    """The version that was installed. Its source is the tag of the repository: see scripts/version.py."""
+    """The version that was installed. Its source is the tag of the repository."""
     from importlib import metadata
 
     try:
