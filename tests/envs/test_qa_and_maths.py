@@ -83,6 +83,14 @@ def test_a_question_takes_any_accepted_answer(folder: Path) -> None:
         assert env.step(answer).reward == reward
 
 
+def test_the_readings_of_words_are_options_of_the_id(folder: Path) -> None:
+    put(folder, "HotpotQA", [{"problem": "How many percent?", "answer": "5%"}])
+    for percent in (False, True):
+        env = palestra.make("qa:HotpotQA", percent=percent)
+        env.reset(seed=0)
+        assert env.step("\\boxed{5}").reward == percent
+
+
 def test_splits_and_indices(folder: Path) -> None:
     for split in ("math", "amc"):
         put(folder, "math-eval", [{"problem": split, "answer": "1"}], split)

@@ -3,6 +3,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,38 @@ def test_a_data_file_says_which_reading_of_its_answers_is_meant() -> None:
         palestra.make(write(ROWS) + "?grader=maths&pairs=sets")
     with pytest.raises(UsageError, match='no option "pairs"'):
         palestra.make(write(ROWS) + "?grader=exact&pairs=intervals")
+
+
+@pytest.mark.parametrize(
+    ("options", "rewards"),
+    [
+        ("", [0.0, 1.0]),
+        ("&percent=true", [1.0, 1.0]),
+        ("&hyphens=True", [0.0, 0.0]),
+        ("&percent=false&hyphens=false", [0.0, 1.0]),
+    ],
+)
+def test_a_data_file_says_whether_percent_signs_and_hyphens_count(options: str, rewards: list[float]) -> None:
+    rows = [{"question": "How much?", "answer": "5%"}, {"question": "What did she do?", "answer": "re-sign"}]
+    for row, reply, reward in zip(rows, ("5", "resign"), rewards, strict=True):
+        with palestra.make(f"{write([row])}?grader=exact{options}") as env:
+            env.reset(seed=0)
+            assert env.step(f"\\boxed{{{reply}}}").reward == reward
+
+
+def test_a_reading_that_is_no_truth_value_is_refused() -> None:
+    with pytest.raises(UsageError, match=r'hyphens .*"maybe".* true or false'):
+        palestra.make(write(ROWS) + "?hyphens=maybe")
+
+
+@pytest.mark.parametrize("grader", ["exact", "choice"])
+def test_a_huge_answer_is_wrong_at_once(grader: str) -> None:
+    rows = [{"question": "Capital of Italy?", "choices": ["Paris", "Rome"], "answer": "Rome"}]
+    with palestra.make(f"{write(rows)}?grader={grader}") as env:
+        env.reset(seed=0)
+        began = time.process_time()
+        assert env.step(f"\\boxed{{{'1½' * 500_000}}}").reward == 0.0
+        assert time.process_time() - began < 1.0  # to normalize it takes several seconds
 
 
 def test_choices() -> None:

@@ -17,7 +17,7 @@ import msgspec
 
 from palestra.errors import EpisodeError, GraderError
 from palestra.grading import last_answer, last_boxed
-from palestra.grading.text import normalize
+from palestra.grading.text import normalize, too_long
 
 __all__ = ["ChoiceGrader", "FunctionGrader", "Grade", "Grader", "NumberGrader", "number_in"]
 
@@ -183,6 +183,8 @@ def _letter(answer: Any, choices: list[str]) -> str | None:
     if isinstance(answer, int) and not isinstance(answer, bool):
         return _LETTERS[answer] if 0 <= answer < len(choices) else None
     text = str(answer).strip()
+    if too_long(text, choices):
+        return None
     normalized = normalize(text)
     for place, choice in enumerate(choices):
         if normalize(choice) == normalized:

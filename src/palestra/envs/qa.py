@@ -23,14 +23,31 @@ _FEW = 50
 
 
 class QuestionAnswering(Env):
-    """Answer one question of the data set ``data``. The reward is 1 for an accepted answer and 0 for any other."""
+    """Answer one question of the data set ``data``. The reward is 1 for an accepted answer and 0 for any other.
+
+    Args:
+        data: The data set.
+        split: The split; empty for that of the task.
+        instruction: The text after the question, instead of the usual one; empty for none.
+        percent: The questions ask for percentages, so ``5%`` and ``5`` are equal.
+        hyphens: Hyphens and slashes inside words count, so ``re-sign`` and ``resign`` differ.
+    """
 
     reward_range = (0.0, 1.0)
     score_range = (0.0, 1.0)
 
-    def __init__(self, data: DataSource, split: str = "", instruction: str | None = None) -> None:
+    def __init__(
+        self,
+        data: DataSource,
+        split: str = "",
+        instruction: str | None = None,
+        *,
+        percent: bool = False,
+        hyphens: bool = False,
+    ) -> None:
         self._data = data
         self._split = split
+        self._percent, self._hyphens = percent, hyphens
         self._instruction = _HOW if instruction is None else f"\n\n{instruction}" if instruction else ""
 
     @property
@@ -50,7 +67,7 @@ class QuestionAnswering(Env):
         answer = stated_answer(action)
         if answer is None:
             return Step("There is no \\boxed{} answer.", 0.0, True, False, {"success": False, "format_error": True})
-        right = exact_match(answer, self._answers)
+        right = exact_match(answer, self._answers, percent=self._percent, hyphens=self._hyphens)
         return Step("", float(right), True, False, {"success": right})
 
     def oracle(self) -> str:

@@ -9,6 +9,7 @@ Each row is one task, and one reply ends the episode. Options follow the questio
 ``instruction``  the text that follows the question, instead of the grader's own
 
 The grader ``maths`` also has the options of ``Readings``: ``pairs``, ``base``, ``angles``, ``percent``, ``decimals``, ``log``.
+The grader ``exact`` has ``percent`` and ``hyphens``, each ``true`` or ``false``: see ``QuestionAnswering``.
 """
 
 import copy
@@ -36,7 +37,11 @@ GraderChoice = str | Grader | Callable[[str, dict[str, Any]], Any]
 """The name of a grader, a grader, or a function ``(reply, row)`` that returns a bool or a number."""
 
 _OWN: dict[str, type[Grader]] = {"number": NumberGrader, "choice": ChoiceGrader}
-_READINGS = tuple(field.name for field in fields(Readings))
+_READINGS: dict[GraderChoice, tuple[str, ...]] = {
+    "maths": tuple(field.name for field in fields(Readings)),
+    "exact": ("percent", "hyphens"),
+}
+"""The options that say how a grader reads an answer."""
 _NAMES = ("exact", "number", "maths", "choice", "code")
 
 
@@ -46,9 +51,7 @@ def open_questions(path: str, *, grader: GraderChoice = "exact", **options: Any)
     The options are ``grader``, ``question``, ``answer``, ``choices`` and ``instruction``. A file that cannot be read, an
     unknown option or grader, and a broken row are errors before the first episode; the message names the line of the row.
     """
-    readings = {name: options.pop(name) for name in _READINGS if name in options} if grader == "maths" else {}
-    if str(readings.get("decimals", "")).isdecimal():  # an option of an id is a text
-        readings["decimals"] = int(readings["decimals"])
+    readings = {name: _value(grader, name, options.pop(name)) for name in _readings(grader) if name in options}
     names = _options(options)
     source, graded = _source(path, grader, names)
     source.rows()
@@ -59,14 +62,27 @@ def open_questions(path: str, *, grader: GraderChoice = "exact", **options: Any)
         if asked:
             raise UsageError("the grader code has its own instruction: leave the option instruction out")
         return Coding(source)
-    return Maths(source, **asked, **readings) if graded == "maths" else QuestionAnswering(source, **asked)
+    return (Maths if graded == "maths" else QuestionAnswering)(source, **asked, **readings)
 
 
 def read_questions(path: str, *, grader: GraderChoice = "exact", **options: Any) -> Rows:
     """Return the rows of ``data:path`` with its options."""
-    if grader == "maths":
-        options = {name: value for name, value in options.items() if name not in _READINGS}
+    options = {name: value for name, value in options.items() if name not in _readings(grader)}
     return _source(path, grader, _options(options))[0].rows()
+
+
+def _readings(grader: GraderChoice) -> tuple[str, ...]:
+    return _READINGS.get(grader, ()) if isinstance(grader, str) else ()
+
+
+def _value(grader: GraderChoice, name: str, value: Any) -> Any:
+    """Return the value of an option, which an id gives as a text."""
+    if grader == "maths":
+        return int(value) if name == "decimals" and str(value).isdecimal() else value
+    written = str(value).lower()
+    if written not in ("true", "false"):
+        raise UsageError(f'the option {name} of the grader {grader} is "{value}"; expected true or false')
+    return written == "true"
 
 
 def _options(options: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable
 
-__all__ = ["exact_match", "f1", "normalize"]
+__all__ = ["exact_match", "f1", "normalize", "too_long"]
 
 _ARTICLES = frozenset({"a", "an", "the"})
 _MARKS = "-.+#*/:^=<>~!%‰&"
@@ -60,6 +60,8 @@ _BETWEEN_DIGITS = re.compile(r"(?<=\d)[^\w\s\ue000-\ue00f]+(?=[\d\ue000])")
 
 
 _MOST_PASSES = 8
+_LONGEST, _TIMES = 2000, 4
+"""Characters of an answer that are compared in any case, and how many times those of the longest accepted answer may be."""
 
 
 def normalize(answer: str) -> str:
@@ -115,8 +117,14 @@ def _is_punctuation(mark: str) -> bool:
     return mark in string.punctuation or unicodedata.category(mark).startswith("P")
 
 
+def too_long(prediction: str, accepted: Iterable[str]) -> bool:
+    """Return whether ``prediction`` is too long to equal an accepted answer: to normalize it would hold the event loop."""
+    return len(prediction) > max([_LONGEST, *(_TIMES * len(answer) for answer in accepted)])
+
+
 def exact_match(prediction: str, answers: str | Iterable[str], *, percent: bool = False, hyphens: bool = False) -> bool:
-    """Return whether ``prediction`` equals one of ``answers`` after normalization. An empty prediction equals nothing.
+    """Return whether ``prediction`` equals one of ``answers`` after normalization. An empty prediction equals nothing, and
+    neither does one of more than 2,000 characters that is more than four times as long as every accepted answer.
 
     Args:
         prediction: The answer to judge.
@@ -125,6 +133,8 @@ def exact_match(prediction: str, answers: str | Iterable[str], *, percent: bool 
         hyphens: Hyphens and slashes inside words count, so ``re-sign`` and ``resign`` differ.
     """
     accepted = _each(answers)
+    if too_long(prediction, accepted):
+        return False
     for hyphen in ("-",) if hyphens else ("", " "):
         given = _normalized(prediction, hyphen, percent)
         if given and any(given == _normalized(answer, hyphen, percent) for answer in accepted):
