@@ -8,71 +8,63 @@ r"""Palestra: a gym and a trainer for agentic LLMs.
     observation, info = env.reset(seed=0)
     observation, reward, terminated, truncated, info = env.step("\\boxed{25}")
 
-This module holds what most programs need; ``dir(palestra)`` lists it. Names that need more than the core are imported when
-they are first used, so ``import palestra`` stays light. The rest is in the packages, in the order in which data flows:
+This module holds what most programs need; ``dir(palestra)`` lists it. Each name is imported when it is first used, so that
+``import palestra`` takes milliseconds. The rest is in the packages, in the order in which data flows:
 ``trajectory``, ``core``, ``registry``, ``envs``, ``wrappers``, ``policies``, ``rollout``, ``evaluation``, ``training``.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from palestra import errors
-from palestra.adapters import Wrapper, as_async
-from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
-from palestra.envs import mix, register_suite
-from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
-from palestra.integrations import register_theirs
-from palestra.registry import Need, list_envs, make, make_async, print_envs, register, register_files, register_scheme
-from palestra.rollout import rollout
-from palestra.specs import is_importable
-from palestra.trajectory import (
-    Completion,
-    Image,
-    Message,
-    StopReason,
-    Task,
-    Text,
-    Trajectory,
-    TrajectoryGroup,
-    Turn,
-    flatten,
-)
+from palestra.rollout import rollout  # here, because the package of this name would hide the function
 
 if TYPE_CHECKING:
     __version__: str
-    from palestra import grading, policies, tools, training, wrappers
+    from palestra import errors, grading, policies, tools, training, wrappers
+    from palestra.adapters import Wrapper, as_async
     from palestra.checking import check_env
+    from palestra.core import AsyncEnv, Conversation, Env, Policy, Step, Tool
+    from palestra.envs import mix
     from palestra.evaluation import evaluate
     from palestra.policies.chat import ChatPolicy, Endpoint
     from palestra.policies.sampled import SampledPolicy
+    from palestra.registry import list_envs, make, make_async, print_envs, register
     from palestra.rollout import VectorEnv, collect, make_vec, play, read_trajectories
     from palestra.tools import tool
     from palestra.training import TrainConfig, train
+    from palestra.trajectory import (
+        Completion,
+        Image,
+        Message,
+        StopReason,
+        Task,
+        Text,
+        Trajectory,
+        TrajectoryGroup,
+        Turn,
+        flatten,
+    )
     from palestra.wrappers import UseTools
 
-_LAZY = {
-    "ChatPolicy": "palestra.policies.chat",
-    "Endpoint": "palestra.policies.chat",
-    "SampledPolicy": "palestra.policies.sampled",
-    "TrainConfig": "palestra.training",
-    "UseTools": "palestra.wrappers",
-    "VectorEnv": "palestra.rollout",
-    "check_env": "palestra.checking",
-    "collect": "palestra.rollout",
-    "evaluate": "palestra.evaluation",
-    "grading": "",
-    "make_vec": "palestra.rollout",
-    "play": "palestra.rollout",
-    "policies": "",
-    "read_trajectories": "palestra.rollout",
-    "tool": "palestra.tools",
-    "tools": "",
-    "train": "palestra.training",
-    "training": "",
-    "wrappers": "",
+_HOMES = {
+    "adapters": "Wrapper as_async",
+    "checking": "check_env",
+    "core": "AsyncEnv Conversation Env Policy Step Tool",
+    "envs": "mix",
+    "evaluation": "evaluate",
+    "policies.chat": "ChatPolicy Endpoint",
+    "policies.sampled": "SampledPolicy",
+    "registry": "list_envs make make_async print_envs register",
+    "rollout": "VectorEnv collect make_vec play read_trajectories",
+    "tools": "tool",
+    "training": "TrainConfig train",
+    "trajectory": "Completion Image Message StopReason Task Text Trajectory TrajectoryGroup Turn flatten",
+    "wrappers": "UseTools",
 }
-"""Name → the module that it is imported from when it is first used; nothing for a package of ours."""
+"""Module of this package → the names that are imported from it when they are first used."""
+_LAZY = {name: f"palestra.{home}" for home, names in _HOMES.items() for name in names.split()}
+_PACKAGES = frozenset({"errors", "grading", "policies", "tools", "training", "wrappers"})
+"""Modules of this package that ``palestra.NAME`` imports."""
 
 __all__ = [
     "AsyncEnv",
@@ -122,33 +114,31 @@ __all__ = [
     "wrappers",
 ]
 
-register_suite()
-_websockets = Need(label="websockets", module="websockets", extra="serve")
-register_scheme("remote", "palestra.serve.client:RemoteEnv", needs=[_websockets])
-register_files("openenv", "palestra.integrations.openenv_env:OpenEnv", as_text=False, needs=[_websockets])
-register_theirs()
-
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
         return _version()
-    if name not in _LAZY:
+    if name not in _LAZY and name not in _PACKAGES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _LAZY[name]
     try:
-        found = getattr(import_module(home), name) if home else import_module(f"{__name__}.{name}")
+        value = getattr(import_module(_LAZY[name]), name) if name in _LAZY else import_module(f"{__name__}.{name}")
     except ModuleNotFoundError as error:
-        if home != "palestra.training" or (error.name or "").startswith("palestra"):
+        if _LAZY.get(name) != "palestra.training" or (error.name or "").startswith("palestra"):
             raise
+        from palestra.errors import MissingExtra
+        from palestra.installation import how_to_install
+
         raise MissingExtra(f"palestra.{name} needs {error.name}: {how_to_install('train')}") from None
-    globals()[name] = found
-    return found
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
     # help() reads every name that dir() lists, and must not fail where the extra "train" is not installed.
+    from palestra.specs import is_importable
+
     absent = set() if is_importable("torch") else {name for name, home in _LAZY.items() if home == "palestra.training"}
-    return sorted({*globals(), *_LAZY} - absent)
+    return sorted({*globals(), *_LAZY, *_PACKAGES} - absent)
 
 
 def _version() -> str:

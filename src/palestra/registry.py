@@ -8,10 +8,12 @@
 A registration names its class by reference (``module:Class``), so listing two hundred environments imports none of them.
 
 Packages add environments through the entry-point group ``palestra.envs``: each entry point names a module that calls
-``register`` when it is imported. They are loaded the first time that an id is not found or ids are listed.
+``register`` when it is imported. They are loaded the first time that an id is not found or ids are listed. Palestra's own ids
+are registered when the registry is first used.
 """
 
 import re
+import threading
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -57,6 +59,9 @@ _files: dict[str, bool] = {}
 """Schemes whose ids name a file and options → whether the values of the options stay text."""
 _whole: set[str] = set()
 """Schemes whose tasks have the whole id as their name."""
+_built_in = ["palestra.integrations:register_theirs", "palestra.envs.catalog:register_suite"]
+"""Functions that register what Palestra ships and have not been called yet."""
+_loading = threading.RLock()
 _later: list[str] = []
 _plugins_loaded = False
 
@@ -100,6 +105,7 @@ def register(
     """
     if not re.fullmatch(r"[\w.-]+:[\w./-]+", id):
         raise UsageError(f'"{id}" is not an id: write namespace:Name-v0 (letters, digits and ._/- only)')
+    _load_built_in()
     family = family_of(id).partition(":")[2]
     if (turns := details.get("max_turns")) is not None and turns < 1:
         raise UsageError(f'"{id}": max_turns must be at least 1, got {turns}')
@@ -134,6 +140,7 @@ def register_scheme(scheme: str, entry: str, *, whole: bool = False, **details: 
     """
     if not scheme.isidentifier():
         raise UsageError(f'"{scheme}" is not a scheme: write one word')
+    _load_built_in()
     _schemes[scheme] = EnvSpec(id=scheme, entry=entry, **{**details, "needs": tuple(details.get("needs", ()))})
     if whole:
         _whole.add(scheme)
@@ -178,6 +185,7 @@ def spec(id: str) -> EnvSpec:
     Raises:
         UnknownEnv: There is no such environment; the message suggests the nearest id.
     """
+    _load_built_in()
     scheme, _, address = id.partition(":")
     if scheme in _files:
         path, options = parse_options(address, as_text=_files[scheme])
@@ -202,6 +210,7 @@ def registered(id: str) -> EnvSpec | None:
     Use this, and not ``spec``, for names from a file or a peer: it imports no ``module:Class``, opens no file and connects to
     no server.
     """
+    _load_built_in()
     if id not in _specs:
         _load_plugins()
     return _specs.get(id)
@@ -220,6 +229,7 @@ def typed(names: Iterable[str]) -> None:
 
 def is_pattern(name: str) -> bool:
     """Return whether ``name`` is a pattern of ids. An address such as ``remote:http://[::1]:8000#ID`` is not."""
+    _load_built_in()
     return name.partition(":")[0] not in _schemes and any(mark in name for mark in "*?[")
 
 
@@ -390,6 +400,7 @@ def _wrong_options(known: EnvSpec, factory: EnvFactory, keywords: Mapping[str, A
 
 
 def _is_known(name: str) -> bool:
+    _load_built_in()
     namespace = name.partition(":")[0]
     if namespace in _schemes or name in _specs:
         return True
@@ -421,8 +432,16 @@ def register_later(reference: str) -> None:
     _later.append(reference)
 
 
+def _load_built_in() -> None:
+    """Register what Palestra ships, unless that is done. A registration that is under way may call this."""
+    with _loading:
+        while _built_in:
+            resolve(_built_in.pop())()
+
+
 def _load_plugins() -> None:
     global _plugins_loaded  # noqa: PLW0603 - the state of this process
+    _load_built_in()
     while _later:
         resolve(_later.pop())()
     if _plugins_loaded:

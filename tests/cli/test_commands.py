@@ -17,7 +17,7 @@ import typer
 from typer.testing import CliRunner
 
 from palestra.cli import doctor
-from palestra.cli.app import _COMMANDS, app
+from palestra.cli.app import _COMMANDS, app, app_for
 from palestra.errors import UsageError
 from palestra.installation import how_to_install
 from palestra.registry import Need
@@ -159,7 +159,7 @@ def test_every_command_that_has_a_result_prints_it_as_json() -> None:
     found = dict(commands(typer.main.get_command(app)))
     without = {name for name, one in found.items() if not any("--json" in option.opts for option in one.params)}
     assert len(found) > 30
-    assert without == {"play", "completion"}  # a person plays, and a shell reads the script
+    assert without == {"play"}  # a person plays
 
 
 def test_demo_leaves_one_self_contained_page(tmp_path: Path) -> None:
@@ -238,14 +238,20 @@ def test_every_command_has_help(name: str) -> None:
     assert "--help" in palestra(name, "--help")
 
 
-HELPS = [[], *([name] for name, _, _ in _COMMANDS), ["model"], ["model", "tiny"], ["index"], ["index", "build"]]
+@pytest.mark.parametrize(
+    "command", [*([name] for name, _, _ in _COMMANDS), ["model", "tiny"], ["index", "build"]], ids=" ".join
+)
+def test_help_names_values_and_not_python_types(command: list[str]) -> None:
+    # typer shows the types of its own --help and of arguments
+    options = [line for line in palestra(*command, "--help").splitlines() if re.match("│ *--(?!help)", line)]
+    assert options
+    assert not [line for line in options if re.search("<(int|float|str|bool|path)|INTEGER|FLOAT|more_envs", line)]
 
 
-@pytest.mark.parametrize("command", HELPS, ids=" ".join)
-def test_help_shows_no_type_of_a_switch_and_no_internal_name(command: list[str]) -> None:
-    shown = palestra(*command, "--help")
-    assert "bool" not in shown
-    assert "more_envs" not in shown
+def test_the_overview_shows_the_first_lines_of_all_help_texts() -> None:
+    overview, everything = (runner.invoke(one, ["--help"], prog_name="palestra").output for one in (app_for(["--help"]), app))
+    assert "List the environments" in overview
+    assert overview == everything
 
 
 def test_version() -> None:

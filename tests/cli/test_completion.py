@@ -1,26 +1,8 @@
 import json
 
 import pytest
-from typer.main import get_command
 
 from palestra.cli import main
-from palestra.cli.app import app
-
-WITHOUT_JSON = {"play": "a person reads it", "completion": "a shell reads it"}
-"""Commands that print no result for a program, and why."""
-
-
-def commands(command: object, path: str = "") -> dict[str, set[str]]:
-    """Every command and its options."""
-    children = getattr(command, "commands", None)
-    if children is None:
-        return {path: {option for param in getattr(command, "params", []) for option in param.opts}}
-    return {name: found for key, child in children.items() for name, found in commands(child, f"{path} {key}".strip()).items()}
-
-
-def test_every_command_with_a_result_prints_it_as_json() -> None:
-    found = commands(get_command(app))
-    assert {name for name, options in found.items() if "--json" not in options} == set(WITHOUT_JSON)
 
 
 def complete(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -44,14 +26,6 @@ def test_a_shell_completes_commands_and_ids(
     words: str, expected: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert complete(words, monkeypatch, capsys) == expected
-
-
-def test_the_script_names_the_variable_that_the_command_reads(capsys: pytest.CaptureFixture[str]) -> None:
-    for shell in ("bash", "zsh", "fish"):
-        assert main(["completion", shell]) == 0
-        assert "_PALESTRA_COMPLETE" in capsys.readouterr().out
-    assert main(["completion", "tcsh"]) == 2
-    assert "there is bash, zsh, fish" in capsys.readouterr().err
 
 
 def test_json_results_are_one_document(tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,8 +18,6 @@ from time import monotonic, sleep
 
 import pytest
 
-from palestra.cli.app import _interruptible
-from palestra.cli.endings import Interrupted
 from palestra.evaluation import evaluate
 
 pytestmark = pytest.mark.slow
@@ -157,7 +155,7 @@ def test_ctrl_c_is_answered_with_the_way_out(name: str, moment: float, place: Pa
 def test_ctrl_c_while_the_command_is_loading(moment: float, tmp_path: Path) -> None:
     # "go" comes from inside main: whatever stands before it is not the command's.
     code = (
-        "import builtins, sys; from palestra_command import main; real = builtins.__import__\n"
+        "import builtins, sys; from palestra.cli import main; real = builtins.__import__\n"
         "def loading(*names, **more):\n"
         "    builtins.__import__ = real; print('go', flush=True); return real(*names, **more)\n"
         "builtins.__import__ = loading; sys.exit(main())"
@@ -187,39 +185,3 @@ def ended(session: int) -> bool:
             return False
         sleep(0.02)
     return True
-
-
-class _Leaving:
-    """Its ``__del__`` gets the Ctrl-C, as that of a library may while it is imported."""
-
-    def __del__(self) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-
-def test_a_ctrl_c_that_falls_into_a_del_is_not_lost() -> None:
-    def command() -> None:
-        one = _Leaving()
-        del one
-        sleep(20)
-
-    before = sys.unraisablehook
-    began = monotonic()
-    with pytest.raises(Interrupted, match="the way out"):
-        _interruptible(command, "the way out")()
-    assert monotonic() - began < 10
-    assert sys.unraisablehook is before
-
-
-def test_another_exception_in_a_del_reaches_the_hook_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing:
-        def __del__(self) -> None:
-            raise ValueError
-
-    def command() -> None:
-        one = Failing()
-        del one
-
-    seen: list[type[BaseException]] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda failed: seen.append(failed.exc_type))
-    _interruptible(command, "the way out")()
-    assert seen == [ValueError]

@@ -1,58 +1,25 @@
 """The commands, and the sentence that each prints after Ctrl-C. ``endings.py`` turns errors into sentences and exit codes."""
 
+import ast
 import functools
-import re
-import signal
+import inspect
+import os
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import typer
-from typer.core import TyperCommand, TyperGroup
 
 from palestra import __version__
-from palestra.cli.completion import prepare_completion
 from palestra.cli.endings import ExitCode, Interrupted
 from palestra.descriptors import raise_descriptor_limit
+from palestra.laziness import import_uninterrupted
 from palestra.telemetry import tracing_if_asked
 from palestra.terminal import terminal_safe
 
 __all__ = ["app", "app_for", "run_command"]
-
-
-class _Command(TyperCommand):
-    """A command whose help names the values that the user types, instead of Python types."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _with_plain_values(super().get_params(ctx), ctx)
-
-
-class _Group(TyperGroup):
-    """The same for a group of commands."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _with_plain_values(super().get_params(ctx), ctx)
-
-
-_VALUES = {"int": "N", "int range": "N", "float": "NUMBER", "float range": "NUMBER", "str": "TEXT", "path": "PATH"}
-"""A Python type, as typer shows it → what the help shows instead."""
-
-
-def _with_plain_values(params: list[Any], ctx: Any) -> list[Any]:
-    for param in params:
-        if param.param_type_name == "argument":
-            param.metavar = param.metavar or param.name.upper()
-            param.display_type_rich = lambda ctx: None  # the argument's name says enough
-        elif getattr(param, "is_flag", False):
-            param.metavar = ""  # a switch takes no value
-        elif param.metavar is None:
-            shown = re.sub(r"list\[(\w+)\]", r"\1", (param.display_type_rich(ctx) or "").strip("<>"))
-            param.metavar = _VALUES.get(shown)
-    return params
-
 
 _AGAIN = "Nothing was changed: type the same command again."
 _RESUMES = "Finished episodes are kept: the same command resumes with the others."
@@ -78,21 +45,45 @@ _COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("prefetch", "prefetch:prefetch_command", "Complete data sets are kept: the same command fetches the others."),
     ("check", "check:check_command", "The check has no result: the same command starts over, -n 20 plays fewer tasks."),
     ("doctor", "doctor:doctor_command", _AGAIN),
-    ("completion", "completion:completion_command", _AGAIN),
     ("serve", "serve:serve_command", "The server is closed: the same command serves again, with the same token."),
 )
 """The name of each command, its module and function, and the sentence after Ctrl-C."""
-_GROUPS: tuple[tuple[str, str, str], ...] = (
-    ("new", "new:app", "The package may be incomplete: remove its folder, then type the same command again."),
-    ("model", "model:app", "No model folder was made: the same command starts over."),
-    ("index", "index:index_app", "No index was made or changed: the same command starts over."),
-    ("harbor", "harbor:app", "Finished builds are kept: the same command starts over."),
-    ("study", "study:app", "Finished runs are kept: the same command resumes with the others."),
+_GROUPS: tuple[tuple[str, str, str, str], ...] = (
+    (
+        "new",
+        "new:app",
+        "Write a package to start from.",
+        "The package may be incomplete: remove its folder, then type the same command again.",
+    ),
+    (
+        "model",
+        "model:app",
+        "Export a trained model, or build or fetch a small one.",
+        "No model folder was made: the same command starts over.",
+    ),
+    (
+        "index",
+        "index:index_app",
+        "Build, try and serve document indexes for the search tool.",
+        "No index was made or changed: the same command starts over.",
+    ),
+    (
+        "harbor",
+        "harbor:app",
+        "Check, build and write Harbor tasks, which play without Docker.",
+        "Finished builds are kept: the same command starts over.",
+    ),
+    (
+        "study",
+        "study:app",
+        "Compare training runs over arms, environments and seeds.",
+        "Finished runs are kept: the same command resumes with the others.",
+    ),
 )
+"""The name of each group of commands, its module and app, its help, and the sentence after Ctrl-C."""
 
-
-_MOMENT = 0.05
-"""Seconds after which the ``__del__`` that dropped a Ctrl-C has certainly ended."""
+_METAVARS: dict[object, str] = {int: "N", float: "NUMBER", str: "TEXT", Path: "PATH", bool: ""}
+"""The type of an option → what its help shows as the value; a switch takes none."""
 
 
 def _interruptible(command: Callable[..., None], way_out: str) -> Callable[..., None]:
@@ -100,64 +91,85 @@ def _interruptible(command: Callable[..., None], way_out: str) -> Callable[..., 
 
     @functools.wraps(command)
     def run(*args: object, **options: object) -> None:
-        before = sys.unraisablehook
-        sys.unraisablehook = functools.partial(_send_again, before)
         try:
             command(*args, **options)
         except KeyboardInterrupt:
             raise Interrupted(way_out) from None
-        finally:
-            sys.unraisablehook = before
 
+    for parameter in inspect.signature(command).parameters.values():
+        declared = parameter.default
+        if isinstance(declared, typer.models.ArgumentInfo):
+            declared.metavar = declared.metavar or parameter.name.upper()
+        elif isinstance(declared, typer.models.OptionInfo) and declared.metavar is None:
+            types = {parameter.annotation, *get_args(parameter.annotation)}  # of "list[str]" and "int | None" too
+            declared.metavar = next((shown for type_, shown in _METAVARS.items() if type_ in types), None)
     return run
 
 
-def _send_again(others: Callable[["sys.UnraisableHookArgs"], object], failed: "sys.UnraisableHookArgs") -> None:
-    """Repeat a Ctrl-C that fell into a ``__del__``, for example of a library that is being imported: Python drops it there.
-
-    ``others`` is the hook for every other exception.
-    """
-    if failed.exc_type is not KeyboardInterrupt:
-        others(failed)
-        return
-    later = threading.Timer(_MOMENT, signal.pthread_kill, (threading.main_thread().ident, signal.SIGINT))
-    later.daemon = True
-    later.start()
-
-
 def app_for(arguments: Sequence[str]) -> typer.Typer:
-    """Return the app that runs ``arguments``: with the command that they name alone, else with all commands.
+    """Return the app that runs ``arguments``: with the command that they name alone, or with the first lines of their help.
 
     To import all commands, and to build their options, takes longer than many a command.
     """
     first = next(iter(arguments), "")
+    if first in ("", "-h", "--help") and _COMPLETION not in os.environ:
+        return _overview()
     return _app(first if any(first == name for name, *_ in (*_COMMANDS, *_GROUPS)) else "")
+
+
+_COMPLETION = "_PALESTRA_COMPLETE"
+"""A shell sets this variable when it asks for completions, which need all commands."""
+
+
+def _empty() -> typer.Typer:
+    made = typer.Typer(
+        help="A gym and a trainer for agentic LLMs.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    made.callback()(_root)
+    return made
 
 
 @functools.cache
 def _app(only: str) -> typer.Typer:
     """Return the app with one command or group, or with all if ``only`` is empty."""
-    made = typer.Typer(
-        cls=_Group,
-        help="A gym and a trainer for agentic LLMs.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        context_settings={"help_option_names": ["-h", "--help"]},
-    )
-    made.callback()(_root)
+    made = _empty()
     for name, place, way_out in _COMMANDS:
         if only in ("", name):
-            made.command(name, cls=_Command)(_interruptible(_imported(place), way_out))
-    for name, place, way_out in _GROUPS:
+            made.command(name)(_interruptible(_imported(place), way_out))
+    for name, place, help, way_out in _GROUPS:
         if only in ("", name):
-            made.add_typer(_group(place, way_out), name=name, cls=_Group)
+            made.add_typer(_group(place, way_out), name=name, help=help)
     return made
+
+
+def _overview() -> typer.Typer:
+    """Return an app that knows the names of all commands and the first lines of their help, and imports none of them."""
+    made = _empty()
+    for name, place, _ in _COMMANDS:
+        made.command(name, help=_summary(place))(_nothing)
+    for name, _, help, _ in _GROUPS:
+        made.command(name, help=help)(_nothing)
+    return made
+
+
+def _summary(place: str) -> str:
+    """Return the first paragraph of the docstring of a command, read from its source."""
+    module, _, name = place.partition(":")
+    source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    function = next(node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef) and node.name == name)
+    return (ast.get_docstring(function) or "").partition("\n\n")[0]
+
+
+def _nothing() -> None:
+    pass
 
 
 def _imported(place: str) -> Any:
     module, _, name = place.partition(":")
-    return getattr(import_module(f"palestra.cli.{module}"), name)
+    return getattr(import_uninterrupted(f"palestra.cli.{module}"), name)
 
 
 @functools.cache
@@ -166,7 +178,6 @@ def _group(place: str, way_out: str) -> typer.Typer:
     for command in group.registered_commands:
         if command.callback is not None:
             command.callback = _interruptible(command.callback, way_out)
-            command.cls = _Command
     return group
 
 
@@ -197,7 +208,6 @@ def run_command(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Errors are raised to the caller."""
     warnings.showwarning = _say
     raise_descriptor_limit()
-    prepare_completion()
     typed = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with tracing_if_asked():

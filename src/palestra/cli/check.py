@@ -3,7 +3,7 @@
 import typer
 
 from palestra.checking import CheckReport, check_env, render
-from palestra.cli.completion import complete_ids
+from palestra.cli.settings import complete_ids
 from palestra.errors import MissingData, MissingExtra
 from palestra.registry import is_pattern, list_envs, typed
 

@@ -27,7 +27,7 @@ from palestra.terminal import terminal_safe
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Check, build and write Harbor tasks, which play without Docker.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("check")

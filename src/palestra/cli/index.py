@@ -13,7 +13,7 @@ from palestra.terminal import terminal_safe
 
 __all__ = ["index_app"]
 
-index_app = typer.Typer(help="Build, try and serve document indexes for the search tool.", no_args_is_help=True)
+index_app = typer.Typer(no_args_is_help=True)
 _FOLDER: Any = typer.Argument(..., help="A folder that `palestra index build` made.")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 

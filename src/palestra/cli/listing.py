@@ -1,11 +1,10 @@
 """``palestra list``: the registered environments, folded so that the whole list fits on a screen of 80 columns."""
 
+from collections import Counter
 from itertools import groupby
 
 import typer
 
-from palestra.encoding import encode_json
-from palestra.envs.panels import list_panels, load_panel
 from palestra.errors import UnknownEnv
 from palestra.registry import EnvSpec, Need, list_envs
 
@@ -53,18 +52,26 @@ def list_command(
         _print_panels(as_json)
         return
     found = [known for name in WORLDS for known in list_envs(f"{name}:*")] if pattern == "worlds" else list_envs(pattern)
-    specs = [known for known in found if known.tags >= set(tag) and not (ready and known.missing())]
+    unmet = {need for need in {need for spec in found for need in spec.needs} if not need.met()}
+    specs = [spec for spec in found if spec.tags >= set(tag) and not (ready and _missing(spec, unmet))]
     if as_json:
-        typer.echo(encode_json([_plain(spec) for spec in specs]).decode())
+        from palestra.encoding import encode_json
+
+        typer.echo(encode_json([_plain(spec, unmet) for spec in specs]).decode())
         return
     if not specs:
         raise UnknownEnv(_nothing(pattern, found, tag))
     if pattern == "worlds":
-        _print_worlds(specs)
+        _print_worlds(specs, unmet)
     elif pattern == _ALL:
-        _print_namespaces(specs)
+        _print_namespaces(specs, unmet)
     else:
-        _print_families(specs)
+        _print_families(specs, unmet)
+
+
+def _missing(spec: EnvSpec, unmet: set[Need]) -> list[Need]:
+    """The needs of ``spec`` that are not met. Hundreds of ids share a need, and to look for its module takes a while."""
+    return [need for need in spec.needs if need in unmet]
 
 
 def _nothing(pattern: str, found: list[EnvSpec], tags: list[str]) -> str:
@@ -78,6 +85,9 @@ def _nothing(pattern: str, found: list[EnvSpec], tags: list[str]) -> str:
 
 
 def _print_panels(as_json: bool) -> None:
+    from palestra.encoding import encode_json
+    from palestra.envs.panels import list_panels, load_panel
+
     panels = [load_panel(name) for name in list_panels()]
     if as_json:
         rows = [{"name": one.name, "description": one.description, "tasks": len(one), "sha256": one.sha256} for one in panels]
@@ -89,15 +99,15 @@ def _print_panels(as_json: bool) -> None:
     typer.echo("\npalestra eval POLICY --panel NAME plays a panel.")
 
 
-def _print_worlds(specs: list[EnvSpec]) -> None:
+def _print_worlds(specs: list[EnvSpec], unmet: set[Need]) -> None:
     """One paragraph per world: what it is, how many ids it has, one of them, and what is missing here."""
     from rich.console import Console
 
     console = Console(highlight=False)
     for namespace, members in groupby(specs, key=_namespace):
         ids = list(members)
-        missing = {need: sum(need in spec.missing() for spec in ids) for spec in ids for need in spec.missing()}
-        example = next((spec.id for spec in ids if not spec.missing()), ids[0].id)
+        missing = Counter(need for spec in ids for need in _missing(spec, unmet))
+        example = next((spec.id for spec in ids if not _missing(spec, unmet)), ids[0].id)
         lines = [f"{len(ids)} ids, such as {example}: palestra list {namespace}"]
         lines += [f"{_how_many(number, ids)} {need.label}: {need.remedy}" for need, number in missing.items()]
         console.print(f"[cyan]{namespace}[/cyan]  {_escaped(WORLDS[namespace])}")
@@ -109,7 +119,7 @@ def _how_many(number: int, ids: list[EnvSpec]) -> str:
     return "All of them need" if number == len(ids) else "One of them needs" if number == 1 else f"{number} of them need"
 
 
-def _plain(spec: EnvSpec) -> dict[str, object]:
+def _plain(spec: EnvSpec, unmet: set[Need]) -> dict[str, object]:
     return {
         "id": spec.id,
         "namespace": spec.namespace,
@@ -118,12 +128,12 @@ def _plain(spec: EnvSpec) -> dict[str, object]:
         "levels": spec.levels,
         "tags": sorted(spec.tags),
         "max_turns": spec.max_turns,
-        "missing": [need.remedy for need in spec.missing()],
+        "missing": [need.remedy for need in _missing(spec, unmet)],
         "description": spec.description,
     }
 
 
-def _print_namespaces(specs: list[EnvSpec]) -> None:
+def _print_namespaces(specs: list[EnvSpec], unmet: set[Need]) -> None:
     """One row per namespace: its name, the number of its ids, and what one does there."""
     from rich.console import Console
     from rich.table import Table
@@ -135,7 +145,7 @@ def _print_namespaces(specs: list[EnvSpec]) -> None:
     table.add_column("")
     for namespace, members in groupby(sorted(specs, key=_namespace), key=_namespace):
         ids = list(members)
-        lacking = sum(bool(spec.missing()) for spec in ids)
+        lacking = sum(bool(_missing(spec, unmet)) for spec in ids)
         about = _escaped(WORLDS.get(namespace) or _QUESTIONS.get(namespace) or ids[0].description)
         note = f" [yellow]{lacking} not ready.[/yellow]" if lacking else ""
         table.add_row(namespace, str(len(_rows(ids))), str(len(ids)), about + note)
@@ -147,7 +157,7 @@ def _print_namespaces(specs: list[EnvSpec]) -> None:
     )
 
 
-def _print_families(specs: list[EnvSpec]) -> None:
+def _print_families(specs: list[EnvSpec], unmet: set[Need]) -> None:
     """One entry per family: its id and levels, and below them what it is and what is missing here."""
     from rich.console import Console
     from rich.padding import Padding
@@ -158,7 +168,7 @@ def _print_families(specs: list[EnvSpec]) -> None:
         console.print(f"[cyan]{_escaped(spec.id)}[/cyan] {_levels(spec)}".rstrip(), soft_wrap=True)
         if spec.description:
             console.print(Padding(_escaped(spec.description), (0, 0, 0, 4)))
-        for need in spec.missing():
+        for need in _missing(spec, unmet):
             console.print(f"    {_needed(need)}", soft_wrap=True)  # unbroken, so that the command can be copied
     ends = "An id without a level means its first level." if any(spec.levels for spec in rows) else ""
     console.print(f"\n{len(specs)} ids of {len(rows)} families. {ends}".rstrip(), style="dim")

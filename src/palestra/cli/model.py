@@ -13,7 +13,7 @@ from palestra.models import build_tiny, fetch_smollm2
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Export a trained model, or build or fetch a small one.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 _FETCHERS = {"smollm2": fetch_smollm2}
 _OUT = typer.Option(None, "--out", "-o", help="Folder to create; by default one in your cache folder.")
 

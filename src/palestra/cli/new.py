@@ -17,7 +17,7 @@ from palestra.registry import list_envs
 
 __all__ = ["app", "new_env"]
 
-app = typer.Typer(help="Write a package to start from.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 _SUFFIX = ".txt"
 """Templates end with it, so that no tool takes them for code of this package."""
 

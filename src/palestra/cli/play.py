@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 import typer
 
 from palestra.adapters import Guarded
-from palestra.cli.completion import complete_ids
-from palestra.cli.settings import WRAPPERS
+from palestra.cli.settings import WRAPPERS, complete_ids
 from palestra.core import Step
 from palestra.errors import InfrastructureError, Unsupported
 from palestra.registry import make, typed

@@ -8,9 +8,8 @@ from typing import Any
 
 import typer
 
-from palestra.cli.completion import complete_ids
 from palestra.confidential import mask
-from palestra.registry import typed
+from palestra.registry import list_envs, typed
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, TASKS_PER_ENV
 
 __all__ = [
@@ -32,12 +31,22 @@ __all__ = [
     "TOKENIZER",
     "TOOLS",
     "WRAPPERS",
+    "complete_ids",
     "default_folder",
     "named_envs",
 ]
 
 _LONGEST_NAME = 100
 """Most characters of a default folder's name; the rest is replaced by a hash."""
+
+
+def complete_ids(incomplete: str) -> list[str]:
+    """Return the environment ids, or the namespaces, that begin with ``incomplete``, for a shell that completes them."""
+    specs = list_envs()
+    if ":" in incomplete:
+        return [spec.id for spec in specs if spec.id.startswith(incomplete)]
+    return sorted({f"{spec.namespace}:" for spec in specs if spec.namespace.startswith(incomplete)})
+
 
 _ENVS_HELP = 'Ids or patterns of environments, or module:Class: --envs "game:*-easy" math:Sums'
 ENVS: Any = typer.Option(..., "--envs", "-e", metavar="ID", autocompletion=complete_ids, help=_ENVS_HELP)

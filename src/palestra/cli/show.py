@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from palestra.cli.completion import complete_ids
+from palestra.cli.settings import complete_ids
 from palestra.encoding import encode_json, tame
 from palestra.errors import MissingData, PalestraError
 from palestra.registry import EnvSpec, list_envs, make, spec, typed

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(help="Compare training runs over arms, environments and seeds.", no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True)
 _FOLDER = typer.Argument(..., metavar="STUDY", help="Folder with a study.toml. New results go into its folder runs.")
 _ONLY = typer.Option(None, "--only", metavar="PATTERN", help="Make only these runs, such as guess/ReBN-0 or '*/GRPO-*'.")
 

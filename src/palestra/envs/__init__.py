@@ -1,4 +1,4 @@
-"""The suite. Importing this registers every built-in id by reference and imports none of the environments."""
+"""The suite. ``register_suite`` registers every built-in id by reference and imports none of the environments."""
 
 from palestra.envs.catalog import register_suite
 from palestra.envs.mixture import Mixture, mix

@@ -57,6 +57,9 @@ def register_suite() -> None:
     )
     register_later("palestra.envs.web.miniwob.ids:register_miniwob")
     register_later("palestra.envs.web.sites.ids:register_sites")
+    websockets = Need(label="websockets", module="websockets", extra="serve")
+    register_scheme("remote", "palestra.serve.client:RemoteEnv", needs=[websockets])
+    register_files("openenv", "palestra.integrations.openenv_env:OpenEnv", as_text=False, needs=[websockets])
     register_files(
         "data",
         "palestra.envs.questions:open_questions",

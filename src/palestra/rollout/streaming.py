@@ -1,19 +1,19 @@
 """``rollout``: the streaming verb.
 
-Every ``import palestra`` passes here, so what plays the episodes is imported when ``rollout`` is called.
+Every ``import palestra`` passes here, so what plays the episodes, and the types of the arguments, are imported late.
 """
 
 from collections.abc import AsyncGenerator, Container, Sequence
 from typing import TYPE_CHECKING
 
-from palestra.core import Tool
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
-from palestra.specs import WrapperFactory
-from palestra.trajectory import Trajectory
 
 if TYPE_CHECKING:
+    from palestra.core import Tool
     from palestra.rollout.options import AnyPolicy
     from palestra.rollout.supply import Envs
+    from palestra.specs import WrapperFactory
+    from palestra.trajectory import Trajectory
 
 __all__ = ["rollout"]
 
@@ -29,11 +29,11 @@ def rollout(
     deadline: float = DEADLINE,
     max_turns: int | None = None,
     retries: int = RETRIES,
-    wrappers: Sequence[WrapperFactory | str] = (),
-    tools: Sequence[Tool | str] = (),
+    wrappers: "Sequence[WrapperFactory | str]" = (),
+    tools: "Sequence[Tool | str]" = (),
     cut_as_invalid: bool = False,
     skip: Container[tuple[int, int]] = (),
-) -> AsyncGenerator[Trajectory, None]:
+) -> "AsyncGenerator[Trajectory, None]":
     """Play episodes and yield each trajectory as its episode ends, in the order of completion.
 
     This is the async, streaming verb. ``collect`` blocks and returns all trajectories as a list, in the order of the tasks.

@@ -7,6 +7,13 @@
 ``env``        the environment: a search tool and one question
 """
 
-from palestra.envs.deepsearch.env import DeepSearch
+from typing import TYPE_CHECKING
+
+from palestra.laziness import lazy_names
+
+if TYPE_CHECKING:
+    from palestra.envs.deepsearch.env import DeepSearch
 
 __all__ = ["DeepSearch"]
+
+__getattr__ = lazy_names(__name__, {"DeepSearch": "env"})

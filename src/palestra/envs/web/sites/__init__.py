@@ -4,8 +4,17 @@
 environment that plays them.
 """
 
-from palestra.envs.web.sites.contract import Site
-from palestra.envs.web.sites.errands import Errand, Town, Walk
-from palestra.envs.web.sites.state import Change
+from typing import TYPE_CHECKING
+
+from palestra.laziness import lazy_names
+
+if TYPE_CHECKING:
+    from palestra.envs.web.sites.contract import Site
+    from palestra.envs.web.sites.errands import Errand, Town, Walk
+    from palestra.envs.web.sites.state import Change
 
 __all__ = ["Change", "Errand", "Site", "Town", "Walk"]
+
+__getattr__ = lazy_names(
+    __name__, {"Change": "state", "Errand": "errands", "Site": "contract", "Town": "errands", "Walk": "errands"}
+)
