@@ -2,7 +2,6 @@
 
 import errno
 import json
-import os
 import re
 import subprocess
 import sys
@@ -369,24 +368,3 @@ def test_the_results_of_a_study_as_json() -> None:
     shown = json.loads(palestra("study", "show", str(folder), "--json"))
     kept = {str(file.relative_to(folder / "runs").with_suffix("")) for file in (folder / "runs").rglob("*-[0-9].json")}
     assert set(shown["runs"]) == kept
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("loading", "absent"),
-    [
-        ("app", {"aiohttp", "fastapi", "torch", "transformers", "ray", "rich.progress"}),
-        ("app_for(['show', '--help'])", {"palestra.cli.listing", "palestra.cli.evaluate", "palestra.cli.train", "rich"}),
-    ],
-    ids=["all", "one"],
-)
-def test_loading_the_commands_loads_nothing_that_only_some_of_them_need(loading: str, absent: set[str]) -> None:
-    code = f"import sys, palestra.cli.app; palestra.cli.app.{loading}; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert not absent & set(done.stdout.split())
