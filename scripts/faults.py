@@ -21,12 +21,14 @@ fault; the same command continues it.
 
 import argparse
 import ast
+import compileall
 import contextlib
 import dataclasses
 import hashlib
 import importlib
 import json
 import os
+import py_compile
 import random
 import resource
 import shutil
@@ -67,9 +69,9 @@ AREAS: dict[str, tuple[list[str], list[str]]] = {
 IMPORTED_ONCE = ("numpy", "msgspec", "torch", "transformers", "pytest", "hypothesis", "pytest_asyncio", "typer", "rich.console")
 """Packages that the tests of several areas import. None of them imports Palestra."""
 FAST, SLOW = "not slow and not full and not alone", "slow and not full and not alone"
-LEAST_SECONDS = 45.0
-"""A run of tests may take four times as long as recorded, and this many seconds more."""
-MOST_SECONDS = {FAST: 60.0, SLOW: 120.0}
+LEAST_SECONDS = 20.0
+"""A run of tests may take twice as long as recorded, and this many seconds more."""
+MOST_SECONDS = {FAST: 30.0, SLOW: 90.0}
 """How many recorded seconds of tests run for one fault. The tests of the source's own test module come first."""
 MOST_MEMORY = 8 << 30
 
@@ -297,6 +299,13 @@ class Tree:
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(ROOT / name, folder / name, follow_symlinks=False)
+        # Bytecode that is checked by the content of its source, so a planted fault is never missed.
+        checked = py_compile.PycInvalidationMode.CHECKED_HASH
+        compileall.compile_dir(folder / "src", quiet=2, invalidation_mode=checked)
+
+    def warm(self, tests: Sequence[str], log: Path) -> None:
+        """Compile the tests as pytest does, once for all faults."""
+        forked(lambda: pytest_in(self, ["--collect-only", *tests], compiling=True), 600, log)
 
     @contextlib.contextmanager
     def planted(self, fault: Fault) -> Iterator[None]:
@@ -314,7 +323,7 @@ def forked(work: Callable[[], int], seconds: float, log: Path) -> int | None:
     """Run ``work`` in a process group of its own. Return its exit code, or ``None`` if it had to be killed."""
     pid = os.fork()
     if pid == 0:
-        os.setsid()
+        os.setpgid(0, 0)  # not a session: Linux would weigh each session's share of the processor anew, whatever ``nice`` says
         out = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(out, 1)
@@ -341,12 +350,12 @@ def forked(work: Callable[[], int], seconds: float, log: Path) -> int | None:
     return status
 
 
-def pytest_in(tree: Tree, arguments: Sequence[str], plugins: Sequence[object] = ()) -> int:
+def pytest_in(tree: Tree, arguments: Sequence[str], plugins: Sequence[object] = (), *, compiling: bool = False) -> int:
     """Run pytest in this process, which is a fork and ends with it, on the copy of the tree."""
     os.chdir(tree.folder)
     os.environ["PYTHONPATH"] = f"{tree.folder / 'src'}{os.pathsep}{tree.folder}"
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
-    sys.dont_write_bytecode = True
+    sys.dont_write_bytecode = not compiling
     sys.path[:0] = [str(tree.folder / "src"), str(tree.folder)]
     import pytest
 
@@ -387,6 +396,7 @@ class Recording:
         tests = own.get(fault.line) or []
         if not tests or "" in tests:  # run at import, or in a process of which nothing is recorded
             tests = sorted({test for reached in own.values() for test in reached if test})
+            tests = tests or list(self.seconds)  # a file that only runs when it is imported
         stem = Path(fault.path).stem
         chosen: list[str] = []
         left = most
@@ -420,11 +430,20 @@ class _Watch:
 
 
 def record(area: str, marks: str, tree: Tree, folder: Path) -> Recording:
-    """Run the tests of ``area`` that have these ``marks``, unless they have been recorded in ``folder``."""
+    """Run the tests of ``area`` that have these ``marks``. Of tests recorded in ``folder``, only changed files run again."""
     kept = folder / f"{area}-{'fast' if marks is FAST else 'slow'}.json"
-    if not kept.exists():
-        sources, tests = AREAS[area]
+    sources, tests = ([str(path.relative_to(ROOT)) for place in places for path in _files(place)] for places in AREAS[area])
+    source = _digest([tree.folder / name for name in sources])
+    digests = {name: _digest([tree.folder / name]) for name in tests if Path(name).name.startswith("test_")}
+    old = json.loads(kept.read_text()) if kept.exists() else {}
+    if old.get("source") != source:
+        old = {"seconds": {}, "lines": {}, "failed": [], "digests": {}}
+    changed = [name for name, digest in digests.items() if old["digests"].get(name) != digest]
+    if changed:
         began = time.monotonic()
+
+        def stays(test: str) -> bool:
+            return (name := test.partition("::")[0]) in digests and name not in changed
 
         def work() -> int:
             os.chdir(tree.folder)
@@ -433,24 +452,34 @@ def record(area: str, marks: str, tree: Tree, folder: Path) -> Recording:
             watched = coverage.Coverage(data_file=None, config_file=False, include=[f"{tree.folder}/src/palestra/*"])
             watched.start()
             watch = _Watch(watched)
-            present = [test for test in tests if (tree.folder / test).exists()]
-            code = pytest_in(tree, [*present, "-m", marks, "--maxfail=1000"], [watch])
+            code = pytest_in(tree, [*changed, "-m", marks, "--maxfail=1000"], [watch])
             watched.stop()
             data = watched.get_data()
-            files = [str(path.relative_to(ROOT)) for place in sources for path in _files(place)]
-            lines = {name: data.contexts_by_lineno(str(tree.folder / name)) for name in files}
-            passed = {name: seconds for name, seconds in watch.seconds.items() if name not in watch.failed | watch.skipped}
-            kept.write_text(json.dumps({"seconds": passed, "lines": lines, "failed": sorted(watch.failed)}))
+            lines: dict[str, dict[int, list[str]]] = {
+                name: data.contexts_by_lineno(str(tree.folder / name)) for name in sources
+            }
+            for name, before in old["lines"].items():
+                for line, reached in before.items():
+                    lines[name].setdefault(int(line), []).extend(filter(stays, reached))
+            seconds = {test: took for test, took in watch.seconds.items() if test not in watch.failed | watch.skipped}
+            seconds |= {test: took for test, took in old["seconds"].items() if stays(test)}
+            failed = [*watch.failed, *filter(stays, old["failed"])]
+            text = json.dumps({"source": source, "digests": digests, "seconds": seconds, "lines": lines, "failed": failed})
+            kept.write_text(text)
             return 0 if code in (0, 1, 5) else code
 
         code = forked(work, 3600, folder / f"{kept.stem}.log")
-        if code or not kept.exists():
+        if code is None or code:
             raise SystemExit(f"the tests of {area} could not be recorded (exit code {code}): see {folder / kept.stem}.log")
-        print(f"{area}: tests recorded in {time.monotonic() - began:.0f} s", flush=True)
+        print(f"{area}: {len(changed)} files of tests recorded in {time.monotonic() - began:.0f} s", flush=True)
     data = json.loads(kept.read_text())
     for test in data["failed"]:
         print(f"{area}: {test} does not pass without a fault, and is left out", flush=True)
     return Recording(data["seconds"], {name: {int(n): t for n, t in lines.items()} for name, lines in data["lines"].items()})
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    return hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest()
 
 
 # --------------------------------------------------------------------------------------------------------------- the planting
@@ -462,15 +491,21 @@ def run_tests(fault: Fault, recording: Recording, marks: str, tree: Tree, log: P
     if not tests:
         return "unreached", 0.0
     began = time.monotonic()
-    limit = 4 * sum(recording.seconds[test] for test in tests) + LEAST_SECONDS
+    limit = 2 * sum(recording.seconds[test] for test in tests) + LEAST_SECONDS
+    longest = 3 * max(recording.seconds[test] for test in tests) + LEAST_SECONDS / 2
 
     def work() -> int:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        return pytest_in(tree, tests)
+        return pytest_in(tree, [*tests, f"--timeout={longest}", "--timeout-method=thread"])
 
     code = forked(work, limit, log)
     verdict = "timeout" if code is None else "unnoticed" if code == 0 else "noticed"
     return verdict, time.monotonic() - began
+
+
+def noticed(verdict: str) -> bool:
+    """Return whether the tests noticed the fault."""
+    return verdict in ("noticed", "timeout")
 
 
 def plant(arguments: argparse.Namespace) -> None:
@@ -492,22 +527,24 @@ def plant(arguments: argparse.Namespace) -> None:
             recording = {
                 marks: record(area, marks, tree, recordings) for marks in ([FAST] if arguments.fast_only else [FAST, SLOW])
             }
+            tree.warm([test for test in AREAS[area][1] if (tree.folder / test).exists()], Path(temporary) / "log")
             for fault in draw(area, arguments.seed, each, ignored):
                 key = f"{area} {arguments.seed} {fault.key}"
-                if key in results:
+                before = results.get(key)
+                if before and (before["slow"] or arguments.fast_only or noticed(before["fast"])):
                     continue
                 if arguments.minutes and time.monotonic() - began > 60 * arguments.minutes:
                     print("the time is over; the same command goes on", flush=True)
                     return
                 log = Path(temporary) / "log"
+                fast, slow, seconds = before["fast"] if before else "", "", before["seconds"] if before else 0.0
                 with tree.planted(fault):
-                    fast, seconds = run_tests(fault, recording[FAST], FAST, tree, log)
-                said = log.read_text(errors="replace")[-400:] if fast in ("noticed", "timeout") else ""
-                slow = ""
-                if fast in ("unnoticed", "unreached") and not arguments.fast_only:
-                    with tree.planted(fault):
+                    if not before:
+                        fast, seconds = run_tests(fault, recording[FAST], FAST, tree, log)
+                    if not noticed(fast) and not arguments.fast_only:
                         slow, more = run_tests(fault, recording[SLOW], SLOW, tree, log)
-                    seconds += more
+                        seconds += more
+                said = log.read_text(errors="replace")[-400:] if noticed(slow or fast) else ""
                 results[key] = {
                     "area": area,
                     "seed": arguments.seed,
@@ -538,10 +575,10 @@ def show(arguments: argparse.Namespace) -> None:
         if not rows:
             continue
         counted = [entry for entry in rows if _key(entry) not in ignored]
-        fast = [entry["fast"] in ("noticed", "timeout") for entry in counted]
-        both = [now or entry["slow"] in ("noticed", "timeout") for now, entry in zip(fast, counted, strict=True)]
+        fast = [noticed(entry["fast"]) for entry in counted]
+        both = [now or noticed(entry["slow"]) for now, entry in zip(fast, counted, strict=True)]
         every += zip(both, fast, strict=True)
-        open_faults += [entry for entry, noticed in zip(counted, both, strict=True) if not noticed]
+        open_faults += [entry for entry, seen in zip(counted, both, strict=True) if not seen]
         share = f"{100 * sum(both) / max(len(both), 1):.0f} %"
         print(
             f"{area:<12}{len(rows):>8}{len(rows) - len(counted):>12}{sum(fast):>9}{sum(both) - sum(fast):>9}"
