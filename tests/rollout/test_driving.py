@@ -14,7 +14,7 @@ import pytest
 import palestra
 from palestra import AsyncEnv, Step, StopReason, Task, Trajectory
 from palestra.adapters.loop_thread import run_anywhere
-from palestra.rollout import EpisodeKey, RolloutOptions, run_episode
+from palestra.rollout import EpisodeKey, RolloutOptions, run_episode, scheduler
 from palestra.rollout.driving import EpisodeTask
 from palestra.rollout.recording import audit, recorded
 from palestra.trajectory import Phase
@@ -132,7 +132,7 @@ def test_each_episode_is_accounted_for_and_the_loop_closes(name: str, monkeypatc
     played = sorted(asyncio.run(play()), key=lambda trajectory: trajectory.group)
     assert [trajectory.stop for trajectory in played] == [StopReason.TERMINATED, stop] * 4
     assert [trajectory.reward for trajectory in played] == [1.0, None] * 4
-    assert {failure.phase for trajectory in played for failure in trajectory.failures} == {Phase.STEP}
+    assert {(failure.phase, failure.boundary) for one in played for failure in one.failures} == {(Phase.STEP, "env")}
     findings = audit(tmp_path)
     assert (findings.sound, findings.ledger.issued, findings.ledger.open) == (True, 8, 0)
 
@@ -205,8 +205,7 @@ async def test_an_episode_that_code_outside_cancels_is_a_failure_of_the_infrastr
         while not running:
             await asyncio.sleep(0.01)
             running = [task for task in asyncio.all_tasks() if isinstance(task, EpisodeTask)]
-        for task in running:
-            task.cancel()
+        assert all(task.cancel() for task in running)
 
     meddler = asyncio.ensure_future(meddle())
     played = [one async for one in palestra.rollout(tasks(2)[1:], lambda text: "act", deadline=600)]
@@ -214,6 +213,30 @@ async def test_an_episode_that_code_outside_cancels_is_a_failure_of_the_infrastr
     assert [(one.stop, one.failures[0].boundary, one.failures[0].kind) for one in played] == [
         (StopReason.ERROR, "infrastructure", "CancelledError")
     ]
+
+
+async def test_a_cancellation_that_arrives_later_is_a_failure_of_the_phase_that_asked_for_it() -> None:
+    class Hasty(Misbehaving):
+        async def step(self, action: str) -> Step:
+            current().cancel()
+            return Step("", 0.0, False, False, {})
+
+    async def act(text: str) -> str:
+        await asyncio.sleep(0)
+        return "act"
+
+    (played,) = [one async for one in palestra.rollout(Hasty, act, n=1)]
+    assert [(failure.kind, failure.phase) for failure in played.failures] == [("CancelledError", Phase.STEP)]
+
+
+async def test_a_bug_in_the_play_of_an_episode_is_raised_and_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object, **__: object) -> None:
+        raise AssertionError("a bug of ours")
+
+    monkeypatch.setattr(scheduler, "run_episode", broken)
+    async with asyncio.timeout(20):
+        with pytest.raises(AssertionError, match="a bug of ours"):
+            await anext(palestra.rollout(tasks(), lambda text: "act"))
 
 
 async def test_a_cleanup_that_has_begun_goes_on_when_the_episode_is_cancelled() -> None:

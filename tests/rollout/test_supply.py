@@ -1,4 +1,5 @@
 import asyncio
+import sys
 from collections import Counter
 
 import pytest
@@ -88,6 +89,18 @@ async def test_every_pooled_one_is_closed_even_if_one_will_not(plan: str, told: 
     Pooled.plan = ""
     await supply.give_back(POOLED, late, sound=True)
     assert Pooled.closed == 3, "what comes back after the end is not kept"
+
+
+@pytest.mark.parametrize(("left", "seconds"), [(None, 0.05), (KeyError, 0.01)])
+async def test_a_rollout_that_was_left_waits_less_for_environments_that_hang(
+    monkeypatch: pytest.MonkeyPatch, left: type[BaseException] | None, seconds: float
+) -> None:
+    monkeypatch.setattr(sys.modules["palestra.rollout.supply"], "STOPPED_PATIENCE", 0.01)
+    Pooled.begin("hang in close")
+    supply = Supply(patience=0.05)
+    await supply.give_back(POOLED, await supply.acquire(POOLED), sound=True)
+    with pytest.warns(UserWarning, match=f"took more than {seconds:g} s"):
+        await supply.__aexit__(left, None, None)
 
 
 def test_tasks_are_drawn_in_turn_and_do_not_depend_on_the_company() -> None:

@@ -180,6 +180,8 @@ def multiplied() -> list[Any]:
 
 
 NO_STEPS: list[tuple[Any, str]] = [
+    (("", 1.0, True, False), r"step\(\) must return five values"),
+    (("", 1.0, True, False, [("a", 1)]), r"step\(\) must return a dict as info, got a list"),
     (("", "1.0", True, False, {}), "a reward must be a number"),
     (("", 10**400, True, False, {}), "a reward must be a number"),
     (("", 0.0, "false", False, {}), "must be True or False"),
@@ -187,6 +189,8 @@ NO_STEPS: list[tuple[Any, str]] = [
     ((b"x", 0.0, True, False, {}), "an observation is text"),
     (((Text(5),), 0.0, True, False, {}), "an observation is text"),  # type: ignore[arg-type]
     (((Image("x"),), 0.0, True, False, {}), "an observation is text"),  # type: ignore[arg-type]
+]
+NOT_KEPT: list[tuple[Any, str]] = [
     (("", 0.0, True, False, {"success": "false"}), "info\\['success'\\] must be"),
     (("", 0.0, True, False, {"success": float("nan")}), "info\\['success'\\] must be"),
     (("", 0.0, True, False, {"success": [0]}), "info\\['success'\\] must be"),
@@ -196,10 +200,13 @@ NO_STEPS: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("step", "problem"), NO_STEPS)
-def test_what_cannot_be_kept_is_the_environments_failure(step: Any, problem: str) -> None:
+@pytest.mark.parametrize(
+    ("check", "step", "problem"),
+    [(check, *row) for check, rows in ((checked_step, NO_STEPS), (kept_step, NO_STEPS + NOT_KEPT)) for row in rows],
+)
+def test_what_cannot_be_kept_is_the_environments_failure(check: Any, step: Any, problem: str) -> None:
     with pytest.raises(EnvError, match=problem):
-        kept_step(step)
+        check(step)
 
 
 def test_the_policy_gets_its_own_copy_of_the_tools() -> None:
@@ -219,7 +226,8 @@ TOKENS = Tokens(ints([1]), ints([2]), floats([-0.5]))
 def test_a_completion_that_keeps_the_contract_passes_as_it_is() -> None:
     completion = Completion("act")
     assert kept_completion(completion) is completion
-    full = Completion("act", Finish.LENGTH, "why", TOKENS, (TOKENS,), Usage(1, 2, 0.5, {"429": 1}))
+    updated = Tokens(TOKENS.prompt, TOKENS.ids, TOKENS.logprobs, 3, ((0, 4),))
+    full = Completion("act", Finish.LENGTH, "why", updated, (TOKENS,), Usage(1, 2, 0.5, {"429": 1}))
     assert kept_completion(full) == full
 
 

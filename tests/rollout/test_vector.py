@@ -20,6 +20,14 @@ GUESS = "game:GuessTheNumber-v0-easy"
 class Plain(Env):
     """Ends at "end" or "cut", misbehaves where it is told to."""
 
+    built = closed = 0
+
+    def __init__(self) -> None:
+        Plain.built += 1
+
+    def close(self) -> None:
+        Plain.closed += 1
+
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         super().reset(seed=seed, task=task)
         self.turn = 0
@@ -43,9 +51,14 @@ class Echo(AsyncEnv):
 
     resetting = most_resetting = 0
 
+    def __init__(self) -> None:
+        self.inner = Plain()
+
+    async def close(self) -> None:
+        self.inner.close()
+
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         await super().reset(seed=seed, task=task)
-        self.inner = Plain()
         Echo.resetting += 1
         Echo.most_resetting = max(Echo.most_resetting, Echo.resetting)
         await asyncio.sleep(0.05)
@@ -83,9 +96,6 @@ class AsyncBroken(Echo):
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self.inner = Broken()
         return self.inner.reset(seed=seed, task=task)
-
-    async def close(self) -> None:
-        self.inner.close()
 
 
 BOTH = pytest.mark.parametrize("id", [f"{__name__}:Plain", ECHO], ids=["in place", "on the loop"])
@@ -126,6 +136,7 @@ def test_it_gives_what_single_environments_give(autoreset: Autoreset) -> None:
 
 @BOTH
 def test_one_that_fails_never_touches_its_neighbours(id: str) -> None:
+    Plain.built = Plain.closed = 0
     with nothing_left(), make_vec(id, 5) as vec:
         vec.reset(seed=0)
         got = vec.step(["raise", "exit", "wrong", "text", "fine"])
@@ -140,6 +151,8 @@ def test_one_that_fails_never_touches_its_neighbours(id: str) -> None:
         assert all(str(shown).startswith("start") for shown in again.observations[:4]), "replaced, and begun anew"
         assert again.infos[4] == {"turn": 2}
         assert again.rewards.dtype == np.float64
+        assert (Plain.built, Plain.closed) == (9, 4), "what failed was closed, and replaced"
+    assert Plain.closed == 9
 
 
 @pytest.mark.parametrize("id", [f"{__name__}:Broken", f"{__name__}:AsyncBroken"], ids=["in place", "on the loop"])

@@ -1,9 +1,11 @@
 """Code that holds the event loop is named, and Ctrl-C ends it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 import palestra
 from palestra import Env, Step, Task
 from palestra.errors import EventLoopBlocked
+from palestra.rollout.watchdog import _where
 from tests.leftovers import nothing_left
 
 
@@ -55,6 +58,16 @@ def test_what_holds_the_loop_is_named_while_it_holds_it(seed: int, policy: Any, 
     with nothing_left(), pytest.warns(EventLoopBlocked, match=message):
         (played,) = palestra.collect([Task(f"{__name__}:Holding", seed)], policy)
     assert played.reward == 1.0
+
+
+def test_a_thread_that_runs_nothing_but_the_standard_library_is_named_by_its_innermost_line() -> None:
+    waiting = threading.Event()
+    thread = threading.Thread(target=waiting.wait)
+    thread.start()
+    assert re.fullmatch(r".*threading\.py:\d+", _where(thread.ident or 0))
+    waiting.set()
+    thread.join()
+    assert _where(0) == "an unknown line"
 
 
 PROGRAM = """
