@@ -49,6 +49,24 @@ async def test_the_honest_candidate_passes(kind: str, judge: CodeJudge) -> None:
     assert verdict.ok, verdict
 
 
+async def test_a_candidate_may_raise_what_tests_expect(judge: CodeJudge) -> None:
+    raised = "[ValueError('no'), Own('no', 1), ExceptionGroup('g', [OSError(2, 'x')])]"
+    code = f"class Own(KeyError): pass\ndef solve(n):\n    raise {raised}[n]"
+    check = """
+def check(candidate):
+    for n, kinds in enumerate([ValueError, LookupError, ExceptionGroup]):
+        try:
+            candidate(n)
+        except kinds as error:
+            assert n < 2 or type(error.exceptions[0]) is FileNotFoundError
+            assert n or str(error) == "no"
+        else:
+            assert False
+"""
+    verdict = await judge.asserts(code, "solve", check)
+    assert verdict.ok, verdict
+
+
 @pytest.mark.parametrize(
     ("code", "arguments", "expected"),
     [

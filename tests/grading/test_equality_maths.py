@@ -7,6 +7,7 @@ from tests.grading.equality_maths import DIFFERENT, EQUAL, READINGS, REPORTED_DI
 
 from palestra.grading.answers import reduced
 from palestra.grading.maths import MathsGrader
+from palestra.grading.maths_worker import matched
 from palestra.grading.readings import Readings
 
 pytest.importorskip("math_verify", reason="math-verify is not installed")
@@ -47,6 +48,13 @@ async def test_a_sample_of_the_corpus_that_needs_no_worker() -> None:
         quick = {pair: reduced(*pair) for pair in rows}
         assert [pair for pair, found in quick.items() if isinstance(found, bool) and found is not verdict] == []
         assert sum(isinstance(found, bool) for found in quick.values()) > len(rows) // 2
+
+
+def test_a_sample_of_the_corpus_that_needs_a_worker() -> None:
+    for rows, verdict in ((ALL_EQUAL, True), (ALL_DIFFERENT, False)):
+        demands = {pair: found for pair in rows if not isinstance(found := reduced(*pair), bool)}
+        sample = list(demands)[::6]
+        assert [pair for pair in sample if all(matched(*demand) for demand in demands[pair]) is not verdict] == []
 
 
 @pytest.mark.parametrize(

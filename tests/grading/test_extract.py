@@ -99,6 +99,19 @@ def test_the_first_complete_answer(text: str, answer: str | None) -> None:
     assert first_stated_answer(text) == answer
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (r"\boxed{a} \boxed{\frac{1}{2}}", r"\frac{1}{2}"),
+        (r"\boxed{{{a}}b} }", "{{a}}b"),
+        (r"\boxed{a{b}} \boxed{never {closed}", "a{b}"),
+        (r"\boxed{{{open}} <answer>b</answer>", "b"),
+    ],
+)
+def test_the_last_complete_box_is_the_answer(text: str, answer: str) -> None:
+    assert stated_answer(text) == answer
+
+
 @given(text=st.text(alphabet="a{}\\", max_size=20), opened=st.integers(0, 3))
 def test_with_one_answer_first_and_last_agree(text: str, opened: int) -> None:
     plain = text.replace("\\", "").replace("{", "").replace("}", "")

@@ -62,6 +62,8 @@ def _quick(answer: str, gold: str) -> bool | None:
         ("\\sqrt(x^(1/(2+y)))", "\\sqrt{x^{1/(2+y)}}", True),
         ("√ (2)+∛(3", "\\sqrt{2}+\\sqrt[3](3", True),
         ("7" * 5000, "7", False),
+        ("7" * 4000, "7" * 4000, True),
+        ("7" * 4001, "7" * 4001, False),
     ],
 )
 def test_what_can_be_seen_is_decided_at_once(answer: str, gold: str, verdict: bool | None) -> None:

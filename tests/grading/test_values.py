@@ -1,5 +1,6 @@
 import contextlib
 from collections import Counter, OrderedDict, defaultdict, deque
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache, partial
 from pathlib import Path
@@ -136,6 +137,33 @@ def test_tolerance_is_for_floats_only() -> None:
     assert not same(10**12, 10**12 + 1, tolerance=1e-9)
     assert same(tree_of((1, [2.0])), tree_of([1.0, (2,)]), lenient=True)
     assert not same(tree_of((1,)), tree_of([2]), lenient=True)
+
+
+INFINITE = float("inf")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "equal", "leniently"),
+    [
+        ({1.0, INFINITE, 0.1 + 0.2}, {0.3, 1.0, INFINITE}, True, True),
+        ({1.0, INFINITE}, {1.0, -INFINITE}, False, False),
+        ({(1, 0.3), (2, 0.5)}, {(2, 0.5), (1, 0.1 + 0.2)}, True, True),
+        ({(1, 0.3), (2, 0.5)}, {(2, 0.3), (1, 0.5)}, False, False),
+        ({(1, 2), (3, 4)}, {(1.0, 2), (3, 4.0)}, False, True),
+        ({(1, 2), (3, 4)}, {(1, 4), (3, 2)}, False, False),
+        ({range(0, 10, 3)}, {range(0, 11, 3)}, True, True),
+        ({range(0, 10, 3)}, {range(0, 10, 2)}, False, False),
+        ({range(0), 1}, {range(5, 5), 1}, True, True),
+        ({range(1)}, {range(1, 2)}, False, False),
+        ({1 + 0.3j, 2.0}, {2.0, 1 + (0.1 + 0.2) * 1j}, True, True),
+        ({Decimal("1.0"), "x"}, {Decimal("1.00"), "x"}, True, True),
+        ({Decimal("1.0"), "x"}, {Decimal("1.1"), "x"}, False, False),
+    ],
+)
+def test_unordered_items_are_paired_by_what_they_are(one: Any, other: Any, equal: bool, leniently: bool) -> None:
+    trees = tree_of(one), tree_of(other)
+    assert same(*trees, tolerance=1e-9) is equal
+    assert same(*trees, tolerance=1e-9, lenient=True) is leniently
 
 
 def test_next_to_zero_only_rounding_is_forgiven() -> None:
