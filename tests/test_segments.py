@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from palestra.encoding import floats, ints
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import Segment, Tokens
+from palestra.trajectory import Completion, Segment, Tokens
 
 few_ids = st.lists(st.integers(0, 3), max_size=6)  # few distinct ids, so that accidental prefixes are common
 
@@ -111,6 +111,19 @@ def test_a_reply_that_was_sampled_again_continues_in_the_later_segment() -> None
     first, second = record([_plain([1], [2]), _plain([1], [2]), _plain([1, 2, 3], [4])])
     assert first.ids.tolist() == [1, 2]
     assert second.ids.tolist() == [1, 2, 3, 4]
+
+
+def test_a_recorded_completion_has_given_its_tokens_away() -> None:
+    recorder = SegmentRecorder()
+    silent = Completion("a")
+    assert recorder.take(silent, 0) is silent
+    note, reply = _plain([5], [6]), _plain([1], [2])
+    assert recorder.take(Completion("b", tokens=reply, notes=(note,)), 1) == Completion("b")
+    assert recorder.take(Completion("c", notes=(_plain([5, 6], [7]),)), 2) == Completion("c")
+    assert [(one.ids.tolist(), one.turns.tolist()) for one in recorder.segments()] == [
+        ([5, 6, 7], [-1, 1, 2]),
+        ([1, 2], [-1, 1]),
+    ]
 
 
 def test_a_completion_that_sampled_nothing_leaves_no_trace() -> None:

@@ -55,6 +55,7 @@ def test_standard_error_by_hand() -> None:
     spread = TaskMeans.of(scores([[0.0], [0.0], [1.0], [1.0]])).spread
     assert spread.error == pytest.approx(math.sqrt((1 / 3) / 4))
     assert spread.freedom == pytest.approx(3.0)
+    assert TaskMeans.of(scores([[0.0], [1.0]])).spread.error == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -228,8 +229,9 @@ def test_pass_at_k_and_pass_all_k_equal_enumeration(tries: int, hits: int, k: in
 
 @pytest.mark.parametrize(("tries", "hits", "k"), [(4, 2, 5), (4, 2, 0), (4, 5, 1), (4, -1, 1)])
 def test_impossible_counts_are_refused(tries: int, hits: int, k: int) -> None:
-    with pytest.raises(UsageError):
-        pass_at_k(tries, hits, k)
+    for share in (pass_at_k, pass_all_k):
+        with pytest.raises(UsageError):
+            share(tries, hits, k)
 
 
 # --------------------------------------------------------------------------------------------------------- distributions

@@ -8,6 +8,8 @@ import pytest
 import palestra
 from palestra import AsyncEnv, Env, Step, collect, registry
 from palestra.adapters import Direct
+from palestra.adapters.limited import Limited
+from palestra.adapters.meter import LoopMeter
 from palestra.errors import EnvError, UsageError
 from palestra.rollout import make_vec
 from palestra.trajectory import StopReason
@@ -203,6 +205,31 @@ async def test_without_a_limit_nothing_stands_between() -> None:
     game = palestra.make_async("game:GuessTheNumber-v0-easy")
     assert isinstance(game, Direct)
     assert game.env is game.unwrapped
+
+
+def test_what_passes_on_closes_what_is_inside() -> None:
+    class Closing(Endless):
+        closed = 0
+
+        def close(self) -> None:
+            Closing.closed += 1
+
+    Limited(Closing(), 3).close()
+    assert Closing.closed == 1
+
+
+def test_a_meter_counts_the_steps_and_bytes_of_one_episode() -> None:
+    meter = LoopMeter("far away", 3, 10)
+    for _ in range(2):
+        meter.received(4)
+        meter.received(6)
+        with pytest.raises(EnvError, match="far away sent more than 10 bytes in one episode"):
+            meter.received(1)
+        meter.stepped()
+        meter.stepped()
+        with pytest.raises(EnvError, match="far away did not end the episode in 3 steps"):
+            meter.stepped()
+        meter.begin()
 
 
 def test_a_limit_below_one_is_refused() -> None:

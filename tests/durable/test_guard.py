@@ -92,10 +92,30 @@ def test_results_that_no_config_explains_are_refused(tmp_path: Path) -> None:
 
 def test_many_differences_and_long_values_stay_one_sentence(tmp_path: Path) -> None:
     begun(tmp_path)
-    wrong = identity(policy="x" * 1000, a=1, b=2, c=3, d=4)
-    with pytest.raises(UsageError, match="and 2 more differences") as refused, claim(tmp_path, wrong):
+    # 80 characters of a value are shown, its quotation marks included.
+    wrong = identity(policy="x" * 79, play={"seed": "y" * 78, "concurrency": 4}, u=1, v=2, w=3)
+    with pytest.raises(UsageError, match="u was none and is now 1, and 2 more differences") as refused, claim(tmp_path, wrong):
         pass
-    assert len(str(refused.value)) < 600
+    assert f'is now "{"x" * 78}…, ' in str(refused.value)
+    assert f'is now "{"y" * 78}", ' in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [CONFIG, "trajectories.jsonl", "report.json", "pictures"])
+def test_a_name_that_is_taken_by_something_else_is_refused_before_the_work_begins(tmp_path: Path, name: str) -> None:
+    run = Identity(run="evaluation", config={}, others={"report.json"}, folders={"pictures"})
+    with claim(tmp_path, run):
+        (tmp_path / "pictures").mkdir()
+        (tmp_path / "report.json").touch()
+    path = tmp_path / name
+    if path.is_dir():
+        path.rmdir()
+        path.touch()
+    else:
+        path.unlink(missing_ok=True)
+        path.mkdir()
+    with pytest.raises(UsageError, match=rf"{name} is not a (file|folder): rename it or remove it"), claim(tmp_path, run):
+        pass
+    assert not (tmp_path / "trajectories.jsonl").is_file()
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,8 @@ def test_the_ledger_knows_which_step_took_a_rollout_and_which_step_a_position_be
     play(ledger, 0, 5, step=1)
     first = ledger.commit(1)
     play(ledger, 5, 5, step=2)
+    assert ledger.before(lambda event: event.rollout == "r5") == first
+    assert ledger.before(lambda event: event.rollout == "r10") == ledger.position
     assert [ledger.step_of(f"r{n}") for n in (0, 4, 5, 9)] == [1, 1, 2, 2]
     assert [ledger.step_of(name) for name in ("r1", "never")] == [None, None]
     assert ledger.step_at(first) == 1

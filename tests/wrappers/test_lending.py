@@ -9,6 +9,8 @@ import palestra
 from palestra.errors import MissingData, UsageError
 from palestra.registry import parse_options
 from palestra.tools import CallForm, tool
+from palestra.tools.search.bm25 import build_index
+from palestra.tools.search.documents import Document
 from palestra.wrappers import ToolRules, TurnLimit
 from palestra.wrappers.lending import SEARCH, lend, named_tool, named_wrapper, search_tool, with_python, with_search
 
@@ -88,6 +90,13 @@ def test_search_names_where_to_search(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(MissingData, match=f"set {SEARCH}"):
         named_tool("search")
     assert named_tool("search", index="http://127.0.0.1:9/retrieve").name == "search"
+
+
+async def test_search_reads_an_index(tmp_path: Path) -> None:
+    build_index([Document("1", "Moon", "It is far."), Document("2", "Tea", "It is hot.")], tmp_path / "index")
+    found = await named_tool(f"search?index={tmp_path}/index&k=1")(query="moon")
+    assert "It is far." in found.text
+    assert "It is hot." not in found.text
 
 
 def test_lent_tools_answer_calls() -> None:

@@ -11,7 +11,7 @@ from palestra.calls import format_call, parse_results
 from palestra.confidential import HIDDEN
 from palestra.core import AsyncEnv, Step, Tool
 from palestra.errors import InfrastructureError, MissingExtra, UsageError
-from palestra.tools import CallForm, tool
+from palestra.tools import BadArguments, CallForm, tool
 from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult
 from palestra.wrappers import ToolRules, UseTools
 
@@ -72,7 +72,13 @@ async def unsure() -> ToolResult:
     return ToolResult("not found", ok=False)
 
 
-TOOLS: list[Tool] = [double, hang, crash, long, unsure]
+@tool
+async def picky(n: int) -> str:
+    """Takes even numbers only."""
+    raise BadArguments("n must be even")
+
+
+TOOLS: list[Tool] = [double, hang, crash, long, unsure, picky]
 
 
 def call(name: str, **arguments: Any) -> str:
@@ -118,6 +124,7 @@ async def test_a_call_is_answered_and_is_no_move() -> None:
         (call("double", n="1"), "arguments", "n must be of type integer"),
         (call("double", n=1, m=2), "arguments", "unknown: m"),
         (call("crash"), "crashed", "KeyError"),
+        (call("picky", n=3), "arguments", "wrong arguments: n must be even"),
         (call("unsure"), "failed", "not found"),
     ],
 )
@@ -209,8 +216,12 @@ async def test_tools_of_an_episode_are_opened_and_closed_with_it() -> None:
         async def close(self) -> None:
             log.append("close")
 
+    class Lent(Counter):
+        name = "lent"
+        for_episode = None  # type: ignore[assignment]
+
     inner = Recorder()
-    env = UseTools(inner, [Counter()])
+    env = UseTools(inner, [Counter(), Lent()])
     await env.reset(seed=0)
     await env.step(call("count"))
     await env.reset(seed=1)
@@ -224,10 +235,14 @@ async def test_failures_of_the_machine_fail_the_episode_at_their_boundary() -> N
     async def unreachable() -> str:
         raise InfrastructureError("the search server is down")
 
-    env = UseTools(Recorder(), [unreachable, double])
+    @tool
+    async def broken() -> str:
+        raise InfrastructureError("the second to fail")
+
+    env = UseTools(Recorder(), [unreachable, broken, double])
     await env.reset(seed=0)
     with pytest.raises(InfrastructureError, match="server is down"):
-        await env.step(call("unreachable") + call("double", n=1))
+        await env.step(call("unreachable") + call("broken") + call("double", n=1))
 
 
 async def test_secrets_of_a_tool_are_hidden() -> None:
@@ -254,6 +269,7 @@ async def test_a_cancelled_episode_cancels_its_calls() -> None:
         try:
             await asyncio.sleep(60)
         finally:
+            await asyncio.sleep(0.01)
             ended.set()
         return ""
 
@@ -264,6 +280,12 @@ async def test_a_cancelled_episode_cancels_its_calls() -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     assert ended.is_set()
+    ended.clear()
+    env = UseTools(Recorder(), [wait], ToolRules(seconds=0.01))
+    await env.reset(seed=0)
+    await env.step(call("wait"))
+    assert ended.is_set()
+    assert not env._left_behind
 
 
 def test_rules_and_names_are_checked() -> None:

@@ -81,6 +81,7 @@ async def test_a_conversation_in_one_text_is_no_tools_result() -> None:
 def test_limits_and_windows_must_make_sense() -> None:
     with pytest.raises(UsageError, match="turns must not be negative, got -1"):
         KeepHistory(Script([]), -1)
+    assert KeepHistory(Script([]), 0).turns == 0
     with pytest.raises(UsageError, match="turns must be at least 1, got 0"):
         TurnLimit(Script([]), 0)
     with pytest.raises(UsageError, match="tokens must be at least 1, got 0"):
