@@ -3,6 +3,7 @@
 
     python scripts/faults.py plant --out faults.json                          60 faults over all areas, drawn with seed 0
     python scripts/faults.py plant --areas durable --per-area 40 --seed 3 --out durable.json
+    python scripts/faults.py plant --again --seed 3 --out durable.json        the unnoticed ones once more
     python scripts/faults.py show faults.json                                 a table, and what was not noticed
     python scripts/faults.py show faults.json --require 90 80                fail below these percentages: all tests, fast tests
 
@@ -264,11 +265,19 @@ def _changes(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 def draw(area: str, seed: int, count: int, skipped: Container[str]) -> list[Fault]:
     """Return ``count`` faults of ``area``: statements drawn by the seed, and of each one fault."""
-    statements = [faults for place in AREAS[area][0] for path in _files(place) for faults in faults_of(path)]
+    statements = _statements_of(area)
     rng = random.Random(f"{area} {seed}")
     rng.shuffle(statements)
     chosen = [rng.choice(faults) for faults in statements]
     return [fault for fault in chosen if fault.key not in skipped][:count]
+
+
+def _statements_of(area: str) -> list[list[Fault]]:
+    return [faults for place in AREAS[area][0] for path in _files(place) for faults in faults_of(path)]
+
+
+def _all_faults(area: str) -> list[Fault]:
+    return list({fault.key: fault for faults in _statements_of(area) for fault in faults}.values())
 
 
 def _files(place: str) -> list[Path]:
@@ -391,12 +400,11 @@ class Recording:
     """File → line → tests. Lines that run when a module is imported belong to all tests that reach the file."""
 
     def tests_of(self, fault: Fault, most: float) -> list[str]:
-        """The tests that reach the fault, the quickest first, as far as ``most`` seconds go."""
+        """The tests that reach the fault, those of its own module first, then the quickest, as far as ``most`` seconds go."""
         own = self.lines.get(fault.path, {})
         tests = own.get(fault.line) or []
         if not tests or "" in tests:  # run at import, or in a process of which nothing is recorded
-            tests = sorted({test for reached in own.values() for test in reached if test})
-            tests = tests or list(self.seconds)  # a file that only runs when it is imported
+            tests = list(self.seconds)
         stem = Path(fault.path).stem
         chosen: list[str] = []
         left = most
@@ -528,11 +536,18 @@ def plant(arguments: argparse.Namespace) -> None:
                 marks: record(area, marks, tree, recordings) for marks in ([FAST] if arguments.fast_only else [FAST, SLOW])
             }
             tree.warm([test for test in AREAS[area][1] if (tree.folder / test).exists()], Path(temporary) / "log")
-            for fault in draw(area, arguments.seed, each, ignored):
+            faults = draw(area, arguments.seed, each, ignored)
+            if arguments.again:
+                faults = [fault for fault in _all_faults(area) if f"{area} {arguments.seed} {fault.key}" in results]
+            for fault in faults:
                 key = f"{area} {arguments.seed} {fault.key}"
                 before = results.get(key)
-                if before and (before["slow"] or arguments.fast_only or noticed(before["fast"])):
+                if before and (noticed(before["fast"]) or noticed(before["slow"])):
                     continue
+                if before and not arguments.again and (before["slow"] or arguments.fast_only):
+                    continue
+                if arguments.again:
+                    before = None
                 if arguments.minutes and time.monotonic() - began > 60 * arguments.minutes:
                     print("the time is over; the same command goes on", flush=True)
                     return
@@ -606,6 +621,7 @@ def main() -> None:
     planting.add_argument("--total", type=int, default=60, help="faults over all areas")
     planting.add_argument("--per-area", type=int, help="faults in each area, instead of --total")
     planting.add_argument("--minutes", type=float, help="stop after this time; the same command continues")
+    planting.add_argument("--again", action="store_true", help="plant those of the file again that were not noticed")
     planting.add_argument("--fast-only", action="store_true", help="leave the slow tests out")
     planting.add_argument("--recordings", type=Path, help="folder that keeps which tests reach which lines")
     planting.add_argument("--out", type=Path, required=True, help="file of results")

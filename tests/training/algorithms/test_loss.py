@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from palestra.errors import UsageError
 from palestra.training.algorithms.loss import (
     LossConfig,
     PolicyTokens,
@@ -20,6 +21,7 @@ from palestra.training.algorithms.loss import (
     log_ratio,
     policy_loss,
     token_statistics,
+    undivided,
     value_loss,
 )
 
@@ -160,6 +162,36 @@ def test_masks_of_both_sides_and_of_segments(level: Any, floor: float, cap: floa
     given = logs(0.6, 0.1, 0.3), logs(0.2, 0.2, 0.2), torch.tensor([0, 0, 1])
     close(importance_weights(*given, config), expected)
     assert len(importance_weights(logs(), logs(), torch.tensor([], dtype=torch.int64), config)) == 0
+
+
+@pytest.mark.parametrize(("floor", "cap"), [(0.5, 1.0), (1.0, 1.5)])
+def test_a_weight_at_a_bound_is_kept(floor: float, cap: float) -> None:
+    config = LossConfig(importance="mask", importance_floor=floor, importance_cap=cap)
+    close(importance_weights(logs(0.2), logs(0.2), torch.tensor([0]), config), [1.0])
+
+
+def summed(new: Any, ratio: Any, tokens: Any, config: LossConfig) -> Any:
+    return (new * tokens.advantages).sum()
+
+
+def nothing(*_: object) -> None: ...
+
+
+@pytest.mark.parametrize(("name", "got"), [("summed", r"shape \(\)"), ("nothing", "NoneType")])
+def test_an_objective_of_ones_own_has_one_number_per_token(name: str, got: str) -> None:
+    config = LossConfig(f"{__name__}:{name}")
+    with pytest.raises(UsageError, match=rf"one number per sampled token \(2\), got {got}"):
+        loss_of(logs(0.4, 0.1), tokens(logs(0.2, 0.2), numbers(1, -1)), config)
+
+
+def test_logits_may_be_processed_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("palestra.training.algorithms.loss._BLOCK", 5)
+    logits, targets = torch.randn(7, 3), torch.randint(3, (7,))
+    in_blocks = token_statistics(logits, targets, 1.0)
+    with undivided():
+        at_once = token_statistics(logits, targets, 1.0)
+    for one, other in zip(in_blocks, at_once, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_a_floor_without_a_mask_is_refused() -> None:

@@ -156,6 +156,12 @@ def unlikely(logprob: float, *, first: int = 1, **changes: Any) -> Trajectory:
     return msgspec.structs.replace(episode, **changes)  # type: ignore[no-any-return]
 
 
+def test_a_member_whose_place_cannot_be_read_is_unreadable() -> None:
+    odd = forged(healthy(), player=object())
+    group = TrajectoryGroup(odd.task, (odd, healthy()))
+    assert quarantine([group], LIMITS) == [[InvalidSample.UNREADABLE, InvalidSample.WRONG_GROUP]]
+
+
 def test_a_sample_that_was_copied_to_another_member_or_attempt_is_found() -> None:
     def found(*members: Trajectory) -> list[InvalidSample | None]:
         return quarantine([TrajectoryGroup(Task("game:x", 0), members)], LIMITS)[0]
