@@ -8,7 +8,7 @@ import pytest
 
 from palestra.errors import UnknownEnv, UsageError
 from palestra.models import build_tiny, find_model, model_home
-from palestra.references import hook
+from palestra.references import Hook, hook
 from palestra.registry import make, unregister
 from palestra.rollout import collect
 from palestra.training.config import TrainConfig, Variant, WarmStart
@@ -44,6 +44,20 @@ def test_a_variant_is_its_base_with_other_options_and_words() -> None:
         unregister(id)
     with pytest.raises(UnknownEnv):
         register_variants({id: Variant("game:Nowhere-v0")})
+
+
+ATTEMPTS = [(hook("Attempts", n=2), 4), ("Attempts", 6), (hook("palestra.wrappers:Attempts", n=1), 2)]
+
+
+@pytest.mark.parametrize(("attempts", "turns"), ATTEMPTS)
+def test_each_attempt_of_a_variant_has_the_turns_of_the_limit(attempts: Hook, turns: int) -> None:
+    id = "game:GuessTheNumber-v0-again"
+    for _ in range(2):
+        register_variants({id: Variant(hook(GAME, max_turns=2, low=1, high=1000), (attempts,))})
+    with make(id) as env:
+        env.reset(seed=0)
+        steps = [env.step("\\boxed{1}") for _ in range(turns)]
+    assert [step.truncated or step.terminated for step in steps] == [False] * (turns - 1) + [True]
 
 
 def test_models_have_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

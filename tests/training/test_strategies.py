@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from palestra.models import build_tiny
 from palestra.training import TrainConfig, train
 from palestra.training.record import read_metrics
 
@@ -24,14 +25,16 @@ POLICIES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["plan", *(pytest.param(one, marks=pytest.mark.full) for one in POLICIES if one != "plan")])
-def test_a_step_with_a_strategy(name: str, tiny_model: Path, tmp_path: Path) -> None:
+def test_a_step_with_a_strategy(name: str, tmp_path: Path) -> None:
+    # A vocabulary of phrases, and room for long replies: most replies of the random model end, so that games are played.
+    model = build_tiny(tmp_path / "model", envs=GUESS, words=0, width=32)
     data = {
-        "model": {"path": str(tiny_model)},
+        "model": {"path": str(model)},
         "variants": {"own:Again-v0": {"env": GUESS, "wrappers": [{"use": "Attempts", "n": 2}]}},
         "envs": {"own:Again-v0" if name == "reflect" else GUESS: 1.0},
         "steps": 1,
         "policy": POLICIES[name],
-        "play": {"tasks": 2, "group_size": 2, "max_tokens": 8},
+        "play": {"tasks": 2, "group_size": 2, "max_tokens": 256, "cut": -1.0},
         "advantage": {"method": "reinforce"},  # equal rewards have no advantage with other methods, and nothing is measured
     }
     train(msgspec.convert(data, TrainConfig), tmp_path / "run")
@@ -39,3 +42,4 @@ def test_a_step_with_a_strategy(name: str, tiny_model: Path, tmp_path: Path) -> 
     assert step["failed"] == 0
     assert step["tokens"] > 0
     assert step["sampler/worst_token"] < 1e-3
+    assert name != "reflect" or step["turns"] > 4  # more than an attempt has

@@ -174,7 +174,7 @@ class Variant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The environment: an id, ``module:Class``, or a table ``{use = "module:Class", any_keyword = 1}``."""
     wrappers: tuple[Hook, ...] = ()
     """Wrappers, innermost first: ``Attempts``, ``Reword``, ``TurnLimit``, ``TokenLimit``, ``KeepHistory``, or your own as
-    ``module:name``."""
+    ``module:name``. With ``Attempts``, each attempt has the turns of the environment's limit."""
     tools: tuple[Hook, ...] = ()
     """Tools that the agent may call: ``python``, ``search``, or your own as ``module:name``. They are added last,
     around the wrappers."""

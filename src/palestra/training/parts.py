@@ -6,11 +6,12 @@ adds the working folder to the search path (``references.search_here``); ``train
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from palestra.agents import CallBudget, Program
 from palestra.core import AsyncEnv, Policy, Tool
 from palestra.policies.sampled import SampledPolicy
-from palestra.references import Hook, Role, is_reference, parse_hook, resolve
+from palestra.references import Hook, Role, hook, is_reference, parse_hook, resolve
 from palestra.registry import register, spec
 from palestra.training.algorithms.advantage import ADVANTAGE
 from palestra.training.algorithms.horizon import HORIZON
@@ -33,6 +34,7 @@ from palestra.training.difficulty import DIFFICULTY
 from palestra.training.learner.learner import SCHEDULE
 from palestra.training.opponents import OPPONENT
 from palestra.training.teaching import TEACHER
+from palestra.wrappers.attempts import ATTEMPTS, Attempts
 from palestra.wrappers.lending import lend, named_tool, named_wrapper
 
 __all__ = ["agent", "check_parts", "names_in_variants", "references_of", "register_variants", "sampled"]
@@ -127,17 +129,26 @@ def register_variants(variants: Mapping[str, Variant]) -> None:
         use, options = parse_hook(f"variants.{id}.env", variant.env)
         base = spec(use)
         own: list[Callable[[AsyncEnv], AsyncEnv]] = [_Wrap(value) for value in variant.wrappers]
+        turns, attempts = options.get("max_turns", base.max_turns), prod(map(_attempts, variant.wrappers))
+        if turns is not None and attempts > 1:  # the limit is that of an attempt
+            own.insert(0, _Wrap(hook("TurnLimit", turns=turns)))
+            turns *= attempts
         register(
             id,
             base.entry,
             kwargs={**base.kwargs, **options},
-            max_turns=options.get("max_turns", base.max_turns),
+            max_turns=turns,
             tags=base.tags,
             needs=base.needs,
             wrappers=(*base.wrappers, *own, *([_Lend(variant.tools)] if variant.tools else [])),
             description=base.description,
             rows=base.rows,
         )
+
+
+def _attempts(wrapper: Hook) -> int:
+    use, options = parse_hook(WRAPPER.key, wrapper)
+    return int(options.get("n", ATTEMPTS)) if use.rpartition(":")[2] == Attempts.__name__ else 1
 
 
 @dataclass(frozen=True)

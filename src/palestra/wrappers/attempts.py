@@ -13,7 +13,10 @@ from palestra.core import AsyncEnv, Step
 from palestra.errors import UsageError
 from palestra.trajectory import Content, Part, Task, Text, text_of
 
-__all__ = ["Attempts", "Boundary", "split_attempts"]
+__all__ = ["ATTEMPTS", "Attempts", "Boundary", "split_attempts"]
+
+ATTEMPTS = 3
+"""Attempts in one episode by default."""
 
 _LINE = "[Attempt {} of {} ended without success. The same task begins again.]"
 _FOUND = re.compile(r"\n\n\[Attempt (\d+) of \d+ ended without success\. The same task begins again\.\]\n\n")
@@ -54,7 +57,7 @@ class Attempts(Wrapper):
         n: The largest number of attempts.
     """
 
-    def __init__(self, env: AsyncEnv, n: int = 3) -> None:
+    def __init__(self, env: AsyncEnv, n: int = ATTEMPTS) -> None:
         super().__init__(env)
         if n < 1:
             raise UsageError(f"n must be at least 1 attempt, got {n}")
