@@ -2,19 +2,29 @@
 
 import json
 import re
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
-from palestra.cluster.plan import EngineFigures, Workload, plan
+from palestra.cluster.plan import EngineFigures, Machine, Plan, Refused, Workload
+from palestra.cluster.plan import plan as plan_or_refusal
 from palestra.cluster.simulation import CONSTANTS, Constants, simulate
 from palestra.cluster.worlds import WORLDS, read_worlds
 from palestra.errors import UsageError
+from palestra.training.memory import RankMemory, in_bytes
 
 FREE = Constants("2026-01-01", "none", 1e-6, 0.01, 1e-6, 1e-6, 1e-6, 1000.0, 5.0)
+
+
+def plan(*sizes: Any, **options: Any) -> Plan:
+    planned = plan_or_refusal(*sizes, **options)
+    assert isinstance(planned, Plan), planned
+    return planned
 
 
 @pytest.mark.parametrize("workers", [1, 2, 7])
@@ -64,7 +74,7 @@ def test_a_plan_names_what_it_waits_for() -> None:
 
 @pytest.mark.slow
 def test_more_gpus_are_not_slower() -> None:
-    rates = [plan(gpus, 10_000, constants=FREE).rate for gpus in (1, 8, 64)]
+    rates = [plan(gpus, 10_000, constants=FREE).rate for gpus in (4, 8, 64)]
     assert rates == sorted(rates)
     assert rates[-1] > 1.5 * rates[0], "more GPUs help while there is work for them"
 
@@ -81,10 +91,93 @@ def test_the_constants_in_the_package_are_read() -> None:
 def test_the_command_prints_a_row_for_each() -> None:
     result = CliRunner().invoke(app, ["plan", "--gpus", "8", "--episodes", "100", "--episodes", "1000"])
     assert result.exit_code == 0
-    warning, _, names, *rows = result.stdout.splitlines()
-    assert "cores  machines" in names
+    warning, *figures, names, first, second = result.stdout.splitlines()
     assert warning.startswith("Simulated, not measured")
-    assert len(rows) == 2
+    assert "cores  machines" in names
+    for row in (first, second):
+        assert "  simulated  " in row
+    for figure in figures[1:]:
+        assert re.search(
+            r"published|measured|assumed|estimated|bytes per parameter|by its size|--gpu-memory|--prices", figure
+        ), figure
+
+
+def test_eight_billion_parameters_do_not_train_on_one_gpu() -> None:
+    refused = plan_or_refusal(1, 100, constants=FREE)
+    assert isinstance(refused, Refused)
+    for part in ("80.0 GB", "128.0 GB", "weights 32.0 GB", "gradients 32.0 GB", "optimizer 64.0 GB", "fits: 3"):
+        assert part in refused.reason
+    assert isinstance(plan_or_refusal(2, 100, constants=FREE), Refused)
+    assert plan(3, 100, constants=FREE).learner_bytes == 64e9
+    shown = CliRunner().invoke(app, ["plan", "--gpus", "1", "--episodes", "100"])
+    assert shown.exit_code == 1
+    assert "refused: a GPU has 80.0 GB" in shown.stdout
+    assert (
+        plan(1, 100, constants=FREE, machine=Machine(gpu_memory=144e9)).learner_bytes == 144e9
+    )  # the weights of a server, too
+    assert isinstance(plan_or_refusal(1, 100, constants=FREE, machine=Machine(gpu_memory=143e9)), Refused)
+    assert plan(1, 100, Workload(trained=False), constants=FREE).learner_bytes == 0.0
+
+
+def test_a_model_that_no_server_holds_or_whose_size_is_not_known_is_refused() -> None:
+    for size, reason in ((70e9, "140.0 GB for its weights"), (0.0, "not known")):
+        refused = plan_or_refusal(64, 100, constants=FREE, machine=Machine(size, RankMemory.by_size(size)))
+        assert isinstance(refused, Refused)
+        assert reason in refused.reason
+        assert "fewest" not in refused.reason
+
+
+def test_ranks_that_divide_a_micro_batch_train_together() -> None:
+    learner = msgspec.structs.replace(RankMemory.by_size(8e9), divided=4)
+    planned = plan(8, 100, constants=FREE, machine=Machine(8e9, learner))
+    assert 8 - planned.sampling == 4
+    refused = plan_or_refusal(4, 100, constants=FREE, machine=Machine(8e9, learner))
+    assert isinstance(refused, Refused)
+    assert "context_parallel" in refused.reason
+    assert "fits: 5" in refused.reason
+
+
+def test_larger_models_are_slower_and_smaller_ones_do_not_sample_faster() -> None:
+    assert EngineFigures.of(8e9) == EngineFigures()
+    assert EngineFigures.of(16e9) == EngineFigures(75.0, 6_250.0, 3_100.0)
+    assert EngineFigures.of(4e9) == EngineFigures(150.0, 12_500.0, 12_400.0)
+
+
+SEARCH = "gpu/scalinginter-search-qwen2.5-7b"
+MODELS = {
+    "0.1M, planned": ["cpu/guess"],
+    "4B": ["gpu/gem-game-qwen3-4b"],
+    "7B, LoRA": [SEARCH, "model.lora={rank=64}", "model.recompute=true"],
+    "32B": [SEARCH, "model.path=Qwen/Qwen2.5-32B-Instruct"],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.gate
+@pytest.mark.parametrize("model", MODELS)
+def test_the_plan_and_the_dry_run_agree(model: str) -> None:
+    pytest.importorskip("transformers")
+    pytest.importorskip("torch")
+    from palestra.training.estimate import estimate
+    from palestra.training.recipe import load_recipe
+
+    sizes, (recipe, *overrides) = (1, 8, 64), MODELS[model]
+    options = [part for gpus in sizes for part in ("--gpus", str(gpus))]
+    planned = CliRunner().invoke(app, ["plan", recipe, *overrides, *options, "--episodes", "64", "--json"])
+    answer = json.loads(planned.stdout)
+    estimated = estimate(load_recipe(recipe, overrides))
+    learner, dry_run = estimated.learner, "\n".join(estimated.lines())
+    (total,) = re.findall(r"^memory +(.*?):", dry_run, re.MULTILINE)
+    assert {figure["what"]: figure["value"] for figure in answer["figures"]}["learner on one GPU"] == total
+    for gpus, row in zip(sizes, answer["plans"], strict=True):
+        fitting = [ranks for ranks in range(1, gpus) if learner.on_each_of(ranks) <= 80e9]
+        fits = bool(fitting) if gpus > 1 else model != "32B"
+        assert ("reason" not in row) == fits, row
+        if "reason" not in row and gpus > 1:
+            assert gpus - row["sampling"] in fitting
+            assert row["learner_bytes"] == learner.on_each_of(gpus - row["sampling"])
+    shown = dict(re.findall(r"([\d.]+ [GM]B) on each of (\d)", dry_run))
+    assert {text: int(ranks) for text, ranks in shown.items()} == {in_bytes(learner.on_each_of(n)): n for n in (2, 4, 8)}
 
 
 def test_the_costs_of_browsers_in_the_package_are_read() -> None:
@@ -119,8 +212,8 @@ def test_the_command_knows_worlds_and_names_them() -> None:
     light, heavy = (CliRunner().invoke(app, [*options, *more]) for more in ([], ["--world", "site"]))
     assert json.loads(heavy.stdout)["plans"][0]["workers"] > 10 * json.loads(light.stdout)["plans"][0]["workers"]
     shown = CliRunner().invoke(app, [*options[:-1], "--world", "site"])
-    assert shown.stdout.splitlines()[2].startswith("site: ")
-    assert re.search(r" \d+ episodes, load average \d+\.\d\)$", shown.stdout.splitlines()[2])
+    (site,) = [line for line in shown.stdout.splitlines() if line.startswith("  site ")]
+    assert re.search(r" \d+ episodes, load average \d+\.\d\)$", site)
     for wrong in (["--world", "moon"], ["--world", "site", "--env-cpu", "3"]):
         refused = CliRunner().invoke(app, [*options, *wrong])
         assert refused.exit_code != 0

@@ -100,7 +100,7 @@ def test_memory_is_what_the_parameters_take() -> None:
     plan = estimate(load_recipe(RECIPES / "gpu" / "scalinginter-search-qwen2.5-7b.toml"))
     assert plan.model.parameters == 7e9
     assert plan.memory == {"weights": 28e9, "gradients": 28e9, "optimizer": 56e9, "reference": 28e9}
-    assert plan.on_each_of(8) == 140e9 / 8
+    assert plan.learner.on_each_of(8) == 140e9 / 8
     assert plan.tokens == 256 * plan.turns * 1024
 
 
@@ -132,7 +132,7 @@ def test_moments_on_the_host_are_not_counted_on_the_gpu() -> None:
     beside, host = (estimate(load_recipe(recipe, [f"learner.offload={offload}"])) for offload in ("false", "true"))
     assert host.host == beside.memory["optimizer"] == 8 * host.model.trained
     assert beside.host == 0
-    assert host.on_each_of(4) == pytest.approx(beside.on_each_of(4) - host.host / 4)
+    assert host.learner.on_each_of(4) == pytest.approx(beside.learner.on_each_of(4) - host.host / 4)
     assert any(line.startswith("host ") for line in host.lines())
 
 
@@ -177,9 +177,9 @@ def test_ranks_share_parameters_and_gather_a_layer_at_a_time() -> None:
     plan = estimate(load_recipe("cpu/guess"))
     shared = sum(plan.memory[name] for name in ("weights", "gradients", "optimizer"))
     rest = sum(plan.memory.values()) - shared
-    assert plan.on_each_of(1) == shared + rest
+    assert plan.learner.on_each_of(1) == shared + rest
     assert plan.model.sharded == plan.memory["activations"]
-    assert plan.on_each_of(4) == shared / 4 + rest + plan.model.gathered
+    assert plan.learner.on_each_of(4) == shared / 4 + rest + plan.model.gathered
     assert plan.model.gathered > 0
 
 

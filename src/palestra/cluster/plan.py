@@ -1,26 +1,36 @@
 """``palestra plan``: GPUs, workers, bottleneck and cost of a training run, simulated and not measured.
 
 CPU costs are measured (see ``simulation``). The figures of GPUs are published ones (``EngineFigures``): Palestra has not run on
-GPUs, so no row of a plan has been checked against a real run.
+GPUs, so no row of a plan has been checked against a real run. The memory of the learner is the dry run's
+(``training.memory``): a split of the GPUs in which the learner or the weights of the servers do not fit is not simulated, and
+a number of GPUs without any other split is ``Refused``.
 
 Large systems consist of equal parts, so at most a thousand episodes are simulated, on the same share of the machines.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from palestra.cluster.simulation import SIMULATED, Constants, simulate
+from palestra.training.memory import RankMemory, in_bytes
 
-__all__ = ["EngineFigures", "Plan", "Prices", "Workload", "plan"]
+__all__ = ["EngineFigures", "Machine", "Plan", "Prices", "Refused", "Workload", "plan"]
 
 CORES_PER_MACHINE, GPUS_PER_MACHINE = 64, 8
 GIGABYTES_PER_CORE = 4.0
 """Memory comes with cores: episodes that need more of it need more cores."""
+PUBLISHED = 8e9
+"""Parameters of the model that the published speeds are of."""
+_SERVED = 0.9
+"""The share of a GPU's memory that vLLM uses by default. What its weights leave of it is the cache of its streams."""
+_MOST_RANKS = 4096
 
 
 @dataclass(frozen=True)
 class EngineFigures:
-    """One GPU that samples an 8B model in bf16 with vLLM: published figures of an H100 (see docs/design/scale.md), not ours."""
+    """One H100 that samples a model of 8 billion parameters in bf16 with vLLM: published figures, not ours. See
+    docs/design/scale.md.
+    """
 
     alone: float = 150.0
     """Tokens per second of a single stream."""
@@ -29,9 +39,73 @@ class EngineFigures:
     learned: float = 6_200.0
     """Tokens per second in training: 8 FLOP per parameter and token, at 40 % of 989 TFLOP/s."""
 
+    @classmethod
+    def of(cls, parameters: float) -> "EngineFigures":
+        """Return assumed figures of a model of another size: as many times slower as it is larger than the published one.
+
+        A smaller model is assumed to train as many times faster, and not to sample faster than the published one.
+        """
+        larger = parameters / PUBLISHED
+        slower = max(1.0, larger)
+        return cls(cls.alone / slower, cls.full / slower, cls.learned / larger)
+
     def speed(self, streams: float) -> float:
         """Tokens per second of each of ``streams`` streams."""
         return self.full / (streams + self.full / self.alone - 1)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The memory that a model needs, and that a GPU has."""
+
+    parameters: float = PUBLISHED
+    learner: RankMemory = field(default_factory=lambda: RankMemory.by_size(PUBLISHED))
+    gpu_memory: float = 80e9
+    """Bytes of a GPU; by default those of an H100."""
+
+    @property
+    def served(self) -> float:
+        """Bytes of the weights on the GPU of a server, in bfloat16."""
+        return 2 * self.parameters
+
+    def needed(self, gpus: int, sampling: int) -> float:
+        """The most bytes of a learner's GPU if ``sampling`` of ``gpus`` sample."""
+        if gpus > sampling:
+            return self.learner.on_each_of(gpus - sampling)
+        # One GPU does both in turns: while it samples there are no activations, and while it trains its server sleeps.
+        alone = self.learner.on_each_of(1)
+        return max(alone, alone - (self.learner.passes or 0.0) + self.served)
+
+    def objection(self, gpus: int, sampling: int, trained: bool) -> str:
+        """Why this split cannot be; empty if nothing speaks against it."""
+        if not self.parameters:
+            return "the size of the model is not known: name a model whose config.json is on this machine"
+        if self.served > _SERVED * self.gpu_memory:
+            return (
+                f"a server needs {in_bytes(self.served)} for its weights in bfloat16 and may use {_SERVED:.0%} of a GPU's "
+                f"{in_bytes(self.gpu_memory)}; servers of several GPUs are not simulated"
+            )
+        if not trained:
+            return ""
+        ranks = max(1, gpus - sampling)
+        if ranks % self.learner.divided:
+            return f"{self.learner.divided} ranks divide a micro-batch (learner.context_parallel), so {ranks} cannot train"
+        if self.needed(gpus, sampling) <= self.gpu_memory:
+            return ""
+        ranks_text = "one GPU" if ranks == 1 else f"each of {ranks} GPUs"
+        beside = f", and the server beside it {in_bytes(self.served)}" if gpus == sampling else ""
+        return (
+            f"a GPU has {in_bytes(self.gpu_memory)}, and the learner needs {in_bytes(self.learner.on_each_of(ranks))} on "
+            f"{ranks_text} (in all {self.learner.named_parts()}){beside}"
+        )
+
+    def fewest(self) -> int | None:
+        """The fewest GPUs on which training fits; ``None`` if it fits on no number."""
+        if not self.objection(1, 1, trained=True):
+            return 1
+        ranks = (ranks for ranks in range(1, _MOST_RANKS) if not self.objection(ranks + 1, 1, trained=True))
+        fitting = next(ranks, None)
+        return None if fitting is None else fitting + 1
 
 
 @dataclass(frozen=True)
@@ -77,6 +151,19 @@ class Plan:
     """USD per hour."""
     dollars_per_thousand: float
     """USD per thousand episodes."""
+    learner_bytes: float
+    """Estimated peak memory of each GPU that trains; 0 if none does."""
+    evidence: str = "simulated"
+    """No row of a plan has been measured."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A number of GPUs on which the run cannot be."""
+
+    gpus: int
+    episodes: int
+    reason: str
 
 
 def plan(
@@ -87,17 +174,28 @@ def plan(
     constants: Constants | None = None,
     engine: EngineFigures | None = None,
     prices: Prices | None = None,
-) -> Plan:
+    machine: Machine | None = None,
+) -> Plan | Refused:
     """Find the best split of ``gpus`` into sampling and training for ``episodes`` at once; simulated, not measured."""
-    load, engine, prices = load or Workload(), engine or EngineFigures(), prices or Prices()
+    load, prices, machine = load or Workload(), prices or Prices(), machine or Machine()
     constants = constants or Constants.read()
-    splits = sorted({max(1, round(gpus * share / 16)) for share in range(1, 17)})
+    splits = sorted({1, *(max(1, round(gpus * share / 16)) for share in range(1, 17))})
     if load.trained and gpus > 1:
         splits = [sampling for sampling in splits if sampling < gpus]
+    objections = {sampling: machine.objection(gpus, sampling, load.trained) for sampling in splits}
+    splits = [sampling for sampling in splits if not objections[sampling]]
+    if not splits:
+        return Refused(gpus, episodes, f"{objections[1]}{_where_it_fits(machine)}")
+    engine = engine or EngineFigures.of(machine.parameters)
     # An estimate without workers says which splits are worth a simulation.
     splits.sort(key=lambda sampling: _estimate(gpus, sampling, episodes, load, engine), reverse=True)
-    plans = [_split(gpus, sampling, episodes, load, constants, engine, prices) for sampling in splits[:2]]
+    plans = [_split(gpus, sampling, episodes, load, constants, engine, prices, machine) for sampling in splits[:2]]
     return max(plans, key=lambda one: (round(one.rate, 3), -one.workers))
+
+
+def _where_it_fits(machine: Machine) -> str:
+    fewest = machine.fewest()
+    return "" if fewest is None else f". The fewest GPUs on which it fits: {fewest}"
 
 
 def _estimate(gpus: int, sampling: int, episodes: int, load: Workload, engine: EngineFigures) -> float:
@@ -107,7 +205,14 @@ def _estimate(gpus: int, sampling: int, episodes: int, load: Workload, engine: E
 
 
 def _split(
-    gpus: int, sampling: int, episodes: int, load: Workload, constants: Constants, engine: EngineFigures, prices: Prices
+    gpus: int,
+    sampling: int,
+    episodes: int,
+    load: Workload,
+    constants: Constants,
+    engine: EngineFigures,
+    prices: Prices,
+    machine: Machine,
 ) -> Plan:
     turn_cpu = constants.turn_cpu + (load.env_cpu or 0.0) + load.reset_cpu / load.turns
     answer = load.tokens / engine.speed(episodes / sampling)
@@ -139,7 +244,8 @@ def _split(
     cores = max(workers, math.ceil(episodes * load.megabytes / 1024 / GIGABYTES_PER_CORE))
     machines = math.ceil(gpus / GPUS_PER_MACHINE) + math.ceil(max(0, cores - 32 * math.ceil(gpus / 8)) / CORES_PER_MACHINE)
     dollars = gpus * prices.gpu + cores * prices.core
-    return Plan(gpus, episodes, sampling, workers, rate, bottleneck, cores, machines, dollars, dollars / (rate * 3.6))
+    learner = machine.needed(gpus, sampling) if load.trained else 0.0
+    return Plan(gpus, episodes, sampling, workers, rate, bottleneck, cores, machines, dollars, dollars / (rate * 3.6), learner)
 
 
 def _learner_rate(gpus: int, sampling: int, load: Workload, engine: EngineFigures) -> float:

@@ -18,6 +18,7 @@ from palestra.registry import spec
 from palestra.training.algorithms.horizon import Fixed, Linear, Schedule, Stepwise, turns_at
 from palestra.training.config import TrainConfig
 from palestra.training.learner.batch import WORTH_SHARING
+from palestra.training.memory import FLOAT, MOMENTS, RankMemory, in_bytes
 from palestra.training.parts import check_parts
 from palestra.training.tasks import TrainingTasks
 
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelSize", "RunEstimate", "estimate", "model_size"]
 
-_GIGA = 1e9
-_FLOAT = 4
-_MOMENTS = 2
-"""Values that AdamW keeps per trained parameter, in float32."""
-_SHARDED = ("weights", "gradients", "optimizer", "reference")
 _BYTES = {"float32": 4, "bfloat16": 2}
 _RANKS = (2, 4, 8)
 _SHOWN = 64
@@ -77,34 +73,28 @@ class RunEstimate(msgspec.Struct, frozen=True):
     divided: int = 1
     """The number of ranks that divide a micro-batch."""
 
-    def on_each_of(self, ranks: int) -> float:
-        """Return the learner's peak memory per rank. Parameters are sharded over ranks. The memory of a pass is not, unless
-        ranks divide micro-batches.
-        """
-        total = sum(self.memory.values())
-        if ranks == 1:
-            return total
-        shared = sum(self.memory.get(name, 0.0) for name in _SHARDED)
-        passes = (self.model.sharded or 0.0) - (self.model.passes or 0.0)
-        return total - shared + shared / ranks + passes + self.model.gathered
+    @property
+    def learner(self) -> RankMemory:
+        """The memory of the learner's ranks."""
+        model = self.model
+        return RankMemory(self.memory, model.source, model.passes, model.sharded, model.gathered, self.divided)
 
     def lines(self) -> list[str]:
         """Return the estimate as lines of text."""
-        total, model = sum(self.memory.values()), self.model
-        parts = ", ".join(f"{name} {_size(value)}" for name, value in self.memory.items())
+        total, model, learner = sum(self.memory.values()), self.model, self.learner
         possible = [ranks for ranks in _RANKS if not ranks % self.divided] or [self.divided]
-        shares = ", ".join(f"{_size(self.on_each_of(ranks))} on each of {ranks}" for ranks in possible)
+        shares = ", ".join(f"{in_bytes(learner.on_each_of(ranks))} on each of {ranks}" for ranks in possible)
         reason = f": {model.reason}" if model.reason else ""
         unknown = "" if model.passes is not None else f" (without activations, which are not known here{reason})"
-        kept = f", opponents {_size(self.opponents)}" if self.opponents else ""
+        kept = f", opponents {in_bytes(self.opponents)}" if self.opponents else ""
         return [
             f"model       {model.parameters / 1e6:,.1f} M parameters ({model.source}), {model.trained / 1e6:,.1f} M trained",
-            f"memory      {_size(total)}: {parts}{unknown}",
+            f"memory      {in_bytes(total)}: {learner.named_parts()}{unknown}",
             f"            sharded over ranks: {shares}",
-            *([f"host        {_size(self.host)}: optimizer"] if self.host else []),
+            *([f"host        {in_bytes(self.host)}: optimizer"] if self.host else []),
             f"per step    {self.episodes:,} episodes of at most {self.turns} turns; at most {self.tokens:,} tokens sampled",
             f"per run     at most {self.run_tokens:,} tokens",
-            f"disk        {_size(self.disk)}: checkpoints of {_size(self.checkpoint)} each{kept}",
+            f"disk        {in_bytes(self.disk)}: checkpoints of {in_bytes(self.checkpoint)} each{kept}",
         ]
 
 
@@ -115,14 +105,14 @@ def estimate(config: TrainConfig) -> RunEstimate:
     TrainingTasks(config)  # raises if an evaluation holds out everything
     turns = [_turns(config, step) for step in range(config.steps)]
     model = model_size(config, turns[-1])
-    checkpoint = model.trained * _FLOAT * (1 + _MOMENTS)
+    checkpoint = model.trained * FLOAT * (1 + MOMENTS)
     kept = _kept_opponents(config)
     opponents = (kept + 1 if kept else 0) * model.parameters * _BYTES[config.engine.dtype]  # as with checkpoints
     episodes = config.play.tasks * config.play.group_size
     return RunEstimate(
         model=model,
         memory=_memory(config, model),
-        host=model.trained * _FLOAT * _MOMENTS if _is_offloaded(config) else 0.0,
+        host=model.trained * FLOAT * MOMENTS if _is_offloaded(config) else 0.0,
         episodes=episodes,
         turns=turns[-1],
         tokens=episodes * turns[-1] * config.play.max_tokens,
@@ -243,13 +233,13 @@ def _largest_micro_batch(config: TrainConfig, turns: int, longest: int | None) -
 
 def _memory(config: TrainConfig, model: ModelSize) -> dict[str, float]:
     memory = {
-        "weights": model.parameters * _FLOAT,
-        "gradients": model.trained * _FLOAT,
+        "weights": model.parameters * FLOAT,
+        "gradients": model.trained * FLOAT,
     }
     if not _is_offloaded(config):
-        memory["optimizer"] = model.trained * _FLOAT * _MOMENTS
+        memory["optimizer"] = model.trained * FLOAT * MOMENTS
     if config.needs_reference and config.model.lora is None:
-        memory["reference"] = model.parameters * _FLOAT
+        memory["reference"] = model.parameters * FLOAT
     if model.passes is not None:
         memory["activations"] = model.passes
     if config.engine.name == "local":
@@ -288,7 +278,3 @@ def _longest(schedule: Schedule, step: int) -> int:
     """The most turns that ``schedule`` may allow at ``step``, whatever the outcomes of the steps before it are."""
     most: int | None = None if isinstance(schedule, Fixed | Linear | Stepwise) else getattr(schedule, "longest", None)
     return turns_at(schedule, step) if most is None else most
-
-
-def _size(count: float) -> str:
-    return f"{count / _GIGA:.1f} GB" if count >= _GIGA else f"{count / 1e6:.1f} MB"
