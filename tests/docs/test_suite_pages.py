@@ -101,10 +101,3 @@ def test_the_oracle_reaches_what_can_be_reached() -> None:
         if reached < 0.99 * row.get("ceiling", 1.0):
             short[id] = row["oracle"]
     assert short == {}
-
-
-def test_pictures_are_small_and_every_one_is_on_a_page() -> None:
-    pictures = list((FOLDER / "pictures").iterdir())
-    assert pictures
-    assert all(f"pictures/{picture.name}" in (FOLDER / f"{picture.stem}.md").read_text() for picture in pictures)
-    assert sum(picture.stat().st_size for picture in pictures) < 300_000
