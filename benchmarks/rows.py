@@ -3,11 +3,12 @@
 import json
 import os
 import resource
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Row", "cpu_minutes", "finish", "interleaved", "stay_on_one_core"]
+__all__ = ["Row", "cpu_minutes", "finish", "interleaved", "share_of_a_core", "stay_on_one_core"]
 
 
 class Row(NamedTuple):
@@ -58,3 +59,18 @@ def stay_on_one_core() -> None:
     """
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+
+
+_BURN = """
+import time
+began, spent = time.perf_counter(), time.process_time()
+while time.perf_counter() < began + 0.5:
+    pass
+print((time.process_time() - spent) / (time.perf_counter() - began))
+"""
+
+
+def share_of_a_core(processes: int) -> float:
+    """The mean share of a core that each of so many plain processes gets now, each computing for half a second: 1 if idle."""
+    burning = [subprocess.Popen([sys.executable, "-c", _BURN], stdout=subprocess.PIPE, text=True) for _ in range(processes)]
+    return sum(float(one.communicate()[0]) for one in burning) / processes
