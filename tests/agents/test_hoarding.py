@@ -2,16 +2,17 @@
 
 import asyncio
 import contextlib
-import functools
 import gc
 import io
 import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import aiohttp
 import pytest
 from tests.agents.driving import post
+from tests.agents.test_holdings import ANTHROPIC, CHAT, COUNT, MANY, REFUSED, RESPONSES, user
 from tests.hoarding import MEGABYTE, Child, Watch, check, child, obey, pour, raw, ways
 
 from palestra.agents import Gateway, GatewayLimits, OpenEpisode
@@ -134,35 +135,30 @@ class Attacker:
         return "\r\n".join(lines).encode()
 
 
-CHAT, ANTHROPIC, RESPONSES, MCP = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/mcp"
+MCP = "/mcp"
 Way = Callable[[Attacker], Awaitable[None]]
 LONG = "x" * MEGABYTE
 
 
-def user(content: Any) -> dict[str, Any]:
-    return {"role": "user", "content": content}
+async def repeated(attacker: Attacker, path: str, body: Callable[[int], Any], count: int) -> None:
+    for first in range(0, count, 8):
+        await attacker.together(path, [body(number) for number in range(first, min(first + 8, count))])
 
 
-def sending(path: str, body: Callable[[int], Any], count: int = 40) -> Way:
-    async def way(attacker: Attacker) -> None:
-        for first in range(0, count, 8):
-            await attacker.together(path, [body(number) for number in range(first, min(first + 8, count))])
-
-    return way
+def _long(body: Callable[[str], Any], number: int) -> Any:
+    return body(f"{number}{LONG}")
 
 
-def chat(**fields: Any) -> Callable[[int], Any]:
-    return lambda number: {"messages": [user(f"{number}{LONG}")], "max_tokens": 8, **fields}
+def _fixed(body: Any, number: int) -> Any:
+    return body
 
 
-def listed(item: bytes, count: int, field: bytes = b"tool_choice") -> Callable[[int], bytes]:
-    data = b",".join([item] * count)
-    return lambda number: b'{"messages":[{"role":"user","content":"%d"}],"%s":[%s]}' % (number, field, data)
+def talk(*messages: Any, **fields: Any) -> dict[str, Any]:
+    return {"messages": list(messages), "max_tokens": 8, **fields}
 
 
-def items(item: bytes, count: int, field: bytes = b"messages") -> Callable[[int], bytes]:
-    data = b",".join([item] * count)
-    return lambda number: b'{"n":%d,"%s":[%s]}' % (number, field, data)
+def called(count: int, arguments: str = "") -> dict[str, Any]:
+    return {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": arguments}}] * count}
 
 
 async def many_keys(attacker: Attacker) -> None:
@@ -268,145 +264,82 @@ def tool(number: int, **arguments: Any) -> dict[str, Any]:
 
 CALLED = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
 TOOL = {"type": "function", "function": {"name": "f", "description": "d" * 200}}
-WAYS: dict[str, Way] = {
+LISTS = [{"type": "function", "function": {"name": "f", "parameters": {"a": [[]] * 40_000}}}]
+REPEATED: dict[str, tuple[str, Callable[[int], Any], int]] = {
     # messages that are long
-    "long messages": sending(CHAT, chat()),
-    "long messages, a role refused": sending(
-        CHAT, lambda n: {"messages": [user(f"{n}{LONG}"), {"role": "root", "content": "x"}]}
-    ),
-    "long messages, an image": sending(CHAT, lambda n: {"messages": [user(f"{n}{LONG}"), user([{"type": "image_url"}])]}),
-    "long system text only": sending(CHAT, lambda n: {"messages": [{"role": "system", "content": f"{n}{LONG}"}]}),
-    "long messages, unknown tools": sending(CHAT, chat(tools=[{"type": "web"}])),
-    "long messages, n": sending(CHAT, chat(n=5)),
-    "long messages, temperature": sending(CHAT, chat(temperature=-1)),
-    "long messages, stop strings": sending(CHAT, chat(stop=["s"] * 1000)),
-    "long messages, long stop": sending(CHAT, chat(stop="s" * 100_000)),
-    "long name of the model": sending(CHAT, chat(model="m" * 100_000)),
-    "long role": sending(CHAT, lambda n: {"messages": [{"role": f"{n}{LONG}", "content": "x"}]}),
-    "wide characters": sending(CHAT, lambda n: {"messages": [user(f"{n}🎲{LONG}")], "max_tokens": 8}),
-    "escaped characters": sending(CHAT, lambda n: {"messages": [user(f"{n}" + "é" * 500_000)], "max_tokens": 8}, 16),
-    "bodies above the limit": sending(CHAT, lambda n: b'{"messages":"' + b"x" * 5 * MEGABYTE, 16),
-    "punctuation in strings": sending(CHAT, lambda n: {"messages": [user(f"{n}" + "[{,}]" * 200_000)], "max_tokens": 8}, 16),
-    "strings that do not end": sending(CHAT, lambda n: b'{"messages":"' + b'\\"' * 1_900_000, 16),
-    "no JSON": sending(CHAT, lambda n: b'"' * 4_000_000, 8),
-    "long arguments": sending(
-        CHAT,
-        lambda n: {
-            "messages": [
-                user("x"),
-                {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": f"{n}{LONG}"}}]},
-                user("y"),
-            ]
-        },
-    ),
+    **{f"long and refused: {kind}": (path, partial(_long, body), 40) for kind, (path, body) in REFUSED.items()},
+    "long messages": (CHAT, lambda n: talk(user(f"{n}{LONG}")), 40),
+    "long messages, temperature": (CHAT, lambda n: talk(user(f"{n}{LONG}"), temperature=-1), 40),
+    "long messages, long stop": (CHAT, lambda n: talk(user(f"{n}{LONG}"), stop="s" * 100_000), 40),
+    "long role": (CHAT, lambda n: talk({"role": f"{n}{LONG}", "content": "x"}), 40),
+    "wide characters": (CHAT, lambda n: talk(user(f"{n}🎲{LONG}")), 40),
+    "escaped characters": (CHAT, lambda n: talk(user(f"{n}" + "é" * 500_000)), 16),
+    "bodies above the limit": (CHAT, lambda n: b'{"messages":"' + b"x" * 5 * MEGABYTE, 16),
+    "punctuation in strings": (CHAT, lambda n: talk(user(f"{n}" + "[{,}]" * 200_000)), 16),
+    "punctuation and escapes in strings": (CHAT, lambda n: talk(user(f"{n}" + "," * 50_001 + '"' * 1_900_000)), 8),
+    "strings that do not end": (CHAT, lambda n: b'{"messages":"' + b'\\"' * 1_900_000, 16),
+    "no JSON": (CHAT, lambda n: b'"' * 4_000_000, 8),
+    "long arguments": (CHAT, lambda n: talk(user("x"), called(1, f"{n}{LONG}"), user("y")), 40),
     # many small parts
-    "many messages": sending(CHAT, lambda n: {"messages": [user(f"{n} {at}") for at in range(4000)], "max_tokens": 8}, 16),
-    "too many messages": sending(CHAT, lambda n: {"messages": [user(f"{n} {at}") for at in range(50_000)]}, 8),
-    "empty objects": sending(CHAT, items(b"{}", 1_300_000), 8),
-    "numbers": sending(CHAT, items(b"0", 2_000_000), 8),
-    "parts": sending(CHAT, lambda n: {"messages": [user([{"type": "text", "text": "a"}] * 60_000)]}, 8),
-    "parts below the limit": sending(
-        CHAT, lambda n: {"messages": [user(f"{n}"), user([{"type": "text"}] * 20_000)], "max_tokens": 8}, 16
-    ),
-    "lists": sending(CHAT, listed(b"[]", 1_300_000), 8),
-    "lists below the limit": sending(CHAT, listed(b"[]", 24_000), 24),
-    "an unknown field of lists": sending(CHAT, listed(b"[]", 1_300_000, b"metadata"), 8),
-    "deep nesting": sending(CHAT, lambda n: b'{"messages":' + b"[" * 1_900_000, 8),
-    "calls of one message": sending(
-        CHAT,
-        lambda n: {
-            "messages": [user(f"{n}"), {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * 8000}, user("y")]
-        },
-        16,
-    ),
-    "calls of one message, below the limit": sending(
-        CHAT,
-        lambda n: {
-            "messages": [user(f"{n}"), {"role": "assistant", "tool_calls": [{"function": {"name": "f"}}] * 4000}, user("y")]
-        },
-        16,
-    ),
-    "punctuation and escapes in strings": sending(
-        CHAT, lambda n: b'{"messages":[{"role":"user","content":"%d' % n + b"," * 50_001 + b'\\"' * 1_900_000 + b'"}]}', 8
-    ),
-    "stop strings": sending(CHAT, lambda n: {"messages": [user("x")], "stop": ["a"] * 400_000}, 8),
-    "biases": sending(
-        CHAT, lambda n: {"messages": [user(f"{n}")], "logit_bias": {f"{at}": 1 for at in range(40_000)}, "max_tokens": 8}, 16
-    ),
+    **{f"too many {kind}": (path, partial(_fixed, body(count)), 8) for kind, (path, count, body) in MANY.items()},
+    "many messages": (CHAT, lambda n: talk(*[user(f"{n} {at}") for at in range(4000)]), 16),
+    "many objects": (CHAT, lambda n: b'{"n":%d,"messages":[%s]}' % (n, b",".join([b"{}"] * 1_300_000)), 8),
+    "many parts": (CHAT, lambda n: talk(user(f"{n}"), user([{"type": "text"}] * 20_000)), 16),
+    "many lists": (CHAT, lambda n: talk(user(f"{n}"), tool_choice=[[]] * 24_000), 24),
+    "an unknown field of lists": (CHAT, lambda n: talk(user(f"{n}"), metadata=[[]] * 1_000_000), 8),
+    "deep nesting": (CHAT, lambda n: b'{"messages":' + b"[" * 1_900_000, 8),
+    "many calls of one message": (CHAT, lambda n: talk(user(f"{n}"), called(4000), user("y")), 16),
+    "biases": (CHAT, lambda n: talk(user(f"{n}"), logit_bias={f"{at}": 1 for at in range(40_000)}), 16),
     # tools
-    "many sets of tools": sending(
-        CHAT, lambda n: {"messages": [user("x")], "tools": [TOOL, {**TOOL, "n": n}] * 100, "max_tokens": 8}, 100
-    ),
-    "a long list of tools": sending(CHAT, lambda n: {"messages": [user("x")], "tools": [TOOL] * 5000}, 16),
-    "tools of empty lists": sending(
-        CHAT,
-        lambda n: (
-            b'{"messages":[{"role":"user","content":"x"}],"tools":[{"type":"function","function":{"name":"f%d","parameters":{"a":[%s]}}}]}'
-            % (n, b",".join([b"[]"] * 40_000))
-        ),
+    "many sets of tools": (CHAT, lambda n: talk(user("x"), tools=[TOOL, {**TOOL, "n": n}] * 100), 100),
+    "a long list of tools": (CHAT, lambda n: talk(user("x"), tools=[TOOL] * 5000), 16),
+    "tools of empty lists": (CHAT, lambda n: talk(user("x"), tools=[*LISTS, {**TOOL, "n": n}]), 24),
+    # many small requests
+    "many conversations": (CHAT, lambda n: talk(user(f"{n}")), 1200),
+    "many forks": (CHAT, lambda n: talk(user(f"{n}"), *[user(f"{at}") for at in range(500)]), 100),
+    # Anthropic's messages
+    "many blocks": (ANTHROPIC, lambda n: talk(user([{"type": "tool_result", "tool_use_id": f"{n}"}] * 4000)), 16),
+    "system blocks": (ANTHROPIC, lambda n: talk(user("x"), system=[{"type": "text", "text": f"{n}"}] * 60_000), 8),
+    "counting tokens": (COUNT, lambda n: talk(user(f"{n}{LONG}")), 40),
+    # Responses
+    "long input": (RESPONSES, lambda n: {"input": f"{n}{LONG}", "max_output_tokens": 8}, 40),
+    "long instructions": (RESPONSES, lambda n: {"input": f"{n}", "instructions": LONG, "max_output_tokens": 8}, 40),
+    "unknown answers": (RESPONSES, lambda n: {"input": f"{n}{LONG}", "previous_response_id": f"resp_{LONG}"}, 16),
+    "calls in a row": (RESPONSES, lambda n: {"input": [user(f"{n}"), *[CALLED] * 4000, user("y")], "max_output_tokens": 8}, 16),
+    "items without text": (
+        RESPONSES,
+        lambda n: {"input": [user("x"), *[{"type": "reasoning", "id": f"{n} {at}"} for at in range(4000)]]},
         24,
     ),
-    # many small requests
-    "many conversations": sending(CHAT, lambda n: {"messages": [user(f"{n}")], "max_tokens": 8}, 1200),
-    "many forks": sending(
-        CHAT, lambda n: {"messages": [user(f"{n}"), *[user(f"{at}") for at in range(500)]], "max_tokens": 8}, 100
-    ),
+    "many MCP sessions": (MCP, lambda n: {"jsonrpc": "2.0", "id": n, "method": "initialize", "params": {}}, 1000),
+}
+WAYS: dict[str, Way] = {
+    **{name: partial(repeated, path=path, body=body, count=count) for name, (path, body, count) in REPEATED.items()},
     "many idempotency keys": many_keys,
     "one idempotency key with other bodies": one_key_many_bodies,
-    "long idempotency keys": functools.partial(header, name="Idempotency-Key", size=6000),
-    "long session ids": functools.partial(header, name="X-Session-Id", size=6000),
-    "long roles": functools.partial(header, name="X-Palestra-Role", size=6000),
+    "long idempotency keys": partial(header, name="Idempotency-Key", size=6000),
+    "long session ids": partial(header, name="X-Session-Id", size=6000),
+    "long roles": partial(header, name="X-Palestra-Role", size=6000),
+    "chained answers": chained,
     # connections
     "clients that vanish": vanishing,
     "bodies that do not end": partly,
-    "streams that are not read": functools.partial(unread, stream=True),
-    "answers that are not read": functools.partial(unread, stream=False),
+    "streams that are not read": partial(unread, stream=True),
+    "answers that are not read": partial(unread, stream=False),
     "tiny chunks": chunks,
     "pipelined requests": pipelined,
     "endless heads": endless_head,
     "silent connections": silent,
-    # Anthropic's messages
-    "a message's role": sending(ANTHROPIC, lambda n: {"messages": [user(f"{n}{LONG}"), {"role": "root", "content": "x"}]}),
-    "blocks": sending(ANTHROPIC, lambda n: {"messages": [user([{"type": "tool_result"}] * 60_000)]}, 8),
-    "blocks below the limit": sending(
-        ANTHROPIC, lambda n: {"messages": [user([{"type": "tool_result", "tool_use_id": f"{n}"}] * 4000)], "max_tokens": 8}, 16
-    ),
-    "results in one message": sending(
-        ANTHROPIC,
-        lambda n: {"messages": [user([{"type": "tool_result", "content": f"{n}"}] * 12_000)], "max_tokens": 8},
-        16,
-    ),
-    "system blocks": sending(
-        ANTHROPIC, lambda n: {"system": [{"type": "text", "text": f"{n}"}] * 60_000, "messages": [user("x")]}, 8
-    ),
-    "counting tokens": sending(f"{ANTHROPIC}/count_tokens", lambda n: {"messages": [user(f"{n}{LONG}")]}),
-    # Responses
-    "long input": sending(RESPONSES, lambda n: {"input": f"{n}{LONG}", "max_output_tokens": 8}),
-    "unknown answers": sending(RESPONSES, lambda n: {"input": f"{n}{LONG}", "previous_response_id": f"resp_{LONG}"}, 16),
-    "chained answers": chained,
-    "calls in a row": sending(
-        RESPONSES, lambda n: {"input": [user(f"{n}"), *[CALLED] * 4000, user("y")], "max_output_tokens": 8}, 16
-    ),
-    "items without text": sending(
-        RESPONSES,
-        lambda n: {
-            "input": [user("x"), *[{"type": "reasoning", "id": f"{n} {at}"} for at in range(4000)]],
-            "max_output_tokens": 8,
-        },
-        24,
-    ),
-    "long instructions": sending(RESPONSES, lambda n: {"input": f"{n}", "instructions": LONG, "max_output_tokens": 8}),
     # the environment's tools
-    "many steps": functools.partial(tools_called, message=lambda n: tool(n, action="a")),
-    "long actions": functools.partial(tools_called, message=lambda n: tool(n, action=f"{n}{LONG}"), count=40),
-    "arguments of empty lists": functools.partial(tools_called, message=lambda n: tool(n, action=[[]] * 60_000), count=20),
-    "long names of tools": functools.partial(tools_called, message=lambda n: {**tool(n), "method": LONG}, count=40),
-    "many MCP sessions": sending(MCP, lambda n: {"jsonrpc": "2.0", "id": n, "method": "initialize", "params": {}}, 1000),
+    "many steps": partial(tools_called, message=lambda n: tool(n, action="a")),
+    "long actions": partial(tools_called, message=lambda n: tool(n, action=f"{n}{LONG}"), count=40),
+    "arguments of empty lists": partial(tools_called, message=lambda n: tool(n, action=[[]] * 60_000), count=20),
+    "long names of tools": partial(tools_called, message=lambda n: {**tool(n), "method": LONG}, count=40),
 }
 SAMPLE = (
-    "long messages, a role refused",
+    "long and refused: role",
     "too many messages",
-    "lists below the limit",
+    "many lists",
     "items without text",
     "clients that vanish",
     "bodies that do not end",

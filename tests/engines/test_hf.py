@@ -125,7 +125,9 @@ def test_how_long_environments_take_changes_no_batch() -> None:
         assert asyncio.run(crowd(pauses)) == quick
 
 
-async def test_a_growing_context_computes_only_what_is_new(engine: HFEngine) -> None:
+@pytest.fixture
+def seen(engine: HFEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of tokens that the engine has computed, one for each pass."""
     seen: list[int] = []
     begin = engine._arena.begin
 
@@ -133,7 +135,11 @@ async def test_a_growing_context_computes_only_what_is_new(engine: HFEngine) -> 
         seen.append(sum(map(len, tokens)))
         return begin(first, tokens, device)
 
-    engine._arena.begin = spy  # type: ignore[method-assign]
+    monkeypatch.setattr(engine._arena, "begin", spy)
+    return seen
+
+
+async def test_a_growing_context_computes_only_what_is_new(engine: HFEngine, seen: list[int]) -> None:
     session = EngineSession()
     tokens, _ = await engine.generate(prompt(0, 40), Sampling(4, seed=1), session)
     assert seen == [40, 1, 1, 1]
@@ -146,15 +152,7 @@ async def test_a_growing_context_computes_only_what_is_new(engine: HFEngine) -> 
     assert seen == [1], "a new context copies the prefix it shares with another"
 
 
-async def test_what_newcomers_have_in_common_is_computed_once(engine: HFEngine) -> None:
-    seen: list[int] = []
-    begin = engine._arena.begin
-
-    def spy(first: int, tokens: list[list[int]], device: Any) -> Any:
-        seen.append(sum(map(len, tokens)))
-        return begin(first, tokens, device)
-
-    engine._arena.begin = spy  # type: ignore[method-assign]
+async def test_what_newcomers_have_in_common_is_computed_once(engine: HFEngine, seen: list[int]) -> None:
     contexts = [ints([*prompt(0, 40), 3 + k, 9]) for k in range(4)]
     found = await asyncio.gather(*(engine.generate(one, Sampling(3, seed=k)) for k, one in enumerate(contexts)))
     assert seen == [40, 8, 4, 4]

@@ -11,23 +11,12 @@ from palestra.grading.text import exact_match, f1
 from palestra.grading.values import BadValue, expression, same
 from palestra.tools.forms import CallForm, find_calls
 
+_TAGS = ["tool_call", "think", "python", "search", "answer", "tool_name", "arguments"]
 _PIECES = [
-    *("<tool_call>", "</tool_call>", '{"name": "f", "arguments": {"a": 1}}', "<think>", "</think>", "<python>", "</python>"),
-    *(
-        "```python\n",
-        "\n```",
-        "<search>",
-        "</search>",
-        "<answer>",
-        "</answer>",
-        "\\boxed{",
-        "}",
-        "{",
-        "\\frac{1}{2}",
-        "1,234.5",
-    ),
-    *('"', "\\", "[", "]", ":", ",", "null", "true", '{"int":"ff"}', '{"str":"c3a9"}', '{"dict":[[null,null]]}', '{"tuple":['),
-    *("<tool_name>", "</tool_name>", "<arguments>", "</arguments>", "\x00", "\ud800", "é", "漢", " ", "\n", "x" * 50, "9" * 50),
+    *(f"<{end}{tag}>" for tag in _TAGS for end in ("", "/")),
+    *('{"name": "f", "arguments": {"a": 1}}', "```python\n", "\n```", "\\boxed{", "\\frac{1}{2}", "1,234.5", "null", "true"),
+    *('{"int":"ff"}', '{"str":"c3a9"}', '{"dict":[[null,null]]}', '{"tuple":[', "x" * 50, "9" * 50),
+    *'{}"\\[]:,\x00\ud800é漢 \n',
 ]
 
 

@@ -17,27 +17,15 @@ _json = st.recursive(
     max_leaves=10,
 )
 _calls = st.builds(ToolCall, name=_words, arguments=st.dictionaries(_words, _json, max_size=4), id=_words)
+_TAGS = ["tool_call", "python", "search", "think", "tool_name", "arguments"]
 _pieces = st.sampled_from(
     [
-        "<tool_call>",
-        "</tool_call>",
+        *(f"<{end}{tag}>" for tag in _TAGS for end in ("", "/")),
         '{"name": "f", "arguments": {',
         "}}",
         "```python\n",
         "```",
-        "\n",
-        "<python>",
-        "</python>",
-        "<search>",
-        "</search>",
-        "<think>",
-        "</think>",
-        "<tool_name>",
-        "</tool_name>",
-        "<arguments>",
-        "</arguments>",
-        "x",
-        "\\",
+        *"\nx\\",
     ]
 )
 

@@ -8,6 +8,7 @@ import pytest
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
+    from tests.viewer.browsing import Watched
 
 FLAGS = "--no-sandbox --disable-gpu --disable-background-networking --disable-component-update --disable-sync --no-first-run"
 
@@ -21,3 +22,11 @@ def browser() -> "Iterator[Browser]":
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS.split())
         yield browser
         browser.close()
+
+
+@pytest.fixture
+def watched(browser: "Browser", url: str) -> "Iterator[Watched]":
+    """A page that may only read from ``url``, which a module defines."""
+    from tests.viewer.browsing import watching
+
+    yield from watching(browser, url)

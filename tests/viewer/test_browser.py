@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.pace import slowness
-from tests.viewer.browsing import EPISODES, HOSTILE, Watched, segment, serving, watching, write_run
+from tests.viewer.browsing import EPISODES, HOSTILE, Watched, segment, serving, write_run
 
 import palestra
 from palestra.registry import unregister
@@ -24,11 +24,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = write_run(tmp_path_factory.mktemp("run"), *EPISODES)
     (folder / "vocabulary.json").write_text('["<b>zero</b>", "one", "two"]')
     yield from serving(folder)
-
-
-@pytest.fixture
-def watched(browser: Browser, url: str) -> Iterator[Watched]:
-    yield from watching(browser, url)
 
 
 # ----------------------------------------------------------------------------------------------------------------- views

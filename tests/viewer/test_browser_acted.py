@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, expect
-from tests.viewer.browsing import HOSTILE, Watched, serving, watching, write_run
+from playwright.sync_api import expect
+from tests.viewer.browsing import HOSTILE, Watched, serving, write_run
 
 from palestra.trajectory import Completion, Image, StopReason, Task, Text, Trajectory, Turn
 
@@ -43,11 +43,6 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     episode = Trajectory(Task("web:shop-easy", 1), StopReason.TERMINATED, tuple(turns), (), "The episode has ended.")
     folder: Path = write_run(tmp_path_factory.mktemp("run"), episode)
     yield from serving(folder)
-
-
-@pytest.fixture
-def watched(browser: Browser, url: str) -> Iterator[Watched]:
-    yield from watching(browser, url)
 
 
 def test_the_line_and_the_place_of_the_element_are_outlined(watched: Watched, url: str) -> None:

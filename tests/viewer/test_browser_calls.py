@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Locator, expect
-from tests.viewer.browsing import HOSTILE, Watched, episode, serving, watching, write_run
+from playwright.sync_api import Locator, expect
+from tests.viewer.browsing import HOSTILE, Watched, episode, serving, write_run
 
 from palestra.trajectory import AgentCall, AgentRecord, Trajectory
 
@@ -39,11 +39,6 @@ def agent_episode() -> Trajectory:
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from serving(write_run(tmp_path_factory.mktemp("run"), agent_episode(), episode(1, 0, ["wait"])))
-
-
-@pytest.fixture
-def watched(browser: Browser, url: str) -> Iterator[Watched]:
-    yield from watching(browser, url)
 
 
 def _box(card: Locator) -> dict[str, float]:

@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
-from tests.viewer.browsing import Watched, episode, serving, watching, write_run
+from playwright.sync_api import Page, expect
+from tests.viewer.browsing import Watched, episode, serving, write_run
 
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
 
@@ -20,7 +20,7 @@ That was <think>all</think>."""
 
 
 @pytest.fixture(scope="module")
-def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Three runs: a long episode, one with tool traffic, and one with a rare word deep inside."""
     long = episode(0, 0, [f"move {number}" for number in range(120)])
     traffic = Trajectory(
@@ -34,11 +34,6 @@ def several(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from serving(*folders)
 
 
-@pytest.fixture
-def pages(browser: Browser, several: str) -> Iterator[Watched]:
-    yield from watching(browser, several)
-
-
 def visible_in_rail(page: Page) -> list[int]:
     """The turns that can be seen in the rail, counted from 1."""
     script = """() => {
@@ -50,9 +45,9 @@ def visible_in_rail(page: Page) -> list[int]:
     return page.evaluate(script)  # type: ignore[no-any-return]
 
 
-def test_the_rail_follows_the_turn(pages: Watched, several: str) -> None:
-    page = pages.page
-    pages.open(f"{several}#/r/0/e/0?turn=100")
+def test_the_rail_follows_the_turn(watched: Watched, url: str) -> None:
+    page = watched.page
+    watched.open(f"{url}#/r/0/e/0?turn=100")
     expect(page.locator(".rail .here")).to_have_text("100")
     assert 100 in visible_in_rail(page)
     page.evaluate("document.getElementById('turn-49').scrollIntoView()")  # by the wheel, say
@@ -60,9 +55,9 @@ def test_the_rail_follows_the_turn(pages: Watched, several: str) -> None:
     assert 50 in visible_in_rail(page)
 
 
-def test_back_returns_to_the_list_after_many_turns(pages: Watched, several: str) -> None:
-    page = pages.page
-    pages.open(f"{several}#/r/0")
+def test_back_returns_to_the_list_after_many_turns(watched: Watched, url: str) -> None:
+    page = watched.page
+    watched.open(f"{url}#/r/0")
     page.locator("tbody tr").first.click()
     expect(page.locator("section.turn").first).to_be_visible()  # the address changes before the turns are drawn
     for _ in range(60):
@@ -74,9 +69,9 @@ def test_back_returns_to_the_list_after_many_turns(pages: Watched, several: str)
     expect(page.locator("tbody tr")).to_have_count(1)
 
 
-def test_the_start_page_searches_all_runs_and_a_hit_is_marked(pages: Watched, several: str) -> None:
-    page = pages.page
-    pages.open(several)
+def test_the_start_page_searches_all_runs_and_a_hit_is_marked(watched: Watched, url: str) -> None:
+    page = watched.page
+    watched.open(url)
     page.keyboard.press("/")
     page.keyboard.type("aardvark")
     page.keyboard.press("Enter")
@@ -95,9 +90,9 @@ def test_the_start_page_searches_all_runs_and_a_hit_is_marked(pages: Watched, se
     expect(page.locator(".folded mark")).to_be_visible()
 
 
-def test_a_key_works_after_a_search(pages: Watched, several: str) -> None:
-    page = pages.page
-    pages.open(f"{several}#/r/2")
+def test_a_key_works_after_a_search(watched: Watched, url: str) -> None:
+    page = watched.page
+    watched.open(f"{url}#/r/2")
     page.keyboard.press("/")
     page.keyboard.type("go on 7")
     page.keyboard.press("Enter")
@@ -107,9 +102,9 @@ def test_a_key_works_after_a_search(pages: Watched, several: str) -> None:
     expect(page.locator("mark")).to_have_text("go on 7")
 
 
-def test_the_prompts_own_example_of_a_call_is_not_folded(pages: Watched, several: str) -> None:
-    page = pages.page
-    pages.open(f"{several}#/r/1/e/0")
+def test_the_prompts_own_example_of_a_call_is_not_folded(watched: Watched, url: str) -> None:
+    page = watched.page
+    watched.open(f"{url}#/r/1/e/0")
     said = page.locator(".said.env .body").first
     expect(said).to_contain_text('To call, write <tool_call>{"name": …}</tool_call> and wait.')
     expect(said.locator("details")).to_have_count(1)

@@ -23,7 +23,7 @@ GONE = 499
 
 
 _OTHERS = bytes(set(range(256)) - set(b"[{,"))
-_PART = 2**18
+_PART = 2**16
 """Bytes of a request whose structure is counted at a time."""
 
 
