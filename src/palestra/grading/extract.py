@@ -13,7 +13,7 @@ __all__ = ["fenced_code", "first_stated_answer", "last_answer", "last_boxed", "s
 _OPENING = "\\boxed{"
 _BRACES = re.compile(r"\{+|\}+")
 _TAG = re.compile(r"<answer>((?:(?!<answer>).)*?)</answer>", re.DOTALL)
-_BOXES_AND_BRACES = re.compile(r"\\boxed\{|\{|\}")
+_BOXES_AND_BRACES = re.compile(r"\\boxed\{|\{+|\}+")
 
 
 def last_boxed(text: str) -> str | None:
@@ -72,16 +72,23 @@ def first_stated_answer(text: str) -> str | None:
 def _first_box(text: str) -> tuple[int, int] | None:
     """Return where the content of the first complete box begins and ends."""
     first: tuple[int, int] | None = None
-    open_: list[tuple[int, bool]] = []
-    for brace in _BOXES_AND_BRACES.finditer(text):
-        if brace[0] != "}":
-            open_.append((brace.end(), brace[0] != "{"))
-        elif open_:
-            start, boxed = open_.pop()
-            if boxed and (first is None or start < first[0]):
-                first = start, brace.start()
+    # Where the content of each open box begins, or 0 for a brace, and how many: one turn per run of equal braces.
+    open_: list[tuple[int, int]] = []
+    for run in _BOXES_AND_BRACES.finditer(text):
+        place, end = run.span()
+        if text[place] != "}":
+            open_.append((0, end - place) if text[place] == "{" else (end, 1))
+            continue
+        while open_ and place < end:
+            start, count = open_.pop()
+            closed = min(count, end - place)
+            if closed < count:
+                open_.append((start, count - closed))
+            elif start and (first is None or start < first[0]):
+                first = start, place
+            place += closed
             if first and not open_:
-                break
+                return first
     return first
 
 

@@ -33,6 +33,8 @@ _HOW = (
     "When you know the answer, write it into <answer></answer>, as short as it can be: a name or a number."
 )
 _MOST_HOPS = 8
+_LONGEST_ANSWER = 1000
+"""Characters; a longer answer is wrong. To compare a megabyte takes half a second."""
 _QUIET = "#8390a2"
 _SPLITS = {"train": 0, "test": 1_000_000}
 """Split → what is added to the seed of the invented world."""
@@ -59,7 +61,7 @@ class _Asked(AsyncEnv):
         answer = first_stated_answer(action)
         if answer is None:
             return Step(_ALLOWED, 0.0, False, False, {"success": False, "format_error": True})
-        right = exact_match(answer, self.question.answers)
+        right = len(answer) <= _LONGEST_ANSWER and exact_match(answer, self.question.answers)
         if self._retry and not right:
             return Step("That answer is wrong. You may search on and try again.", 0.0, False, False, {"success": False})
         return Step("", float(right), True, False, {"success": right})
