@@ -159,20 +159,6 @@ async def test_the_death_of_a_site_is_infrastructure_and_the_next_episode_plays(
         await env.close()
 
 
-@pytest.mark.full
-@in_browser
-async def test_eight_episodes_at_once_do_not_see_each_other() -> None:
-    async def one(seed: int) -> float:
-        env = Errands(TOWN)
-        try:
-            await env.reset(seed=seed)
-            return (await play(env)).reward
-        finally:
-            await env.close()
-
-    assert await asyncio.gather(*map(one, range(8))) == [1.0] * 8
-
-
 def test_unknown_levels_and_templates_are_named() -> None:
     with pytest.raises(UsageError, match="no level 'hard': write one of easy"):
         Errands(TOWN, "hard")
