@@ -17,8 +17,7 @@ HEAD = """# Bridges: what was run, and when
 A bridge connects Palestra with another framework; [other trainers](../how-to/other-trainers.md) and
 [environments of other packages](../how-to/their-environments.md) show how to use each. This page lists the parts of each
 framework that the contract tests run, its version, and when the tests last passed. The framework is the released package, in a
-virtual environment of its own. Models are tiny or scripted, and nothing needs a GPU. An adapter is one file of at most 150
-lines, not counting blank ones.
+virtual environment of its own. Models are tiny or scripted, and nothing needs a GPU. An adapter is one short file.
 
 `bash scripts/bridge.sh NAME` installs the framework and runs the tests of one bridge; NAME is a file of `constraints/` without
 `.txt`. The script keeps the result in `constraints/results`, and writes this page. The bridges of the group *light* need no

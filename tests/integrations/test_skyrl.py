@@ -123,15 +123,6 @@ def test_skyrls_own_loop_gives_the_same_tokens_and_rewards(tokenizer: Any, monke
     assert output["rollout_metrics"]["environment/turns"] == pytest.approx(sum(len(one.turns) for one in played) / len(played))
 
 
-def test_the_turn_limit_of_skyrl_ends_an_episode(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks = rough_tasks(20, WHOLE)
-    output = gym(tokenizer, tasks, max_turns=2)
-    monkeypatch.setattr(bridging, "Speller", Mumbling)
-    played = expected(tasks, tokenizer, options=RolloutOptions(max_turns=2, retries=0, cut_as_invalid=True))
-    compare(rows_of(output), played)
-    assert max(len(one.turns) for one in played) == 2
-
-
 def test_a_full_context_ends_an_episode_of_skyrls_loop(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """SkyRL limits the prompt, and Palestra prompt and reply: SkyRL's episodes are ours up to the first prompt too long."""
     tasks, limit = rough_tasks(200, WHOLE), NARROW - MAX_TOKENS

@@ -59,12 +59,6 @@ def observed(env: Any, players: int) -> tuple[str, str | None]:
     return "\n".join(message[1] for message in shown), f"player {player}" if players > 1 else None
 
 
-def test_games_are_replayed_equal_in_workers() -> None:
-    first = [one.digest() for one in collect(MINES, "random", n=6)]
-    assert first == [one.digest() for one in collect(MINES, "random", n=6)]
-    assert len(set(first)) > 3
-
-
 def test_two_players_have_a_trajectory_each() -> None:
     played = collect(CROSSES, free_square, n=3)
     assert len(played) == 6

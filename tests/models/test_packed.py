@@ -1,6 +1,5 @@
 import json
 import zipfile
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,7 @@ def model() -> PackedModel:
     return load_demo_model()
 
 
-def test_the_model_in_the_wheel_is_small_and_says_how_it_was_made(model: PackedModel) -> None:
-    file = resources.files("palestra.models").joinpath("demo.npz")
-    assert len(file.read_bytes()) <= 500_000
+def test_the_model_in_the_wheel_says_how_it_was_made(model: PackedModel) -> None:
     assert model.history["recipe"] == "cpu/demo"
     assert set(model.history["scores"]) == set(GAMES)
     assert {"seed", "date", "measured", "made", "steps"} <= model.history.keys()
