@@ -48,15 +48,6 @@ def test_the_reference_passes_and_a_guess_does_not(folder: Path, index: int) -> 
         assert env.step(env.sample_random_action())[1:3] == (0.0, True)
 
 
-def test_the_tests_and_the_solution_are_not_in_the_observation(folder: Path) -> None:
-    with palestra.make("code:HumanEval") as env:
-        for index in range(164):
-            observation = str(env.reset(task=Task("code:HumanEval", 0, index=index, split="test"))[0])
-            row = load("HumanEval", "test")[index]
-            assert "def check(candidate)" not in observation
-            assert row["solution"].strip() not in observation
-
-
 @pytest.mark.parametrize(("answer", "reward"), [(RIGHT, 1.0), (WRONG, 0.0), ("print(3)", 0.0), ("```python\n```", 0.0)])
 def test_programs_are_judged_on_every_test(folder: Path, answer: str, reward: float) -> None:
     with palestra.make("code:CodeContest") as env:

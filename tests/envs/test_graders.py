@@ -42,12 +42,6 @@ def test_a_number_is_found_after_any_words(number: Fraction, words: str) -> None
     assert number_in(f"{words} {number}") == number
 
 
-@given(st.text())
-@pytest.mark.slow
-def test_no_text_breaks_the_reading_of_numbers(text: str) -> None:
-    number_in(text)
-
-
 @pytest.mark.parametrize(
     ("reply", "answer", "grade"),
     [

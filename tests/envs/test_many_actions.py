@@ -43,9 +43,3 @@ def test_faults_are_counted_and_are_not_actions() -> None:
         f"{ENV}, episode 2: RuntimeError: broken",
         f"{ENV}, episode 3: AssertionError: the reward 2.0 is not between 0.0 and 1.0",
     ]
-
-
-def test_an_environment_that_always_breaks_does_not_take_forever() -> None:
-    played = many_actions(ENV, 10_000, lambda *_: "break")
-    assert played.actions == 0
-    assert len(played.faults) == 20

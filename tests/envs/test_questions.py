@@ -288,15 +288,6 @@ def test_a_grader_in_the_working_folder_is_found_when_the_user_typed_it(here: Pa
         assert env.step(env.oracle()).info["success"]
 
 
-async def test_a_fork_draws_its_own_random_actions() -> None:
-    env = palestra.make_async(write(ROWS), grader="number")
-    await env.reset(seed=0)
-    await env.sample_random_action()
-    fork = await env.fork()
-    first, second = [[await one.sample_random_action() for _ in range(9)] for one in (env, fork)]
-    assert first == second
-
-
 def takes_the_answer_out(reply: str, row: dict[str, Any]) -> bool:
     return bool(reply == row.pop("answer"))
 

@@ -4,13 +4,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.envs.many_actions import Player, many_actions, random_player
-from tests.envs.same_everywhere import BOTH, different_hashes
-from tests.envs.tool_worlds import frames, hostile_player, oracle_plays
+from tests.envs.tool_worlds import frames, oracle_plays
 
 from palestra.calls import format_call
-from palestra.checking import check_env
-from palestra.checking.report import Status
 from palestra.envs.agentdojo.env import MESSAGES, DojoTask
 from palestra.envs.agentdojo.package import SUITES, make_state, read_tasks, suite_of
 from palestra.evaluation import evaluate
@@ -154,15 +150,6 @@ def test_the_limit_of_messages_truncates_and_the_attack_is_judged() -> None:
         assert last.info["metrics"] == {"security": 0.0}
 
 
-@pytest.mark.parametrize("suite", SUITES)
-@pytest.mark.parametrize("player", [random_player, hostile_player()], ids=["random", "hostile"])
-def test_no_action_raises(suite: str, player: Player) -> None:
-    played = many_actions(f"tools:dojo-{suite}-attacked", 100, player)
-    assert played.faults == []
-    assert played.actions == 100
-    assert played.episodes > 1
-
-
 def test_the_participants_of_an_event_keep_their_order() -> None:
     """AgentDojo puts them into a set, whose order depends on the hash seed."""
     id, people = "tools:dojo-workspace", [f"{name}@example.com" for name in ("zoe", "ann", "bob", "yan", "eve", "ann")]
@@ -172,17 +159,6 @@ def test_the_participants_of_an_event_keep_their_order() -> None:
         step = env.step(format_call(ToolCall("create_calendar_event", {"title": "Tea", "participants": people, **times})))
     shown = [line[2:] for line in str(step.observation).splitlines() if line.startswith("- ")]
     assert shown == [*people[:5], "emma.johnson@bluesparrowtech.com"]
-
-
-def test_workers_and_hash_seeds_change_nothing() -> None:
-    ids = [f"tools:dojo-{suite}{suffix}" for suite in SUITES for suffix in ("", "-attacked")]
-    assert different_hashes(ids, seeds=2, wandering=BOTH, cases=[(1, "0"), (2, "1")]) == 1
-
-
-@pytest.mark.parametrize("id", [BANKING, "tools:dojo-slack-attacked"])
-def test_it_passes_palestra_check(id: str) -> None:
-    report = check_env(id, n=16, seconds=20.0)
-    assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
 
 
 def test_the_picture_shows_the_calls_and_what_they_changed() -> None:

@@ -1,26 +1,11 @@
 """The parser, hostile texts, and that any action leaves the rewards in range."""
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.envs.babyai.actions import GRAMMAR, action_of, primitive_of
-from palestra.envs.babyai.agentgym import AgentGymBabyAI
 from palestra.envs.babyai.env import BabyAI
-
-HOSTILE = (
-    "",
-    "\0",
-    "Action:",
-    "go to",
-    "go to  1",
-    "pick up red ball 99999999999999999999",
-    "\ud800",
-    "🤖" * 300,
-    "action:" * 50,
-)
 
 
 @pytest.mark.parametrize(
@@ -51,21 +36,6 @@ def test_reasoning_before_the_action_changes_nothing(action: str, thought: str) 
     assert action_of(f"{thought}\nAction: {action}\nbye") == action
 
 
-@pytest.mark.parametrize("env", [BabyAI("MiniBossLevel"), BabyAI("GoToLocal", actions="primitive"), AgentGymBabyAI()])
-def test_random_and_hostile_actions(env: BabyAI) -> None:
-    low, high = env.reward_range
-    chance = random.Random(0)
-    env.reset(seed=0)
-    seed = 0
-    for _ in range(150):
-        step = env.step(chance.choice(HOSTILE) if chance.random() < 0.5 else env.sample_random_action())
-        assert low <= step.reward <= high
-        assert not (step.terminated and step.truncated)
-        if step.terminated or step.truncated:
-            seed += 1
-            env.reset(seed=seed)
-
-
 def test_an_action_that_is_not_possible_costs_a_step() -> None:
     env = BabyAI("GoToLocal")
     env.reset(seed=0)
@@ -82,17 +52,3 @@ def test_an_action_that_is_not_possible_says_so_at_the_turn_limit_too() -> None:
     env.reset(seed=0)
     env.step("turn left")
     assert "format_error" not in env.step("turn left").info
-
-
-def test_a_fork_continues_alike() -> None:
-    env = BabyAI("PickupLoc")
-    env.reset(seed=3)
-    env.step("turn left")
-    twin = env.fork()
-    for _ in range(5):
-        action = env.oracle()
-        assert twin.oracle() == action
-        step, other = env.step(action), twin.step(action)
-        assert step == other
-        if step.terminated:
-            return

@@ -48,12 +48,6 @@ def test_the_oracle_solves_within_the_turn_limit(level: str) -> None:
     assert all(played(env, seed)[0] > 0 for seed in range(3))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("level", LEVELS)
-def test_the_oracle_solves_every_level(level: str) -> None:
-    assert played(BabyAI(level), 7)[0] > 0
-
-
 def test_the_oracle_plays_primitive_actions_and_pictures() -> None:
     assert played(BabyAI("GoToLocal", actions="primitive"), 1)[0] > 0
     env = BabyAI("GoToLocal", view="picture")

@@ -9,13 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.envs.bfcl.differential import disagreements
-from tests.envs.many_actions import Player, many_actions, random_player
-from tests.envs.same_everywhere import BOTH, different_hashes
-from tests.envs.tool_worlds import frames, hostile_player, oracle_plays
+from tests.envs.tool_worlds import oracle_plays
 
 from palestra.calls import format_call
-from palestra.checking import check_env
-from palestra.checking.report import Status
 from palestra.envs.bfcl.apis import Apis, _paths
 from palestra.envs.bfcl.dialogue import MESSAGES_PER_TURN, FunctionDialogue
 from palestra.envs.bfcl.package import gold_call, read_tasks
@@ -46,27 +42,6 @@ def test_the_verdict_is_that_of_the_leaderboard() -> None:
     differing, right = disagreements(200, 1)  # 2,000 in benchmarks/worlds_bfcl.py
     assert differing == []
     assert 30 < right < 170  # mistakes that matter and mistakes that do not
-
-
-@pytest.mark.parametrize("id", IDS)
-@pytest.mark.parametrize("player", [random_player, hostile_player()], ids=["random", "hostile"])
-def test_no_action_raises(id: str, player: Player) -> None:
-    played = many_actions(id, 150, player)
-    assert played.faults == []
-    assert played.actions == 150
-    assert played.episodes > 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("id", [BASE, "tools:bfcl-miss-func"])
-def test_it_passes_palestra_check(id: str) -> None:
-    report = check_env(id, n=12, seconds=6.0)
-    assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
-
-
-@pytest.mark.slow
-def test_workers_and_hash_seeds_change_nothing() -> None:
-    assert different_hashes(IDS, seeds=3, wandering=BOTH, cases=[(1, "0"), (2, "1")]) == 1
 
 
 def test_the_state_counts_and_not_the_words() -> None:
@@ -151,18 +126,6 @@ def test_the_precision_of_the_process_is_left_alone() -> None:
         env.step(format_call(ToolCall("square_root", {"number": 2, "precision": 77})))
         env.step(format_call(ToolCall("logarithm", {"value": 2, "base": 3, "precision": 77})))
         assert (decimal.getcontext().prec, multi_precision.dps) == before
-
-
-def test_a_fork_goes_its_own_way() -> None:
-    with make(BASE) as env:
-        *_, last = frames(env, (BASE, 3, "oracle"))
-        assert last.info["success"]
-        env.reset(task=Task(BASE, 0, index=3))
-        env.step(env.oracle())
-        with env.fork() as twin:
-            twin.step(format_call(ToolCall("mkdir", {"dir_name": "surprise"})))
-            assert twin.step("Done.").info["success"] is False
-        assert not env.step("Done.").terminated
 
 
 METHODS = {"f": lambda a, b=1: None}

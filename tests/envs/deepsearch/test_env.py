@@ -1,19 +1,12 @@
 """Whole episodes: the oracle, any text, forks, the same episode everywhere."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from html import escape
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.envs.deepsearch.episodes import SMALL, played
 
 import palestra
-from palestra.checking.hostile import GROWING, SHORT
 from palestra.envs.deepsearch import DeepSearch
 from palestra.envs.deepsearch.index import invented, search_tool
 from palestra.envs.panels import differences, load_panel
@@ -105,63 +98,6 @@ async def test_a_malformed_action_says_what_is_allowed() -> None:
     assert step.info["format_error"]
     assert "<search>" in text_of(step.observation)
     assert "<answer>" in text_of(step.observation)
-
-
-@settings(max_examples=60)
-@given(action=st.text(max_size=80) | st.builds("<search>{}</search>".format, st.text(max_size=40)) | st.sampled_from([*SHORT]))
-async def test_any_text_is_an_action(action: str) -> None:
-    env = small()
-    await env.reset(seed=1)
-    step = await env.step(action)
-    assert 0.0 <= step.reward <= 1.0
-    assert not step.truncated
-    assert (await env.oracle()).startswith(("<search>", "<answer>"))
-
-
-async def test_huge_texts_are_actions() -> None:
-    env = small()
-    await env.reset(seed=1)
-    for grow in GROWING.values():
-        assert (await env.step(grow(100_000))).reward == 0.0
-        await env.reset(seed=1)
-
-
-async def test_a_fork_goes_its_own_way() -> None:
-    env = small(hops=3)
-    await env.reset(seed=3)
-    await env.step(await env.oracle())
-    twin = await env.fork()
-    assert await twin.oracle() == await env.oracle()
-    await env.step(await env.oracle())
-    assert await twin.oracle() != await env.oracle()
-    await twin.reset(seed=4)
-    assert (await played(env, 3))[-1].reward == 1.0
-    assert env.question is not twin.question
-
-
-async def test_the_agent_finds_no_answer_in_the_first_observation() -> None:
-    env = small()
-    for seed in range(50):
-        observation, info = await env.reset(seed=seed)
-        assert env.question.answers[0] not in text_of(observation)
-        assert info["world"] == invented(0, SMALL).sha256
-
-
-@pytest.mark.slow
-def test_the_same_episodes_with_any_workers_and_hash_seed() -> None:
-    found = set()
-    for workers, hash_seed in ((1, "0"), (2, "1"), (8, "2")):
-        script = [sys.executable, str(Path(__file__).with_name("episodes.py")), str(workers), "12"]
-        path = [part for part in sys.path if part]
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": ":".join(path), "PALESTRA_HOME": str(_home())}
-        found.add(subprocess.run(script, env=environment, capture_output=True, text=True, check=True).stdout.strip())
-    assert len(found) == 1
-
-
-def _home() -> Path:
-    from palestra.models.home import home_folder
-
-    return home_folder("other")
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,9 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tests.envs.desk.mutants import RULES, mutants, played
 
 from palestra.calls import format_call, parse_results
-from palestra.checking import check_env
 from palestra.core import Conversation
 from palestra.envs.desk.case import Case
 from palestra.envs.desk.customer import DONE, YES, CustomerState, reply
@@ -98,12 +95,6 @@ def _dated(env: ServiceDesk, place: int) -> str:
     return f"Today is {env.case.numbers['today']}. {action}" if settles else action
 
 
-@pytest.mark.slow
-def test_a_check_passes() -> None:
-    report = check_env("tools:desk-library-hard", n=5, seconds=5)
-    assert report.ok, report.findings
-
-
 def test_two_oracles_play_both_parts() -> None:
     trajectories = collect("tools:desk-shop-players-hard", {AGENT: "oracle", CUSTOMER: "oracle"}, n=5)
     by_player = Counter((one.player, one.reward) for one in trajectories)
@@ -170,29 +161,6 @@ def test_malformed_calls_are_answered() -> None:
         assert step.info["role"] == "tool"
         assert not any(result.ok for result in parse_results(text_of(step.observation)))
     assert "Write a message" in text_of(env.step("  ").observation)
-
-
-_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=4
-)
-
-
-@settings(max_examples=25, deadline=None)
-@given(
-    domain=st.sampled_from(["shop", "library"]),
-    calls=st.lists(st.tuples(st.integers(0, 8), st.dictionaries(st.text(), _VALUES), _VALUES), max_size=12),
-    text=st.text(),
-)
-@pytest.mark.slow
-def test_no_call_and_no_text_raises(domain: str, calls: list[tuple[int, dict[str, object], object]], text: str) -> None:
-    env = ServiceDesk(domain)
-    env.reset(seed=0)
-    tools = list(env.domain.tools.values())
-    for place, extra, value in calls:
-        tool = tools[place % len(tools)]
-        for arguments in (extra, dict.fromkeys(tool.arguments, value)):
-            env.step(format_call(ToolCall(tool.name, arguments)))
-    assert env.step(text).reward in (0.0, 1.0)
 
 
 def test_a_long_message_with_many_calls_runs_the_first_ones() -> None:

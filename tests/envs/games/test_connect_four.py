@@ -1,9 +1,7 @@
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.connect_four import ConnectFour
-from palestra.errors import UsageError
 
 Board = dict[tuple[int, int], str]
 
@@ -72,22 +70,3 @@ def test_the_oracle_takes_a_win_and_stops_one() -> None:
     assert game.oracle() == "\\boxed{1}"
     game.mine, game.theirs = 0b11 << 21, 0b111 << 7
     assert game.oracle() == "\\boxed{2}"
-
-
-def test_the_oracle_is_strong() -> None:
-    scores = dict[str, float]()
-    game = ConnectFour(1.0, 3)
-    for name, choose in (("oracle", game.oracle), ("random", game.sample_random_action)):
-        scores[name] = 0.0
-        for seed in range(6):
-            game.reset(seed=seed)
-            while not (step := game.step(choose())).terminated:
-                pass
-            scores[name] += step.reward / 6
-    assert scores["oracle"] >= 0.5 > scores["random"]
-
-
-@pytest.mark.parametrize("arguments", [(2.0, 2), (1.0, 0), (1.0, 7)])
-def test_impossible_parameters_are_refused(arguments: tuple[float, int]) -> None:
-    with pytest.raises(UsageError):
-        ConnectFour(*arguments)

@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.countdown import Calculation, Countdown, calculated
-from palestra.errors import UsageError
 
 NUMBER = st.integers(0, 12).map(str)
 EXPRESSIONS = st.recursive(
@@ -110,9 +109,3 @@ def test_other_ways_to_write_signs() -> None:
     game.reset(seed=0)
     written = game.solution.replace("*", "\\times").replace("/", "÷").replace("-", "−")
     assert game.step(f"\\boxed{{{written}}}").info["success"]
-
-
-@pytest.mark.parametrize("arguments", [(2, 5), (7, 5), (3, 0)])
-def test_impossible_parameters_are_refused(arguments: tuple[int, int]) -> None:
-    with pytest.raises(UsageError):
-        Countdown(*arguments)

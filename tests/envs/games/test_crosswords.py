@@ -3,7 +3,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.crosswords import Crosswords, _clues
-from palestra.errors import UsageError
 
 
 def runs(cells: dict[tuple[int, int], str]) -> set[str]:
@@ -94,16 +93,3 @@ def test_the_floor_bounds_what_a_constant_answer_scores() -> None:
         game.reset(seed=seed)
         total += game.step("\\boxed{0 1 E}").reward / 200
     assert total <= game.floor <= 0.05
-
-
-@pytest.mark.parametrize("answer", ["0 0", "0 0 AB", "A 0 0", "0 0 é", "0 0 1", "0 0 A B", "٣ 0 A"])
-def test_what_is_not_a_move(answer: str) -> None:
-    game = Crosswords()
-    game.reset(seed=0)
-    assert game.step(f"\\boxed{{{answer}}}").info["format_error"]
-
-
-@pytest.mark.parametrize("arguments", [(True, 0, 30), (True, 3, 10), (True, 13, 100)])
-def test_impossible_parameters_are_refused(arguments: tuple[bool, int, int]) -> None:
-    with pytest.raises(UsageError):
-        Crosswords(*arguments)

@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.frozen_lake import FrozenLake
-from palestra.errors import UsageError
 
 WAY = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 MOVES = st.sampled_from(list(WAY))
@@ -94,9 +93,3 @@ def test_steps_slip_as_often_as_the_rules_say() -> None:
             steps += 1
             slipped += "slipped" in str(step.observation)
     assert slipped / steps == pytest.approx(0.3, abs=0.08)  # four standard errors
-
-
-@pytest.mark.parametrize("arguments", [(1, 10), (4, 20), (4, 24, 1.0), (4, 24, 0.0, 1.5)])
-def test_impossible_parameters_are_refused(arguments: tuple[int, int, float, float]) -> None:
-    with pytest.raises(UsageError):
-        FrozenLake(*arguments)

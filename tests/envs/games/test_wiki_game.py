@@ -1,4 +1,3 @@
-import gzip
 import json
 import re
 from collections import deque
@@ -15,8 +14,6 @@ from palestra.errors import MissingExtra, SchemaError, UsageError
 
 SMALL = Path(__file__).parent / "small_wiki.jsonl"
 PAGES = {page["title"]: page for page in map(json.loads, SMALL.read_text().splitlines())}
-
-FOLDOC = Path("/usr/share/dictd/foldoc.index")
 
 
 def distance(start: str, target: str) -> int | None:
@@ -111,46 +108,3 @@ def test_links_are_cleaned(tmp_path: Path) -> None:
         WikiGame(str(file), 15, 3, 5).reset(seed=0)
     with pytest.raises(SchemaError, match="cannot be read"):
         WikiGame(str(tmp_path / "absent.jsonl"))
-
-
-def test_a_fork_shares_the_graph() -> None:
-    game = WikiGame(str(SMALL), 15, 3, 5)
-    game.reset(seed=0)
-    twin = game.fork()
-    assert isinstance(twin, WikiGame)
-    assert twin.graph is game.graph
-    assert twin.trail is not game.trail
-
-
-def foldoc_articles() -> list[dict[str, object]]:
-    """The Free On-line Dictionary of Computing, as Debian's ``dict-foldoc`` packages it; links stand in braces."""
-
-    def number(digits: str) -> int:
-        alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
-        return sum(alphabet.index(digit) * 64**place for place, digit in enumerate(reversed(digits)))
-
-    data = gzip.decompress(FOLDOC.with_name("foldoc.dict.dz").read_bytes())
-    articles = dict[str, dict[str, object]]()
-    for line in FOLDOC.read_text("utf-8").splitlines():
-        _, start, length = line.split("\t")
-        text = data[number(start) : number(start) + number(length)].decode("utf-8", "replace")
-        title, _, body = text.partition("\n")
-        links = [" ".join(link.split()) for link in re.findall(r"\{([^{}]+)\}", body)]
-        articles[start] = {"title": title.strip(), "text": body, "links": links}
-    return list(articles.values())
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not FOLDOC.exists(), reason="needs Debian's dict-foldoc")
-def test_a_real_dictionary_can_be_played(tmp_path: Path) -> None:
-    file = tmp_path / "foldoc.jsonl"
-    file.write_text("".join(json.dumps(article) + "\n" for article in foldoc_articles()))
-    game = WikiGame(str(file), 15, 3, 5)
-    assert len(game.graph.titles) > 10_000
-    for seed in range(20):
-        game.reset(seed=seed)
-        step = game.step(game.oracle())
-        while not (step.terminated or step.truncated):
-            step = game.step(game.oracle())
-        assert step.info["success"]
-        assert 3 <= game.turn <= 5

@@ -43,10 +43,6 @@ def test_the_class_has_a_reason(name: str, tmp_path: Path, monkeypatch: pytest.M
     assert case.says in placement.because
 
 
-def test_the_folders_number_at_least_sixty() -> None:
-    assert len({*SOUND, *BROKEN, *CLASSES}) >= 60
-
-
 def test_every_value_arrives(tmp_path: Path) -> None:
     task = read_task(write(tmp_path, toml=EVERY_KEY))
     environment, (step,) = task.config.environment, task.steps

@@ -65,12 +65,6 @@ async def test_a_clean_verifier_needs_a_working_folder_below_the_root(tmp_path: 
     assert (await played(opened(made, below, "&verifier=clean"), solve)).reward == 1.0
 
 
-def test_the_whole_file_system_is_no_artifact(tmp_path: Path) -> None:
-    task = read_task(write(tmp_path, toml='artifacts = ["/"]\n[verifier]\nenvironment_mode = "separate"\n'))
-    placement = classify(task, {"debian:12"})
-    assert (placement.kind, "no whole file system" in placement.because) == (3, True)
-
-
 async def test_a_separate_verifier_has_the_variables_and_folder_of_its_own_image(
     tmp_path: Path,
     made: list[Harbor],  # noqa: F811

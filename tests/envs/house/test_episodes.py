@@ -3,11 +3,7 @@
 from itertools import product
 
 import pytest
-from tests.envs.same_everywhere import different_hashes
 
-from palestra.checking import check_env
-from palestra.checking.hostile import SHORT
-from palestra.checking.report import Status
 from palestra.core import Env
 from palestra.envs.house.env import Household
 from palestra.envs.house.goals import TASKS, Goal
@@ -83,24 +79,6 @@ def test_a_reply_without_a_command_lists_the_commands_and_costs_a_turn() -> None
         assert step.info == {"success": False, "stop_reason": StopReason.TURN_LIMIT}
 
 
-@pytest.mark.parametrize("text", SHORT.values(), ids=SHORT.keys())
-def test_hostile_text_is_answered(text: str) -> None:
-    with make("house:any-hard") as env:
-        env.reset(seed=1)
-        for form in ("{}", "go to {}", "take {} from {}", "examine {}"):
-            step = env.step(form.replace("{}", text))
-            assert step[1:4] == (0.0, False, False)
-
-
-def test_a_fork_goes_its_own_way() -> None:
-    with make("house:two-hard") as env:
-        env.reset(seed=4)
-        env.step(env.oracle())
-        twin = env.fork()
-        assert [twin.sample_random_action() for _ in range(5)] == [env.sample_random_action() for _ in range(5)]
-        assert finish(twin) == finish(env)
-
-
 def test_the_picture_shows_what_was_seen_and_nothing_else() -> None:
     env = Household("cool", "easy", 30)
     env.reset(seed=2)
@@ -125,15 +103,3 @@ def test_the_plain_id_is_the_hard_level() -> None:
 
 def test_the_panel_is_what_was_committed() -> None:
     assert differences("house", every=10) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("id", ["house:look-easy", "house:any-hard"])
-def test_it_passes_palestra_check(id: str) -> None:
-    report = check_env(id, n=60, seconds=6)
-    assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
-
-
-@pytest.mark.slow
-def test_any_number_of_workers_and_any_hash_seed_give_the_same_episodes() -> None:
-    assert different_hashes(LEVELS, seeds=3, wandering=15, cases=[(1, "0"), (2, "1"), (8, "1")]) == 1

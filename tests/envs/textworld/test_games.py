@@ -6,13 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.envs.many_actions import Player, many_actions, random_player
-from tests.envs.same_everywhere import different_hashes
-from tests.envs.textworld.plays import LEVELS, bare_outputs, hostile_player, oracle_wins
+from tests.envs.textworld.plays import LEVELS, bare_outputs, oracle_wins
 
 from palestra import make
-from palestra.checking import check_env
-from palestra.checking.report import Status
 from palestra.envs.textworld.commands import observed
 from palestra.envs.textworld.games import game_file
 from palestra.errors import UsageError
@@ -47,17 +43,6 @@ def test_the_text_is_that_of_textworld(id: str) -> None:
                 break
         outputs = bare_outputs(env.unwrapped, commands)
     assert shown == [observed(text) for text in outputs]
-
-
-@pytest.mark.parametrize("id", [COIN, "text:cooking-easy"])
-def test_it_passes_palestra_check(id: str) -> None:
-    report = check_env(id, n=5, seconds=30.0)
-    assert [finding for finding in report.findings if finding.status is Status.FAIL] == []
-
-
-def test_workers_and_hash_seeds_change_nothing() -> None:
-    ids = [COIN, "text:cooking-hard", "text:treasure-medium", "text:simple-easy"]
-    assert different_hashes(ids, seeds=2, wandering=8, cases=[(1, "0"), (2, "1")]) == 1
 
 
 def test_the_same_game_is_made_in_another_folder_and_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,21 +110,3 @@ def test_the_turn_limit_truncates() -> None:
         assert last.truncated
         assert last.info["stop_reason"] == StopReason.TURN_LIMIT
         assert last.info["success"] is False
-
-
-def test_a_fork_is_an_independent_copy() -> None:
-    with make(COIN) as env:
-        env.reset(task=Task(COIN, 0))
-        env.step(env.oracle())
-        with env.fork() as twin:
-            twin.step(twin.oracle())
-            assert twin.step("look").observation != env.step("look").observation
-            assert env.step(env.oracle()).observation
-
-
-@pytest.mark.parametrize("id", [COIN, "text:cooking-medium"])
-@pytest.mark.parametrize("player", [random_player, hostile_player()], ids=["random", "hostile"])
-def test_hundreds_of_actions_raise_nothing(id: str, player: Player) -> None:
-    played = many_actions(id, 200, player, tasks=2)  # 10,000 in benchmarks/worlds_textworld.py
-    assert played.faults == []
-    assert played.actions == 200

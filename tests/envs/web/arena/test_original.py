@@ -2,23 +2,19 @@
 
 import json
 import os
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import web
 from tests.answering import answering
-from tests.envs.web.arena.making import ADDRESSES, TOWNS, enter_all, oracle_action
 
 from palestra.envs.web.arena.grading import answer_passes
 from palestra.envs.web.arena.matching import equal, has_word, included, same_address
 from palestra.envs.web.arena.original import WebArena
 from palestra.envs.web.arena.tasks import Call, Target, WebTask, read_tasks
 from palestra.envs.web.arena.worker import PYTHON, original_tasks
-from palestra.envs.web.sites.errands import Errand
 from palestra.errors import GraderError, MissingExtra, UsageError
-from palestra.references import resolve
 
 ALL_SITES = {
     **{name: f"http://{name}.test" for name in ("shopping", "reddit", "gitlab", "map", "wikipedia")},
@@ -303,81 +299,6 @@ async def test_checks_of_contents_on_stored_pages(tmp_path: Path) -> None:
 # --------------------------------------------------------------------------------------------------------------- own sites
 
 
-def on_own_sites() -> list[tuple[str, str, dict[str, Any]]]:
-    """Tasks in WebArena's format on Palestra's sites: site, template, and checks."""
-
-    def errand(site: str, template: str) -> Errand:
-        found = resolve(TOWNS[site]).errand(7, template)
-        assert isinstance(found, Errand)
-        return found
-
-    def row_of(site: str, template: str, place: int) -> str:
-        return str(errand(site, template).wanted[-1].row[place])
-
-    ticket = errand("gitlab", "comment").wanted[0].row
-    return [
-        ("shopping", "price", {"reference_answers": {"exact_match": errand("shopping", "price").answers[0]}}),
-        ("shopping", "cheapest", {"reference_answers": {"must_include": [errand("shopping", "cheapest").answers[0]]}}),
-        ("reddit", "author", {"reference_answers": {"must_include": list(errand("reddit", "author").answers)}}),
-        ("gitlab", "owner", {"reference_answers": {"fuzzy_match": [errand("gitlab", "owner").answers[0]]}}),
-        (
-            "shopping",
-            "add",
-            {"program_html": [target("__SHOPPING__/basket/", BODY, must_include=[row_of("shopping", "add", 2)])]},
-        ),
-        (
-            "shopping",
-            "rename",
-            {"program_html": [target("__SHOPPING__/accounts/profile/", BODY, must_include=[row_of("shopping", "rename", 2)])]},
-        ),
-        (
-            "gitlab",
-            "comment",
-            {
-                "reference_url": f"__GITLAB__/ticket/{ticket[0]}",
-                "url_note": "GOLD in PRED",
-                "program_html": [target(f"__GITLAB__/ticket/{ticket[0]}", "", must_include=[ticket[2]])],
-            },
-        ),
-        ("gitlab", "accept", {"program_html": [target("last", BODY, must_include=["accepted"])]}),
-    ]
-
-
 def same(answer: str, one: dict[str, Any]) -> bool:
     """A judge without a model."""
     return bool(answer.strip().lower() == one["answer"].lower())
-
-
-async def played(path: str, place: int, site: str, template: str) -> tuple[float, float]:
-    """The scores of one task: as the oracle of the errand does it, and with nothing done."""
-    scores = []
-    boxes = {"town": TOWNS[site], "account": template, "world": 7}
-    env = WebArena(ADDRESSES, data=path, boxes=boxes, judge=same, max_turns=40)
-    try:
-        for right in (True, False):
-            await env.reset(seed=place)
-            action = "stop [something else]"
-            while right and not (action := oracle_action(env, TOWNS[site], 7, template)).startswith("stop"):
-                await env.step(action)
-            scores.append((await env.step(action)).reward)
-    finally:
-        await env.close()
-    return scores[0], scores[1]
-
-
-@pytest.mark.worlds
-@pytest.mark.browser
-@pytest.mark.timeout(1800)
-async def test_tasks_in_its_format_run_on_our_own_sites(tmp_path: Path) -> None:
-    pytest.importorskip("oscar", reason="django-oscar is not installed")
-    own = on_own_sites()
-    rows = [
-        {**row(**checks), "task_id": place, "sites": [site], "start_url": f"__{site.upper()}__"}
-        for place, (site, _, checks) in enumerate(own)
-    ]
-    (tmp_path / "tasks.json").write_text(json.dumps(rows))
-    async with AsyncExitStack() as stack:
-        await enter_all(stack)
-        for place, (site, template, _) in enumerate(own):
-            scores = await played(str(tmp_path / "tasks.json"), place, site, template)
-            assert scores == (1.0, 0.0), (site, template)
