@@ -157,6 +157,10 @@ def test_the_ranks_loads_are_close() -> None:
         shares = plan(batch, 4, PackingConfig(1000, layout))
         loads = [sum(micro_batch(batch, members, layout).input_ids.size for members in share) for share in shares]
         assert max(loads) <= 1.1 * min(loads), (layout, loads)
+        # A batch that does not fit into the memory fails at the beginning.
+        for share in shares:
+            costs = [micro_batch(batch, members, layout).input_ids.size for members in share]
+            assert costs == sorted(costs, reverse=True)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

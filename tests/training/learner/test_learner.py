@@ -203,6 +203,22 @@ def test_episodes_without_an_advantage_are_left_out_and_the_gradient_stays(aggre
     skipping.accumulate(idle)
     assert seen == [3]
     torch.testing.assert_close(gradients(skipping), gradients(computing), atol=1e-6, rtol=1e-4)
+    assert skipping.seen is None, "it was measured before"
+    unmeasured = replace(idle, old=None)
+    skipping.optimizer.zero_grad()
+    skipping.accumulate(unmeasured)
+    assert seen == [3, 3]
+    measured = skipping.seen
+    assert measured is not None
+    busy = batch.episodes % 2 == 1
+    assert measured.computed is not None
+    assert measured.computed.tolist() == busy.tolist()
+    assert np.isfinite(measured.logprobs).tolist() == busy.tolist()
+    np.testing.assert_allclose(measured.logprobs[busy], skipping.measure(batch).logprobs[busy], atol=1e-5)
+    critical = learner_of(network=tiny_network(critic=True), loss=loss)
+    critical.accumulate(replace(measured_batch(critical), advantages=idle.advantages, old=None))
+    assert critical.seen is not None
+    assert critical.seen.computed is None, "a critic learns from every episode"
 
 
 def test_a_decay_that_ends_before_it_begins_is_refused() -> None:
