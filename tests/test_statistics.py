@@ -284,6 +284,11 @@ def test_the_range_of_a_partial_mean_is_that_of_the_worst_and_the_best_that_may_
     assert partial_mean([], missing) is None
 
 
+def test_the_errors_of_redrawn_pairs_are_those_of_two_tasks() -> None:
+    means, errors = bootstrap_means(TaskMeans.of(scores([[0.0], [1.0]])), 200, 0)
+    assert set(zip(means.tolist(), errors.tolist(), strict=True)) == {(0.0, 0.0), (0.5, 0.5), (1.0, 0.0)}
+
+
 def test_repeats_of_a_task_are_averaged() -> None:
     drawn = scores([[0.0, 1.0, 0.5], [1.0], [0.25, 0.75]])
     assert TaskMeans.of(drawn).means.tolist() == [0.5, 1.0, 0.5]

@@ -9,7 +9,7 @@ import palestra
 from palestra import AsyncEnv, Env, Step, collect, registry
 from palestra.adapters import Direct
 from palestra.adapters.limited import Limited
-from palestra.adapters.meter import LoopMeter
+from palestra.adapters.meter import MOST_BYTES, MOST_STEPS, LoopMeter
 from palestra.errors import EnvError, UsageError
 from palestra.rollout import make_vec
 from palestra.trajectory import StopReason
@@ -219,6 +219,7 @@ def test_what_passes_on_closes_what_is_inside() -> None:
 
 
 def test_a_meter_counts_the_steps_and_bytes_of_one_episode() -> None:
+    assert (MOST_STEPS, MOST_BYTES) == (10_000, 67_108_864)
     meter = LoopMeter("far away", 3, 10)
     for _ in range(2):
         meter.received(4)

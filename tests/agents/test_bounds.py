@@ -10,11 +10,11 @@ from tests.agents.test_gateway import agent, write
 from tests.agents.test_tool_door import _call, _message, _Played
 
 from palestra.agents import Capture, Gateway, probe
-from palestra.agents.holdings import Holdings
+from palestra.agents.holdings import CALL, Holdings
 from palestra.agents.hosted import ProgramContext, Start
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import BadRequest
-from palestra.agents.tooldoor import CALL, ToolDoor
+from palestra.agents.tooldoor import ToolDoor
 from palestra.encoding import floats, ints
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
 from palestra.trajectory import Finish, Task, Tokens
@@ -74,7 +74,7 @@ async def test_the_probe_believes_what_it_sees(tokens: Any, level: Capture) -> N
 
 def test_a_program_sees_all_messages_at_the_beginning_and_the_last_as_its_observation() -> None:
     messages = ({"role": "system", "content": "Play."}, {"role": "user", "content": "Go."})
-    context = ProgramContext(Start("", "", "", "m", messages, Task("program")), lambda action: ("", False))
+    context = ProgramContext(Start("", "", "", "m", messages, Task("program")), lambda action: "")
     assert (context.observation, list(context.messages)) == ("Go.", list(messages))
 
 

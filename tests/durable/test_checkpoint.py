@@ -169,6 +169,12 @@ def test_a_manifest_cannot_make_the_reader_leave_its_folder_or_wait_for_ever(tmp
         verify(path)
 
 
+def test_a_checkpoint_under_the_name_of_another_step_is_none(tmp_path: Path) -> None:
+    path = save(Checkpoints(tmp_path), 1)
+    with pytest.raises(SchemaError, match="the manifest is that of step 1"):
+        verify(path.rename(tmp_path / "step-00000009"))
+
+
 def test_a_file_that_was_hashed_while_it_was_written_is_not_read_again(tmp_path: Path) -> None:
     store = Checkpoints(tmp_path)
     (store.begin(1) / "weights").write_bytes(b"x" * 10)

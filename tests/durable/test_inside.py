@@ -139,6 +139,12 @@ def test_a_folder_and_a_file_are_told_apart(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     door = Inside(tmp_path)
+    for _ in range(2):
+        (door / "folder").mkdir()
+        (door / "new" / "deep").mkdir()
+    assert (tmp_path / "new" / "deep").is_dir()
+    with pytest.raises(UsageError, match="file is not a folder, but one is expected here"):
+        (door / "file").mkdir()
     kinds = {
         name: ((door / name).exists(), (door / name).is_file(), (door / name).is_dir()) for name in ("folder", "file", "none")
     }

@@ -30,7 +30,7 @@ def play(ledger: Ledger, first: int, count: int, step: int) -> None:
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    with Ledger(tmp_path / "ledger") as ledger:
+    with Ledger(tmp_path / "a new run" / "ledger") as ledger:
         yield ledger
 
 

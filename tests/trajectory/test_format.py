@@ -24,6 +24,7 @@ from palestra.trajectory import (
     Turn,
     Usage,
     line_of,
+    opening_of,
 )
 
 SHORT = '"task":{"env":"e"},"stop":"terminated"'
@@ -60,6 +61,16 @@ SHORT = '"task":{"env":"e"},"stop":"terminated"'
 def test_what_a_file_leaves_out_is_read_as_it_was_meant(line: str, read: Any) -> None:
     assert decode_json(line.encode(), type(read)) == read
     assert decode_json(encode_json(read), type(read)) == read
+
+
+@pytest.mark.parametrize(
+    "said", [5, [5], [{}], [{"role": "user"}], [{"role": "tool", "content": ""}], [{"role": "user", "content": 5}]]
+)
+def test_an_opening_is_a_list_of_messages(said: Any) -> None:
+    assert opening_of({}) == []
+    assert opening_of({"opening": [{"role": "system", "content": "c"}]}) == [Message("system", "c")]
+    with pytest.raises(ValueError, match=r"info\[\"opening\"\] must be a list"):
+        opening_of({"opening": said})
 
 
 def test_a_trajectory_of_another_schema_is_refused() -> None:

@@ -145,8 +145,11 @@ async def test_deadlines_hold_even_against_the_stubborn(stubborn: bool) -> None:
     assert step.info["tools"]["totals"] == {"timeout": 1, "ok": 1}
     assert inner.moves == []
     assert len(env._left_behind) == stubborn
-    for task in list(env._left_behind):
+    left = list(env._left_behind)
+    for task in left:
         task.cancel()
+    await asyncio.gather(*left, return_exceptions=True)
+    assert not env._left_behind
 
 
 async def test_calls_of_one_message_run_side_by_side() -> None:
@@ -289,6 +292,7 @@ async def test_a_cancelled_episode_cancels_its_calls() -> None:
 
 
 def test_rules_and_names_are_checked() -> None:
+    assert UseTools(Recorder(), TOOLS).totals == {}
     for wrong in ({"seconds": 0}, {"calls_per_action": 0}, {"forms": ()}, {"output_characters": 1}):
         with pytest.raises(UsageError):
             ToolRules(**wrong)

@@ -203,7 +203,8 @@ def test_episodes_without_an_advantage_are_left_out_and_the_gradient_stays(aggre
     skipping.accumulate(idle)
     assert seen == [3]
     torch.testing.assert_close(gradients(skipping), gradients(computing), atol=1e-6, rtol=1e-4)
-    assert skipping.seen is None, "it was measured before"
+    before = skipping.seen
+    assert before is None, "it was measured already"
     unmeasured = replace(idle, old=None)
     skipping.optimizer.zero_grad()
     skipping.accumulate(unmeasured)
