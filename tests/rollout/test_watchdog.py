@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import palestra
 from palestra import Env, Step, Task
 from palestra.errors import EventLoopBlocked
-from palestra.rollout.watchdog import _where
+from palestra.rollout import watchdog
 from tests.leftovers import nothing_left
 
 
@@ -42,7 +43,7 @@ def holding_policy(text: str) -> str:
 @pytest.fixture
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("HELD", 0.2), ("_BEAT", 0.02)):
-        monkeypatch.setattr(sys.modules["palestra.rollout.watchdog"], name, seconds)
+        monkeypatch.setattr(watchdog, name, seconds)
 
 
 @pytest.mark.usefixtures("watchful")
@@ -64,10 +65,27 @@ def test_a_thread_that_runs_nothing_but_the_standard_library_is_named_by_its_inn
     waiting = threading.Event()
     thread = threading.Thread(target=waiting.wait)
     thread.start()
-    assert re.fullmatch(r".*threading\.py:\d+", _where(thread.ident or 0))
+    assert re.fullmatch(r".*threading\.py:\d+", watchdog._where(thread.ident or 0))
     waiting.set()
     thread.join()
-    assert _where(0) == "an unknown line"
+    assert watchdog._where(0) == "an unknown line"
+
+
+@pytest.mark.usefixtures("watchful")
+def test_nobody_is_named_for_time_without_a_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As on a busy machine: all the time that passes is time in which the thread waits for a processor.
+    monkeypatch.setattr(watchdog, "seconds_without_processor", lambda native: time.monotonic())
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        (played,) = palestra.collect([Task(f"{__name__}:Holding", 2)], lambda text: "act")
+    assert played.reward == 1.0
+    assert not [str(warning.message) for warning in warned if " has held " in str(warning.message)]
+
+
+def test_time_without_a_processor_is_that_of_the_kernel() -> None:
+    seconds = watchdog.seconds_without_processor(threading.get_native_id())
+    assert 0 <= seconds <= time.monotonic()
+    assert watchdog.seconds_without_processor(2**22 + 1) == 0.0  # no such thread
 
 
 PROGRAM = """

@@ -3,7 +3,8 @@
 Code that neither returns nor awaits stops every episode, every deadline and Ctrl-C: nothing in the same thread can end it. A
 thread of its own asks the loop for a sign of life every second. If there is none for ``HELD`` seconds and an episode runs, it
 warns: which environment or policy, in which verb, at which line, and that ``blocking = True`` puts an environment into a
-process that can be killed.
+process that can be killed. Time in which the loop's thread could have run but got no processor does not count: on a busy
+machine it would blame whatever runs at that moment.
 
 After Ctrl-C, asyncio only cancels the main task, which waits for the loop as well. So while an episode holds the loop, this
 thread sends the signal again, which raises ``KeyboardInterrupt`` in the code that holds it. Code that catches this again and
@@ -19,6 +20,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from time import monotonic
 from types import FrameType
 
@@ -48,7 +50,8 @@ def watched() -> Iterator[None]:
     """Watch the running event loop during the block."""
     loop = asyncio.get_running_loop()
     ended = threading.Event()
-    thread = threading.Thread(target=_watch, args=(loop, threading.get_ident(), ended), name="palestra-watchdog", daemon=True)
+    args = (loop, threading.get_ident(), threading.get_native_id(), ended)
+    thread = threading.Thread(target=_watch, args=args, name="palestra-watchdog", daemon=True)
     thread.start()
     try:
         yield
@@ -57,8 +60,9 @@ def watched() -> Iterator[None]:
         thread.join()
 
 
-def _watch(loop: asyncio.AbstractEventLoop, thread: int, ended: threading.Event) -> None:
+def _watch(loop: asyncio.AbstractEventLoop, thread: int, native: int, ended: threading.Event) -> None:
     alive = asked = answered = monotonic()
+    starved = seconds_without_processor(native)
     named = False
 
     def answer() -> None:
@@ -68,6 +72,7 @@ def _watch(loop: asyncio.AbstractEventLoop, thread: int, ended: threading.Event)
     while not ended.wait(_BEAT):
         if answered >= asked:
             alive, asked, named = answered, monotonic(), False
+            starved = seconds_without_processor(native)
             try:
                 loop.call_soon_threadsafe(answer)
             except RuntimeError:  # the loop has closed
@@ -77,12 +82,21 @@ def _watch(loop: asyncio.AbstractEventLoop, thread: int, ended: threading.Event)
         episode = task.episode if isinstance(task, EpisodeTask) and task.call is not None else None
         if episode is None:
             continue
-        if not named and monotonic() - asked >= HELD:
+        held = monotonic() - asked - (seconds_without_processor(native) - starved)
+        if not named and held >= HELD:
             named = True
-            _name(episode, thread, monotonic() - asked)
+            _name(episode, thread, held)
         signaled = interrupts.first_since(alive)
         if signaled is not None and thread == threading.main_thread().ident:
             _interrupt(episode, thread, monotonic() - signaled)
+
+
+def seconds_without_processor(native: int) -> float:
+    """How long the thread ``native`` was ready to run but waited for a processor; 0 where the kernel does not count it."""
+    try:
+        return int(Path(f"/proc/self/task/{native}/schedstat").read_text().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def _interrupt(episode: Played, thread: int, waited: float) -> None:
