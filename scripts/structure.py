@@ -177,13 +177,15 @@ def rooms_of_the_recipe() -> dict[str, set[str]]:
     updated = threading.Event()
 
     def watch(frame: FrameType, event: str, argument: object) -> None:
-        if event != "call" or updated.is_set():
+        # At its return, a frame holds its arguments and all that it has computed. A coroutine also returns where it waits.
+        if event not in ("call", "return") or updated.is_set():
             return
         path = frame.f_code.co_filename
         if not path.startswith(str(PACKAGE)):
             return
-        if frame.f_code.co_qualname.endswith("Learner.update"):
-            updated.set()
+        if event == "call":
+            if frame.f_code.co_qualname.endswith("Learner.update"):
+                updated.set()
             return
         held = {type(value).__name__ for value in frame.f_locals.values() if type(value) in options}
         if held:
