@@ -60,7 +60,6 @@ async def test_nothing_is_kept_of_a_request_that_records_no_call(kind: str) -> N
         assert (answer.status == 200) == (kind == "counted")
     assert gateway.memory.held == episode.record.memory.held == 0
     assert not any(episode.record._pieces.values())
-    await gateway.close(episode)
 
 
 async def test_a_call_that_the_context_or_the_engine_refuses_leaves_nothing() -> None:
@@ -72,7 +71,6 @@ async def test_a_call_that_the_context_or_the_engine_refuses_leaves_nothing() ->
     assert gateway.memory.held == 0
     graph = episode.record._graph
     assert not graph._root.children
-    await gateway.close(episode)
 
 
 async def test_what_an_episode_keeps_is_bounded_and_given_back_at_its_end() -> None:
@@ -166,7 +164,6 @@ async def test_a_request_of_many_small_parts_is_refused_before_it_holds_the_loop
 
     assert min([await longest_hold(refused()) for _ in range(3)]) < 0.05
     assert gateway.memory.held == 0
-    await gateway.close(episode)
 
 
 @pytest.mark.parametrize("size", [0, 2_000_000])
@@ -184,7 +181,6 @@ async def test_long_prompts_and_calls_are_rendered_outside_of_the_loop_s_thread(
     messages = [user("x"), {"role": "assistant", "tool_calls": [call]}, user("y")]
     assert (await send(gateway, episode, CHAT, {"messages": messages})).status == 200
     assert (threads == {threading.get_ident()}) == (size == 0)
-    await gateway.close(episode)
 
 
 async def test_a_long_reply_of_joined_calls_takes_time_in_proportion() -> None:
@@ -199,7 +195,6 @@ async def test_a_long_reply_of_joined_calls_takes_time_in_proportion() -> None:
 
     small, large = [min([await seconds(count + at) for at in range(3)]) for count in (400, 3200)]
     assert large < 24 * small + 0.01  # in proportion it is 8 times as much; with the square of the length 64 times
-    await gateway.close(episode)
 
 
 TEXTS = st.lists(st.sampled_from([rb"\\", rb"\"", rb"\n", b",", b"[", b"{", b"a"])).map(
@@ -265,4 +260,3 @@ async def test_parameters_outside_of_their_range_are_refused(name: str, value: f
     answer = await send(gateway, episode, CHAT, {"messages": [user("x")], name: value})
     assert answer.status == status
     assert status == 200 or str(value).encode() in answer.body
-    await gateway.close(episode)

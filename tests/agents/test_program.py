@@ -218,7 +218,7 @@ async def test_a_program_is_stopped_although_its_engine_does_not_stop() -> None:
             (trajectory,) = await play(policy, n=1, deadline=0.5)
         assert trajectory.stop is StopReason.DEADLINE
         assert stopped.is_set()
-        assert (len(policy.gateway), policy._playing, policy.gateway.url) == (0, 0, "")
+        assert (len(policy.gateway), policy.gateway.url) == (0, "")
     finally:
         released.set()
 
@@ -232,7 +232,7 @@ async def test_an_episode_that_cannot_begin_leaves_nothing_open(monkeypatch: pyt
     monkeypatch.setattr(policy, "_performance", broken)
     (trajectory,) = await play(policy, n=1, retries=0)
     assert "no more processes" in trajectory.failures[0].message
-    assert (len(policy.gateway), policy._playing, policy.gateway.url) == (0, 0, "")
+    assert (len(policy.gateway), policy.gateway.url) == (0, "")
 
 
 def test_a_program_that_a_worker_cannot_import_is_refused() -> None:

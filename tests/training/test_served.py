@@ -1,6 +1,8 @@
 """Servers as the engine of a run: every version reaches them as a model folder, and the run is an ordinary one."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -25,6 +27,15 @@ from palestra.training.launching import server_commands
 from palestra.training.publishing import PolicyWeights
 
 pytestmark = pytest.mark.torch
+
+
+@asynccontextmanager
+async def connected(*servers: Server, kind: type[RemoteEngine] = VLLMEngine) -> AsyncIterator[RemoteEngine]:
+    """Serve ``servers``, and connect an engine to them."""
+    async with AsyncExitStack() as stack:
+        engine = await kind([await stack.enter_async_context(serving(server.app())) for server in servers]).connect()
+        stack.push_async_callback(engine.close)
+        yield engine
 
 
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
@@ -131,18 +142,16 @@ async def test_servers_sleep_while_the_learner_works(tmp_path: Path, tiny_model:
 
 async def test_a_server_that_ends_in_its_sleep_comes_back_awake_and_the_others_wake() -> None:
     first, second = Server(), Server()
-    async with serving(first.app()) as one, serving(second.app()) as two:
-        engine = await VLLMEngine([one, two]).connect()
+    async with connected(first, second) as engine:
         await engine.update_weights("/one", 1)
         await engine.sleep()
         waiting = asyncio.create_task(engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1)))
         first.awake, first.weights, first.log = {"weights", "kv_cache"}, "its own", []  # it was started again
-        engine.suspect(one)
+        engine.suspect(engine.replicas[0].url)
         await asyncio.gather(*engine._reviving.values())
         assert not waiting.done()
         await engine.update_weights("/two", 2)
         made = await waiting
-        await engine.close()
     assert made.tokens.ids[0] == next_token([1, 2, 3], "/two")
     assert first.weights == second.weights == "/two"
     assert not any(entry.startswith("wake") for entry in first.log)
@@ -153,11 +162,9 @@ async def test_a_server_that_ends_in_its_sleep_comes_back_awake_and_the_others_w
 async def test_a_server_that_an_earlier_run_left_asleep_wakes_with_the_first_weights(awake: set[str]) -> None:
     server = Server()
     server.awake = awake
-    async with serving(server.app()) as url:
-        engine = await VLLMEngine([url]).connect()
+    async with connected(server) as engine:
         await engine.update_weights("/one", 1)
         made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
-        await engine.close()
     assert made.tokens.ids[0] == next_token([1, 2, 3], "/one")
     assert server.log == ["pause", "wake weights", "load /one", "wake kv_cache", "resume"]
 
@@ -169,8 +176,7 @@ async def test_a_server_that_fails_at_its_sleep_is_left_alone_until_the_next_wei
 
     first, second = Server(), Server()
     first.sleep = dozes  # type: ignore[method-assign]
-    async with serving(first.app()) as one, serving(second.app()) as two:
-        engine = await VLLMEngine([one, two]).connect()
+    async with connected(first, second) as engine:
         await engine.update_weights("/one", 1)
         await engine.sleep()
         reviving = list(engine._reviving.values())
@@ -179,7 +185,6 @@ async def test_a_server_that_fails_at_its_sleep_is_left_alone_until_the_next_wei
         assert not first.awake
         await engine.update_weights("/two", 2)
         await asyncio.gather(*reviving)
-        await engine.close()
     assert first.weights == second.weights == "/two"
     assert [entry for entry in first.log if "load" in entry] == ["load /one", "load /two"]
     assert first.awake == second.awake == {"weights", "kv_cache"}
@@ -187,17 +192,15 @@ async def test_a_server_that_fails_at_its_sleep_is_left_alone_until_the_next_wei
 
 async def test_a_sleep_that_no_server_hears_does_not_stop_generations_for_ever() -> None:
     server = Server()
-    async with serving(server.app()) as url:
-        engine = await VLLMEngine([url]).connect()
+    async with connected(server) as engine:
         await engine.update_weights("/one", 1)
         engine.replicas[0].healthy = False  # it has just ended
         with pytest.raises(InfrastructureError, match="no healthy replica is left"):
             await engine.sleep()
-        engine.suspect(url)
+        engine.suspect(engine.replicas[0].url)
         await asyncio.gather(*engine._reviving.values())
         await engine.update_weights("/two", 2)
         made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
-        await engine.close()
     assert made.tokens.version == 2
 
 
@@ -207,11 +210,9 @@ async def test_a_vllm_server_that_cannot_sleep_is_named_with_what_it_lacks() -> 
 
     server = Server()
     server.sleep = absent  # type: ignore[method-assign]
-    async with serving(server.app()) as url:
-        engine = await VLLMEngine([url]).connect()
+    async with connected(server) as engine:
         with pytest.raises(PolicyError, match=r"does not sleep: .*--enable-sleep-mode, .*VLLM_SERVER_DEV_MODE=1"):
             await engine.sleep()
-        await engine.close()
 
 
 def test_sleep_that_cannot_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,8 +237,7 @@ def test_sleep_that_cannot_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_adapters_change_the_model_of_the_run_whatever_the_server_had_loaded(kind: type[RemoteEngine]) -> None:
     server = Server()
     server.weights = "of an earlier run"
-    async with serving(server.app()) as url:
-        engine = await kind([url]).connect()
+    async with connected(server, kind=kind) as engine:
         await engine.update_weights(LoraAdapter("/one", "a", "/base"), 1)
         assert server.weights == "/base"
         await engine.update_weights(LoraAdapter("/two", "b", "/base"), 2)
@@ -248,19 +248,16 @@ async def test_adapters_change_the_model_of_the_run_whatever_the_server_had_load
         assert (server.weights, server.adapters) == ("/base", {"c": "/three"})
         server.weights = "its own"
         server.adapters.clear()
-        engine.suspect(url)
+        engine.suspect(engine.replicas[0].url)
         await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=2))
         assert (server.weights, server.adapters) == ("/base", {"c": "/three"})
-        await engine.close()
 
 
 async def test_a_server_that_does_not_load_the_model_of_the_run_ends_it_and_says_what_to_do() -> None:
     server = Server()
-    async with serving(server.app()) as url:
-        engine = await SGLangEngine([url]).connect()
+    async with connected(server, kind=SGLangEngine) as engine:
         with pytest.raises(PolicyError, match=r"did not load nowhere, the model that the adapters change: .*load_base = false"):
             await engine.update_weights(LoraAdapter("/one", "a", "nowhere"), 1)
-        await engine.close()
     assert not server.adapters
 
 
@@ -291,12 +288,10 @@ def test_no_two_processes_give_an_adapter_the_same_name(tmp_path: Path, tiny_mod
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
 async def test_a_model_folder_replaces_the_adapter(kind: type[RemoteEngine]) -> None:
     server = Server()
-    async with serving(server.app()) as url:
-        engine = await kind([url]).connect()
+    async with connected(server, kind=kind) as engine:
         await engine.update_weights(LoraAdapter("/an/adapter", "a"), 1)
         await engine.update_weights("/merged", 2)
         made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
-        await engine.close()
     assert made.tokens.ids[0] == next_token([1, 2, 3], "/merged")
     assert not server.adapters
 
@@ -316,26 +311,22 @@ async def test_a_vllm_server_that_loads_no_adapters_is_named_with_what_it_lacks(
 
     server = Server()
     server.load_adapter = server.unload_adapter = absent  # type: ignore[method-assign]
-    async with serving(server.app()) as url:
-        engine = await VLLMEngine([url]).connect()
+    async with connected(server) as engine:
         with pytest.raises(PolicyError, match=r"--enable-lora, and with .* VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
             await engine.update_weights(LoraAdapter("/one", "a"), 1)
-        await engine.close()
 
 
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
 async def test_a_restarted_server_gets_the_adapter_again(kind: type[RemoteEngine]) -> None:
     server = Server()
-    async with serving(server.app()) as url:
-        engine = await kind([url]).connect()
+    async with connected(server, kind=kind) as engine:
         await engine.update_weights(LoraAdapter("/somewhere", "a"), 1)
         await engine.update_weights(LoraAdapter("/somewhere/else", "a"), 2)  # of a run that was repeated
         assert server.adapters == {"a": "/somewhere/else"}
         server.adapters.clear()
-        engine.suspect(url)
+        engine.suspect(engine.replicas[0].url)
         made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=2))
         assert server.adapters == {"a": "/somewhere/else"}
-        await engine.close()
     assert not server.adapters, "every process uses new names, so no other one would unload it"
     assert made.tokens.ids[0] == next_token([1, 2, 3], "/somewhere/else")
 
