@@ -1,4 +1,7 @@
-"""The environment checks as pytest items, one per check: what ``pytest --palestra ENV`` loads (see ``palestra_pytest``).
+"""The environment checks as pytest items, one per check, for ``pytest --palestra ENV``.
+
+``pytest_plugins = ["palestra.testing.plugin"]`` in the ``conftest.py`` beside a project's ``pyproject.toml`` loads it. It is no
+entry point of pytest: pytest would rewrite the assertions of all of Palestra, in every project that has Palestra installed.
 
 The checks of one environment share the episodes that they look at. So the first item plays the environment and runs every check
 that pytest selected; each item reports the result of its own check.
@@ -14,7 +17,34 @@ from palestra.checking import CHECKS, CheckReport, Finding, Status, check_env
 from palestra.errors import PalestraError
 from palestra.registry import is_pattern, list_envs, spec, typed
 
-__all__ = ["CheckWarning", "Checks"]
+__all__ = ["CheckWarning", "Checks", "pytest_addoption", "pytest_configure"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of the plugin."""
+    group = parser.getgroup("palestra", "environment checks of Palestra")
+    group.addoption(
+        "--palestra",
+        metavar="ENV",
+        action="append",
+        default=[],
+        help='Check an environment, one test per check: an id, a pattern ("game:*-easy") or module:Class. Repeatable.',
+    )
+    group.addoption("--palestra-tasks", metavar="N", type=int, default=200, help="Tasks to play per environment (default 200).")
+    group.addoption(
+        "--palestra-seconds",
+        metavar="S",
+        type=float,
+        default=60.0,
+        help="Seconds per environment; slower environments are checked on fewer tasks (default 60).",
+    )
+    group.addoption("--palestra-seed", metavar="SEED", type=int, default=0, help="Seed of the first task (default 0).")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the checks if an environment is named."""
+    if config.getoption("--palestra"):
+        config.pluginmanager.register(Checks(config), "palestra-checks")
 
 
 class CheckWarning(UserWarning):
