@@ -194,6 +194,7 @@ class Gateway:
         if making is None or (making.done() and (making.cancelled() or making.exception() is not None)):
             # A template is tried with the tools, which an agent may choose to be long.
             making = asyncio.ensure_future(asyncio.to_thread(self._make_renderer, offered.tools))
+            making.add_done_callback(lambda done: done.cancelled() or done.exception())  # those who wait hear of a failure
             self._renderers[offered.digest] = making
             if len(self._renderers) > _REMEMBERED:
                 self._renderers.popitem(last=False)

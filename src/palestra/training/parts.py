@@ -148,7 +148,10 @@ def register_variants(variants: Mapping[str, Variant]) -> None:
 
 def _attempts(wrapper: Hook) -> int:
     use, options = parse_hook(WRAPPER.key, wrapper)
-    return int(options.get("n", ATTEMPTS)) if use.rpartition(":")[2] == Attempts.__name__ else 1
+    if use not in (Attempts.__name__, "palestra.wrappers:Attempts"):
+        return 1
+    number = options.get("n", ATTEMPTS)
+    return number if isinstance(number, int) else 1  # the wrapper refuses what is no number
 
 
 @dataclass(frozen=True)
