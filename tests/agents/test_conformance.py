@@ -6,6 +6,7 @@ to be rendered anew is counted with its reason.
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -200,64 +201,20 @@ async def test_a_compacted_history_is_a_fork_by_compaction(stage: Stage) -> None
     assert len(recording.segments[CallRole.AUXILIARY]) == 1
 
 
-async def test_a_window_that_drops_the_middle_is_a_fork_by_compaction(stage: Stage) -> None:
-    agent = stage.begin([call(1, 1), call(2, 2), "4"])
-    agent.user("Go.")
-    marks = []
-    for result in ("2", "4"):
-        marks.append(len(agent.history))
-        answer = agent.take(await agent.ask())
-        agent.results(answer, [result])
-    agent.history = agent.history[:1] + agent.history[marks[1] :]
-    await agent.ask()
-    assert (await stage.end()).forks == {"compaction": 1}
+def drop_the_middle(agent: Agent) -> None:
+    last = next(at for at in range(len(agent.history) - 1, 0, -1) if "4" in json.dumps(agent.history[at - 1]))
+    del agent.history[1 : last - 1]
 
 
-async def test_an_edited_assistant_turn_is_a_fork_by_edit(stage: Stage) -> None:
-    agent = stage.begin(["The sum is five.", "Good."])
-    agent.user("2 + 3?")
-    answer = agent.take(await agent.ask())
-    edited = json.loads(json.dumps(agent.history).replace("The sum is five.", "The sum is 5."))
-    agent.history = edited
-    agent.user("Right.")
-    await agent.ask()
-    recording = await stage.end()
-    assert recording.forks == {"edit": 1}
-    assert answer.text == "The sum is five."
-    assert len(recording.segments[CallRole.AGENT]) == 2
+def replace(old: str, new: str) -> Callable[[Agent], None]:
+    def edit(agent: Agent) -> None:
+        agent.history = json.loads(json.dumps(agent.history).replace(old, new))
+
+    return edit
 
 
-async def test_another_system_text_is_a_fork_by_edit(stage: Stage) -> None:
-    agent = stage.begin(["one", "two"])
-    agent.user("Count.")
-    agent.take(await agent.ask())
-    agent.user("Next.")
-    agent.system = "It is 12:01. You are a careful assistant."
-    await agent.ask()
-    assert (await stage.end()).forks == {"edit": 1}
-
-
-async def test_the_same_system_text_in_another_form_extends(stage: Stage) -> None:
-    agent = stage.begin(["one", "two"])
-    agent.user("Count.")
-    agent.take(await agent.ask())
-    agent.user("Next.")
-    body = json.loads(agent.body())
-    if stage.dialect == "chat":
-        text = [{"type": "text", "text": agent.system + "\n"}]
-        body["messages"][0] = {"role": "developer", "content": text}
-    elif stage.dialect == "responses":
-        body["input"].insert(0, {"role": "developer", "content": [{"type": "input_text", "text": body.pop("instructions")}]})
-    else:
-        body["system"] = agent.system
-    assert agent.read(await agent.send(json.dumps(body).encode())).text == "two"
-    assert (await stage.end()).links == {"start": 1, "extended": 1}
-
-
-async def test_arguments_that_are_serialized_again_extend(stage: Stage) -> None:
-    agent = stage.begin([call(1, 2), "3"])
-    agent.user("Go.")
-    answer = agent.take(await agent.ask())
+def say_otherwise(agent: Agent) -> None:
+    """The same system text in another form, and the same arguments in another order."""
     for item in agent.history:
         for one in [item, *(c["function"] for c in item.get("tool_calls") or ())]:
             if "arguments" in one:
@@ -265,9 +222,50 @@ async def test_arguments_that_are_serialized_again_extend(stage: Stage) -> None:
         for block in item["content"] if isinstance(item.get("content"), list) else ():
             if block.get("type") == "tool_use":
                 block["input"] = dict(reversed(block["input"].items()))
-    agent.results(answer, ["3"])
+    if agent.dialect == "chat":
+        agent.history.insert(0, {"role": "developer", "content": [{"type": "text", "text": agent.system + "\n"}]})
+        agent.system = ""
+    elif agent.dialect == "responses":
+        agent.history.insert(0, {"role": "developer", "content": [{"type": "input_text", "text": agent.system}]})
+        agent.system = ""
+
+
+def rename(agent: Agent) -> None:
+    agent.system = "It is 12:01. You are a careful assistant."
+
+
+def borrow(agent: Agent) -> None:
+    agent.history = [{"role": role, "content": "From elsewhere."} for role in ("user", "assistant", "user")]
+
+
+ADDING = [call(1, 1), call(2, 2), "4"]
+THINKING = ["<think>\nhm\n</think>\n\nfive", "<think>\nhm\n</think>\n\nsix", "seven"]
+CHANGES: dict[str, tuple[list[str], Callable[[Agent], None], dict[str, int]]] = {
+    "a window without the middle": (ADDING, drop_the_middle, {"start": 1, "extended": 1, "compaction": 1}),
+    "an edited reply": (["one", "two", "three"], replace("two", "2"), {"start": 1, "extended": 1, "edit": 1}),
+    "another system text": (["one", "two", "three"], rename, {"start": 1, "extended": 1, "edit": 1}),
+    "the same in another form": (ADDING, say_otherwise, {"start": 1, "extended": 2}),
+    "replies of another model": (["one", "two", "three"], borrow, {"start": 1, "extended": 1, "unknown": 1}),
+    "a template that drops thinking": (THINKING, lambda agent: None, {"start": 1, "template": 2}),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+async def test_what_an_agent_does_to_its_history_is_counted_with_its_reason(stage: Stage, kind: str) -> None:
+    replies, change, links = CHANGES[kind]
+    agent = stage.begin(replies, append_only="thinking" not in kind)
+    agent.user("Go.")
+    for result in ("2", "4"):
+        answer = agent.take(await agent.ask())
+        if answer.calls:
+            agent.results(answer, [result])
+        else:
+            agent.user(f"And {result}?")
+    change(agent)
     await agent.ask()
-    assert (await stage.end()).links == {"start": 1, "extended": 1}
+    recording = await stage.end()
+    assert recording.links == links
+    assert recording.forks == {name: count for name, count in links.items() if name not in ("start", "extended")}
 
 
 async def test_a_disconnect_in_mid_answer_loses_nothing(stage: Stage) -> None:
@@ -345,29 +343,6 @@ async def test_a_stream_that_is_read_slowly_is_complete(stage: Stage) -> None:
     stage.witness.gate.set()
     assert (await asking).text == long
     assert roles(await stage.end()) == ["agent"]
-
-
-async def test_a_template_that_drops_thinking_is_a_fork_by_template(stage: Stage) -> None:
-    agent = stage.begin(["<think>\nhm\n</think>\n\nfive", "six"], append_only=False)
-    agent.user("2 + 3?")
-    answer = agent.take(await agent.ask())
-    assert answer.text == "five"
-    agent.user("And 3 + 3?")
-    await agent.ask()
-    assert (await stage.end()).forks == {"template": 1}
-
-
-async def test_replies_of_another_model_are_a_fork_by_unknown(stage: Stage) -> None:
-    agent = stage.begin(["one", "two"])
-    agent.user("Count.")
-    await agent.ask()
-    agent.history = [
-        {"role": "user", "content": "Other."},
-        {"role": "assistant", "content": "From elsewhere."},
-        {"role": "user", "content": "Continue."},
-    ]
-    await agent.ask()
-    assert (await stage.end()).forks == {"unknown": 1}
 
 
 async def test_an_edited_observation_branches_off_the_recorded_ids(stage: Stage) -> None:
