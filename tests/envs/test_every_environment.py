@@ -1,7 +1,7 @@
 """What holds for every built-in environment: the contract of ``palestra check``, any text as an action, one answer only.
 
-The gate takes one id of each family, and one of those that take minutes; ``full`` takes every id and level. What is special to
-a family, such as its rules and its grading, is tested in the folder of the family.
+The gate takes one id of each family, and one of those that start boxes; ``full`` takes every id and level. What is special to
+a family, such as its rules and its grading, is tested in its folder, and so are the worlds with Java or a browser.
 """
 
 import random
@@ -11,9 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
-
 from tests.envs.many_actions import Player, many_actions, random_player
 from tests.envs.same_everywhere import BOTH, EVERY_CASE, different_hashes
 from tests.envs.tool_worlds import hostile_action
@@ -30,15 +27,15 @@ from palestra.trajectory import Task
 
 SMALL_WIKI = Path(__file__).parent / "games" / "small_wiki.jsonl"
 
-IN_OTHER_TESTS = ("eval", "qa", "logic")
-"""Data sets, which have to be downloaded: a row of one's own stands for them below."""
-ONE_FAMILY = ("rg", "babyai", "science", "house", "text")
+IN_OTHER_TESTS = ("eval", "qa", "logic", "science", "web")
+"""Data sets have to be downloaded: a row of one's own stands for them below. With Java or a browser a check takes minutes."""
+ONE_FAMILY = ("rg", "babyai", "house", "text")
 """Namespaces whose ids are one environment with other parameters."""
-CHOSEN = {"house:any-hard", "science:boil-train", "tools:desk-library-hard", "craft:minecraft-depth2"}
+CHOSEN = {"house:any-hard", "tools:desk-library-hard", "craft:minecraft-depth2"}
 """Ids that the gate takes; of the other families it takes the last id, and of a game the level that draws the others."""
 WORLDS = ("text:", "tools:dojo")
-MINUTES = ("science:", "web:", "terminal:")
-"""Their checks take minutes, so the gate takes one of them; ``.ci/run --all`` takes one of each family."""
+BOXED = ("terminal:", "code:")
+"""A check with a box takes a minute or more: the gate takes one, and ``.ci/run --all`` one of each family."""
 LEAKY = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """The programs that rg:codeio runs leave event loops open; whatever leaks elsewhere is ours, and fails."""
 SECONDS = 3.0
@@ -51,7 +48,8 @@ def is_playable(known: EnvSpec) -> bool:
         return False
     if known.namespace in ("math", "code"):
         return known.id in ("math:Sums", "code:HumanEval", "code:HumanEval-feedback")
-    return known.family != "alfworld" and not known.id.endswith("agentgym")
+    # AgentGym's variants keep its defects, and the actions and views of BabyAI are another form of the same levels.
+    return known.family != "alfworld" and not known.id.endswith(("agentgym", "-primitive", "-vision"))
 
 
 def family(id: str) -> str:
@@ -59,22 +57,19 @@ def family(id: str) -> str:
     return namespace if namespace in ONE_FAMILY else id.partition("-")[0]
 
 
-IDS = [known.id for known in list_envs("*") if is_playable(known)]
+PLAYABLE = [known.id for known in list_envs("*") if is_playable(known)]
+SAMPLE = {family(id): id for id in sorted(PLAYABLE, key=lambda name: name in CHOSEN or name.endswith("-random"))}
+"""An id of each family."""
+GATE = ["terminal:text-v0-medium", *(id for id in SAMPLE.values() if not id.startswith(BOXED))]
+IDS = [id for id in PLAYABLE if id in SAMPLE.values() or not id.startswith(WORLDS)]
 GAMES = [id for id in IDS if id.startswith("game:")]
-
 SINGLE = [id for id in IDS if id.startswith(("rg:", "math:"))]
 DATA = [known.id for known in list_envs("*") if known.namespace in ("math", "code", "logic", "qa", "eval")]
-BOXED = ("terminal:", "web:", "code:")
-"""A step takes a box or a browser; the hostile texts of the check are enough."""
-SAMPLE = {family(id): id for id in sorted(IDS, key=lambda name: name in CHOSEN or name.endswith("-random"))}
-"""An id of each family."""
-GATE = ["terminal:text-v0-medium", *(id for id in SAMPLE.values() if not id.startswith(MINUTES))]
 
 
 def parameter(id: str) -> Any:
-    marks = [] if id in SAMPLE.values() else [pytest.mark.full]
-    marks += [pytest.mark.gate] * (id in GATE)
-    marks += [pytest.mark.worlds] * id.startswith(WORLDS)
+    marks = [pytest.mark.gate] * (id in GATE) + [pytest.mark.worlds] * id.startswith(WORLDS)
+    marks += [pytest.mark.full] * (id not in SAMPLE.values())
     return pytest.param(id, marks=[*marks, LEAKY] if id == "rg:codeio" else marks)
 
 

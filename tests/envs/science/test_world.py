@@ -1,16 +1,20 @@
 """Episodes in the real simulator. All tests of a process share its Java process; without Java they are skipped by name."""
 
+import hashlib
+import random
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import palestra
+from palestra.checking.hostile import GROWING, SHORT
 from palestra.core import Step
 from palestra.encoding import encode_json
 from palestra.envs.panels import differences
 from palestra.envs.science.actions import NOT_AN_ACTION
 from palestra.envs.science.gold import shipped_paths
+from palestra.envs.science.jvm import Jvm
 from palestra.envs.science.pool import seat
 from palestra.envs.science.shared import SharedState
 from palestra.envs.science.simulator import Simulator
@@ -134,6 +138,39 @@ def test_the_oracle_goes_on_after_other_actions(env: Any) -> None:
     assert env.oracle() == second
 
 
+def test_a_fork_is_an_independent_copy(env: Any) -> None:
+    env.reset(task=Task("science:find-animal-test", 0, index=2))
+    for _ in range(3):
+        env.step(env.oracle())
+    twin = env.fork()
+    assert [env.step(env.oracle()) for _ in range(2)] == [twin.step(twin.oracle()) for _ in range(2)]
+    assert twin.step("Action: go to kitchen").observation != ""
+    assert not env.step("Action: look around").terminated
+    twin.close()
+
+
+def played(simulator: Simulator, game: Game, path: list[str]) -> str:
+    seen = [*simulator.begin(game, ""), *(repr(simulator.take(action)) for action in path)]
+    return hashlib.sha256("\n".join(seen).encode()).hexdigest()
+
+
+def replayed(shared: SharedState, games: list[Game]) -> dict[Game, str]:
+    simulator = Simulator(shared)
+    found = {game: played(simulator, game, shipped_paths()[game]) for game in games}
+    simulator.free()
+    return found
+
+
+async def test_two_java_processes_in_another_order_give_the_same_episodes() -> None:
+    games = [Game("find-animal", 225), Game("chemistry-mix", 24), Game("use-thermometer", 405)]
+    place, other = await seat(), Jvm()  # the process that all tests share, and one of its own
+    try:
+        assert await place.jvm.call(replayed, games) == await other.call(replayed, games[::-1])
+    finally:
+        place.leave()
+        other.end()
+
+
 async def test_a_simulator_that_has_played_is_as_good_as_new() -> None:
     place = await seat()
     try:
@@ -236,6 +273,20 @@ async def test_the_table_of_splits_is_the_simulators() -> None:
             assert await env._seat.call(Simulator.splits, name) == {split: list(TASKS[name].split(split)) for split in SPLITS}
     finally:
         await env.close()
+
+
+@pytest.mark.parametrize("kind", ["random", "hostile"])
+def test_hundreds_of_actions_raise_nothing(env: Any, kind: str) -> None:
+    texts = [*SHORT.values(), *(grow(300) for grow in GROWING.values()), "Action: 0", "Action: task", "Action: look in (.)"]
+    rng = random.Random(0)
+    low, high = env.unwrapped.reward_range
+    env.reset(seed=0)
+    for _ in range(200 if kind == "hostile" else 40):
+        step = env.step(env.sample_random_action() if kind == "random" else "Action: " * rng.randrange(2) + rng.choice(texts))
+        assert low <= step.reward <= high
+        assert not (step.terminated and step.truncated)
+        if step.terminated or step.truncated:
+            env.reset(seed=rng.randrange(100))
 
 
 @pytest.mark.parametrize("name", ["science", "science-agentgym"])

@@ -124,6 +124,33 @@ async def test_all_oracles_solve_three_tasks() -> None:
     assert await missed(SOLVERS, range(3)) == []
 
 
+@pytest.mark.full
+@in_browser
+@pytest.mark.timeout(7200)
+async def test_all_oracles_solve_twenty_tasks() -> None:
+    left = await missed(SOLVERS, range(20))
+    print(left)
+    assert len(left) <= 0.01 * 20 * len(SOLVERS)
+
+
+async def check_two_browsers(names: tuple[str, ...], seeds: range) -> None:
+    first, second = [await played(names, seeds) for _ in range(2)]
+    assert len(first) == len(names) * len(seeds)
+    assert {key for key in first if first[key] != second[key]} == set()
+
+
+@in_browser
+async def test_two_browsers_show_the_same() -> None:
+    await check_two_browsers(("enter-date", "count-shape", "click-pie"), range(1))
+
+
+@pytest.mark.full
+@in_browser
+@pytest.mark.timeout(7200)
+async def test_two_browsers_show_the_same_in_all_tasks() -> None:
+    await check_two_browsers(tuple(TASKS), range(2))
+
+
 @in_browser
 async def test_what_an_agent_sees_does_not_depend_on_when_pictures_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     """A symbol without its picture has no size, so it would have no name and no role."""
@@ -139,6 +166,17 @@ async def test_what_an_agent_sees_does_not_depend_on_when_pictures_arrive(monkey
     monkeypatch.setattr(Pages, "visit", late)
     assert await played(names, seeds) == at_once
     assert 'img "open-search"' in at_once["email-inbox", 0][0][0]
+
+
+@in_browser
+async def test_an_episode_is_the_same_in_a_new_context_and_after_another_one() -> None:
+    fresh, used = MiniWob("enter-date"), MiniWob("enter-date")
+    try:
+        await play(used, 7)
+        assert await play(fresh, 3) == await play(used, 3)
+    finally:
+        await fresh.close()
+        await used.close()
 
 
 @in_browser
