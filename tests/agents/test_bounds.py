@@ -9,7 +9,7 @@ from tests.agents.driving import ADD, Agent, events_of, post
 from tests.agents.test_gateway import agent, write
 from tests.agents.test_tool_door import _call, _message, _Played
 
-from palestra.agents import Capture, Gateway, probe
+from palestra.agents import CallBudget, Capture, Gateway, SamplingRule, Upstream, probe
 from palestra.agents.holdings import CALL, Holdings
 from palestra.agents.hosted import ProgramContext, Start
 from palestra.agents.limits import GatewayLimits
@@ -48,6 +48,30 @@ async def test_a_stream_names_the_stop_sequence_only_if_there_was_one() -> None:
         named += [data["delta"]["stop_sequence"] for name, data in events_of(answer.body) if name == "message_delta"]
         await gateway.close(episode)
     assert named == [None, "3"]
+
+
+def test_defaults() -> None:
+    million = 1 << 20
+    assert GatewayLimits() == GatewayLimits(
+        body=4 * million,
+        read_seconds=30.0,
+        write_seconds=60.0,
+        ping_seconds=10.0,
+        pending=64,
+        values=50_000,
+        messages=4096,
+        tools=million // 4,
+        calls=10_000,
+        memory=128 * million,
+        total_memory=4096 * million,
+        connections=10_000,
+        head_seconds=60.0,
+    )
+    there = Upstream("m", "http://here")
+    assert (there.key_variable, there.prompt_price, there.completion_price) == ("OPENAI_API_KEY", 0.0, 0.0)
+    assert (there.timeout, there.attempts, there.first_pause) == (300.0, 4, 0.5)
+    assert SamplingRule().honor is False
+    assert CallBudget() == CallBudget(None, None, None)
 
 
 @pytest.mark.parametrize(

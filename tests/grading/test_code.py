@@ -12,6 +12,7 @@ from tests.pace import slowness
 from palestra.errors import UsageError
 from palestra.grading import code as code_module
 from palestra.grading.code import CodeJudge, CodeVerdict, FunctionCase, ProgramCase, same_output
+from palestra.grading.readings import Readings
 from palestra.sandbox import KilledBy
 
 FUNCTION = [FunctionCase((17, 25), 42), FunctionCase((-3, 1), -2)]
@@ -181,6 +182,13 @@ def test_outputs_are_compared_word_by_word(expected: str, got: str, alike: bool)
 )
 async def test_the_whole_output_of_a_program_counts(code: str, output: str, right: bool, judge: CodeJudge) -> None:
     assert (await judge.program(code, [ProgramCase("", output)])).ok is right
+
+
+def test_defaults(judge: CodeJudge) -> None:
+    fresh = CodeJudge(sandbox=judge.sandbox)
+    limits = {"wall_seconds": 5.0, "tolerance": 1e-9, "calls_per_check": 10_000}
+    assert fresh == CodeJudge(sandbox=judge.sandbox, **limits, lenient=False, decimals=True, stop_at_failure=True)  # type: ignore[arg-type]
+    assert Readings() == Readings("points", "written", "either", "either", None, "10")
 
 
 async def test_words_can_be_compared_exactly(judge: CodeJudge) -> None:

@@ -12,7 +12,7 @@ from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate_async
 from palestra.rollout import RolloutOptions
-from palestra.rollout.defaults import TASKS_PER_ENV
+from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES, TASKS_PER_ENV
 
 VERBS = [rollout, collect, evaluate, evaluate_async]
 ONLY_ROLLOUT = {"cut_as_invalid", "skip"}
@@ -33,6 +33,12 @@ def test_every_verb_writes_out_the_settings_with_the_same_defaults(verb: Any) ->
         else:
             assert written[field.name] == field.default is not MISSING, field.name
             assert inspect.signature(verb).parameters[field.name].annotation == field.type
+
+
+def test_defaults() -> None:
+    assert (CONCURRENCY, DEADLINE, RETRIES, TASKS_PER_ENV) == (256, 600.0, 2, 100)
+    options = RolloutOptions()
+    assert (options.group_size, options.seed, options.first_group, options.cut_as_invalid) == (1, 0, 0, False)
 
 
 def test_the_blocking_and_the_async_evaluation_take_the_same_keywords() -> None:

@@ -293,6 +293,16 @@ async def test_a_cancelled_episode_cancels_its_calls() -> None:
 
 def test_rules_and_names_are_checked() -> None:
     assert UseTools(Recorder(), TOOLS).totals == {}
+    assert UseTools(Recorder(), TOOLS).rules == ToolRules(
+        forms=(CallForm.TOOL_CALL,),
+        budget=None,
+        calls_per_action=8,
+        seconds=30.0,
+        output_characters=8000,
+        call_reward=0.0,
+        fault_reward=0.0,
+        describe=True,
+    )
     for wrong in ({"seconds": 0}, {"calls_per_action": 0}, {"forms": ()}, {"output_characters": 1}):
         with pytest.raises(UsageError):
             ToolRules(**wrong)
