@@ -21,6 +21,7 @@ class ChatServer:
         self.answered = 0
         self.charged = 0
         self.seen: list[dict[str, Any]] = []
+        self.keys: set[str] = set()
         self.kinds: Counter[str] = Counter()
         self.inside = 0
         self.most_inside = 0
@@ -30,6 +31,7 @@ class ChatServer:
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
+        self.keys.add(request.headers.get("Authorization", ""))
         if self.keep:
             self.seen.append(body)
         self.inside += 1

@@ -38,6 +38,12 @@ async def connected(*servers: Server, kind: type[RemoteEngine] = VLLMEngine) -> 
         yield engine
 
 
+async def revived(engine: RemoteEngine) -> None:
+    """Wait until every server answers again."""
+    while not all(replica.healthy for replica in engine.replicas):
+        await asyncio.sleep(0.01)
+
+
 @pytest.mark.parametrize("kind", ["vllm", "sglang"])
 async def test_a_run_is_played_by_servers(tmp_path: Path, kind: str, tiny_model: Path) -> None:
     first, second = Server(), Server()
@@ -148,7 +154,7 @@ async def test_a_server_that_ends_in_its_sleep_comes_back_awake_and_the_others_w
         waiting = asyncio.create_task(engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1)))
         first.awake, first.weights, first.log = {"weights", "kv_cache"}, "its own", []  # it was started again
         engine.suspect(engine.replicas[0].url)
-        await asyncio.gather(*engine._reviving.values())
+        await revived(engine)
         assert not waiting.done()
         await engine.update_weights("/two", 2)
         made = await waiting
@@ -179,12 +185,11 @@ async def test_a_server_that_fails_at_its_sleep_is_left_alone_until_the_next_wei
     async with connected(first, second) as engine:
         await engine.update_weights("/one", 1)
         await engine.sleep()
-        reviving = list(engine._reviving.values())
-        done, _ = await asyncio.wait(reviving, timeout=0.2)
-        assert not done
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(revived(engine), 0.2)
         assert not first.awake
         await engine.update_weights("/two", 2)
-        await asyncio.gather(*reviving)
+        await revived(engine)
     assert first.weights == second.weights == "/two"
     assert [entry for entry in first.log if "load" in entry] == ["load /one", "load /two"]
     assert first.awake == second.awake == {"weights", "kv_cache"}
@@ -198,7 +203,7 @@ async def test_a_sleep_that_no_server_hears_does_not_stop_generations_for_ever()
         with pytest.raises(InfrastructureError, match="no healthy replica is left"):
             await engine.sleep()
         engine.suspect(engine.replicas[0].url)
-        await asyncio.gather(*engine._reviving.values())
+        await revived(engine)
         await engine.update_weights("/two", 2)
         made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
     assert made.tokens.version == 2
