@@ -8,7 +8,6 @@ import pytest
 from palestra.errors import UsageError
 from palestra.training.exposing import PrometheusWriter, exposition
 
-pytestmark = pytest.mark.torch
 CONFIG: Any = None
 
 

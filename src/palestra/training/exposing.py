@@ -10,11 +10,13 @@ import threading
 from collections.abc import Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from palestra.errors import UsageError
 from palestra.exposition import CONTENT_TYPE, metric
-from palestra.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from palestra.training.config import TrainConfig
 
 __all__ = ["PrometheusWriter", "exposition"]
 
@@ -22,7 +24,7 @@ __all__ = ["PrometheusWriter", "exposition"]
 class PrometheusWriter:
     """Serves the metrics of the latest step on ``host:port``; port 0 takes a free one."""
 
-    def __init__(self, folder: Path, config: TrainConfig, port: int = 9464, host: str = "127.0.0.1") -> None:
+    def __init__(self, folder: Path, config: "TrainConfig", port: int = 9464, host: str = "127.0.0.1") -> None:
         self._run = folder.name
         self._text = b""
         try:
