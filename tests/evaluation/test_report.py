@@ -1,4 +1,5 @@
 import json
+from collections.abc import Iterator
 from html.parser import HTMLParser
 
 import msgspec
@@ -10,7 +11,7 @@ from palestra.evaluation.asked import Asked
 from palestra.evaluation.comparison import compare
 from palestra.evaluation.leaderboard import entry_of
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
-from palestra.evaluation.report import Report, episode_of, report_on, task_scores
+from palestra.evaluation.report import EpisodeScore, Report, episode_of, missing_scores, report_on, task_scores
 from palestra.registry import family_of
 from palestra.trajectory import Completion, Failure, Phase, Segment, Span, StopReason, Task, Trajectory, Turn, Usage
 
@@ -42,6 +43,43 @@ def test_failures_are_missing_coverage_and_never_zeros() -> None:
     assert found.coverage == pytest.approx(1 / 3)
     assert found.failures == {"grader": 1, "infrastructure": 1}
     assert found.retried == 4
+
+
+def test_the_column_of_a_game_for_two_misses_what_each_player_misses() -> None:
+    def ended(seed: int, group: int, player: str, reward: float) -> Trajectory:
+        return msgspec.structs.replace(played("game:Two", seed, reward), group=group, player=player)
+
+    asked = Asked([Task("game:Two", 0), Task("game:Two", 1), Task(EASY, 0)], ranges={"game:Two": (0.0, 1.0), EASY: (0.0, 1.0)})
+    episodes = [ended(0, 0, "white", 1.0), ended(0, 0, "black", 0.0), ended(1, 1, "white", 1.0)]
+    report = report_on(episodes, asked=asked, groups=["Games/One", "Games/Two", "Games/Two"])
+    columns = {section.name: section for section in report.groups}
+    assert {name: (section.issued, section.scored) for name, section in columns.items()} == {
+        "Games": (5, 3),
+        "Games/One": (2, 2),
+        "Games/Two": (3, 1),
+    }
+    assert columns["Games/One"].score is not None
+    partial = columns["Games/Two"].partial
+    assert partial is not None
+    assert partial.score is not None
+    assert (partial.score.mean, partial.score.episodes, partial.score.missing) == (1.0, 1, 2)
+    assert partial.score.low is not None, "the bounds of the missing ones are known"
+
+
+class Counted(list[EpisodeScore]):
+    passes = 0
+
+    def __iter__(self) -> Iterator[EpisodeScore]:
+        self.passes += 1
+        return super().__iter__()
+
+
+def test_the_missing_episodes_of_many_environments_take_few_passes_over_the_episodes() -> None:
+    envs = [f"game:G{number}" for number in range(50)]
+    episodes = Counted(episode_of(played(env, 0, 1.0)) for env in envs)
+    asked = Asked([Task(env, seed) for env in envs for seed in (0, 1)])
+    assert {one.path[-1] for one in missing_scores(episodes, asked)} == set(envs)
+    assert episodes.passes < 10
 
 
 def test_the_fault_is_the_first_failure_of_the_last_attempt() -> None:

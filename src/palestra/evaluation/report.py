@@ -421,17 +421,14 @@ def report_on(
     # Sorted: the report must not depend on the order in which episodes ended, not even in the last digit.
     episodes = judged(sorted(found, key=attrgetter("env", "task", "member")))
     planned = _planned(episodes, asked)
-    missing = _missing(episodes, planned, asked)
+    by_env = _by_env(episodes, planned)
+    missing = _missing(by_env, planned, asked)
     # An episode that failed before any player acted names no policy.
     policies = sorted({episode.policy for episode in episodes} - {""})
     if len(policies) > 1:
         raise UsageError(
             f"a report is on one policy, these trajectories are of {', '.join(policies)}: make one report for each"
         )
-
-    by_env: dict[str, list[EpisodeScore]] = {env: [] for env in sorted(planned)}
-    for episode in episodes:
-        by_env[episode.env].append(episode)
 
     # Sections with the same episodes (a suite of one family, a family of one environment) are computed once.
     known: dict[tuple[str, ...], Section] = {}
@@ -452,39 +449,45 @@ def report_on(
         envs=tuple(section(env, [env]) for env in by_env),
         about=dict(about or {}),
         privileged=any(episode.privileged for episode in episodes),
-        groups=_columns(episodes, groups, missing, asked, level) if groups and asked is not None else (),
+        groups=_columns(by_env, groups, asked, level) if groups and asked is not None else (),
     )
 
 
 def _columns(
-    episodes: Sequence[EpisodeScore],
-    groups: Sequence[str],
-    missing: Mapping[str, Sequence[MissingScore]],
-    asked: Asked,
-    level: float,
+    by_env: Mapping[str, Sequence[EpisodeScore]], groups: Sequence[str], asked: Asked, level: float
 ) -> tuple[Section, ...]:
     """A section per world and per column of a named panel. ``EpisodeScore.group`` is the place of the task in the panel."""
-    played: dict[str, list[EpisodeScore]] = {}
-    absent: dict[str, list[MissingScore]] = {}
-    tasks: Counter[str] = Counter()
     labels = [tuple(dict.fromkeys((name.partition("/")[0], name))) for name in groups]
-    of_task: dict[Hashable, tuple[str, ...]] = {task_name(task, ""): labels[group] for group, task in enumerate(asked.tasks)}
-    for label in (label for of_group in labels for label in of_group):
-        played.setdefault(label, [])
-        absent.setdefault(label, [])
-        tasks[label] += 1
+    played: dict[str, list[EpisodeScore]] = {label: [] for of_group in labels for label in of_group}
+    absent: dict[str, list[MissingScore]] = {label: [] for label in played}
+    issued: Counter[str] = Counter()
+    episodes = [episode for inside in by_env.values() for episode in inside]
     for episode in episodes:
         for label in labels[episode.group]:
             played[label].append(episode)
-    for one in (one for of_env in missing.values() for one in of_env):
-        for label in of_task.get(one.task, ()):
-            absent[label].append(one)
-    return tuple(_section(label, played[label], tasks[label] * asked.group_size, absent[label], level) for label in played)
+    players = _players(episodes)
+    bounds = {env: _possible(inside, asked.ranges.get(env)) for env, inside in by_env.items()}
+    scored = Counter((episode.group, episode.player) for episode in episodes if episode.reward is not None)
+    for group, task in enumerate(asked.tasks):
+        for player in players.get(task.env) or ("",):
+            sample = MissingScore(_path(task.env), task_name(task, player), bounds[task.env])
+            for label in labels[group]:
+                issued[label] += asked.group_size
+                absent[label] += [sample] * (asked.group_size - scored[group, player])
+    return tuple(_section(label, played[label], issued[label], absent[label], level) for label in played)
 
 
 def missing_scores(episodes: Sequence[EpisodeScore], asked: Asked) -> list[MissingScore]:
     """The episodes that were asked for and have no score among ``episodes``."""
-    return [one for absent in _missing(episodes, _planned(episodes, asked), asked).values() for one in absent]
+    planned = _planned(episodes, asked)
+    return [one for absent in _missing(_by_env(episodes, planned), planned, asked).values() for one in absent]
+
+
+def _by_env(episodes: Iterable[EpisodeScore], planned: Iterable[str]) -> dict[str, list[EpisodeScore]]:
+    by_env: dict[str, list[EpisodeScore]] = {env: [] for env in sorted(planned)}
+    for episode in episodes:
+        by_env[episode.env].append(episode)
+    return by_env
 
 
 def _players(episodes: Iterable[EpisodeScore]) -> dict[str, dict[str, None]]:
@@ -509,31 +512,31 @@ def _planned(episodes: Sequence[EpisodeScore], asked: Asked | None) -> Counter[s
 
 
 def _missing(
-    episodes: Sequence[EpisodeScore], planned: Mapping[str, int], asked: Asked | None
+    by_env: Mapping[str, Sequence[EpisodeScore]], planned: Mapping[str, int], asked: Asked | None
 ) -> dict[str, list[MissingScore]]:
     """Environment → the episodes that were asked for and have no score."""
-    scored: dict[str, Counter[bytes]] = {env: Counter() for env in planned}
-    for episode in episodes:
-        if episode.reward is not None:
-            scored[episode.env][episode.task] += 1
+    scored = {env: Counter(one.task for one in inside if one.reward is not None) for env, inside in by_env.items()}
     if all(scored[env].total() == count for env, count in planned.items()):
         return {}
     if asked is None:
-        samples: Mapping[str, list[bytes]] = {env: [e.task for e in episodes if e.env == env] for env in planned}
-        ranges: Mapping[str, Bounds] = {}
+        samples = {env: [one.task for one in inside] for env, inside in by_env.items()}
     else:
-        samples, ranges = asked.names(_players(episodes)), asked.ranges
+        samples = asked.names(_players(one for inside in by_env.values() for one in inside))
     table: dict[str, list[MissingScore]] = {}
-    for env in planned:
-        rewards = [episode.reward for episode in episodes if episode.env == env and episode.reward is not None]
-        bounds = ranges.get(env)
-        # An environment that has paid more or less than it declares is not held to the declaration.
-        if bounds is not None and rewards and not bounds[0] - 1e-9 <= min(rewards) <= max(rewards) <= bounds[1] + 1e-9:
-            bounds = None
+    for env, inside in by_env.items():
+        bounds = None if asked is None else _possible(inside, asked.ranges.get(env))
         left = Counter(samples[env])
         left.subtract(scored[env])
         table[env] = [MissingScore(_path(env), task, bounds) for task, count in left.items() for _ in range(count)]
     return table
+
+
+def _possible(episodes: Iterable[EpisodeScore], bounds: Bounds | None) -> Bounds | None:
+    """``bounds``, unless one of ``episodes`` has got more or less: its environment is not held to the declaration."""
+    kept = bounds is None or all(
+        bounds[0] - 1e-9 <= episode.reward <= bounds[1] + 1e-9 for episode in episodes if episode.reward is not None
+    )
+    return bounds if kept else None
 
 
 def _section(
