@@ -16,7 +16,7 @@ from palestra.encoding import floats, ints
 from palestra.errors import EnvError, GraderError, InfrastructureError, ToolError
 from palestra.trajectory import AgentRecord, Finish, Image, PlayedRecord, Segment, Span, Text, Tokens, Usage
 
-__all__ = ["ENVS", "INNOCENT", "POLICIES", "Innocent", "env_task", "innocent_task"]
+__all__ = ["ENVS", "INNOCENT", "POLICIES", "Innocent", "env_class", "env_task", "innocent_task"]
 
 
 class Innocent(Env):
@@ -572,6 +572,11 @@ def __getattr__(name: str) -> type:
 
 
 INNOCENT = f"{__name__}:Innocent"
+
+
+def env_class(name: str) -> type:
+    """The class of the kind ``name`` of ``ENVS``."""
+    return __getattr__(_NUMBERS[name])
 
 
 def env_task(name: str, seed: int) -> Task:

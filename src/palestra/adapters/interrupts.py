@@ -7,6 +7,7 @@ Ctrl-C, which is to cancel the main task, stays as it is.
 """
 
 import asyncio
+import math
 import signal
 import threading
 from collections import deque
@@ -32,6 +33,9 @@ class _Interrupts:
         self._signals: deque[float] = deque(maxlen=100)
         """``monotonic()`` of the latest signals."""
         self._listeners: list[tuple[asyncio.AbstractEventLoop, Listener]] = []
+        self._users = 0
+        """Blocks that hear of interrupts now."""
+        self._noted_since = math.inf
         self._usual: Any = None
 
     def first_since(self, moment: float) -> float | None:
@@ -45,14 +49,41 @@ class _Interrupts:
             yield  # only the main thread handles signals, and it cancels what runs in others
             return
         entry = (asyncio.get_running_loop(), listener)
-        self._listeners.append(entry)
-        if len(self._listeners) == 1:
+        with self._handled():
+            self._listeners.append(entry)
+            try:
+                yield
+            finally:
+                self._listeners.remove(entry)
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Note the signals during the block for ``pressed``: for callers of strangers' code that have no event loop."""
+        if threading.current_thread() is not threading.main_thread() or self._noted_since < math.inf:
+            yield
+            return
+        with self._handled():
+            self._noted_since = monotonic()
+            try:
+                yield
+            finally:
+                self._noted_since = math.inf
+
+    @property
+    def pressed(self) -> bool:
+        """Whether there was a signal during the block of ``noted`` that runs. Then a ``KeyboardInterrupt`` is the user's."""
+        return self.first_since(self._noted_since) is not None
+
+    @contextmanager
+    def _handled(self) -> Iterator[None]:
+        self._users += 1
+        if self._users == 1:
             self._install()
         try:
             yield
         finally:
-            self._listeners.remove(entry)
-            if not self._listeners:
+            self._users -= 1
+            if not self._users:
                 self._remove()
 
     def _install(self) -> None:

@@ -78,7 +78,8 @@ class LoopThread:
         try:
             self.loop.run_forever()
         finally:
-            self._runner.close()  # cancels what still runs, and waits for it
+            self.loop.run_until_complete(_end_others())
+            self._runner.close()
 
 
 def _no_loop_yet() -> None:
@@ -106,17 +107,22 @@ def run_anywhere(work: Coroutine[Any, Any, _T]) -> _T:
 
 
 async def _alone(work: Coroutine[Any, Any, _T]) -> _T:
-    """Return the result of ``work``, and let the loop close even if a task that ``work`` has left refuses its cancellation."""
+    """Return the result of ``work``, and end the tasks that it has left."""
     try:
         return await work
     finally:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        if left:
-            _, refusing = await asyncio.wait(left, timeout=GRACE)
-            for task in refusing:
-                let_go(task)
+        await _end_others()
+
+
+async def _end_others() -> None:
+    """Cancel all other tasks of the loop, and let it close even if one of them refuses."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    if left:
+        _, refusing = await asyncio.wait(left, timeout=GRACE)
+        for task in refusing:
+            let_go(task)
 
 
 async def _outcome(work: Coroutine[Any, Any, _T]) -> Callable[[], _T]:

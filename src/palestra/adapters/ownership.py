@@ -4,6 +4,7 @@ The owner stands in a context variable, which everything that asyncio starts inh
 """
 
 import asyncio
+import contextvars
 import ctypes
 from collections.abc import Coroutine
 from contextvars import ContextVar
@@ -11,7 +12,7 @@ from typing import Any, TypeVar
 
 from palestra.adapters.interrupts import interrupts
 
-__all__ = ["OWNER", "Owner", "guarded_loop", "is_foreign", "let_go", "never_free"]
+__all__ = ["OWNER", "Owner", "cancel_guarded", "guarded_loop", "guarded_task", "is_foreign", "let_go", "never_free"]
 
 _T = TypeVar("_T")
 
@@ -73,6 +74,22 @@ def _task(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T], **opti
     # What episodes start is shared at times: the last one to use it cancels it.
     kind = _GuardedTask if OWNER.get() is None else asyncio.Task
     return kind(work, loop=loop, **options)
+
+
+def guarded_task(work: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+    """Run ``work`` in a task that the code of episodes cannot cancel, whoever made the loop and whoever calls this."""
+    return _GuardedTask(work, loop=asyncio.get_running_loop(), context=_unowned())
+
+
+def cancel_guarded(task: asyncio.Task[Any]) -> None:
+    """Cancel a task of ``guarded_task``: code of ours does so on behalf of an episode."""
+    _unowned().run(task.cancel)
+
+
+def _unowned() -> contextvars.Context:
+    context = contextvars.copy_context()
+    context.run(OWNER.set, None)
+    return context
 
 
 def guarded_loop() -> asyncio.AbstractEventLoop:

@@ -3,9 +3,9 @@
 ``check_env(target)`` returns a ``CheckReport`` with one finding per check. ``CheckReport.to_json`` writes it for machines, and
 ``render`` makes a table of it for a terminal.
 
-Reading order: ``subject`` (the environment under test) → ``episodes`` (one episode, recorded) → ``survey`` (all episodes) → the
-checks (``contract``, ``determinism`` with ``elsewhere`` and ``replay``, ``scores`` with ``statistic``, ``secrecy``, ``cost``
-with ``footprint``) → ``check`` (the table of checks) → ``report``, ``render``.
+Reading order: ``shelter`` (how its code is called) → ``subject`` (the environment under test) → ``episodes`` (one episode,
+recorded) → ``survey`` (all episodes) → the checks (``contract``, ``determinism`` with ``elsewhere`` and ``replay``, ``scores``
+with ``statistic``, ``secrecy``, ``cost`` with ``footprint``) → ``check`` (the table of checks) → ``report``, ``render``.
 """
 
 from palestra.checking.check import CHECKS, Check, check_env

@@ -14,6 +14,7 @@ from time import perf_counter
 from palestra.checking import contract, cost, determinism, scores, secrecy
 from palestra.checking.episodes import global_generators, told
 from palestra.checking.report import CheckReport, Finding, Status, Verdict, failed, skipped
+from palestra.checking.shelter import keep_interrupt
 from palestra.checking.subject import Subject, Target, find
 from palestra.checking.survey import Survey, try_out
 from palestra.errors import EventLoopBlocked, UsageError
@@ -75,6 +76,7 @@ CHECKS = (
     Check("fork", contract.fork_independent, after=(*_STEADY, "global-generators")),
     Check("close", contract.close_harmless),
     Check("render", contract.render_shows, after=_STEADY),
+    Check("rollout", contract.rollout_accepts, after=("episodes-run", "observation", "info", "reward", "one-end", "close")),
     Check("quick", cost.quick_or_declared),
     Check("nothing-left", cost.nothing_left_behind),
 )
@@ -88,22 +90,25 @@ def check_env(target: Target, *, n: int = 200, seed: int = 0, skip: Collection[s
         n: Number of tasks to play. Slow environments are played on fewer tasks, and a row of a data file is one task.
         seed: The tasks have the seeds ``seed``, ``seed + 1`` and so on.
         skip: Names of checks to leave out.
-        seconds: About how long the check may take. At least five tasks are played.
+        seconds: About how long the check may take. At least five tasks are played. It fails if a call of an ``AsyncEnv`` takes
+            as long, or a minute if that is longer.
 
     Returns:
         A report with one finding per check; ``report.ok`` is false if one failed.
     """
     if unknown := set(skip) - {check.name for check in CHECKS}:
         raise UsageError(f"there is no check {min(unknown)!r}; the checks are {', '.join(check.name for check in CHECKS)}")
-    subject = find(target, n, seed)
+    subject = find(target, n, seed, seconds)
+    id, asked = subject.spec.id, len(subject.tasks)
     began = perf_counter()
-    with warnings.catch_warnings(), global_generators(0):
+    with warnings.catch_warnings(), global_generators(0), subject.shelter.watched():
         warnings.simplefilter("ignore", EventLoopBlocked)  # the check "quick" reports it
         warnings.simplefilter("ignore", ResourceWarning)  # the check "nothing-left" reports it
         with subject.held_open():
             played, findings = _examine(subject, seconds, skip)
+        del subject
         gc.collect()  # warnings about unclosed files are raised now, while they are ignored
-    return CheckReport(subject.spec.id, played, len(subject.tasks), findings, perf_counter() - began)
+    return CheckReport(id, played, asked, findings, perf_counter() - began)
 
 
 def _examine(subject: Subject, seconds: float, skip: Collection[str]) -> tuple[int, tuple[Finding, ...]]:
@@ -145,5 +150,6 @@ def _verdict(check: Check, survey: Survey, skip: Collection[str], before: dict[s
             return skipped(f"not checked while {name} fails ({check.name})")
     try:
         return check.run(survey)
-    except Exception as error:  # noqa: BLE001 - the environment breaks the check itself
+    except BaseException as error:  # noqa: BLE001 - the environment breaks the check itself
+        keep_interrupt()
         return failed(f"the check {check.name} raised an exception", f"{told(error)}. It checks this: {check.explanation}")

@@ -8,15 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from palestra.adapters.loop_thread import LoopThread
+from palestra import registry
+from palestra.adapters import as_async
 from palestra.checking.episodes import PlayedEpisode, Taken, as_scripted, difference, global_generators, told
 from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
+from palestra.checking.shelter import keep_interrupt
 from palestra.checking.subject import Subject, closing_quietly
 from palestra.checking.survey import Survey
-from palestra.core import AsyncEnv, Env, Step
+from palestra.core import AsyncEnv, Conversation, Env, Step
 from palestra.encoding import encode_json
+from palestra.encoding import shown as safely_shown
 from palestra.errors import EpisodeOver
-from palestra.trajectory import Image, Text
+from palestra.rollout.episode import EpisodeKey, run_episode
+from palestra.trajectory import Completion, Image, Task, Text
 
 __all__ = [
     "any_text_survives",
@@ -29,6 +33,7 @@ __all__ = [
     "one_end_only",
     "render_shows",
     "rewards_in_range",
+    "rollout_accepts",
     "steps_refused_outside",
 ]
 
@@ -38,7 +43,8 @@ _FEW = 10
 
 def episodes_run(survey: Survey) -> Verdict:
     """Building, resetting and playing raise no exception, and ``reset`` calls ``super().reset(seed=seed, task=task)``."""
-    if not survey.subject.begins_properly:
+    introduction = survey.subject.introduction
+    if not introduction.begins:
         return failed(
             "reset() does not call super().reset(seed=seed, task=task)",
             "Call it first. It stores the task (palestra gives it as task=, with seed=None) and creates self.rng, the "
@@ -53,6 +59,11 @@ def episodes_run(survey: Survey) -> Verdict:
                 f"At {episode.error}. Expected an episode as in the contract: reset(seed=, task=) -> (observation, info), then "
                 f"step(action) -> Step. Repair this first; the other checks need it.",
             )
+    if introduction.error:
+        return failed(
+            "a reset raised, although others of the same task did not",
+            f"{introduction.error}. Repair this first; the other checks need it.",
+        )
     return passed(f"{len(survey.ordinary)} episodes run ({', '.join(survey.subject.drivers)})")
 
 
@@ -99,7 +110,8 @@ def _not_refused(when: str, got: str) -> Verdict:
 def _raised_by(call: Callable[[], object]) -> str:
     try:
         call()
-    except Exception as error:  # noqa: BLE001 - the author's code may raise anything
+    except BaseException as error:  # noqa: BLE001 - an author's code may raise anything
+        keep_interrupt()
         return type(error).__name__
     return ""
 
@@ -117,8 +129,9 @@ def close_harmless(survey: Survey) -> Verdict:
                 env.step(action)
             for times in ("", " a second time"):
                 try:
-                    _close_author(env.unwrapped)
-                except Exception as error:  # noqa: BLE001 - the author's code may raise anything
+                    _close_author(subject, env.unwrapped)
+                except BaseException as error:  # noqa: BLE001 - an author's code may raise anything
+                    keep_interrupt()
                     return failed(
                         f"close() raised, called{times} {when}",
                         f"{told(error)}. close() must work after any failure: release what the environment holds, and do "
@@ -160,21 +173,66 @@ def render_shows(survey: Survey) -> Verdict:
 def _render_fault(author: Any) -> str:
     try:
         picture = author.render()
-    except Exception as error:  # noqa: BLE001 - the author's code may raise anything
+    except BaseException as error:  # noqa: BLE001 - an author's code may raise anything
+        keep_interrupt()
         return f"raised {told(error)}"
     return "" if isinstance(picture, str) else f"returned a {type(picture).__name__}"
 
 
-def _close_author(author: Env | AsyncEnv) -> None:
+def _close_author(subject: Subject, author: Env | AsyncEnv) -> None:
     """Call the author's own ``close``. The object that ``make`` returns calls it only once and would hide a second call."""
     if isinstance(author, Env):
-        author.close()
-        return
-    thread = LoopThread.hold()  # the event loop of this process, on which it was reset
-    try:
-        thread.run(author.close())
-    finally:
-        thread.release()
+        subject.shelter.call("close", author.close)
+    else:
+        subject.shelter.run("close", author.close())
+
+
+# --------------------------------------------------------------------------------------------------------------- rollout
+
+
+class _Fresh:
+    """Makes the environment of an episode in this process."""
+
+    def __init__(self, id: str) -> None:
+        self._id = id
+
+    async def acquire(self, task: Task) -> AsyncEnv:
+        return as_async(registry.make(self._id))
+
+    async def give_back(self, task: Task, env: AsyncEnv, *, sound: bool) -> None:
+        await env.close()
+
+
+class _Replay:
+    """A policy that repeats ``actions``, whichever player acts."""
+
+    name = "replay"
+
+    def __init__(self, actions: tuple[str, ...]) -> None:
+        self._left = list(actions)
+
+    async def act(self, conversation: Conversation) -> Completion:
+        return Completion(self._left.pop(0) if len(self._left) > 1 else self._left[0])
+
+
+def rollout_accepts(survey: Survey) -> Verdict:
+    """An episode of a rollout does not fail: it accepts what reset and step return, such as players and payments."""
+    subject = survey.subject
+    driven = [episode for episode in survey.driven[:_FEW] if episode.ended]
+    if not driven:
+        return skipped("no episode ended, so none was played by a rollout")
+    for number, episode in enumerate(driven):
+        key = EpisodeKey(episode.task, seed=subject.seed, group=number)
+        playing = run_episode(_Fresh(subject.spec.id), _Replay(episode.actions), key, deadline=subject.shelter.seconds)
+        with global_generators(0):
+            played = subject.shelter.run_guarded(playing)
+        for failure in (failure for trajectory in played for failure in trajectory.failures):
+            return failed(
+                f"an episode of a rollout fails (task seed {episode.task.seed})",
+                f"In {failure.phase.value}, {failure.kind}: {shown(failure.message, 400)}. Rollouts, evaluations and training "
+                f"count such an episode as failed, without a score.",
+            )
+    return passed("rollouts accept every episode")
 
 
 # ------------------------------------------------------------------------------------------------------------------ fork
@@ -212,7 +270,8 @@ def _fork_parts(subject: Subject, driven: PlayedEpisode, place: int, *, fork_fir
                 if parted := difference(whole.frames[cut + 1 :], frames, first_turn=cut + 1):
                     order = "continued first" if (name == "the fork") == fork_first else "continued after the other"
                     return f"{name.capitalize()}, {order}, differs from the episode without a fork: {parted}"
-        except Exception as error:  # noqa: BLE001 - the author's code may raise anything
+        except BaseException as error:  # noqa: BLE001 - an author's code may raise anything
+            keep_interrupt()
             return f"Forked after {cut} turns, the environment raised {told(error)}"
     return ""
 
@@ -240,15 +299,17 @@ def _nothing_to_see(episode: PlayedEpisode, where: str) -> bool:
 def _not_writable(info: Any) -> str:
     if not isinstance(info, dict):
         return f"It is a {type(info).__name__}, expected a dict"
-    for key, value in info.items():
+    # The methods of the built-in type: those of a subclass are the author's.
+    for key, value in dict.items(info):
         if not isinstance(key, str):
-            return f"It has the key {shown(repr(key))}, expected text"
-        if strange := _not_plain(value):
-            return f"info[{shown(repr(key))}] {strange}"
+            return f"It has the key {safely_shown(key)}, expected text"
         try:
+            if strange := _not_plain(value):
+                return f"info[{safely_shown(key)}] {strange}"
             encode_json({key: value})
-        except (TypeError, ValueError, OverflowError, RecursionError) as error:
-            return f"info[{shown(repr(key))}]: {told(error)}"
+        except BaseException as error:  # noqa: BLE001 - a stranger's object may raise anything
+            keep_interrupt()
+            return f"info[{safely_shown(key)}]: {told(error)}"
     return ""
 
 
@@ -287,7 +348,8 @@ def _not_content(observation: Any) -> str:
             return f"It is a tuple that holds a {strange[0]}"
     try:
         encode_json(observation)
-    except ValueError as error:
+    except BaseException as error:  # noqa: BLE001 - a stranger's object may raise anything
+        keep_interrupt()
         return f"It cannot be written to a file: {told(error)}"
     return ""
 
@@ -296,17 +358,17 @@ def one_end_only(survey: Survey) -> Verdict:
     """``terminated`` and ``truncated`` are booleans and never both true."""
     for episode in survey.everything:
         for where, (terminated, truncated) in _each(episode, lambda step: (step.terminated, step.truncated)):
+            if not all(isinstance(flag, bool | np.bool_) for flag in (terminated, truncated)):
+                return failed(
+                    f"{where} has flags that are not booleans (task seed {episode.task.seed})",
+                    f"Got terminated={safely_shown(terminated)}, truncated={safely_shown(truncated)}. Step is (observation, "
+                    f"reward, terminated, truncated, info), in this order.",
+                )
             if terminated and truncated:
                 return failed(
                     f"{where} is both terminated and truncated (task seed {episode.task.seed}, {episode.actor})",
                     "terminated means that the task itself ended, truncated that a limit cut the episode. Training values the "
                     "future after a truncation, not after a termination: set one of them.",
-                )
-            if not all(isinstance(flag, bool | np.bool_) for flag in (terminated, truncated)):
-                return failed(
-                    f"{where} has flags that are not booleans (task seed {episode.task.seed})",
-                    f"Got terminated={terminated!r}, truncated={truncated!r}. Step is (observation, reward, terminated, "
-                    f"truncated, info), in this order.",
                 )
     return passed("never both terminated and truncated")
 
@@ -316,15 +378,16 @@ def rewards_in_range(survey: Survey) -> Verdict:
     low, high = survey.subject.reward_range
     least, most = survey.subject.score_range
     for episode in survey.everything:
+        total = 0.0
         for where, reward in _each(episode, lambda step: step.reward):
-            real = isinstance(reward, Real) and math.isfinite(reward)
-            if not real or not low - 1e-9 <= reward <= high + 1e-9:
+            number = _finite(reward)
+            if number is None or not low - 1e-9 <= number <= high + 1e-9:
                 return failed(
-                    f"{where} has the reward {reward!r} (task seed {episode.task.seed}, {episode.actor})",
+                    f"{where} has the reward {safely_shown(reward)} (task seed {episode.task.seed}, {episode.actor})",
                     f"Expected a finite float between {low:g} and {high:g}, as reward_range declares. Correct the reward, or "
                     f"the declaration.",
                 )
-        total = sum(float(reward) for _, reward in _each(episode, lambda step: step.reward))
+            total += number
         if not least - 1e-9 <= total <= most + 1e-9:
             return failed(
                 f"the rewards of an episode add up to {total:g} (task seed {episode.task.seed}, {episode.actor})",
@@ -334,6 +397,16 @@ def rewards_in_range(survey: Survey) -> Verdict:
     if math.isinf(high):
         return passed("rewards are finite")
     return passed(f"rewards stay inside [{low:g}, {high:g}]")
+
+
+def _finite(reward: Any) -> float | None:
+    """``reward`` as a float; ``None`` if it is no finite number."""
+    try:
+        number = float(reward) if isinstance(reward, Real) else math.nan
+    except BaseException:  # noqa: BLE001 - a stranger's object may raise anything
+        keep_interrupt()
+        return None
+    return number if math.isfinite(number) else None
 
 
 def ends_in_time(survey: Survey) -> Verdict:

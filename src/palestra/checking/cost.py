@@ -7,7 +7,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 from palestra.adapters.direct import LONGEST_HOLD
-from palestra.adapters.loop_thread import LoopThread
 from palestra.checking.episodes import PlayedEpisode, as_scripted, global_generators
 from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
 from palestra.checking.survey import Survey
@@ -65,12 +64,8 @@ class _Hold(NamedTuple):
 
 def _longest_hold(survey: Survey, episode: PlayedEpisode) -> _Hold:
     """Play ``episode`` again and return the call that blocked the event loop for longest."""
-    thread = LoopThread.hold()
-    try:
-        with global_generators(0):
-            return thread.run(_play_with_heartbeat(survey.subject.spec.id, episode))
-    finally:
-        thread.release()
+    with global_generators(0):
+        return survey.subject.shelter.run("the episode", _play_with_heartbeat(survey.subject.spec.id, episode))
 
 
 async def _play_with_heartbeat(id: str, episode: PlayedEpisode) -> _Hold:

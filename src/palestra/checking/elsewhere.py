@@ -58,6 +58,8 @@ class Order(msgspec.Struct, frozen=True):
     seed: int
     plays: list[tuple[Task, str]]
     """Tasks, each with the name of its player."""
+    call_seconds: float
+    """Seconds that one call may take."""
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
@@ -85,6 +87,7 @@ def _order(subject: Subject, plays: Sequence[tuple[Task, str]]) -> Order:
         main_path=_main_path() if in_script else None,
         seed=subject.seed,
         plays=list(plays),
+        call_seconds=subject.shelter.seconds,
     )
 
 

@@ -19,9 +19,11 @@ import numpy as np
 from numpy import random as numpy_random
 
 from palestra.checking.report import shown
+from palestra.checking.shelter import keep_interrupt
 from palestra.core import Env, Step
 from palestra.encoding import encode_json
-from palestra.trajectory import Task
+from palestra.encoding import shown as safely_shown
+from palestra.trajectory import Task, message_of
 
 __all__ = [
     "Act",
@@ -139,14 +141,15 @@ def playing(
             if step.terminated or step.truncated:
                 break
             yield
-    except Exception as raised:  # noqa: BLE001 - an exception in the author's code is a finding
+    except BaseException as raised:  # noqa: BLE001 - whatever the author's code raises is a finding
+        keep_interrupt()
         error = f"{where}: {told(raised)}"
     return PlayedEpisode(task, actor, observation, info, tuple(steps), reset_seconds, error)
 
 
 def told(error: BaseException) -> str:
-    """Return an exception as one printable line."""
-    return f"{type(error).__name__}: {shown(str(error), 200)}"
+    """Return an exception as one printable line, whatever its methods do."""
+    return f"{type(error).__name__}: {shown(message_of(error), 200)}"
 
 
 # -------------------------------------------------------------------------------------------------------------- players
@@ -234,8 +237,10 @@ def _canonical(value: object, depth: int = 3) -> str:
         return encode_json(value).decode()
     except UnicodeEncodeError:
         return ascii(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
+    except BaseException:  # noqa: BLE001 - a stranger's object may raise anything
+        keep_interrupt()
         # An object that JSON cannot represent has no value to compare. The check "info" reports it.
         if isinstance(value, dict) and depth:
-            return "{" + ", ".join(f"{key}: {_canonical(item, depth - 1)}" for key, item in value.items()) + "}"
+            parts = (f"{safely_shown(key)}: {_canonical(item, depth - 1)}" for key, item in dict.items(value))
+            return "{" + ", ".join(parts) + "}"
         return f"<{type(value).__qualname__}>"

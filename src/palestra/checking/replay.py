@@ -9,6 +9,7 @@ import sys
 
 from palestra import registry
 from palestra.checking.elsewhere import Elsewhere, Order, Recipe
+from palestra.checking.shelter import Shelter
 from palestra.checking.subject import Subject
 from palestra.encoding import decode_json, encode_json
 from palestra.errors import UnknownEnv
@@ -28,7 +29,7 @@ def carry_out(order: Order) -> Elsewhere:
             return Elsewhere(unknown=True)
         _register(order.id, order.recipe)
         spec = registry.spec(order.id)
-    subject = Subject(spec, tuple(task for task, _ in order.plays), order.seed)
+    subject = Subject(spec, tuple(task for task, _ in order.plays), order.seed, Shelter(spec.id, order.call_seconds))
     return Elsewhere([list(subject.play(task, actor).frames) for task, actor in order.plays])
 
 

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from math import fsum
 from typing import Any
 
+import numpy as np
+
 from palestra.checking.episodes import PlayedEpisode
 from palestra.checking.report import Verdict, failed, passed, shown, skipped, warned
 from palestra.checking.statistic import p_value_mean_above
@@ -81,8 +83,9 @@ def solved(episode: PlayedEpisode, top: float) -> bool:
         return False
     last = episode.steps[-1].step
     info: Any = last.info
-    said = info.get("success") if isinstance(info, dict) else None
-    return last.reward >= top if said is None else bool(said)
+    said = dict.get(info, "success") if isinstance(info, dict) else None
+    # Another type is no verdict: the check "info" or "rollout" reports it.
+    return bool(said) if type(said) in (bool, int, float, np.bool_) else last.reward >= top
 
 
 def blind_answers_fail(survey: Survey) -> Verdict:

@@ -1,14 +1,15 @@
 """The environment under test: its origin, tasks, players and declarations."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 from palestra import registry
 from palestra.adapters import Guarded
-from palestra.checking.episodes import Act, PlayedEpisode, as_random, as_scripted, by_oracle, global_generators, play
+from palestra.checking.episodes import Act, PlayedEpisode, as_random, as_scripted, by_oracle, global_generators, play, told
+from palestra.checking.shelter import Shelter, keep_interrupt
 from palestra.core import AsyncEnv, Env
 from palestra.errors import NotBegun, Unsupported, UsageError
 from palestra.references import reference_of
@@ -37,6 +38,24 @@ LONGEST_ORACLE = 1000
 """The same for the oracle, which may need many turns to solve a task."""
 
 
+CALL_SECONDS = 60.0
+"""Seconds that one call may take, at least."""
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What an instance shows of itself after the reset of the first task."""
+
+    author: Env | AsyncEnv | None = None
+    """An instance of the author's class, whose reset may set its traits; ``None`` if it could not be made."""
+    begins: bool = True
+    """Whether ``reset`` passed its task to the base class; also true if it raised."""
+    offers: frozenset[str] = frozenset()
+    """The optional verbs that it has."""
+    error: str = ""
+    """What it raised before it could show more."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """The environment under test, and its tasks."""
@@ -44,10 +63,11 @@ class Subject:
     spec: EnvSpec
     tasks: tuple[Task, ...]
     seed: int
+    shelter: Shelter = field(compare=False)
 
     def make(self) -> Guarded:
         """Return a fresh instance, made as users make it."""
-        return registry.make(self.spec.id)
+        return self.shelter.around(self.shelter.call("__init__", registry.make, self.spec.id))
 
     @contextmanager
     def held_open(self) -> Iterator[None]:
@@ -57,13 +77,18 @@ class Subject:
         """
         with ExitStack() as clean_up:
             if getattr(self.spec.factory(), "reusable", False):
-                with suppress(Exception), global_generators(0):  # the checks report what fails here
-                    clean_up.enter_context(closing_quietly(self.make())).reset(task=self.tasks[0])
+                try:
+                    with global_generators(0):
+                        clean_up.enter_context(closing_quietly(self.make())).reset(task=self.tasks[0])
+                except BaseException:  # noqa: BLE001 - the checks report what fails here
+                    keep_interrupt()
             yield
 
     def with_tasks(self, count: int) -> "Subject":
         """Return the same subject with the first ``count`` tasks."""
-        return replace(self, tasks=self.tasks[:count])
+        fewer = replace(self, tasks=self.tasks[:count])
+        fewer.__dict__["introduction"] = self.introduction  # of the first task, so it need not be started again
+        return fewer
 
     def play(
         self,
@@ -126,56 +151,46 @@ class Subject:
 
     # what it offers
 
-    @cached_property
+    @property
     def has_oracle(self) -> bool:
         """Whether the environment has an oracle."""
-        return self._offers(lambda env: env.oracle())
+        return "oracle" in self.introduction.offers
 
-    @cached_property
+    @property
     def has_random(self) -> bool:
         """Whether the environment has random actions."""
-        return self._offers(lambda env: env.sample_random_action())
+        return "sample_random_action" in self.introduction.offers
 
-    @cached_property
+    @property
     def has_fork(self) -> bool:
         """Whether the environment can be forked."""
-        return self._offers(lambda env: env.fork().close())
-
-    def _offers(self, verb: Callable[[Guarded], object]) -> bool:
-        try:
-            with closing_quietly(self.make()) as env, global_generators(0):
-                env.reset(task=self.tasks[0])
-                verb(env)
-        except Unsupported:
-            return False
-        except Exception:  # noqa: BLE001 - the author's code may raise anything
-            return True  # it exists but fails: the episodes will show it
-        return True
+        return "fork" in self.introduction.offers
 
     @cached_property
-    def begins_properly(self) -> bool:
-        """Whether ``reset`` passed its task to the base class; also true if it raised before."""
+    def introduction(self) -> Introduction:
+        """What an instance shows of itself; it is started once per check."""
         try:
             with closing_quietly(self.make()) as env, global_generators(0):
-                author = env.unwrapped
                 try:
                     env.reset(task=self.tasks[0])
                 except (NotBegun, AttributeError) as error:
                     if isinstance(error, AttributeError) and error.name != "task":
                         raise
-                    return False
-                return getattr(author, "task", None) == self.tasks[0]
-        except Exception:  # noqa: BLE001 - the author's code may raise anything
-            return True  # the episodes will show why
+                    return Introduction(begins=False)
+                author = env.unwrapped
+                begins = getattr(author, "task", None) == self.tasks[0]
+                return Introduction(author, begins, frozenset(filter(partial(_offers, env), _OPTIONAL)))
+        except BaseException as error:  # noqa: BLE001 - an author's code may raise anything
+            keep_interrupt()
+            return Introduction(error=told(error))
 
     # what it declares
 
-    @cached_property
+    @property
     def author(self) -> Env | AsyncEnv:
         """An instance of the author's class after a reset, which may set its traits."""
-        with closing_quietly(self.make()) as env, global_generators(0):
-            env.reset(task=self.tasks[0])
-            return env.unwrapped
+        assert self.introduction.author is not None, self.introduction.error  # a check does not run after a failed start
+        return self.introduction.author
 
     @cached_property
     def floor(self) -> float:
@@ -201,8 +216,28 @@ class Subject:
         return float(low), float(high)
 
 
-def find(target: Target, tasks: int, seed: int) -> Subject:
-    """Return the subject for ``target``: a registered id, ``module:Class``, or a class."""
+_OPTIONAL = ("oracle", "sample_random_action", "fork")
+
+
+def _offers(env: Guarded, verb: str) -> bool:
+    """Whether the class of ``env`` has ``verb``. One that fails exists: the episodes show how."""
+    try:
+        result = getattr(env, verb)()
+        if verb == "fork":
+            with closing_quietly(result):
+                pass
+    except Unsupported:
+        return False
+    except BaseException:  # noqa: BLE001 - an author's code may raise anything
+        keep_interrupt()
+    return True
+
+
+def find(target: Target, tasks: int, seed: int, seconds: float = CALL_SECONDS) -> Subject:
+    """Return the subject for ``target``: a registered id, ``module:Class``, or a class.
+
+    A call may take ``seconds``, or ``CALL_SECONDS`` if that is longer.
+    """
     if tasks < 1:
         raise UsageError(f"n={tasks}: a check needs at least one task")
     if isinstance(target, str):
@@ -213,8 +248,9 @@ def find(target: Target, tasks: int, seed: int) -> Subject:
         spec = registry.spec(reference_of(target))
     else:
         raise UsageError(f"{target!r} cannot be checked: it is neither an Env nor an AsyncEnv")
-    spec.factory()  # raises UnknownEnv, MissingExtra or ImportError: mistakes of the caller, not findings
-    return Subject(spec, _tasks(spec, tasks, seed), seed)
+    factory = spec.factory()  # raises UnknownEnv, MissingExtra or ImportError: mistakes of the caller, not findings
+    shelter = Shelter(spec.id, max(seconds, CALL_SECONDS), blocking=getattr(factory, "blocking", False) is True)
+    return Subject(spec, _tasks(spec, tasks, seed), seed, shelter)
 
 
 def _tasks(spec: EnvSpec, count: int, seed: int) -> tuple[Task, ...]:
@@ -233,5 +269,7 @@ def closing_quietly(env: Guarded) -> Iterator[Guarded]:
     try:
         yield env
     finally:
-        with suppress(Exception):
+        try:
             env.close()
+        except BaseException:  # noqa: BLE001 - an author's code may raise anything
+            keep_interrupt()

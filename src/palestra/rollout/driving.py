@@ -19,14 +19,14 @@ import gc
 import math
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from palestra.adapters.interrupts import interrupts
 from palestra.adapters.ownership import OWNER, Owner, is_foreign, let_go, never_free
 from palestra.encoding import shown
 from palestra.trajectory import Phase, Task
 
-__all__ = ["GRACE", "STOP_SECONDS", "ConsumerWait", "EpisodeTask", "Overrun", "Played", "hosted", "within"]
+__all__ = ["GRACE", "STOP_SECONDS", "ConsumerWait", "EpisodeTask", "Outcome", "Overrun", "Played", "hosted", "tried", "within"]
 
 GRACE = 1.0
 """Seconds that a cancelled coroutine has to end. Then it is abandoned."""
@@ -58,10 +58,10 @@ class Played(Protocol):
 
 
 class EpisodeTask(asyncio.Task[_T]):
-    """The task of one episode."""
+    """The task of one episode, or of one call of it. All calls of an episode share their ``owner``."""
 
-    def __init__(self, work: Coroutine[Any, Any, _T]) -> None:
-        self.owner = Owner(OWNER.get())
+    def __init__(self, work: Coroutine[Any, Any, _T], owner: Owner | None = None) -> None:
+        self.owner = owner or Owner(OWNER.get())
         self.episode: Played | None = None
         self.stopping = False
         """Whether the episode was cancelled from outside."""
@@ -263,7 +263,10 @@ def _owner_of(task: asyncio.Task[Any]) -> Owner | None:
 
 async def hosted(work: Coroutine[Any, Any, _T]) -> _T:
     """Run ``work`` in an ``EpisodeTask`` of its own. A cancellation of the caller stops it, and waits for its end."""
-    task = EpisodeTask(work)
+    return await _ended(EpisodeTask(work))
+
+
+async def _ended(task: EpisodeTask[_T]) -> _T:
     interrupted: list[KeyboardInterrupt] = []
 
     def interrupt(error: KeyboardInterrupt) -> None:
@@ -283,6 +286,41 @@ async def hosted(work: Coroutine[Any, Any, _T]) -> _T:
     if stopped is not None:
         raise stopped
     return task.result()
+
+
+class Outcome(NamedTuple):
+    """What a call of a stranger's code led to."""
+
+    value: Any = None
+    error: BaseException | None = None
+    """What it raised, of whatever class; ``Overrun`` if its time was over."""
+
+    def result(self) -> Any:
+        """Return the value, or raise the error."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+async def tried(
+    work: Coroutine[Any, Any, Any], seconds: float, owner: Owner | None = None, *, cleanup: bool = False
+) -> Outcome:
+    """Await one call of a stranger's code outside of a rollout. An exit that it raises does not reach the event loop.
+
+    Raises:
+        asyncio.CancelledError: The caller was cancelled. A call that is a ``cleanup`` had ``STOP_SECONDS`` to end.
+    """
+
+    async def attempt() -> Outcome:
+        try:
+            return Outcome(await within(seconds, work, cleanup=cleanup))
+        except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
+            if task.stopping:
+                raise asyncio.CancelledError from None
+            return Outcome(error=error)
+
+    task = EpisodeTask(attempt(), owner)
+    return await _ended(task)
 
 
 class ConsumerWait(asyncio.Future[None]):

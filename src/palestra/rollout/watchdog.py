@@ -18,18 +18,19 @@ import sys
 import sysconfig
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic
 from types import FrameType
+from typing import NamedTuple
 
 from palestra.adapters.interrupts import interrupts
 from palestra.errors import EventLoopBlocked
 from palestra.rollout.driving import EpisodeTask, Played
 from palestra.trajectory import Phase
 
-__all__ = ["HELD", "watched"]
+__all__ = ["HELD", "HeldCall", "watched", "watched_calls"]
 
 HELD = 5.0
 """Seconds without a sign of life after which the code that holds the loop is named."""
@@ -45,19 +46,58 @@ _VERBS = {Phase.BOOT: "__init__", Phase.RESET: "reset", Phase.ACT: "act", Phase.
 _STANDARD_LIBRARY = sysconfig.get_path("stdlib")
 
 
+class HeldCall(NamedTuple):
+    """A call of a stranger's code that has not returned yet."""
+
+    who: str
+    """The verb and the environment."""
+    began: float
+    """``monotonic()`` at its beginning."""
+    patience: float = HELD
+    """Seconds after which its line is named."""
+
+
 @contextmanager
 def watched() -> Iterator[None]:
     """Watch the running event loop during the block."""
-    loop = asyncio.get_running_loop()
+    loop, native = asyncio.get_running_loop(), threading.get_native_id()
+    with _thread(lambda thread, ended: _watch(loop, thread, native, ended)):
+        yield
+
+
+@contextmanager
+def watched_calls(running: Callable[[], HeldCall | None]) -> Iterator[None]:
+    """Watch calls that this thread makes without an event loop during the block. ``running`` returns the present one."""
+    with _thread(lambda thread, ended: _watch_calls(running, thread, ended)):
+        yield
+
+
+@contextmanager
+def _thread(watch: Callable[[int, threading.Event], None]) -> Iterator[None]:
     ended = threading.Event()
-    args = (loop, threading.get_ident(), threading.get_native_id(), ended)
-    thread = threading.Thread(target=_watch, args=args, name="palestra-watchdog", daemon=True)
+    thread = threading.Thread(target=watch, args=(threading.get_ident(), ended), name="palestra-watchdog", daemon=True)
     thread.start()
     try:
         yield
     finally:
         ended.set()
         thread.join()
+
+
+def _watch_calls(running: Callable[[], HeldCall | None], thread: int, ended: threading.Event) -> None:
+    named: HeldCall | None = None
+    while not ended.wait(_BEAT):
+        call = running()
+        if call is None:
+            continue
+        held = monotonic() - call.began
+        if call is not named and held >= call.patience:
+            named = call
+            sys.stderr.write(f"{call.who} has not returned for {held:.0f} s, at {_where(thread)}. Ctrl-C ends it.\n")
+            sys.stderr.flush()
+        signaled = interrupts.first_since(call.began)
+        if signaled is not None and thread == threading.main_thread().ident:
+            _interrupt(call.who, thread, monotonic() - signaled)
 
 
 def _watch(loop: asyncio.AbstractEventLoop, thread: int, native: int, ended: threading.Event) -> None:
@@ -88,7 +128,7 @@ def _watch(loop: asyncio.AbstractEventLoop, thread: int, native: int, ended: thr
             _name(episode, thread, held)
         signaled = interrupts.first_since(alive)
         if signaled is not None and thread == threading.main_thread().ident:
-            _interrupt(episode, thread, monotonic() - signaled)
+            _interrupt(_who(episode), thread, monotonic() - signaled)
 
 
 def seconds_without_processor(native: int) -> float:
@@ -99,9 +139,9 @@ def seconds_without_processor(native: int) -> float:
         return 0.0
 
 
-def _interrupt(episode: Played, thread: int, waited: float) -> None:
+def _interrupt(who: str, thread: int, waited: float) -> None:
     if waited >= LAST_SIGNAL:
-        sys.stderr.write(f"\n{_who(episode)} catches every interrupt: the process ends. What has finished is on the disk.\n")
+        sys.stderr.write(f"\n{who} catches every interrupt: the process ends. What has finished is on the disk.\n")
         sys.stderr.flush()
         os._exit(128 + signal.SIGINT)
     if waited >= SECOND_SIGNAL:

@@ -14,6 +14,7 @@ import msgspec
 
 from palestra import core
 from palestra.adapters.meter import MOST_BYTES, MOST_STEPS, LoopMeter
+from palestra.adapters.ownership import cancel_guarded, guarded_task
 from palestra.core import AsyncEnv
 from palestra.encoding import clean_text
 from palestra.errors import (
@@ -180,7 +181,7 @@ class RemoteEnv(AsyncEnv):
     async def close(self) -> None:
         """End the session. If the server cannot be reached, the lease ends it."""
         if self._keeper is not None:
-            self._keeper.cancel()
+            cancel_guarded(self._keeper)
             self._keeper = None
         self._meter.begin()  # so that an episode over its limit can still be closed
         try:
@@ -291,7 +292,7 @@ class RemoteEnv(AsyncEnv):
             if not self._session:
                 self._session = link.welcome.session
             if self._keeper is None:
-                self._keeper = asyncio.create_task(self._keep())
+                self._keeper = guarded_task(self._keep())
             return link
 
     async def _keep(self) -> None:

@@ -1,9 +1,9 @@
 """What a client learns about an exception on the server: a code, a short message, never a traceback."""
 
 from palestra.confidential import mask_start
-from palestra.encoding import clean_text
-from palestra.errors import Boundary, EpisodeError, EpisodeOver, Unsupported, UsageError, boundary_of
+from palestra.errors import EpisodeOver, Unsupported, UsageError
 from palestra.serve.wire import Code, Fault
+from palestra.trajectory import Failure, Phase
 
 __all__ = ["LONGEST_MESSAGE", "RETRY_AFTER", "fault_of"]
 
@@ -14,16 +14,16 @@ RETRY_AFTER = 0.5
 
 
 def fault_of(error: BaseException) -> Fault:
-    """Return the fault that reports ``error``, with secrets masked."""
-    message = mask_start(clean_text(str(error) or repr(error)), LONGEST_MESSAGE)
-    if isinstance(error, UsageError):
-        return Fault(code=_usage_code(error), message=message, kind=type(error).__qualname__)
-    kind = error.kind if isinstance(error, EpisodeError) else ""
-    boundary = boundary_of(error, Boundary.ENV)
-    return Fault(code=Code.FAILED, message=message, kind=kind or type(error).__qualname__, boundary=boundary)
+    """Return the fault that reports ``error``, with secrets masked. Never raises, whatever the methods of ``error`` do."""
+    failure = Failure.of(error, Phase.STEP)
+    message = mask_start(failure.message, LONGEST_MESSAGE)
+    # Asked of the type: an object may lie about its __class__.
+    if issubclass(type(error), UsageError):
+        return Fault(code=_usage_code(type(error)), message=message, kind=failure.kind)
+    return Fault(code=Code.FAILED, message=message, kind=failure.kind, boundary=failure.boundary)
 
 
-def _usage_code(error: UsageError) -> Code:
-    if isinstance(error, Unsupported):
+def _usage_code(kind: type[BaseException]) -> Code:
+    if issubclass(kind, Unsupported):
         return Code.UNSUPPORTED
-    return Code.EPISODE_OVER if isinstance(error, EpisodeOver) else Code.USAGE
+    return Code.EPISODE_OVER if issubclass(kind, EpisodeOver) else Code.USAGE

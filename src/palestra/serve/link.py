@@ -13,6 +13,7 @@ import msgspec
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidMessage, InvalidStatus, WebSocketException
 
+from palestra.adapters.ownership import cancel_guarded, guarded_task
 from palestra.errors import SchemaError, UsageError
 from palestra.serve.wire import (
     PATH,
@@ -70,7 +71,7 @@ class Link:
         self.answer_size = 0
         """Size of the last answer in bytes."""
         self.broken: Exception | None = None
-        self._ear = asyncio.create_task(self._listen())
+        self._ear = guarded_task(self._listen())  # the episodes of a process share its loop
 
     @classmethod
     async def open(cls, url: str, token: str, hello: Hello, seconds: float) -> "Link":
@@ -124,7 +125,7 @@ class Link:
     async def close(self) -> None:
         """Close the connection."""
         self._fail(Broken("closed by this client"))
-        self._ear.cancel()
+        cancel_guarded(self._ear)
         await _hang_up(self._socket)
 
     def _check_silence(self) -> None:

@@ -19,6 +19,9 @@ from typing import TypedDict, Unpack
 
 import uvicorn
 
+from palestra.adapters.interrupts import interrupts
+from palestra.adapters.loop_thread import run_anywhere
+from palestra.adapters.ownership import guarded_task
 from palestra.descriptors import raise_descriptor_limit
 from palestra.errors import UsageError
 from palestra.serve.connection import Door
@@ -100,10 +103,11 @@ class EnvServer:
         config = self._config()
         listener = bind(self._options.get("host", "127.0.0.1"), self._options.get("port", 0))
         await self._stack.enter_async_context(self._host)
+        self._stack.enter_context(interrupts.heard(lambda error: None))  # so that Ctrl-C can be told from an environment's own
         self._uvicorn = _Uvicorn(config, self._slots)
         self.url = self._url(listener)
-        self._serving = asyncio.create_task(self._uvicorn.serve([listener]))
-        self._sweeping = asyncio.create_task(self._sweep())
+        self._serving = guarded_task(self._uvicorn.serve([listener]))
+        self._sweeping = guarded_task(self._sweep())
         while not self._uvicorn.started:
             if self._serving.done():
                 await self._serving
@@ -200,7 +204,7 @@ def serve(
 
     It returns after SIGTERM and raises ``KeyboardInterrupt`` after Ctrl-C.
     """
-    asyncio.run(_serve(EnvServer(ids, token, **options), ready))
+    run_anywhere(_serve(EnvServer(ids, token, **options), ready))
 
 
 async def _serve(server: EnvServer, ready: Callable[[str], object]) -> None:

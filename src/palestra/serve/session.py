@@ -1,9 +1,11 @@
 """The state of one session: its environment, the number of the last call, its answer, and when the client was last heard."""
 
 import asyncio
+import contextvars
 import secrets
 from collections.abc import Callable
 
+from palestra.adapters.ownership import OWNER, Owner
 from palestra.core import AsyncEnv
 from palestra.serve.host import Offer
 from palestra.serve.wire import Verb
@@ -19,6 +21,7 @@ class ServerSession:
 
     __slots__ = (
         "answered",
+        "context",
         "deliver",
         "env",
         "id",
@@ -32,6 +35,7 @@ class ServerSession:
         "running",
         "seen",
         "seq",
+        "strangers",
         "verb",
     )
 
@@ -41,6 +45,11 @@ class ServerSession:
         self.offer = offer
         self.max_message = max_message
         self.env: AsyncEnv | None = None
+        self.strangers = Owner(None)
+        """The owner of what the code of the environment starts."""
+        self.context = contextvars.copy_context()
+        """Where the code of an environment runs that is played in place."""
+        self.context.run(OWNER.set, self.strangers)
         self.playing = False
         """True between a reset and the end of its episode."""
         self.seq = 0

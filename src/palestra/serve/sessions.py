@@ -7,24 +7,28 @@ The protocol page describes the same rules, and a state machine test compares th
 - A refused call (``busy``, ``draining``) was not accepted: the client may send it again under the same ``seq``.
 - One call runs at a time. Only ``Close`` may interrupt it.
 - A call that exceeds its deadline is abandoned, and its episode with it: the state of the environment is unknown.
+- The code of an environment runs under the owner of its session (``rollout.driving``): what it raises, cancels or refuses
+  to end costs its own session.
 - A session that its client does not renew during the lease is closed. It belongs to the token that opened it.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from sys import getsizeof
 from time import monotonic, perf_counter
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
+from palestra.adapters.ownership import guarded_task
 from palestra.errors import EnvError, InfrastructureError, SchemaError
+from palestra.rollout.driving import Outcome, Overrun, tried
 from palestra.serve.faults import RETRY_AFTER, fault_of
 from palestra.serve.host import Host
 from palestra.serve.metrics import Metrics
 from palestra.serve.session import ServerSession
 from palestra.serve.shares import Shares
-from palestra.serve.verbs import VerbRunner
+from palestra.serve.verbs import VerbRunner, run_now
 from palestra.serve.wire import (
     PROTOCOL_VERSION,
     Beat,
@@ -47,8 +51,6 @@ from palestra.serve.wire import (
 )
 
 __all__ = ["Sessions"]
-
-_T = TypeVar("_T")
 
 CALL_BYTES = 2048
 """Bytes of a session's last call and answer beside their text and data."""
@@ -156,7 +158,7 @@ class Sessions:
         if session.offer.in_place:
             return self._run_in_place(session, call)
         abandoned = session.running  # not None only if this call is Close
-        session.running = asyncio.create_task(self._run(session, call, abandoned))
+        session.running = guarded_task(self._run(session, call, abandoned))
         # A callback, because it also runs for a task that was cancelled before it started.
         session.running.add_done_callback(lambda _: self._waiting.give_back(session.owner))
         self._waiting.take(session.owner)
@@ -231,7 +233,7 @@ class Sessions:
 
     def _run_in_place(self, session: ServerSession, call: CallFrame) -> bytes:
         began = perf_counter()
-        answer = _now(self._outcome(session, call.verb))
+        answer = self._outcome(session, call.verb, session.context.run(run_now, self._runner.perform(session, call.verb)))
         seconds = perf_counter() - began
         self.metrics.called(_name(call.verb), seconds)
         if seconds > call.deadline:
@@ -242,13 +244,13 @@ class Sessions:
     async def _run(self, session: ServerSession, call: CallFrame, abandoned: "asyncio.Task[None] | None") -> None:
         began = perf_counter()
         try:
-            async with asyncio.timeout(call.deadline):
-                if abandoned is not None:
-                    abandoned.cancel()
-                    await asyncio.wait([abandoned])
-                answer = await self._outcome(session, call.verb)
-        except TimeoutError:
-            answer = self._overrun(session, call)
+            if abandoned is not None:
+                abandoned.cancel()
+                await asyncio.wait([abandoned])
+            left = max(call.deadline - (perf_counter() - began), 0.0)
+            performed = await tried(self._runner.perform(session, call.verb), left, session.strangers)
+            overrun = type(performed.error) is Overrun
+            answer = self._overrun(session, call) if overrun else self._outcome(session, call.verb, performed)
         finally:
             if session.running is asyncio.current_task():
                 session.running = None
@@ -261,13 +263,13 @@ class Sessions:
         self._runner.abandon(session)
         return self._fault(Code.DEADLINE, f"the call's deadline of {call.deadline:.3g} s passed; the episode is lost")
 
-    async def _outcome(self, session: ServerSession, verb: Verb) -> Result | Fault:
-        try:
-            if isinstance(verb, Close):
-                self._remove(session)
-            return await self._runner.perform(session, verb)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the environment may raise anything
-            return self._counted(fault_of(error))
+    def _outcome(self, session: ServerSession, verb: Verb, performed: Outcome) -> Result | Fault:
+        if isinstance(verb, Close):
+            self._remove(session)
+        if performed.error is not None:
+            return self._counted(fault_of(performed.error))
+        result: Result = performed.value
+        return result
 
     def _remove(self, session: ServerSession) -> None:
         if self._table.pop(session.id, None) is not None:
@@ -332,17 +334,6 @@ class Sessions:
     def _counted(self, fault: Fault) -> Fault:
         self.metrics.faults[fault.code] += 1
         return fault
-
-
-def _now(work: Coroutine[Any, Any, _T]) -> _T:
-    """Return the result of a coroutine that never suspends."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        result: _T = done.value
-        return result
-    work.close()
-    raise AssertionError("an environment that is played in place must not await")
 
 
 def _weight(verb: Verb, size: int) -> int:

@@ -2,18 +2,25 @@
 
 import asyncio
 import logging
+from collections.abc import Coroutine
+from time import monotonic
+from typing import Any
 
 import msgspec
 
+from palestra.adapters.interrupts import interrupts
+from palestra.adapters.ownership import Owner, guarded_task
 from palestra.core import AsyncEnv, Env
 from palestra.encoding import clean_text
-from palestra.rollout.validation import checked_reset, checked_step
+from palestra.rollout.driving import Outcome, tried
+from palestra.rollout.validation import kept_reset, kept_step
 from palestra.serve.host import Host, Offer
 from palestra.serve.session import ServerSession
 from palestra.serve.shares import Shares
 from palestra.serve.wire import Ask, Close, Done, ResetFrame, Result, Shown, StepFrame, Stepped, Suggested, Verb
+from palestra.trajectory import message_of, traceback_of
 
-__all__ = ["VerbRunner"]
+__all__ = ["VerbRunner", "run_now"]
 
 _log = logging.getLogger("palestra.serve")
 
@@ -32,7 +39,7 @@ class VerbRunner:
         """Run ``verb`` on the environment of ``session``."""
         if isinstance(verb, StepFrame):
             assert session.env is not None
-            stepped = Stepped(*checked_step(await session.env.step(verb.action)))
+            stepped = Stepped(*kept_step(await session.env.step(verb.action)))
             session.playing = not (stepped.terminated or stepped.truncated)
             return stepped
         if isinstance(verb, ResetFrame):
@@ -52,7 +59,7 @@ class VerbRunner:
         env = self._take(session)
         if env is None:
             return
-        task = asyncio.create_task(self._close_quietly(session.offer, env))
+        task = guarded_task(self._close_quietly(session.offer, env, session.strangers))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
@@ -64,15 +71,12 @@ class VerbRunner:
     async def _reset(self, session: ServerSession, verb: ResetFrame) -> Shown:
         session.playing = False
         if session.env is not None and not session.offer.reusable:
-            try:
-                await self._close(session)
-            except Exception:  # noqa: BLE001 - an error of the previous episode must not fail the new one
-                _log.exception("%s failed to close", session.offer.spec.id)
+            await self._close_previous(session)
         if session.env is None:
             session.env = self._host.build(session.offer)
             self.workers.take(session.owner, session.offer.isolated)
         task = msgspec.structs.replace(verb.task, env=session.offer.spec.id)
-        observation, info = checked_reset(await session.env.reset(task=task))
+        observation, info = kept_reset(await session.env.reset(task=task))
         session.playing = True
         floor, ceiling = self._bounds(session.offer.spec.id, session.env.unwrapped)
         return Shown(observation=observation, info=info, floor=floor, ceiling=ceiling)
@@ -80,8 +84,18 @@ class VerbRunner:
     def _bounds(self, id: str, env: Env | AsyncEnv) -> tuple[float, float | None]:
         """Return floor and ceiling of an id. All its tasks share them; computing them may be slow, so it happens once."""
         if id not in self._known_bounds:
-            self._known_bounds[id] = (float(env.floor), env.ceiling)
+            ceiling = env.ceiling
+            self._known_bounds[id] = (float(env.floor), None if ceiling is None else float(ceiling))
         return self._known_bounds[id]
+
+    async def _close_previous(self, session: ServerSession) -> None:
+        """Close the environment of the previous episode, whose error must not fail the new one."""
+        env = self._take(session)
+        assert env is not None
+        if session.offer.in_place:
+            _log_failed_close(session.offer, run_now(self._host.close(session.offer, env)).error)
+        else:
+            await self._close_quietly(session.offer, env, session.strangers)
 
     async def _close(self, session: ServerSession) -> None:
         env = self._take(session)
@@ -94,9 +108,26 @@ class VerbRunner:
             self.workers.give_back(session.owner, session.offer.isolated)
         return env
 
-    async def _close_quietly(self, offer: Offer, env: AsyncEnv) -> None:
-        try:
-            async with asyncio.timeout(self._close_seconds):
-                await self._host.close(offer, env)
-        except Exception:  # noqa: BLE001 - the environment may raise anything; it is logged
-            _log.exception("%s failed to close", offer.spec.id)
+    async def _close_quietly(self, offer: Offer, env: AsyncEnv, strangers: Owner) -> None:
+        closed = await tried(self._host.close(offer, env), self._close_seconds, strangers, cleanup=True)
+        _log_failed_close(offer, closed.error)
+
+
+def run_now(work: Coroutine[Any, Any, Any]) -> Outcome:
+    """Return what a coroutine leads to that never suspends."""
+    began = monotonic()
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return Outcome(done.value)
+    except BaseException as error:  # a stranger's code may raise anything
+        if interrupts.first_since(began) is not None:  # Ctrl-C, and not the environment
+            raise
+        return Outcome(error=error)
+    work.close()
+    raise AssertionError("an environment that is played in place must not await")
+
+
+def _log_failed_close(offer: Offer, error: BaseException | None) -> None:
+    if error is not None:  # logged as text, because a stranger's exception may fail when it is formatted
+        _log.error("%s failed to close: %s\n%s", offer.spec.id, message_of(error), traceback_of(error))
