@@ -2,13 +2,16 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.checking.broken import Clock, LiveInfo, RaisesOnEmpty, RaisingInit
 from tests.checking.good import Code
 
+from palestra import Env, Step, Task
+from palestra.checking import check_env
 from palestra.checking.episodes import as_scripted, difference, play
-from palestra.trajectory import Task
+from palestra.errors import MissingData
 
 frames = st.lists(st.text(max_size=8), max_size=5)
 
@@ -67,3 +70,21 @@ def test_a_circle_in_info_does_not_end_the_check() -> None:
             return step
 
     assert len(play(Circular, Task("x", 3), as_scripted(["one"]), three_turns).frames) == 4
+
+
+class NeedsAnIndex(Env):
+    """Is sound, and needs what this machine lacks."""
+
+    def __init__(self) -> None:
+        raise MissingData("there is nothing to search: set PALESTRA_SEARCH")
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        raise NotImplementedError
+
+    def step(self, action: str) -> Step:
+        raise NotImplementedError
+
+
+def test_what_this_machine_lacks_is_no_fault_of_the_environment() -> None:
+    with pytest.raises(MissingData, match="PALESTRA_SEARCH"):
+        check_env(NeedsAnIndex, n=1)

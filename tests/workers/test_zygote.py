@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from palestra import Task
+import palestra
+from palestra import Env, Step, Task
 from palestra.encoding import decode_msgpack, encode_msgpack
 from palestra.errors import Boundary
 from palestra.workers.zygote import (
@@ -100,3 +101,33 @@ def test_control_messages_are_five_bytes() -> None:
 def test_a_machine_that_is_used_up_is_not_blamed_on_the_environment() -> None:
     assert _failure(OSError(errno.EMFILE, "too many open files")).boundary is Boundary.INFRASTRUCTURE
     assert _failure(KeyError("x")).boundary is Boundary.ENV
+
+
+class Declares(Env):
+    """Declares what only an object of it, after a reset, can say."""
+
+    blocking = True
+    reward_range = (0.0, 2.0)
+    score_range = (0.0, 3.0)
+    ceiling = 0.75
+
+    @property
+    def floor(self) -> float:
+        return self.task.seed / 10
+
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed, task=task)
+        return "go", {}
+
+    def step(self, action: str) -> Step:
+        return Step("", 1.0, True, False, {})
+
+
+async def test_a_worker_environment_declares_what_the_environment_inside_declares() -> None:
+    env = palestra.make_async(f"{__name__}:Declares")
+    assert (env.floor, env.ceiling) == (0.0, 0.75), "no object has been made"
+    try:
+        await env.reset(seed=4)
+        assert (env.floor, env.ceiling, env.reward_range, env.score_range) == (0.4, 0.75, (0.0, 2.0), (0.0, 3.0))
+    finally:
+        await env.close()

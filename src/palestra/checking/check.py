@@ -93,6 +93,9 @@ def check_env(target: Target, *, n: int = 200, seed: int = 0, skip: Collection[s
         seconds: About how long the check may take. At least five tasks are played. It fails if a call of an ``AsyncEnv`` takes
             as long, or a minute if that is longer.
 
+    Raises:
+        MissingExtra, MissingData: The environment needs something that this machine lacks; the message says what to type.
+
     Returns:
         A report with one finding per check; ``report.ok`` is false if one failed.
     """

@@ -11,7 +11,7 @@ from palestra.adapters import Guarded
 from palestra.checking.episodes import Act, PlayedEpisode, as_random, as_scripted, by_oracle, global_generators, play, told
 from palestra.checking.shelter import Shelter, keep_interrupt
 from palestra.core import AsyncEnv, Env
-from palestra.errors import NotBegun, Unsupported, UsageError
+from palestra.errors import MissingData, MissingExtra, NotBegun, Unsupported, UsageError
 from palestra.references import reference_of
 from palestra.registry import EnvSpec
 from palestra.rollout.supply import row_at, row_count
@@ -180,6 +180,8 @@ class Subject:
                 author = env.unwrapped
                 begins = getattr(author, "task", None) == self.tasks[0]
                 return Introduction(author, begins, frozenset(filter(partial(_offers, env), _OPTIONAL)))
+        except (MissingExtra, MissingData):
+            raise  # of this machine, and not a fault of the environment
         except BaseException as error:  # noqa: BLE001 - an author's code may raise anything
             keep_interrupt()
             return Introduction(error=told(error))

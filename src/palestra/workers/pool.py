@@ -14,6 +14,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from palestra import core
 from palestra.confidential import worker_variables
 from palestra.core import AsyncEnv, Env
@@ -34,7 +36,18 @@ from palestra.references import search_path
 from palestra.seeding import fresh_seed
 from palestra.sharing import SharedPerLoop
 from palestra.trajectory import Content, Task
-from palestra.workers.zygote import CONTROL, HEADER, Boot, CallRequest, Request, ResetRequest, StepRequest, WorkerReply
+from palestra.workers.zygote import (
+    CONTROL,
+    HEADER,
+    Boot,
+    CallRequest,
+    Declared,
+    DeclaredRequest,
+    Request,
+    ResetRequest,
+    StepRequest,
+    WorkerReply,
+)
 
 __all__ = ["InWorker", "WorkerPool"]
 
@@ -172,6 +185,9 @@ class InWorker(AsyncEnv):
         self._stack = contextlib.AsyncExitStack()
         self._pool: WorkerPool | None = None
         self._worker: _Worker | None = None
+        self._declared = Declared.of_class(kind)
+        """What the environment declares. Before the first reset: what its class does, as far as that needs no object."""
+        self._has_told = False
 
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         self.task = task or Task(self._boot.entry, fresh_seed() if seed is None else seed)
@@ -180,7 +196,25 @@ class InWorker(AsyncEnv):
         if self._worker is None:
             await self._start(self._pool)
         content, info = await self._ask(ResetRequest(self.task))
+        if not self._has_told:
+            self._declared, self._has_told = msgspec.convert(await self._ask(DeclaredRequest()), Declared), True
         return _content(content), info
+
+    @property
+    def floor(self) -> float:
+        return self._declared.floor
+
+    @property
+    def ceiling(self) -> float | None:
+        return self._declared.ceiling
+
+    @property
+    def reward_range(self) -> tuple[float, float]:  # type: ignore[override]
+        return self._declared.reward_range
+
+    @property
+    def score_range(self) -> tuple[float, float]:  # type: ignore[override]
+        return self._declared.score_range
 
     async def _start(self, pool: WorkerPool) -> None:
         self._worker = worker = await pool.acquire()

@@ -22,13 +22,25 @@ from typing import Any
 import msgspec
 
 from palestra.adapters.limited import Limited
-from palestra.core import Env
+from palestra.core import AsyncEnv, Env
 from palestra.encoding import decode_msgpack, encode_msgpack, tame
 from palestra.errors import Boundary, UsageError
 from palestra.references import load_main, resolve
 from palestra.trajectory import Failure, Phase, Task
 
-__all__ = ["CONTROL", "HEADER", "Boot", "CallRequest", "Request", "ResetRequest", "StepRequest", "WorkerReply", "main"]
+__all__ = [
+    "CONTROL",
+    "HEADER",
+    "Boot",
+    "CallRequest",
+    "Declared",
+    "DeclaredRequest",
+    "Request",
+    "ResetRequest",
+    "StepRequest",
+    "WorkerReply",
+    "main",
+]
 
 CONTROL = struct.Struct("<cI")
 HEADER = struct.Struct("<I")
@@ -69,7 +81,30 @@ class CallRequest(msgspec.Struct, frozen=True, tag="call"):
     arguments: tuple[int, ...] = ()
 
 
-Request = Boot | ResetRequest | StepRequest | CallRequest
+class DeclaredRequest(msgspec.Struct, frozen=True, tag="declared"):
+    """Return what the author's object declares. Its reset may have set it."""
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """What an environment declares about its scores."""
+
+    floor: float = 0.0
+    ceiling: float | None = None
+    reward_range: tuple[float, float] = Env.reward_range
+    score_range: tuple[float, float] = Env.score_range
+
+    @classmethod
+    def of(cls, env: Env | AsyncEnv) -> "Declared":
+        return cls(env.floor, env.ceiling, env.reward_range, env.score_range)
+
+    @classmethod
+    def of_class(cls, kind: type[Env]) -> "Declared":
+        """What ``kind`` declares without an object. A property needs one."""
+        plain = {name: getattr(kind, name) for name in cls.__struct_fields__}
+        return cls(**{name: value for name, value in plain.items() if not isinstance(value, property)})
+
+
+Request = Boot | ResetRequest | StepRequest | CallRequest | DeclaredRequest
 
 
 class WorkerReply(msgspec.Struct, frozen=True):
@@ -120,6 +155,8 @@ def _answer(env: Env, request: Request) -> WorkerReply:
             return WorkerReply(tuple(env.step(request.action)))
         if isinstance(request, ResetRequest):
             return WorkerReply(env.reset(task=request.task))
+        if isinstance(request, DeclaredRequest):
+            return WorkerReply(Declared.of(env.unwrapped))
         assert isinstance(request, CallRequest)
         return WorkerReply(getattr(env, request.verb)(*request.arguments))
     except BaseException as error:  # noqa: BLE001 - as above
