@@ -4,6 +4,8 @@ import json
 import random
 import time
 import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
@@ -13,16 +15,27 @@ def _request(messages: list[dict[str, str]]) -> dict[str, Any]:
     return {"model": "any", "messages": messages}
 
 
+@asynccontextmanager
+async def chatting(episode: Any) -> AsyncIterator[Callable[..., Awaitable[str]]]:
+    """A function that asks the model: messages, headers and further fields of the request → the text of the reply."""
+    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {episode.api_key}"}) as session:
+
+        async def asking(messages: list[dict[str, str]], headers: dict[str, str] | None = None, **fields: Any) -> str:
+            body = {**_request(messages), **fields}
+            async with session.post(f"{episode.base_url}/chat/completions", json=body, headers=headers) as answer:
+                text: str = (await answer.json())["choices"][0]["message"]["content"]
+                return text
+
+        yield asking
+
+
 async def stepping(episode: Any) -> None:
     """Ask the model, take its reply as the action, until the episode ends."""
     messages = [dict(one) for one in episode.messages]
-    headers = {"Authorization": f"Bearer {episode.api_key}"}
-    async with aiohttp.ClientSession(headers=headers) as session:
+    async with chatting(episode) as asking:
         while not episode.ended:
-            async with session.post(f"{episode.base_url}/chat/completions", json=_request(messages)) as answer:
-                said = (await answer.json())["choices"][0]["message"]
-            messages.append({"role": "assistant", "content": said["content"]})
-            messages.append({"role": "user", "content": await episode.step(said["content"])})
+            said = await asking(messages)
+            messages += [{"role": "assistant", "content": said}, {"role": "user", "content": await episode.step(said)}]
 
 
 def plain(episode: Any) -> None:
@@ -138,17 +151,10 @@ async def with_helpers(episode: Any) -> None:
     import asyncio
 
     messages = [dict(one) for one in episode.messages]
-    headers = {"Authorization": f"Bearer {episode.api_key}"}
-    async with aiohttp.ClientSession(headers=headers) as session:
-
-        async def said(asked: list[dict[str, str]]) -> str:
-            async with session.post(f"{episode.base_url}/chat/completions", json=_request(asked)) as answer:
-                text: str = (await answer.json())["choices"][0]["message"]["content"]
-                return text
-
+    async with chatting(episode) as asking:
         while not episode.ended:
-            asking = [said([*messages, {"role": "user", "content": f"Helper {number}?"}]) for number in range(2)]
-            random.shuffle(asking)  # what a busy machine does
-            await asyncio.gather(*asking)
-            action = await said(messages)
+            helpers = [asking([*messages, {"role": "user", "content": f"Helper {number}?"}]) for number in range(2)]
+            random.shuffle(helpers)  # what a busy machine does
+            await asyncio.gather(*helpers)
+            action = await asking(messages)
             messages += [{"role": "assistant", "content": action}, {"role": "user", "content": await episode.step(action)}]

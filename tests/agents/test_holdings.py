@@ -220,7 +220,7 @@ def counted(data: bytes) -> tuple[int, int]:
 
 
 @given(data=JSON, end=st.integers(0, 3), part=st.integers(1, 7))
-def test_values_are_counted_as_a_reader_of_every_byte_counts_them(data: bytes, end: int, part: int) -> None:
+async def test_values_are_counted_as_a_reader_of_every_byte_counts_them(data: bytes, end: int, part: int) -> None:
     data = data[: len(data) - end]
     marks, quotes = counted(data)
     with pytest.MonkeyPatch.context() as patch:
@@ -229,7 +229,7 @@ def test_values_are_counted_as_a_reader_of_every_byte_counts_them(data: bytes, e
             everywhere = sum(byte in b"[{," for byte in data)
             too_many = marks > most or (everywhere > most and quotes > 4 * most + 2)
             with pytest.raises(BadRequest, match=r"GatewayLimits\.values") if too_many else contextlib.nullcontext():
-                asyncio.run(exchange.check_values(data, most))
+                await exchange.check_values(data, most)
 
 
 @pytest.mark.parametrize("rest", [b"x", b"\\", b'\\"', b'""'])

@@ -152,14 +152,9 @@ async def test_a_budget_stops_the_episode() -> None:
 
 
 async def _quits_at_a_refusal(episode: Any) -> None:
-    import aiohttp
-
-    headers = {"Authorization": f"Bearer {episode.api_key}"}
-    async with aiohttp.ClientSession(headers=headers) as session:
+    async with programs.chatting(episode) as asking:
         while not episode.ended:
-            body = {"messages": [{"role": "user", "content": episode.observation}]}
-            async with session.post(f"{episode.base_url}/chat/completions", json=body) as answer:
-                text = (await answer.json())["choices"][0]["message"]["content"]
+            text = await asking([{"role": "user", "content": episode.observation}])
             if "budget" in text:
                 return
             await episode.step(text)
@@ -244,22 +239,13 @@ def test_a_program_that_a_worker_cannot_import_is_refused() -> None:
 
 async def _careful(episode: Any) -> None:
     """Asks for a title, then samples every action twice and takes the second."""
-    import aiohttp
-
-    tool = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+    tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}]
     messages = [dict(one) for one in episode.messages]
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {episode.api_key}"}) as session:
-
-        async def ask(body: dict[str, Any], key: str) -> str:
-            headers = {"Idempotency-Key": key}
-            async with session.post(f"{episode.base_url}/chat/completions", json=body, headers=headers) as answer:
-                text: str = (await answer.json())["choices"][0]["message"]["content"]
-                return text
-
-        await ask({"messages": [{"role": "user", "content": "A title, please."}]}, "title")
+    async with programs.chatting(episode) as asking:
+        await asking([{"role": "user", "content": "A title, please."}])
         while not episode.ended:
-            body = {"messages": messages, "tools": [tool]}
-            said = [await ask(body, f"{len(messages)} {number}") for number in range(2)]
+            keys = [{"Idempotency-Key": f"{len(messages)} {number}"} for number in range(2)]
+            said = [await asking(messages, key, tools=tools) for key in keys]
             messages += [{"role": "assistant", "content": said[1]}, {"role": "user", "content": await episode.step(said[1])}]
 
 

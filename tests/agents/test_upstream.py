@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.agents import programs
-from tests.agents.driving import Agent, post
+from tests.agents.driving import Agent, Response, post
 from tests.agents.test_program import GAME, guess, play
 from tests.answering import answering
 
@@ -112,33 +112,28 @@ async def test_an_api_that_fails_is_asked_again_and_its_words_hide_the_key(monke
             return web.Response(status=503, text=f"busy, {request.headers['Authorization']}")
         return web.Response(status=400, text=f"no good, {request.headers['Authorization']}")
 
-    async with answering(answer, "/v1/chat/completions") as url:
-        gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, first_pause=0.0))
+    episode, recording, refused = await _asked(answer)
+    assert refused.status == 400
+    assert b"no good" in refused.body
+    assert b"a-long-secret-key" not in refused.body
+    assert (len(asked), asked[0]["model"]) == (3, "gpt-x")
+    assert episode.key not in str(asked)
+    assert recording.calls == ()
+
+
+async def _asked(answer: Any) -> tuple[OpenEpisode, Recording, Response]:
+    """Ask an API that answers with ``answer``: a handler or a body. Return episode, recording and the agent's answer."""
+
+    async def body(request: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    async with answering(answer if callable(answer) else body) as url:
+        gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, prompt_price=1e6, first_pause=0.0))
         episode = gateway.open()
         one = Agent(gateway, episode, "chat")
         one.user("Hello")
-        refused = await one.send()
-        assert refused.status == 400
-        assert b"no good" in refused.body
-        assert b"a-long-secret-key" not in refused.body
-        assert (len(asked), asked[0]["model"]) == (3, "gpt-x")
-        assert episode.key not in str(asked)
-        assert (await gateway.close(episode)).calls == ()
-
-
-async def _asked(body: Any) -> tuple[OpenEpisode, Recording, int]:
-    """Ask an API that answers with ``body``; return the episode, its recording and the status for the agent."""
-
-    async def answer(request: web.Request) -> web.Response:
-        return web.json_response(body)
-
-    async with answering(answer) as url:
-        gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, prompt_price=1e6))
-        episode = gateway.open()
-        one = Agent(gateway, episode, "chat")
-        one.user("Hello")
-        status = (await one.send()).status
-        return episode, await gateway.close(episode), status
+        response = await one.send()
+        return episode, await gateway.close(episode), response
 
 
 def _chat(content: Any = "Hi", **usage: Any) -> dict[str, Any]:
@@ -159,22 +154,22 @@ def _chat(content: Any = "Hi", **usage: Any) -> dict[str, Any]:
     ],
 )
 async def test_an_answer_that_is_not_one_of_the_api_is_the_policy_s_failure(body: Any) -> None:
-    episode, recording, status = await _asked(body)
+    episode, recording, response = await _asked(body)
     record = episode.record
-    assert status == 500
+    assert response.status == 500
     assert isinstance(record.failure, PolicyError)
     assert (record.prompt_tokens, record.sampled_tokens, record.dollars, recording.calls) == (0, 0, 0.0, ())
 
 
 async def test_an_api_that_does_not_count_tokens_is_recorded_with_none() -> None:
-    episode, recording, status = await _asked(_chat(prompt_tokens=None))
-    assert (status, episode.record.prompt_tokens, len(recording.calls)) == (200, 0, 1)
+    episode, recording, response = await _asked(_chat(prompt_tokens=None))
+    assert (response.status, episode.record.prompt_tokens, len(recording.calls)) == (200, 0, 1)
 
 
 async def test_an_answer_that_is_too_long_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("palestra.agents.upstream._MOST_BYTES", 1000, raising=False)
-    episode, _, status = await _asked(_chat("x" * 2000))
-    assert status == 500
+    episode, _, response = await _asked(_chat("x" * 2000))
+    assert response.status == 500
     assert "more than 1000 bytes" in str(episode.record.failure)
 
 
@@ -184,11 +179,7 @@ async def test_no_part_of_the_key_stays_where_an_error_is_cut(monkeypatch: pytes
     async def answer(request: web.Request) -> web.Response:
         return web.Response(status=400, text="x" * 285 + request.headers["x-api-key"])
 
-    async with answering(answer) as url:
-        gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, first_pause=0.0))
-        one = Agent(gateway, gateway.open(), "chat")
-        one.user("Hello")
-        refused = await one.send()
+    _, _, refused = await _asked(answer)
     assert refused.status == 400
     assert b"sk-secret" not in refused.body
 
@@ -206,14 +197,10 @@ async def test_the_key_does_not_follow_a_redirect(monkeypatch: pytest.MonkeyPatc
         async def redirect(request: web.Request) -> web.Response:
             return web.Response(status=307, headers={"Location": f"{other}/v1/chat/completions"})
 
-        async with answering(redirect) as url:
-            gateway = Gateway(Upstream("gpt-x", f"{url}/v1", KEY, first_pause=0.0))
-            episode = gateway.open()
-            one = Agent(gateway, episode, "chat")
-            one.user("Hello")
-            assert (await one.send()).status == 500
-            assert isinstance(episode.record.failure, PolicyError)
-            assert "307" in str(episode.record.failure)
+        episode, _, response = await _asked(redirect)
+    assert response.status == 500
+    assert isinstance(episode.record.failure, PolicyError)
+    assert "307" in str(episode.record.failure)
     assert elsewhere == []
 
 
