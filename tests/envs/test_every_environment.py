@@ -74,8 +74,10 @@ def parameter(id: str) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def corpus(monkeypatch: pytest.MonkeyPatch) -> None:
+def own_files(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A small corpus, and a home for indexes and games that is not the user's."""
     monkeypatch.setenv("PALESTRA_WIKI_CORPUS", str(SMALL_WIKI))
+    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path_factory.getbasetemp() / "home"))
 
 
 @pytest.mark.slow

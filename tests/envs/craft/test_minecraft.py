@@ -18,7 +18,6 @@ from palestra.envs.craft.commands import read_command
 from palestra.envs.craft.crafting import Crafting
 from palestra.envs.craft.minecraft import AgentGymCraft, MinecraftCraft, agentgym_rows, goal_rows, minecraft_book
 from palestra.envs.craft.panels import agentgym_tasks, panel_tasks
-from palestra.envs.panels import differences
 from palestra.errors import UsageError
 from palestra.registry import list_envs, make, spec
 from palestra.trajectory import Task
@@ -125,8 +124,7 @@ def test_agentgym_numbers_goals_by_depth_and_file_name_and_has_30_turns() -> Non
     assert read_command(env.command_line(f"Thought: go\n{env.oracle()}")) is not None
 
 
-def test_the_panel_is_what_was_committed() -> None:
-    assert differences("craft", every=5) == []
+def test_the_panel_has_the_goals_of_agentgym_in_its_columns() -> None:
     mended, theirs = panel_tasks(), agentgym_tasks()
     assert Counter(group for _, group in mended) == {f"TextCraft/Depth {d}": n for d, n in ((1, 31), (2, 41), (3, 25), (4, 3))}
     rows = agentgym_rows()

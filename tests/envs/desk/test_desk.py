@@ -12,7 +12,6 @@ from palestra.envs.desk.case import Case
 from palestra.envs.desk.customer import DONE, YES, CustomerState, reply
 from palestra.envs.desk.desk import AGENT, CUSTOMER, ServiceDesk
 from palestra.envs.desk.solving import ANYTHING_ELSE, confirmation_question
-from palestra.envs.panels import differences
 from palestra.errors import UsageError
 from palestra.rollout import collect
 from palestra.trajectory import ToolCall, text_of
@@ -180,7 +179,3 @@ def test_the_picture_is_escaped() -> None:
 def test_wrong_parameters_are_refused() -> None:
     with pytest.raises(UsageError, match="shop or library"):
         ServiceDesk("airline")
-
-
-def test_the_panel_is_what_was_committed() -> None:
-    assert differences("desk", every=10) == []

@@ -8,7 +8,6 @@ from palestra.core import Env
 from palestra.envs.house.env import Household
 from palestra.envs.house.goals import TASKS, Goal
 from palestra.envs.house.wording import WORDINGS, wish_of
-from palestra.envs.panels import differences
 from palestra.errors import UsageError
 from palestra.registry import list_envs, make, spec
 from palestra.trajectory import StopReason
@@ -99,7 +98,3 @@ def test_wrong_options_are_named() -> None:
 def test_the_plain_id_is_the_hard_level() -> None:
     assert spec("house:pick").kwargs == spec("house:pick-hard").kwargs
     assert {known.id for known in list_envs("house:*-easy")} == {id for id in LEVELS if id.endswith("-easy")}
-
-
-def test_the_panel_is_what_was_committed() -> None:
-    assert differences("house", every=10) == []

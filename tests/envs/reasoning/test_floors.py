@@ -57,6 +57,7 @@ def test_no_attack_beats_the_floor_of_a_repaired_generator(name: str) -> None:
     assert FLOORS.get(name, 0.0) < 0.6
 
 
+@pytest.mark.full
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in REPAIRED and name not in COSTLY])
