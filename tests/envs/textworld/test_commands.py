@@ -1,14 +1,8 @@
 """Replies become commands of the game, and nothing else reaches the interpreter. Needs no TextWorld."""
 
-import re
-
 import pytest
 
 from palestra.envs.textworld.commands import first_text, grammar, observed, read_command
-from palestra.errors import MissingExtra
-from palestra.installation import how_to_install
-from palestra.registry import list_envs, make, spec
-from palestra.specs import is_importable
 
 VERBS = ("look", "inventory", "go", "take", "prepare")
 
@@ -50,12 +44,3 @@ def test_the_prompt_the_status_line_and_the_banner_are_cut_off() -> None:
         first_text("\n |  $$\\ \n  \\$$  $$ \n\nFind the coin.\n\n-= Attic =-\n\n>    -= Attic =-0/1")
         == "Find the coin.\n\n-= Attic =-"
     )
-
-
-def test_without_textworld_the_ids_are_listed_and_the_message_says_what_to_install() -> None:
-    found = list_envs("text:*")
-    assert len(found) == 16
-    if not is_importable("textworld"):
-        with pytest.raises(MissingExtra, match=re.escape(f'"text:coin" needs TextWorld: {how_to_install("textworld")}')):
-            make("text:coin")
-        assert spec("text:coin").missing()
