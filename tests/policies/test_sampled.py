@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from palestra.calls import format_call, format_result
 from palestra.core import AsyncEnv, Conversation, Renderer, Sampling, Step
-from palestra.encoding import Ints, decode_json, encode_json, floats, ints
+from palestra.encoding import Ints, floats, ints
 from palestra.policies.history import FullHistory, History, LastObservation, Summary, Window
 from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
@@ -38,6 +38,7 @@ from palestra.trajectory import (
     text_of,
 )
 from palestra.wrappers import UseTools
+from tests.policies.test_chat import FixedShots
 from tests.rendering.zoo import tokenizer
 
 pytestmark = pytest.mark.torch
@@ -56,14 +57,13 @@ RENDERERS: dict[str, Callable[[], Renderer]] = {
     "bytes": lambda: TemplateRenderer(tokenizer("bytes")),
     "metaspace": lambda: TemplateRenderer(tokenizer("metaspace")),
 }
-REAL: dict[str, Callable[[], Renderer]] = {"smollm2": lambda: TemplateRenderer(tokenizer("smollm2"))}
 APPENDING = {"chatml", "llama3", "qwen3-append", "lossy", "bytes", "metaspace", "smollm2"}
 """Here an episode whose messages only grow must be one segment."""
 
 
 @cache
 def renderer(name: str) -> Renderer:
-    return {**RENDERERS, **REAL}[name]()
+    return TemplateRenderer(tokenizer(name)) if name not in RENDERERS else RENDERERS[name]()
 
 
 CALL = format_call(ToolCall("python", {"code": "print(1 < 2)"}))
@@ -165,25 +165,12 @@ RANDOM_IDS = Episode(
 """Ids that no tokenizer would write in this order, so that tokenizing their text again gives other ids."""
 
 
-@pytest.mark.parametrize("name", RENDERERS)
-def test_what_was_sampled_is_what_is_recorded(name: str) -> None:
-    seen: set[str] = set()
-
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    @given(episodes())
-    @example(RANDOM_IDS)
-    def hold(episode: Episode) -> None:
-        check(name, episode, seen)
-
-    hold()
-    assert "different" in seen, "the test is blind if re-tokenising never changes anything"
+SLOW = (pytest.mark.slow, pytest.mark.timeout(1800))
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("count", [90, pytest.param(910, marks=pytest.mark.full)])
-@pytest.mark.parametrize("name", [*RENDERERS, *REAL])
-def test_what_was_sampled_is_what_is_recorded_in_a_thousand_or_ten_thousand_episodes(name: str, count: int) -> None:
+@pytest.mark.parametrize("count", [40, pytest.param(90, marks=SLOW), pytest.param(910, marks=(*SLOW, pytest.mark.full))])
+@pytest.mark.parametrize("name", [*RENDERERS, pytest.param("smollm2", marks=SLOW)])
+def test_what_was_sampled_is_what_is_recorded(name: str, count: int) -> None:
     seen: set[str] = set()
 
     @settings(max_examples=count, deadline=None, suppress_health_check=list(HealthCheck))
@@ -193,7 +180,8 @@ def test_what_was_sampled_is_what_is_recorded_in_a_thousand_or_ten_thousand_epis
         check(name, episode, seen)
 
     hold()
-    assert seen == {"same", "different"}
+    assert "different" in seen, "the test is blind if re-tokenising never changes anything"
+    assert count == 40 or "same" in seen
 
 
 @pytest.mark.parametrize("name", ["chatml", "llama3", "qwen3", "qwen3published", "lossy", "bytes", "metaspace"])
@@ -299,34 +287,33 @@ async def act(policy: SampledPolicy, observation: str = "hello") -> Completion:
     return await policy.act(conversation)
 
 
-async def test_a_full_context_is_an_overflow_and_nothing_is_sampled() -> None:
-    completion = await act(SampledPolicy(renderer("chatml"), text_engine("hi", context_length=5)))
-    assert completion == Completion("", Finish.OVERFLOW)
+ROOM = 2
 
 
-async def test_a_reply_that_fills_the_context_is_an_overflow_and_keeps_its_tokens() -> None:
-    room = len(renderer("chatml").first([Message("user", "hello")])) + 2
-    completion = await act(SampledPolicy(renderer("chatml"), text_engine("abcdefgh", context_length=room)))
-    assert completion.finish is Finish.OVERFLOW
-    assert completion.tokens is not None
-    assert len(completion.tokens.ids) == 2
-
-
-async def test_a_reply_cut_by_length_says_so_and_gets_no_stop_token() -> None:
-    completion = await act(SampledPolicy(renderer("chatml"), text_engine("abcdefgh"), Sampling(3)))
-    assert completion.finish is Finish.LENGTH
-    assert completion.tokens is not None
-    assert tokenizer("chatml").eos_token_id not in completion.tokens.ids.tolist()
-
-
-async def test_an_empty_reply_is_an_empty_text() -> None:
-    completion = await act(SampledPolicy(renderer("chatml"), text_engine("")))
-    assert (completion.text, completion.finish) == ("", Finish.STOP)
-
-
-async def test_a_stop_string_ends_the_text_and_is_part_of_it() -> None:
-    completion = await act(SampledPolicy(renderer("chatml"), text_engine("a</x>b"), Sampling(stop=("</x>",))))
-    assert completion.text == "a</x>"
+@pytest.mark.parametrize(
+    ("reply", "room", "sampling", "text", "finish", "sampled"),
+    [
+        ("hi", None, Sampling(), "", Finish.OVERFLOW, None),  # the prompt alone is longer than the context
+        ("abcdefgh", ROOM, Sampling(), None, Finish.OVERFLOW, ROOM),
+        ("abcdefgh", 1000, Sampling(3), None, Finish.LENGTH, 3),
+        ("", 1000, Sampling(), "", Finish.STOP, 1),
+        ("a</x>b", 1000, Sampling(stop=("</x>",)), "a</x>", Finish.STOP, None),
+    ],
+    ids=["full context", "filled context", "cut", "empty", "stop string"],
+)
+async def test_how_a_reply_ends(
+    reply: str, room: int | None, sampling: Sampling, text: str | None, finish: Finish, sampled: int | None
+) -> None:
+    length = 5 if room is None else len(renderer("chatml").first([Message("user", "hello")])) + room
+    completion = await act(SampledPolicy(renderer("chatml"), text_engine(reply, context_length=length), sampling))
+    assert completion.finish is finish
+    assert text is None or completion.text == text
+    if sampled is not None:
+        assert completion.tokens is not None
+        assert len(completion.tokens.ids) == sampled
+        assert finish is Finish.STOP or tokenizer("chatml").eos_token_id not in completion.tokens.ids.tolist()
+    elif finish is Finish.OVERFLOW:
+        assert completion == Completion("", Finish.OVERFLOW)
 
 
 async def test_thinking_is_told_apart_and_dropped_from_a_faithful_prompt() -> None:
@@ -357,16 +344,6 @@ async def test_an_edited_reply_is_not_taken_for_ours() -> None:
     conversation.messages += [Message("assistant", "two"), Message("user", "r")]
     recorder.take(await policy.act(conversation), 1)
     assert len(recorder.segments()) == 2
-
-
-class FixedShots:
-    """Shows the same turns before every task."""
-
-    def __init__(self, messages: tuple[Message, ...]) -> None:
-        self._messages = messages
-
-    async def messages(self, task: Task) -> tuple[Message, ...]:
-        return self._messages
 
 
 async def test_shots_stand_before_the_task_and_their_ids_are_computed_once() -> None:
@@ -405,10 +382,3 @@ async def test_oracle_shots_are_solved_episodes_of_other_tasks() -> None:
     assert sum("You are playing" in str(message.content) for message in messages) == 3
     assert await shots.messages(msgspec.structs.replace(TASK, seed=9)) == messages
     assert await shots.messages(msgspec.structs.replace(TASK, split="test")) == messages, "nothing held out is shown"
-
-
-def test_a_trajectory_with_segments_survives_the_disk() -> None:
-    record = asyncio.run(play(renderer("chatml"), 414, talk(3)))
-    trajectory = Trajectory(TASK, StopReason.TERMINATED, segments=record.segments)
-    back = decode_json(encode_json(trajectory), Trajectory)
-    assert [segment.ids.tolist() for segment in back.segments] == [segment.ids.tolist() for segment in record.segments]
