@@ -297,9 +297,10 @@ ROOM = 2
         ("abcdefgh", ROOM, Sampling(), None, Finish.OVERFLOW, ROOM),
         ("abcdefgh", 1000, Sampling(3), None, Finish.LENGTH, 3),
         ("", 1000, Sampling(), "", Finish.STOP, 1),
+        ("a<|im_end|>b", 1000, Sampling(), "a", Finish.STOP, 2),
         ("a</x>b", 1000, Sampling(stop=("</x>",)), "a</x>", Finish.STOP, None),
     ],
-    ids=["full context", "filled context", "cut", "empty", "stop string"],
+    ids=["full context", "filled context", "cut", "empty", "stop id", "stop string"],
 )
 async def test_how_a_reply_ends(
     reply: str, room: int | None, sampling: Sampling, text: str | None, finish: Finish, sampled: int | None
