@@ -41,6 +41,9 @@ def parse(line: str) -> None:
     """Parse ``line`` as the command would, and run nothing."""
     found: Any = typer.main.get_command(app)
     rest = shlex.split(line)[1:]
+    if rest[0].startswith("--"):  # an option of palestra itself, which ends the program
+        assert rest[0] in {option for param in found.params for option in param.opts}
+        return
     while hasattr(found, "commands"):
         name, *rest = rest
         assert name in found.commands, f"there is no command {name}"
