@@ -89,6 +89,21 @@ def test_a_later_run_is_added_and_replaces_a_result_of_the_same_name(study: Path
     assert pack_results(study, known) == (0, 4)
 
 
+@pytest.mark.torch
+def test_a_run_whose_result_is_packed_is_not_made_again(study: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from palestra.studies.running import run_study
+
+    known, lines = load_study(study), list[str]()
+    for seed in known.seeds:
+        for arm in known.arms:
+            add(study, arm, seed, 0.5)
+    pack_results(study, known)
+    assert run_study(study, known, list(known.cells()), tmp_path / "work", lines.append) == 0
+    assert lines == []
+    assert not (study / RUNS).exists()
+
+
 def test_files_that_are_no_results_of_the_study_stay(study: Path) -> None:
     stray = study / RUNS / "γguess" / "PPO-0.json"
     stray.write_bytes(b"{}")

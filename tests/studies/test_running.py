@@ -4,7 +4,6 @@ import asyncio
 import gc
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import pytest
 from palestra.durable import lock_folder
 from palestra.studies import Cell, load_study, read_results
 from palestra.studies.page import study_section
-from palestra.studies.results import numbers, pack_results, read_played, result_path
+from palestra.studies.results import numbers, read_played, result_path
 from palestra.studies.running import _play, run_cell, run_study
 from palestra.training.learner.model import ActorCritic
 from palestra.trajectory import Task
@@ -69,17 +68,6 @@ def test_two_processes_make_every_run_once(study: Path) -> None:
     lines: list[str] = []
     assert run_study(study, known, list(known.cells()), study / "work", lines.append) == 0
     assert lines == []
-
-
-def test_a_run_whose_result_is_packed_is_not_made_again(study: Path, tmp_path: Path) -> None:
-    folder, known, lines = tmp_path / "copy", load_study(study), list[str]()
-    shutil.copytree(study / "runs", folder / "runs")
-    unchanged = read_results(folder, known)
-    pack_results(folder, known)
-    assert run_study(folder, known, list(known.cells()), tmp_path / "work", lines.append) == 0
-    assert lines == []
-    assert not (folder / "runs").exists()
-    assert read_results(folder, known) == unchanged
 
 
 def test_a_result_holds_every_held_out_task_and_every_step(study: Path) -> None:
