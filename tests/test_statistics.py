@@ -118,12 +118,6 @@ def test_without_bounds_and_without_spread_nothing_is_known() -> None:
     assert (estimate.low, estimate.high) == (-math.inf, math.inf)
 
 
-def test_the_bootstrap_is_seeded() -> None:
-    sample = TaskMeans.of(scores([[float(n)] for n in range(9)]))
-    assert mean_interval(sample, bounds=None, seed=1) == mean_interval(sample, bounds=None, seed=1)
-    assert mean_interval(sample, bounds=None, seed=1) != mean_interval(sample, bounds=None, seed=2)
-
-
 def test_the_bootstrap_agrees_with_the_analytic_standard_error() -> None:
     sample = TaskMeans.of(scores([[float(n % 7)] for n in range(200)]))
     means, _ = bootstrap_means(sample, 4000, 0)

@@ -42,12 +42,6 @@ def test_the_second_writer_is_refused_and_the_first_one_continues(tmp_path: Path
     assert target.read_text() == "second"
 
 
-def test_a_draft_that_a_killed_process_left_is_no_obstacle(tmp_path: Path) -> None:
-    (tmp_path / ".page.html.part").write_text("of a killed process, and longer")
-    write_whole(tmp_path / "page.html", b"new")
-    assert (tmp_path / "page.html").read_bytes() == b"new"
-
-
 def test_links_devices_and_folders(tmp_path: Path) -> None:
     real, link = tmp_path / "real", tmp_path / "link"
     real.write_text("old")
