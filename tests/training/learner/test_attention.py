@@ -39,7 +39,11 @@ def reference(query: Tensor, key: Tensor, value: Tensor, window: int | None, sin
 
 @pytest.mark.parametrize("window", [None, 1, 3, 5, 40])
 @pytest.mark.parametrize("with_sinks", [False, True])
-def test_segments_and_windows_need_no_mask(window: int | None, with_sinks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("divided", [False, True])
+def test_segments_and_windows_need_no_mask(
+    window: int | None, with_sinks: bool, divided: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    context = request.getfixturevalue("alone") if divided else None
     monkeypatch.setattr(attention, "_BLOCK", 4)
     generator = torch.Generator().manual_seed(0)
     shapes = (1, 4, 30, 8), (1, 2, 30, 8), (1, 2, 30, 8), (4,)
@@ -47,7 +51,7 @@ def test_segments_and_windows_need_no_mask(window: int | None, with_sinks: bool,
     query, key, value, sinks = tensors
     used = sinks if with_sinks else None
     options: dict[str, Any] = {"sliding_window": window, "s_aux": used, "scaling": None}
-    mine, _ = attention.attend(BESIDE, query, key, value, None, segment_bounds=SegmentBounds(BOUNDS), **options)
+    mine, _ = attention.attend(BESIDE, query, key, value, None, segment_bounds=SegmentBounds(BOUNDS, context), **options)
     expected = reference(query, key, value, window, used)
     torch.testing.assert_close(mine, expected, atol=1e-5, rtol=1e-5)
     weights = torch.randn(mine.shape, generator=generator)
