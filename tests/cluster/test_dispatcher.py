@@ -1,7 +1,6 @@
 """The rules of leases, without Ray: workers in this process that die when a test says so."""
 
 import asyncio
-import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +23,7 @@ from palestra.errors import Boundary, UnknownEnv, UsageError
 from palestra.policies import as_policy
 from palestra.registry import register, unregister
 from palestra.rollout import EpisodeKey, RolloutOptions, collect
+from tests.cluster.chaos import digest
 from tests.leftovers import nothing_left_here
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -35,11 +35,6 @@ def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher, "LONGEST_PAUSE", 0.01)
     monkeypatch.setattr(dispatcher, "CENSUS", 0.02)
     monkeypatch.setattr(dispatcher, "HEARTBEAT", 0.1)
-
-
-def digest(trajectories: list[Trajectory]) -> str:
-    ordered = sorted(trajectories, key=lambda one: (one.group, one.member, one.player))
-    return hashlib.sha256("".join(one.digest() for one in ordered).encode()).hexdigest()
 
 
 class MortalHandle(LocalHandle):

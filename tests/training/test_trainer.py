@@ -332,7 +332,6 @@ class Waiting(AsyncEnv):
         return Step("end", 1.0, True, False, {})
 
 
-@pytest.mark.gate
 @pytest.mark.slow
 def test_a_slow_checkpoint_costs_no_episode_that_is_being_played(model: Path, tmp_path: Path) -> None:
     register("test:Waiting-v0", Waiting)
