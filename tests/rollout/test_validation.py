@@ -1,5 +1,10 @@
+import datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,6 +30,7 @@ from palestra.trajectory import (
     AgentRecord,
     Finish,
     Image,
+    Message,
     PlayedRecord,
     Segment,
     Span,
@@ -117,6 +123,45 @@ class OwnList(list[Any]):
         raise RuntimeError("mine")
 
 
+@dataclass(frozen=True)
+class Pair:
+    left: Any
+    right: Any
+
+
+class Held(Enum):
+    PAIR = (1, 2)
+
+
+class Both(msgspec.Struct, frozen=True):
+    left: Any
+    right: Any
+
+
+def shared(kind: Callable[[Any, Any], Any]) -> Any:
+    """A graph of 60 objects that reaches its first one in 2**60 ways."""
+    graph: Any = 0
+    for _ in range(60):
+        graph = kind(graph, graph)
+    return graph
+
+
+SHARED: dict[str, Any] = {
+    "dataclasses": lambda: shared(Pair),
+    "structs": lambda: shared(Both),
+    "frozen sets": lambda: shared(lambda left, right: frozenset({(left, 1), (right, 2)})),
+    "arrays of objects": lambda: shared(lambda left, right: np.array([Pair(left, right), None])),
+    "a large set": lambda: set(range(MOST_ITEMS + 1)),
+    "a large array of text": lambda: np.array(["a"] * (MOST_ITEMS + 1)),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_objects_that_share_their_parts_are_counted_before_they_are_written(name: str) -> None:
+    with pytest.raises(EnvError, match="info cannot be written"):  # written out, each would fill the memory first
+        kept_reset(("", {"value": SHARED[name]()}))
+
+
 def nested(depth: int) -> dict[str, Any]:
     info: dict[str, Any] = {}
     for _ in range(depth):
@@ -127,7 +172,7 @@ def nested(depth: int) -> dict[str, Any]:
 def test_a_record_shares_nothing_with_the_environment() -> None:
     row = [1, (2, [3])]
     array = np.arange(3)
-    kept = kept_step(("", 0.0, False, False, {"row": row, "array": array})).info
+    kept = kept_step(("", 0.0, False, False, {"row": row, "array": array}))[4]
     row.append(4)
     row[1][1].append(5)  # type: ignore[index]
     array += 1
@@ -150,6 +195,14 @@ def test_a_record_shares_nothing_with_the_environment() -> None:
         (np.float64(0.5), 0.5),
         (np.array(["a", None]), ["a", None]),
         ({1}, [1]),
+        (frozenset({"b", "a"}), ["a", "b"]),
+        ({1, "a"}, ["a", 1]),
+        (Pair(1, Pair(2, None)), {"left": 1, "right": {"left": 2, "right": None}}),
+        (Message("user", "hi"), {"role": "user", "content": "hi", "reasoning": ""}),
+        (Held.PAIR, (1, 2)),
+        (datetime.date(2026, 1, 2), "2026-01-02"),
+        (np.array(["2026-01-02"], "M8[D]"), ["2026-01-02"]),
+        (np.longdouble(0.5), {"$unserialisable": "numpy.longdouble"}),
         (StopReason.TRUNCATED, "truncated"),
         (b"x", b"x"),
         (bytearray(b"x"), b"x"),
@@ -159,7 +212,7 @@ def test_a_record_shares_nothing_with_the_environment() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_info_is_kept_as_plain_data_that_a_file_holds(value: Any, kept: Any) -> None:
-    info = kept_step(("", 0.0, False, False, OwnDict(value=value))).info
+    info = kept_step(("", 0.0, False, False, OwnDict(value=value)))[4]
     assert info == {"value": kept}
     assert type(info["value"]) is type(kept)
     decode_json(encode_json(info), dict)

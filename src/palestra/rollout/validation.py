@@ -8,11 +8,14 @@ What cannot be kept raises an ``EnvError`` or a ``PolicyError``, which is the fa
 The rules are listed in docs/design/strangers.md.
 """
 
+import dataclasses
+import enum
 import math
 import operator
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+import msgspec
 import numpy as np
 
 from palestra.core import Step
@@ -101,8 +104,8 @@ def kept_reset(result: Any) -> tuple[Content, dict[str, Any]]:
     return _content(observation), info
 
 
-def kept_step(step: Any) -> Step:
-    """``checked_step``, with an info that nobody else holds and that can be written.
+def kept_step(step: Any) -> tuple[Content, float, bool, bool, dict[str, Any]]:
+    """The values of ``checked_step``, with an info that nobody else holds and that can be written.
 
     This is called once per turn of every episode. What is exactly as the contract says passes with one comparison per value.
     """
@@ -120,7 +123,7 @@ def kept_step(step: Any) -> Step:
         truncated = _flag(truncated)
     if not isinstance(info, dict):
         raise EnvError(f"step() must return a dict as info, got a {type(info).__name__}")
-    return Step(observation, reward, terminated, truncated, _kept_info(info) if info else {})
+    return observation, reward, terminated, truncated, _kept_info(info) if info else {}
 
 
 def checked_reward(reward: object) -> float:
@@ -224,6 +227,14 @@ class _Left:
     def __init__(self) -> None:
         self.items = MOST_ITEMS
 
+    def check(self, depth: int) -> None:
+        """Raise ``EnvError`` if a container at ``depth``, whose items have been counted, cannot be kept."""
+        if depth >= DEEPEST or self.items < 0:
+            raise EnvError(
+                f"info cannot be written: it contains itself, is nested more than {DEEPEST} deep, or holds more than "
+                f"{MOST_ITEMS} items"
+            )
+
 
 _AS_IT_IS = frozenset({bool, float, type(None)})
 
@@ -240,11 +251,7 @@ def _copied(value: Any, depth: int, left: _Left) -> Any:
         return value if -(2**63) <= value < 2**64 else _marker(value)
     if isinstance(value, dict | list | tuple):
         left.items -= len(value) if kind in (dict, list, tuple) else _size(value)
-        if depth >= DEEPEST or left.items < 0:
-            raise EnvError(
-                f"info cannot be written: it contains itself, is nested more than {DEEPEST} deep, or holds more than "
-                f"{MOST_ITEMS} items"
-            )
+        left.check(depth)
         # The methods of the built-in type: those of a subclass are the stranger's.
         if isinstance(value, dict):
             return {_key(key): _copied(item, depth + 1, left) for key, item in dict.items(value)}
@@ -273,11 +280,50 @@ def _simpler(value: Any, depth: int, left: _Left) -> Any:
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         left.items -= value.size
         return np.array(value, copy=True, subok=isinstance(value, Ints | Floats))
+    if isinstance(value, np.ndarray):
+        left.items -= value.size
+        left.check(depth)
+        return _copied(value.tolist(), depth, left)
+    if isinstance(value, np.generic) and not isinstance(value.item(), np.generic):
+        return _copied(value.item(), depth, left)
+    # As a file would hold it: a set as a list, a dataclass as a dict, a date as text. Its parts are copied and counted here: a
+    # graph whose objects share their parts would be written once for each way to a part.
+    if isinstance(value, set | frozenset):
+        left.items -= (set if isinstance(value, set) else frozenset).__len__(value)  # type: ignore[arg-type]
+        left.check(depth)
+        items = set.__iter__(value) if isinstance(value, set) else frozenset.__iter__(value)
+        return _sorted([_copied(item, depth + 1, left) for item in items])
+    if isinstance(value, enum.Enum):
+        return _copied(value.value, depth + 1, left)
+    if (names := _fields(value)) is not None:
+        left.items -= len(names)
+        left.check(depth)
+        parts = ((written, getattr(value, name, msgspec.UNSET)) for name, written in names)
+        return {name: _copied(part, depth + 1, left) for name, part in parts if part is not msgspec.UNSET}
     try:
-        # As a file would hold it: a date as text, a set as a list, a dataclass as a dict.
         return decode_json(encode_json(value), Any)
     except (*UNWRITABLE, SchemaError):
         return _marker(value)
+
+
+def _fields(value: object) -> list[tuple[str, str]] | None:
+    """The attributes of a dataclass, an attrs object or a struct, each with its name in a file; ``None`` for others."""
+    kind = type(value)
+    if isinstance(value, msgspec.Struct):
+        return list(zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True))  # type: ignore[attr-defined]
+    if dataclasses.is_dataclass(kind):
+        return [(field.name, field.name) for field in dataclasses.fields(kind)]
+    if hasattr(kind, "__attrs_attrs__"):
+        return [(field.name, field.name) for field in kind.__attrs_attrs__]
+    return None
+
+
+def _sorted(items: list[Any]) -> list[Any]:
+    """``items``, which had no order, in an order that does not depend on the hash seed."""
+    try:
+        return sorted(items)
+    except TypeError:
+        return sorted(items, key=encode_json)
 
 
 def _marker(value: object) -> dict[str, str]:
