@@ -4,10 +4,11 @@ import inspect
 from dataclasses import MISSING, fields
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
-from palestra import collect, evaluate, rollout
+from palestra import Task, collect, evaluate, make_vec, play, rollout
 from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.evaluation import evaluate_async
@@ -78,10 +79,51 @@ def test_a_misspelled_keyword_is_named(verb: Any) -> None:
         verb("game:GuessTheNumber-v0-easy", "random", group_sise=2)
 
 
+WHOLE = ("n", "group_size", "concurrency", "seed", "max_turns", "retries")
+NOT_WHOLE: list[Any] = ["3", 2.5, 2.0, True, np.bool_(True), [1], np.array([1, 2]), float("nan")]
+WRONG = [
+    *[(name, value) for name in WHOLE for value in NOT_WHOLE],
+    *[(name, 0) for name in ("n", "group_size", "concurrency", "max_turns")],
+    *[(name, None) for name in ("group_size", "concurrency", "seed", "retries")],
+    *[("retries", -1), ("seed", "x")],
+    *[("deadline", value) for value in (0.0, -1, "60", None, True, float("nan"), float("inf"), 10**400, 1j)],
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), WRONG, ids=repr)
+def test_a_wrong_value_is_refused_before_anything_is_played(name: str, wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"{name} must be .*, got "):
+        rollout("game:GuessTheNumber-v0-easy", "random", **{name: wrong})
+
+
+@pytest.mark.parametrize("verb", [collect, evaluate])
+def test_the_blocking_verbs_refuse_the_same(verb: Any) -> None:
+    with pytest.raises(UsageError, match=r"^n must be a whole number, got '3' \(str\)$"):
+        verb("game:GuessTheNumber-v0-easy", "random", n="3")
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    options = RolloutOptions(n=np.int64(3), seed=np.int32(1), deadline=np.float32(5.0))  # type: ignore[arg-type]
+    assert len(collect("game:GuessTheNumber-v0-easy", "random", n=options.n, seed=options.seed)) == 3
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"n": 0}, {"group_size": 0}, {"concurrency": 0}, {"deadline": 0.0}, {"max_turns": 0}, {"retries": -1}]
+    ("name", "wrong"),
+    [("seed", "x"), ("seed", 1.5), ("deadline", 10**400), ("num_envs", "2"), ("num_envs", True), ("num_envs", 0)],
 )
-def test_a_wrong_value_is_refused_before_anything_is_played(wrong: dict[str, Any]) -> None:
-    (name,) = wrong
-    with pytest.raises(UsageError, match=f"{name} must be"):
-        rollout("game:GuessTheNumber-v0-easy", "random", **wrong)
+def test_a_vector_refuses_a_wrong_value(name: str, wrong: Any) -> None:
+    with pytest.raises(UsageError, match=f"{name} must be .*, got "):
+        make_vec("game:GuessTheNumber-v0-easy", **{name: wrong})
+
+
+@pytest.mark.parametrize("seed", ["x", "12", 1.5, True, [1, "2"], [1, 2.0]])
+def test_the_reset_of_a_vector_refuses_a_wrong_seed(seed: Any) -> None:
+    with make_vec("game:GuessTheNumber-v0-easy", 2) as vector, pytest.raises(UsageError, match="seed must be a whole number"):
+        vector.reset(seed=seed)
+
+
+@pytest.mark.parametrize("name", ["group", "member", "seed"])
+async def test_a_single_episode_refuses_a_wrong_value(name: str) -> None:
+    options: dict[str, Any] = {name: 1.5}
+    with pytest.raises(UsageError, match=f"{name} must be a whole number"):
+        await play(Task("game:GuessTheNumber-v0-easy"), "random", **options)

@@ -5,13 +5,17 @@ episodes with many rollouts and may seat opponents. Everything below them passes
 process, the dispatcher of a cluster, its workers, evaluation and training.
 """
 
+import math
+import operator
 from collections.abc import AsyncGenerator, Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
 from palestra.core import Policy, Tool
-from palestra.encoding import encode_json, tame
+from palestra.encoding import encode_json, shown, tame
 from palestra.errors import UsageError
 from palestra.registry import WrapperFactory
 from palestra.rollout.defaults import CONCURRENCY, DEADLINE, RETRIES
@@ -21,7 +25,17 @@ from palestra.trajectory import Trajectory
 from palestra.wrappers import TurnLimit
 from palestra.wrappers.lending import lend, named_wrapper
 
-__all__ = ["AnyPolicy", "Book", "Places", "RolloutFunction", "RolloutOptions", "book_end", "factory_name"]
+__all__ = [
+    "AnyPolicy",
+    "Book",
+    "Places",
+    "RolloutFunction",
+    "RolloutOptions",
+    "book_end",
+    "check_seconds",
+    "check_whole_number",
+    "factory_name",
+]
 
 AnyPolicy = Policy | Callable[[str], Any] | str | Mapping[str, Policy | Callable[[str], Any] | str]
 """A policy, a function of text, ``"random"`` or ``"oracle"``; or one of these for each player."""
@@ -62,14 +76,12 @@ class RolloutOptions:
     """Episodes, as (group, member), that are not played: a resumed run has them already. Looked up just before each start."""
 
     def __post_init__(self) -> None:
-        for name in ("n", "group_size", "concurrency", "max_turns"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise UsageError(f"{name} must be at least 1, got {value}")
-        if self.deadline <= 0:
-            raise UsageError(f"deadline must be more than 0 seconds, got {self.deadline}")
-        if self.retries < 0:
-            raise UsageError(f"retries must be at least 0, got {self.retries}")
+        for name in ("n", "max_turns"):
+            if getattr(self, name) is not None:
+                check_whole_number(name, getattr(self, name), at_least=1)
+        for name, least in (("group_size", 1), ("concurrency", 1), ("seed", None), ("retries", 0), ("first_group", 0)):
+            check_whole_number(name, getattr(self, name), at_least=least)
+        check_seconds("deadline", self.deadline)
 
     def around(self) -> tuple[WrapperFactory, ...]:
         """The wrappers of every environment, innermost first: ``wrappers``, the one that lends ``tools``, the turn limit.
@@ -85,6 +97,32 @@ class RolloutOptions:
         """The names of ``wrappers`` and of ``tools``, for the ``config.json`` of a run."""
         tools = [one if isinstance(one, str) else f"{factory_name(type(one))}({one.name})" for one in self.tools]
         return tuple(map(factory_name, self.wrappers)), tuple(tools)
+
+
+def check_whole_number(name: str, value: object, *, at_least: int | None = None) -> None:
+    """Raise ``UsageError`` unless the option ``name`` is a whole number, of Python or of NumPy, that is not too small."""
+    try:
+        if isinstance(value, bool | np.bool_):
+            raise TypeError
+        number = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise UsageError(f"{name} must be a whole number, got {shown(value)} ({type(value).__name__})") from None
+    if at_least is not None and number < at_least:
+        raise UsageError(f"{name} must be at least {at_least}, got {shown(value)}")
+
+
+def check_seconds(name: str, value: object) -> None:
+    """Raise ``UsageError`` unless the option ``name`` is a time in seconds: a finite number that is more than 0."""
+    try:
+        if isinstance(value, bool | str | bytes):
+            raise TypeError
+        seconds = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise UsageError(f"{name} must be a number of seconds, got {shown(value)} ({type(value).__name__})") from None
+    except OverflowError:
+        seconds = math.inf
+    if not 0 < seconds < math.inf:  # also refuses NaN
+        raise UsageError(f"{name} must be more than 0 seconds and finite, got {shown(value)}")
 
 
 class Places:

@@ -7,7 +7,7 @@ from palestra.errors import UsageError
 from palestra.registry import WrapperFactory
 from palestra.rollout.defaults import DEADLINE, RETRIES
 from palestra.rollout.episode import EpisodeKey
-from palestra.rollout.options import AnyPolicy, RolloutOptions
+from palestra.rollout.options import AnyPolicy, RolloutOptions, check_whole_number
 from palestra.rollout.scheduler import EpisodeRunner
 from palestra.trajectory import Task, Trajectory
 
@@ -54,7 +54,10 @@ async def play(
 
         trajectory = await palestra.play(palestra.Task("game:GuessTheNumber-v0", 3), policy)
     """
+    for name, number in (("group", group), ("member", member)):
+        check_whole_number(name, number)
     options = RolloutOptions(
+        seed=seed,
         deadline=deadline,
         max_turns=max_turns,
         retries=retries,

@@ -13,6 +13,7 @@ happened. The other environments are not affected.
 Plain environments are called in place (``in_place``) at almost no extra cost; others run on a background loop (``on_loop``).
 """
 
+import operator
 import queue
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from palestra.errors import EpisodeOver, UsageError
 from palestra.registry import make_async
 from palestra.rollout.in_place import InPlaceEngine
 from palestra.rollout.on_loop import LoopEngine
+from palestra.rollout.options import check_seconds, check_whole_number
 from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep
 from palestra.seeding import derive_seed, fresh_seed
 from palestra.trajectory import Content
@@ -57,6 +59,9 @@ class VectorEnv:
             raise UsageError("a vector needs at least one environment")
         if autoreset not in ("same_step", "next_step"):
             raise UsageError(f'autoreset is "same_step" or "next_step", got {autoreset!r}')
+        check_seconds("deadline", deadline)
+        if seed is not None:
+            check_whole_number("seed", seed)
         same_step = autoreset == "same_step"
         self._slots = [Slot(index, make_env, name, make_env()) for index, (name, make_env) in enumerate(makers)]
         self._seed = seed
@@ -85,14 +90,21 @@ class VectorEnv:
                 ``seed[i]``, as ``make(id).reset(seed=seed[i])`` does.
         """
         self._refuse_while_busy("reset")
-        if isinstance(seed, Sequence) and len(seed) != len(self._slots):
-            raise UsageError(f"{len(self._slots)} environments need as many seeds, got {len(seed)}")
+        given: Any = seed  # of any type, whatever the annotation says
+        if given is None:
+            given = fresh_seed() if self._seed is None else self._seed
+        if isinstance(given, Sequence) and not isinstance(given, str):
+            if len(given) != len(self._slots):
+                raise UsageError(f"{len(self._slots)} environments need as many seeds, got {len(given)}")
+            for number in given:
+                check_whole_number("seed", number)
+            seeds = [operator.index(number) - 1 for number in given]  # an episode adds 1 to the seed of the latest one
+        else:
+            check_whole_number("seed", given)
+            seeds = [derive_seed(operator.index(given), "vector", slot.index) for slot in self._slots]
         self._begun = True
-        if seed is None:
-            seed = fresh_seed() if self._seed is None else self._seed
-        for slot in self._slots:
-            # An episode adds 1 to the seed of the latest one.
-            slot.seed = derive_seed(seed, "vector", slot.index) if isinstance(seed, int) else seed[slot.index] - 1
+        for slot, first in zip(self._slots, seeds, strict=True):
+            slot.seed = first
         firsts = self._engine.reset(self._slots)
         return [first.observation for first in firsts], [first.info for first in firsts]
 
@@ -181,6 +193,8 @@ def make_vec(
         envs = palestra.make_vec("game:GuessTheNumber-v0", 8)
         observations, infos = envs.reset(seed=0)
     """
+    if num_envs is not None:
+        check_whole_number("num_envs", num_envs, at_least=1)
     if isinstance(ids, str):
         names = [ids] * (1 if num_envs is None else num_envs)
     else:
