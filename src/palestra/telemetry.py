@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from palestra.errors import MissingExtra
 from palestra.installation import how_to_install
 
-__all__ = ["ENDPOINT_VARIABLE", "Span", "span", "tracing", "tracing_if_asked"]
+__all__ = ["ENDPOINT_VARIABLE", "Span", "is_tracing", "span", "tracing", "tracing_if_asked"]
 
 ENDPOINT_VARIABLE = "PALESTRA_OTLP_ENDPOINT"
 """The address of an OTLP collector over HTTP, such as http://127.0.0.1:4318."""
@@ -40,6 +40,11 @@ class _NoSpan:
 
 _NO_SPAN = _NoSpan()
 _tracer: Any = None
+
+
+def is_tracing() -> bool:
+    """Whether spans are recorded. What is done thousands of times per second asks before it makes one."""
+    return _tracer is not None
 
 
 def span(name: str, **attributes: Any) -> AbstractContextManager[Span]:

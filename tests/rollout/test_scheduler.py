@@ -18,7 +18,7 @@ from palestra import AsyncEnv, Completion, Conversation, Step, StopReason, Task,
 from palestra.adapters.loop_thread import LoopThread
 from palestra.errors import Boundary, InfrastructureError, UsageError
 from palestra.registry import register, unregister
-from palestra.rollout import collect, grouped, scheduler
+from palestra.rollout import collect, grouped
 from palestra.rollout.options import Places, RolloutOptions
 from palestra.rollout.scheduler import play_episodes
 from palestra.trajectory import Content, Phase
@@ -56,7 +56,7 @@ WAITING = f"{__name__}:Waiting"
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(sys.modules["palestra.rollout.episode"], "FIRST_PAUSE", 0.001)
     Waiting.open = Waiting.most = 0
 
 

@@ -10,6 +10,8 @@ from collections.abc import Coroutine
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+import msgspec
+
 from palestra.adapters.interrupts import interrupts
 
 __all__ = ["OWNER", "Owner", "cancel_guarded", "guarded_loop", "guarded_task", "is_foreign", "let_go", "never_free"]
@@ -17,14 +19,11 @@ __all__ = ["OWNER", "Owner", "cancel_guarded", "guarded_loop", "guarded_task", "
 _T = TypeVar("_T")
 
 
-class Owner:
+class Owner(msgspec.Struct, eq=False, gc=False):
     """The owner of everything that the code of one episode starts."""
 
-    __slots__ = ("parent",)
-
-    def __init__(self, parent: "Owner | None") -> None:
-        self.parent = parent
-        """The owner of the episode whose code started this episode's rollout."""
+    parent: "Owner | None"
+    """The owner of the episode whose code started this episode's rollout."""
 
 
 OWNER: ContextVar[Owner | None] = ContextVar("episode", default=None)

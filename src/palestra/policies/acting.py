@@ -35,16 +35,28 @@ async def next_completion(policy: Policy, conversation: Conversation) -> Complet
     Raises:
         PolicyError: ``act`` returned neither a ``Completion`` nor text.
     """
+    answer = first_answer(policy, conversation)
+    return completion_of(policy, await answer if is_awaitable(answer) else answer)
+
+
+def first_answer(policy: Policy, conversation: Conversation) -> Any:
+    """Call ``act``, and return what is to be awaited, or the answer of a plain ``act``."""
     began = perf_counter()
     answer: Any = policy.act(conversation)
-    if type(answer) is CoroutineType:
-        answer = await answer
-    else:
-        # The call itself did the work, and every other episode waited for it.
-        if perf_counter() - began > LONGEST_HOLD:
-            _warn(policy, perf_counter() - began)
-        if inspect.isawaitable(answer):
-            answer = await answer
+    # The call of a plain act did the work itself, and every other episode waited for it.
+    if type(answer) is not CoroutineType and perf_counter() - began > LONGEST_HOLD:
+        _warn(policy, perf_counter() - began)
+    return answer
+
+
+def is_awaitable(answer: Any) -> bool:
+    """Whether ``first_answer`` returned something to be awaited."""
+    kind = type(answer)
+    return kind is CoroutineType or (kind is not Completion and inspect.isawaitable(answer))
+
+
+def completion_of(policy: Policy, answer: Any) -> Completion:
+    """The completion that ``policy`` answered; ``PolicyError`` if it is neither a ``Completion`` nor text."""
     if isinstance(answer, Completion):
         return answer
     if isinstance(answer, str):

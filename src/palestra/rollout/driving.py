@@ -17,9 +17,11 @@ import asyncio
 import contextvars
 import gc
 import math
+import sys
 import types
 from collections.abc import Coroutine, Generator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from palestra.adapters.interrupts import interrupts
 from palestra.adapters.ownership import OWNER, Owner, is_foreign, let_go, never_free
@@ -59,6 +61,8 @@ class Played(Protocol):
 
 class EpisodeTask(asyncio.Task[_T]):
     """The task of one episode, or of one call of it. All calls of an episode share their ``owner``."""
+
+    __slots__ = ("call", "episode", "owner", "stop_by", "stopping")
 
     def __init__(self, work: Coroutine[Any, Any, _T], owner: Owner | None = None) -> None:
         self.owner = owner or Owner(OWNER.get())
@@ -104,7 +108,7 @@ class EpisodeTask(asyncio.Task[_T]):
 class _Call:
     """A stranger's coroutine that is awaited, with its time limit."""
 
-    __slots__ = ("abandoned", "cancelled", "cleanup", "expired", "task", "timer", "until")
+    __slots__ = ("abandoned", "awaited", "cancelled", "cleanup", "expired", "task", "timer", "until")
 
     def __init__(self, task: EpisodeTask[Any], until: float, *, cleanup: bool) -> None:
         self.task = task
@@ -112,26 +116,38 @@ class _Call:
         """The event loop's time at which the call must have ended."""
         self.cleanup = cleanup
         self.cancelled = self.expired = self.abandoned = False
-        self.timer: asyncio.TimerHandle | None = None
+        self.awaited: asyncio.Future[Any] | None = None
+        """What the code waits for."""
+        self.timer: asyncio.TimerHandle | _Clock | None = None
         """Begins to run when the code waits for the first time: many calls never do."""
 
-    def watch_time(self) -> None:
-        self.timer = self.task.get_loop().call_at(self.until, self._expire)
+    def watch_time(self, seconds: float) -> None:
+        """Expire after ``seconds``, which are the same for all episodes of a rollout but not for their cleanups."""
+        if self.cleanup:
+            self.timer = self.task.get_loop().call_at(self.until, self.expire)
+        else:
+            self.timer = _Clock.of(self.task.get_loop(), seconds)
+            self.timer.add(self)
+
+    def stop_timer(self) -> None:
+        if isinstance(self.timer, _Clock):
+            self.timer.remove(self)
+        elif self.timer is not None:
+            self.timer.cancel()
 
     def limit(self, until: float) -> None:
-        """Let the call end by ``until``, if that is earlier."""
+        """Let the call, which is a cleanup, end by ``until``, if that is earlier."""
         if not self.expired and until < self.until:
             self.until = until
             if self.timer is not None:
-                self.timer.cancel()
-                self.watch_time()
+                self.stop_timer()
+                self.timer = self.task.get_loop().call_at(until, self.expire)
 
     def stop(self) -> None:
-        if self.timer is not None:
-            self.timer.cancel()
+        self.stop_timer()
         self._cancel_for_grace()
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
         self.expired = True
         self._cancel_for_grace()
 
@@ -146,63 +162,114 @@ class _Call:
 
     def _wake(self) -> None:
         # A future may accept its cancellation and go on, such as one that gathers tasks which refuse theirs.
-        awaited = self.task._fut_waiter  # type: ignore[attr-defined]
-        if self.task.call is self and awaited is not None and not awaited.done():
-            asyncio.Future.cancel(awaited)
+        if self.task.call is self and self.awaited is not None and not self.awaited.done():
+            asyncio.Future.cancel(self.awaited)
 
     def _cancel(self) -> None:
         self.cancelled = True
         asyncio.Task.cancel(self.task)
 
 
+class _Clock:
+    """The calls under way in an event loop that may all take the same time. One timer of the loop serves all of them.
+
+    Thousands of timers in the loop, of which hardly one ever runs out, would make each of its other timers slower.
+    """
+
+    _clocks: ClassVar["WeakKeyDictionary[asyncio.AbstractEventLoop, dict[float, _Clock]]"] = WeakKeyDictionary()
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, seconds: float) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._calls: dict[_Call, None] = {}
+        """In the order in which they began, which is the order in which they run out."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    @classmethod
+    def of(cls, loop: asyncio.AbstractEventLoop, seconds: float) -> "_Clock":
+        """The clock of ``loop`` for calls that may take ``seconds``."""
+        clocks = cls._clocks.get(loop)
+        if clocks is None:
+            clocks = cls._clocks[loop] = {}
+        clock = clocks.get(seconds)
+        if clock is None:
+            clock = clocks[seconds] = cls(loop, seconds)
+        return clock
+
+    def add(self, call: _Call) -> None:
+        self._calls[call] = None
+        if self._timer is None:
+            self._timer = self._loop.call_at(call.until, self._ring)
+
+    def remove(self, call: _Call) -> None:
+        self._calls.pop(call, None)
+        if not self._calls and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self._clocks[self._loop].pop(self._seconds, None)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = self._loop.time()
+        for call in list(self._calls):
+            if call.until > now:
+                self._timer = self._loop.call_at(call.until, self._ring)
+                return
+            del self._calls[call]
+            call.expire()
+        self._clocks[self._loop].pop(self._seconds, None)
+
+
 @types.coroutine
-def within(seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = False) -> Generator[Any, Any, _T]:
-    """Await ``work`` in the task of an episode for at most ``seconds``.
+def within(
+    task: EpisodeTask[Any], seconds: float, work: Coroutine[Any, Any, _T], *, cleanup: bool = False
+) -> Generator[Any, Any, _T]:
+    """Await ``work`` in ``task``, the running task of an episode, for at most ``seconds``.
 
     Raises:
         Overrun: The time is over, whatever ``work`` has answered since.
         asyncio.CancelledError: The episode is stopping and this is no ``cleanup``, or the code of the episode cancelled itself.
         BaseException: What ``work`` raised.
     """
-    task = asyncio.current_task()
-    assert isinstance(task, EpisodeTask)
     if task.stopping and not cleanup:
         work.close()
         raise asyncio.CancelledError
     until = min(task.get_loop().time() + seconds, task.stop_by)
     call = task.call = _Call(task, until, cleanup=cleanup)
-    resume: Any = work.send
-    value: Any = None
+    send = work.send
+    resume: Any = send
+    value: BaseException | None = None
     result: Any = None
     raised: BaseException | None = None
     while True:
         try:
             waiting = resume(value)
+            resume, value = send, None
+            if call.timer is None:
+                call.watch_time(seconds)
+            # The short way of every turn. What the event loop throws arrives here, and not in ``work``.
+            while waiting is None or isinstance(waiting, asyncio.Future):
+                call.awaited = waiting
+                yield waiting
+                waiting = send(None)
+            resume, value = work.throw, TypeError(f"a coroutine of asyncio awaits its futures, got {shown(waiting)}")
         except StopIteration as end:
             result = end.value
             break
         except BaseException as error:  # noqa: BLE001 - a stranger may raise anything
-            raised = error
-            break
-        if call.timer is None:
-            call.watch_time()
-        if waiting is not None and not isinstance(waiting, asyncio.Future):
-            resume, value = work.throw, TypeError(f"a coroutine of asyncio awaits its futures, got {shown(waiting)}")
-            continue
-        try:
-            value = yield waiting
-            resume = work.send
-        except GeneratorExit:  # the loop has gone, and with it everything that could run the rest
-            _leave(work)
-            raise
-        except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
+            if work.cr_frame is None:  # type: ignore[attr-defined]  # ``work`` has ended by it
+                raised = error
+                break
+            if isinstance(error, GeneratorExit):  # the loop has gone, and with it everything that could run the rest
+                _leave(work)
+                raise
             if call.abandoned:
                 _leave(work)
                 break
             resume, value = work.throw, error
     task.call = None
     if call.timer is not None:
-        call.timer.cancel()
+        call.stop_timer()
     if call.cancelled:
         undelivered = yield from _absorbed(task)
         if undelivered and raised is None:
@@ -256,7 +323,8 @@ def _let_go_of_children(task: EpisodeTask[Any]) -> None:
 
 
 def _owner_of(task: asyncio.Task[Any]) -> Owner | None:
-    # Task.get_context is new in Python 3.12.
+    if sys.version_info >= (3, 12):
+        return task.get_context().get(OWNER)
     contexts = (held for held in gc.get_referents(task) if isinstance(held, contextvars.Context))
     return next((context.get(OWNER) for context in contexts), None)
 
@@ -313,7 +381,7 @@ async def tried(
 
     async def attempt() -> Outcome:
         try:
-            return Outcome(await within(seconds, work, cleanup=cleanup))
+            return Outcome(await within(task, seconds, work, cleanup=cleanup))
         except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
             if task.stopping:
                 raise asyncio.CancelledError from None

@@ -9,17 +9,19 @@ Each player has a seat: its own conversation, policy, turns and token segments. 
 """
 
 import asyncio
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from time import perf_counter
+from types import CoroutineType
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from palestra.adapters.direct import Direct, step_in_place
 from palestra.core import AsyncEnv, Conversation, Policy
 from palestra.encoding import clean_text, shown
-from palestra.errors import EnvError, PolicyError
-from palestra.policies import is_privileged, next_completion, policy_name
+from palestra.errors import Boundary, EnvError, PolicyError
+from palestra.policies import is_privileged, policy_name
+from palestra.policies.acting import completion_of, first_answer, is_awaitable
 from palestra.rollout.defaults import DEADLINE
 from palestra.rollout.driving import EpisodeTask, Overrun, hosted, within
 from palestra.rollout.validation import (
@@ -33,7 +35,7 @@ from palestra.rollout.validation import (
     kept_tools,
 )
 from palestra.segments import SegmentRecorder
-from palestra.telemetry import span
+from palestra.telemetry import Span, is_tracing, span
 from palestra.trajectory import (
     Completion,
     Content,
@@ -59,8 +61,13 @@ Players = Policy | Mapping[str, Policy]
 CLEAN_UP_SHARE = 0.1
 """The share of the deadline that is reserved for giving the environment back."""
 
+FIRST_PAUSE = 0.1
+"""Seconds before an episode is played again after an infrastructure failure; doubled each time."""
+
 BREATH = 16
 """An episode that never awaits yields to the event loop after this number of turns."""
+
+_ACT, _STEP, _STOP = Phase.ACT, Phase.STEP, Finish.STOP  # in Python 3.11, to name a member of an enum is a call
 
 _STOP_OF_FINISH = {
     Finish.LENGTH: StopReason.LENGTH_CUT,
@@ -82,8 +89,7 @@ class EnvSupply(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeKey:
+class EpisodeKey(msgspec.Struct, frozen=True, gc=False):
     """Which episode of a rollout. Together with the task it fixes every random choice made in the episode."""
 
     task: Task
@@ -170,7 +176,7 @@ class RunningEpisode:
         self.stop: StopReason | None = None
         self.final: Content = ""
         self.info: dict[str, Any] = {}
-        self.failures: list[Failure] = []
+        self.failures: tuple[Failure, ...] = ()
         self.unpaid: dict[str, float] = {}
         """Rewards of players who have not acted yet: credited to their first turn."""
 
@@ -187,53 +193,69 @@ class RunningEpisode:
         if "opening" in info:
             self._seat(checked_player(info), env).open(opening_of(info))
         turn = 0
+        seat: _Seat | None = None
         while self.stop is None:
-            seat = self._seat(checked_player(info), env)
-            if "tools" in info and (offered := kept_tools(info)) is not None:
-                seat.conversation.tools = offered
+            if seat is None or info or seat.conversation.player:
+                seat = self._next_seat(info, env)
+            seat.conversation.messages.append(observed(observation, info))
             with span("turn", number=turn):
-                observation, info = await self._turn(seat, env, observed(observation, info))
+                self.phase = _ACT
+                began = perf_counter()
+                # As next_completion does, without a coroutine of its own: this is done in every turn of every episode.
+                answer = first_answer(seat.policy, seat.conversation)
+                if type(answer) is CoroutineType or is_awaitable(answer):
+                    answer = await answer
+                completion = self._answered(seat, answer)
+                acted = perf_counter()
+                cut = None if completion.finish is _STOP else _STOP_OF_FINISH[completion.finish]
+                if cut is StopReason.BUDGET or (cut is not None and not self.cut_as_invalid):
+                    self.stop = cut
+                    # A cut turn is not a move: it is recorded, and the environment does not see it.
+                    seat.turns.append(Turn(observation, completion, act_seconds=acted - began))
+                    break
+                self.phase = _STEP
+                action = completion.text if cut is None else ""
+                # A plain environment is called without a coroutine, too.
+                step = step_in_place(env, action) if type(env) is Direct else await env.step(action)
+                following, reward, terminated, truncated, info = kept_step(step)
+                seat.turns.append(Turn(observation, completion, reward, info, acted - began, perf_counter() - acted))
+                observation = following
+                if self.unpaid or "rewards" in info:
+                    self._pay(seat, checked_payments(info))
+                if cut is not None:
+                    self.stop = cut
+                elif terminated:
+                    self.stop = StopReason.TERMINATED
+                elif truncated:
+                    self.stop = _cut_reason(info)
             turn += 1
             if not turn % BREATH:
                 await asyncio.sleep(0)
         self.final = observation
+        self._report_forfeits()
+
+    def _next_seat(self, info: dict[str, Any], env: AsyncEnv) -> _Seat:
+        """The seat of the player who acts next, with the tools that ``info`` offers."""
+        seat = self._seat(checked_player(info), env)
+        if "tools" in info and (offered := kept_tools(info)) is not None:
+            seat.conversation.tools = offered
+        return seat
+
+    def _answered(self, seat: _Seat, answer: Any) -> Completion:
+        """What the policy answered, as it is kept."""
+        completion = kept_completion(completion_of(seat.policy, answer))
+        if completion.tokens is not None or completion.notes:
+            completion = self._keep_tokens(seat, completion)
+        seat.conversation.messages.append(Message("assistant", completion.text, completion.reasoning))
+        return completion
+
+    def _report_forfeits(self) -> None:
         for player, reward in self.unpaid.items():
             if reward:  # not a reason to fail: the other players have played
                 forfeit = EnvError(
                     f'player "{player}" never acted, so no trajectory has the reward of {reward:g} that it was paid'
                 )
-                self.failures.append(Failure.of(forfeit, self.phase, self.key.attempt))
-
-    async def _turn(self, seat: _Seat, env: AsyncEnv, shown: Message) -> tuple[Content, dict[str, Any]]:
-        self.phase = Phase.ACT
-        observation, messages = shown.content, seat.conversation.messages
-        messages.append(shown)
-        began = perf_counter()
-        completion = kept_completion(await next_completion(seat.policy, seat.conversation))
-        acted = perf_counter()
-        if completion.tokens is not None or completion.notes:
-            completion = self._keep_tokens(seat, completion)
-        messages.append(Message("assistant", completion.text, completion.reasoning))
-        cut = _STOP_OF_FINISH.get(completion.finish)
-        if cut is StopReason.BUDGET or (cut is not None and not self.cut_as_invalid):
-            # A cut turn is not a move: it is recorded, and the environment does not see it.
-            self.stop = cut
-            seat.turns.append(Turn(observation, completion, act_seconds=acted - began))
-            return observation, {}
-
-        self.phase = Phase.STEP
-        step = await env.step("" if cut else completion.text)
-        following, reward, terminated, truncated, info = kept_step(step)
-        seat.turns.append(Turn(observation, completion, reward, info, acted - began, perf_counter() - acted))
-        if self.unpaid or "rewards" in info:
-            self._pay(seat, checked_payments(info))
-        if cut is not None:
-            self.stop = cut
-        elif terminated:
-            self.stop = StopReason.TERMINATED
-        elif truncated:
-            self.stop = _cut_reason(info)
-        return following, info
+                self.failures += (Failure.of(forfeit, self.phase, self.key.attempt),)
 
     def _seat(self, player: str, env: AsyncEnv) -> _Seat:
         seat = self.seats.get(player)
@@ -287,7 +309,7 @@ class RunningEpisode:
             phase, self.cancelled_in = self.cancelled_in, None
             if phase is None or not issubclass(type(error), asyncio.CancelledError):
                 phase = self.phase
-            self.failures.append(Failure.of(error, phase, self.key.attempt))
+            self.failures += (Failure.of(error, phase, self.key.attempt),)
             if self.stop is None:
                 self.stop = StopReason.ERROR
 
@@ -296,17 +318,25 @@ class RunningEpisode:
         message = f"the episode's deadline of {deadline:g} s passed while waiting for {self.phase.value}"
         if error.abandoned:
             message += ", which did not end when it was cancelled and has been abandoned"
-        self.failures.append(msgspec.structs.replace(blamed, kind="Deadline", message=message, detail=""))
+        self.failures += (msgspec.structs.replace(blamed, kind="Deadline", message=message, detail=""),)
         if self.stop is None:
             self.stop = StopReason.DEADLINE
 
-    def trajectories(self, seconds: float) -> tuple[Trajectory, ...]:
-        """One trajectory per player that acted, or a single one if no player did."""
-        acted = {player: seat for player, seat in self.seats.items() if seat.turns or seat.played is not None}
-        played = tuple(self._trajectory(player, seat, seconds) for player, seat in acted.items())
-        return played or (self._trajectory("", None, seconds),)
+    @property
+    def infrastructure_failed(self) -> bool:
+        """Whether the episode ended with a failure that another attempt may not meet."""
+        if not self.failures or self.stop is None or not self.stop.failed:
+            return False
+        return self.failures[0].boundary is Boundary.INFRASTRUCTURE
 
-    def _trajectory(self, player: str, seat: _Seat | None, seconds: float) -> Trajectory:
+    def trajectories(self, seconds: float, earlier: tuple[Failure, ...]) -> tuple[Trajectory, ...]:
+        """One trajectory per player that acted, or a single one if no player did. ``earlier`` attempts failed."""
+        acted = {player: seat for player, seat in self.seats.items() if seat.turns or seat.played is not None}
+        failures = earlier + self.failures
+        played = tuple([self._trajectory(player, seat, seconds, failures) for player, seat in acted.items()])
+        return played or (self._trajectory("", None, seconds, failures),)
+
+    def _trajectory(self, player: str, seat: _Seat | None, seconds: float, failures: tuple[Failure, ...]) -> Trajectory:
         assert self.stop is not None
         key = self.key
         return Trajectory(
@@ -316,7 +346,7 @@ class RunningEpisode:
             segments=() if seat is None else seat.tokens,
             final_observation=self.final,
             info=self.info,
-            failures=tuple(self.failures),
+            failures=failures,
             player=player,
             policy="" if seat is None else seat.name,
             privileged=seat is not None and seat.privileged,
@@ -336,48 +366,51 @@ async def run_episode(
     *,
     deadline: float = DEADLINE,
     cut_as_invalid: bool = False,
+    retries: int = 0,
 ) -> tuple[Trajectory, ...]:
     """Play the episode ``key``, and return one trajectory per player that acted.
 
     ``deadline`` seconds cover everything from boot to cleanup. Errors are in the ``failures`` of the trajectories. With
-    ``cut_as_invalid``, a cut turn gets the reward that the environment pays for an empty action.
+    ``cut_as_invalid``, a cut turn gets the reward that the environment pays for an empty action. If infrastructure failed, the
+    episode is played again, up to ``retries`` times; the failures of all attempts are kept.
     """
     task = asyncio.current_task()
-    if isinstance(task, EpisodeTask) and task.episode is None:
-        return await _run_episode(task, supply, players, key, deadline, cut_as_invalid)
-    return await hosted(run_episode(supply, players, key, deadline=deadline, cut_as_invalid=cut_as_invalid))
+    if not isinstance(task, EpisodeTask) or task.episode is not None:
+        work = run_episode(supply, players, key, deadline=deadline, cut_as_invalid=cut_as_invalid, retries=retries)
+        return await hosted(work)
+    earlier: tuple[Failure, ...] = ()
+    while True:
+        episode = task.episode = RunningEpisode(key, players, cut_as_invalid=cut_as_invalid)
+        began = perf_counter()
+        with span("episode", env=key.task.env, group=key.group, member=key.member, attempt=key.attempt) as traced:
+            try:
+                await within(task, deadline * (1 - CLEAN_UP_SHARE), episode.play(supply))
+            except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
+                if not task.stopping:
+                    episode.stop = None  # a step that came after the deadline, or after a cancellation, decides nothing
+                    episode.record(error, deadline)
+            await _end_policies(task, episode, began, deadline)
+            if episode.env is not None:
+                await _give_back(task, supply, episode.env, episode, began, deadline)
+            task.episode = None
+            if task.stopping:
+                raise asyncio.CancelledError
+            played = episode.trajectories(perf_counter() - began, earlier)
+            if is_tracing():
+                _describe(played, traced)
+        if not episode.infrastructure_failed or key.attempt >= retries:
+            return played
+        earlier += episode.failures
+        await asyncio.sleep(FIRST_PAUSE * 2**key.attempt)
+        key = msgspec.structs.replace(key, attempt=key.attempt + 1)
 
 
-async def _run_episode(
-    task: EpisodeTask[Any],
-    supply: EnvSupply,
-    players: Players | Seating,
-    key: EpisodeKey,
-    deadline: float,
-    cut_as_invalid: bool,
-) -> tuple[Trajectory, ...]:
-    episode = task.episode = RunningEpisode(key, players, cut_as_invalid=cut_as_invalid)
-    began = perf_counter()
-    with span("episode", env=key.task.env, group=key.group, member=key.member, attempt=key.attempt) as traced:
-        try:
-            await within(deadline * (1 - CLEAN_UP_SHARE), episode.play(supply))
-        except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
-            if not task.stopping:
-                episode.stop = None  # a step that came after the deadline, or after a cancellation, decides nothing
-                episode.record(error, deadline)
-        await _end_policies(task, episode, began, deadline)
-        if episode.env is not None:
-            await _give_back(task, supply, episode.env, episode, began, deadline)
-        task.episode = None
-        if task.stopping:
-            raise asyncio.CancelledError
-        played = episode.trajectories(perf_counter() - began)
-        for trajectory in played:
-            traced.set_attribute("palestra.stop", trajectory.stop.value)
-            traced.set_attribute("palestra.turns", len(trajectory.turns))
-            if trajectory.reward is not None:
-                traced.set_attribute("palestra.reward", trajectory.reward)
-    return played
+def _describe(played: Sequence[Trajectory], traced: Span) -> None:
+    for trajectory in played:
+        traced.set_attribute("palestra.stop", trajectory.stop.value)
+        traced.set_attribute("palestra.turns", len(trajectory.turns))
+        if trajectory.reward is not None:
+            traced.set_attribute("palestra.reward", trajectory.reward)
 
 
 async def _end_policies(task: EpisodeTask[Any], episode: RunningEpisode, began: float, deadline: float) -> None:
@@ -389,7 +422,7 @@ async def _end_policies(task: EpisodeTask[Any], episode: RunningEpisode, began: 
         sound = episode.stop is not None and not episode.stop.failed and not task.stopping
         episode.phase = Phase.ACT
         try:
-            await within(left, seat.end_episode(episode.final, left / 2 if sound else 0.0), cleanup=True)
+            await within(task, left, seat.end_episode(episode.final, left / 2 if sound else 0.0), cleanup=True)
         except BaseException as error:  # noqa: BLE001 - as above
             episode.record(error, deadline)
 
@@ -402,7 +435,7 @@ async def _give_back(
     # Cleanup keeps its share even if the event loop was blocked beyond the deadline: an environment must free its resources.
     left = max(began + deadline - perf_counter(), deadline * CLEAN_UP_SHARE)
     try:
-        await within(left, supply.give_back(episode.key.task, env, sound=sound), cleanup=True)
+        await within(task, left, supply.give_back(episode.key.task, env, sound=sound), cleanup=True)
     except BaseException as error:  # noqa: BLE001 - as above
         episode.record(error, deadline)
 

@@ -9,11 +9,8 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from contextlib import AsyncExitStack
 from typing import Any
-
-import msgspec
 
 from palestra.adapters.interrupts import interrupts
 from palestra.descriptors import raise_descriptor_limit
@@ -30,9 +27,6 @@ from palestra.workers import WorkerPool
 
 __all__ = ["EpisodeRunner", "episode_keys", "play_episodes"]
 
-FIRST_PAUSE = 0.1
-"""Seconds before an episode is played again after an infrastructure failure; doubled each time."""
-
 
 async def play_episodes(
     envs: Envs, policy: AnyPolicy, options: RolloutOptions, *, book: Book | None = None
@@ -43,8 +37,8 @@ async def play_episodes(
         running = _Running(keys, runner.play, options, book)
         with interrupts.heard(running.interrupt):
             try:
-                async with aclosing(running.results()) as results:
-                    async for trajectory in results:
+                while (trajectories := await running.next()) is not None:
+                    for trajectory in trajectories:
                         yield trajectory
             finally:
                 await running.cancel()
@@ -89,27 +83,17 @@ class EpisodeRunner:
         """Use ``specs`` for these names of environments, instead of what this process has registered."""
         self._supply.know(specs)
 
-    async def play(self, key: EpisodeKey) -> tuple[Trajectory, ...]:
+    def play(self, key: EpisodeKey) -> Coroutine[Any, Any, tuple[Trajectory, ...]]:
         """Play the episode ``key``, again if infrastructure failed, and keep every failure on the record."""
         options = self._options
-        earlier: tuple[Failure, ...] = ()
-        while True:
-            trajectories = await run_episode(
-                self._supply, self._players, key, deadline=options.deadline, cut_as_invalid=options.cut_as_invalid
-            )
-            first = trajectories[0]
-            if not _infrastructure_failed(first) or key.attempt >= options.retries:
-                break
-            earlier += first.failures
-            await asyncio.sleep(FIRST_PAUSE * 2**key.attempt)
-            key = replace(key, attempt=key.attempt + 1)
-        if not earlier:
-            return trajectories
-        return tuple(msgspec.structs.replace(one, failures=earlier + one.failures) for one in trajectories)
-
-
-def _infrastructure_failed(trajectory: Trajectory) -> bool:
-    return trajectory.stop.failed and trajectory.failures[0].boundary is Boundary.INFRASTRUCTURE
+        return run_episode(
+            self._supply,
+            self._players,
+            key,
+            deadline=options.deadline,
+            cut_as_invalid=options.cut_as_invalid,
+            retries=options.retries,
+        )
 
 
 def _players(policy: AnyPolicy) -> Players:
@@ -140,29 +124,29 @@ class _Running:
         self._broken: BaseException | None = None
         """The exception of the caller's iterable of tasks. It is raised again when the episodes already begun have ended."""
         self._interrupt: KeyboardInterrupt | None = None
+        self._on_end = self._ended  # one bound method for all tasks, which otherwise have one each
 
-    async def results(self) -> AsyncGenerator[Trajectory, None]:
+    async def next(self) -> tuple[Trajectory, ...] | None:
+        """The trajectories of the next episode that ends; ``None`` after the last one."""
         while True:
             self._start()
             if self._interrupt is not None:
                 raise self._interrupt
-            if not self._finished:
-                if self._exhausted and not self._tasks:
-                    break
-                # Without tasks of its own, it waits for a place: other rollouts may have taken all of them.
-                self._news = ConsumerWait()
-                await self._news.over()
-                continue
-            key, task = self._finished.popleft()
-            if task.cancelled():
-                trajectories = _cancelled(key)
-                book_end(self._book, key, trajectories)
-            else:
-                trajectories = task.result()  # no episode raises: this would be a bug of ours
-            for trajectory in trajectories:
-                yield trajectory
-        if self._broken is not None:
-            raise self._broken
+            if self._finished:
+                break
+            if self._exhausted and not self._tasks:
+                if self._broken is not None:
+                    raise self._broken
+                return None
+            # Without tasks of its own, it waits for a place: other rollouts may have taken all of them.
+            self._news = ConsumerWait()
+            await self._news.over()
+        key, task = self._finished.popleft()
+        if task.cancelled():
+            trajectories = _cancelled(key)
+            book_end(self._book, key, trajectories)
+            return trajectories
+        return task.result()  # no episode raises: this would be a bug of ours
 
     def interrupt(self, error: KeyboardInterrupt) -> None:
         """Raise ``error`` in the consumer. Whatever code it interrupted may have caught it."""
@@ -195,7 +179,7 @@ class _Running:
                 self._book.lease(key.name, str(os.getpid()))
             task = EpisodeTask(self._play(key))
             self._tasks[task] = key
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_end)
 
     def _ended(self, task: "asyncio.Task[tuple[Trajectory, ...]]") -> None:
         key = self._tasks.pop(task)

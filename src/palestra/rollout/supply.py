@@ -21,7 +21,7 @@ from palestra.errors import MissingData, UsageError
 from palestra.references import reference_of
 from palestra.registry import EnvSpec, WrapperFactory, build, is_pattern, list_envs, spec
 from palestra.rollout.defaults import TASKS_PER_ENV
-from palestra.rollout.driving import Overrun, hosted, within
+from palestra.rollout.driving import EpisodeTask, Overrun, hosted, within
 from palestra.seeding import derive, derive_seed
 from palestra.trajectory import Task
 from palestra.workers import InWorker
@@ -158,7 +158,9 @@ async def _closing(env: AsyncEnv, seconds: float) -> None:
     async def close() -> None:
         await env.close()
 
-    await within(seconds, close(), cleanup=True)
+    task = asyncio.current_task()
+    assert isinstance(task, EpisodeTask)
+    await within(task, seconds, close(), cleanup=True)
 
 
 def _kind_of(env: AsyncEnv) -> type[Env] | type[AsyncEnv]:
