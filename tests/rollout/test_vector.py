@@ -1,6 +1,8 @@
 import asyncio
 import gc
 import math
+import signal
+import sys
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,18 @@ from tests.leftovers import nothing_left
 
 ECHO, SLOW = f"{__name__}:Echo", "tests.rollout.faulty:Slow"
 GUESS = "game:GuessTheNumber-v0-easy"
+
+
+class Unusual(BaseException):
+    """Such as the panic of an extension written in Rust."""
+
+
+BARE: dict[str, type[BaseException]] = {
+    "interrupt": KeyboardInterrupt,
+    "generator": GeneratorExit,
+    "cancelled": asyncio.CancelledError,
+    "unusual": Unusual,
+}
 
 
 class Plain(Env):
@@ -39,6 +53,10 @@ class Plain(Env):
             raise KeyError("step went wrong")
         if action == "exit":
             raise SystemExit(3)
+        if action in BARE:
+            raise BARE[action]()
+        if action == "ctrl-c":
+            signal.raise_signal(signal.SIGINT)
         if action == "wrong":
             return None  # type: ignore[return-value]
         if action == "text":
@@ -228,8 +246,81 @@ def test_send_and_recv_are_refused_where_they_make_no_sense(id: str) -> None:
         vec.step([])
 
 
+@pytest.mark.parametrize("action", BARE)
+@pytest.mark.parametrize(("id", "async_mode"), [(f"{__name__}:Plain", False), (f"{__name__}:Plain", True), (ECHO, False)])
+def test_no_exception_of_an_environment_ends_the_others(id: str, async_mode: bool, action: str) -> None:
+    with make_vec([id, id], async_mode=async_mode) as vector:
+        vector.reset(seed=0)
+        observations, rewards, _, truncated, infos = vector.step(["go", action])
+        assert (observations[0], rewards[0], math.isnan(rewards[1])) == ("heard go", 1.0, True)
+        assert truncated.tolist() == [False, True]
+        assert infos[1]["failure"].kind == BARE[action].__name__
+        vector.send({0: action, 1: "go"})
+        failed = vector.recv(timeout=60)
+        while len(failed) < 2:
+            failed |= vector.recv(timeout=60)
+        assert failed[0].info["failure"].kind == BARE[action].__name__
+
+
+@pytest.mark.parametrize("where", ["reset", "close", "__init__"])
+@pytest.mark.parametrize("async_mode", [False, True])
+def test_no_exception_of_another_verb_ends_the_others(where: str, async_mode: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    raising = iter([False, True, True])
+
+    def verb(self: Plain, *args: Any, **keywords: Any) -> Any:
+        if next(raising, False):
+            raise Unusual
+        return usual(self, *args, **keywords)
+
+    with make_vec(f"{__name__}:Plain", 2, async_mode=async_mode) as vector:
+        usual = getattr(Plain, where)
+        monkeypatch.setattr(Plain, where, verb)
+        vector.reset(seed=0)
+        for _ in range(3):
+            vector.step(["raise", "end"])
+        observations, *_ = vector.step(["go", "go"])
+        assert observations[1] == "heard go"
+
+
+async def cancel_own_task() -> Step:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await asyncio.sleep(3600)
+    raise AssertionError
+
+
+async def swallow_cancellation() -> Step:
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            continue
+
+
+@pytest.mark.parametrize(("how", "kind"), [(cancel_own_task, "CancelledError"), (swallow_cancellation, "Deadline")])
+def test_an_environment_cancels_and_refuses_for_itself_only(how: Any, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["palestra.rollout.driving"], "GRACE", 0.05)
+    usual = Echo.step
+    monkeypatch.setattr(Echo, "step", lambda self, action: how() if action == "misbehave" else usual(self, action))
+    with make_vec([ECHO, ECHO], deadline=1.0) as vector:
+        vector.reset(seed=0)
+        observations, _, _, _, infos = vector.step(["go", "misbehave"])
+        assert (observations[0], infos[1]["failure"].kind) == ("heard go", kind)
+        assert vector.step(["go", "go"])[0][0] == "heard go"
+
+
+def test_ctrl_c_ends_the_step_of_a_vector() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with make_vec(f"{__name__}:Plain", 2) as vector:
+        vector.reset(seed=0)
+        with pytest.raises(KeyboardInterrupt):
+            vector.step(["go", "ctrl-c"])
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 def test_a_vector_must_make_sense() -> None:
-    with pytest.raises(UsageError, match="at least one environment"):
+    with pytest.raises(UsageError, match="num_envs must be at least 1, got 0"):
         make_vec(ECHO, 0)
     with pytest.raises(UsageError, match="autoreset is"):
         make_vec(ECHO, 1, autoreset="never")  # type: ignore[arg-type]

@@ -256,7 +256,7 @@ def within(
         except StopIteration as end:
             result = end.value
             break
-        except BaseException as error:  # noqa: BLE001 - a stranger may raise anything
+        except BaseException as error:
             if work.cr_frame is None:  # type: ignore[attr-defined]  # ``work`` has ended by it
                 raised = error
                 break

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from palestra.adapters import Direct
+from palestra.adapters.interrupts import interrupts
 from palestra.core import Step
 from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep
 from palestra.rollout.validation import checked_reset, checked_step
@@ -28,22 +29,25 @@ class InPlaceEngine(VectorEngine):
     def reset(self, slots: Sequence[Slot]) -> list[Step]:
         # What takes the next step of each slot, or begins its next episode. A step need not read the slot itself then.
         self._advances: list[Callable[[str], Step]] = [partial(self._restart, slot) for slot in slots]
-        return [self._restart(slot) for slot in slots]
+        with interrupts.noted():
+            return [self._restart(slot) for slot in slots]
 
     def step(self, slots: Sequence[Slot], actions: Sequence[str]) -> VectorStep:
-        with _collections_later():
+        with interrupts.noted(), _collections_later():
             return self._advance(slots, self._advances, actions)
 
     def send(self, slots: Sequence[Slot], actions: Mapping[int, str], ready: ReadySteps) -> None:
         chosen = [slots[index] for index in actions]
-        steps = self._advance(chosen, [self._advances[index] for index in actions], list(actions.values()))
+        with interrupts.noted():
+            steps = self._advance(chosen, [self._advances[index] for index in actions], list(actions.values()))
         columns = (steps.observations, *(array.tolist() for array in steps[1:4]), steps.infos)
         for index, *step in zip(actions, *columns, strict=True):
             ready.put((index, Step(*step)))
 
     def close(self, slots: Sequence[Slot]) -> None:
-        for slot in slots:
-            self._discard(slot)
+        with interrupts.noted():
+            for slot in slots:
+                self._discard(slot)
 
     def _advance(self, slots: Sequence[Slot], advances: Sequence[Callable[[str], Step]], actions: Sequence[str]) -> VectorStep:
         observations: list[Content] = []
@@ -57,7 +61,8 @@ class InPlaceEngine(VectorEngine):
                 if reward.__class__ is not float or info.__class__ is not dict:
                     unchecked = (observation, reward, has_terminated, was_truncated, info)
                     observation, reward, has_terminated, was_truncated, info = checked_step(unchecked)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+            except BaseException as error:  # noqa: BLE001 - a stranger may raise anything
+                _leave_interrupt(error)
                 slot = slots[len(infos)]
                 observation, reward, has_terminated, was_truncated, info = self._replace(slot, error, Phase.STEP)
             if has_terminated or was_truncated:
@@ -77,7 +82,8 @@ class InPlaceEngine(VectorEngine):
             if slot.env is None:
                 slot.env = slot.make_env()
             observation, info = self._first(slot)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+        except BaseException as error:  # noqa: BLE001 - as above
+            _leave_interrupt(error)
             return self._replace(slot, error, Phase.RESET)
         assert isinstance(slot.env, Direct)
         self._advances[slot.index] = slot.env.env.step
@@ -95,7 +101,8 @@ class InPlaceEngine(VectorEngine):
             return observation, info
         try:
             first, first_info = self._first(slot)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+        except BaseException as error:  # noqa: BLE001 - as above
+            _leave_interrupt(error)
             first, *_, first_info = self._replace(slot, error, Phase.RESET)
         first_info["final_observation"], first_info["final_info"] = observation, info
         return first, first_info
@@ -113,8 +120,14 @@ class InPlaceEngine(VectorEngine):
             return
         try:
             _finish(env.close())
-        except (Exception, SystemExit):  # noqa: BLE001 - the environment is discarded; its failure has been reported
-            return
+        except BaseException as error:  # noqa: BLE001 - the environment is discarded; its failure has been reported
+            _leave_interrupt(error)
+
+
+def _leave_interrupt(error: BaseException) -> None:
+    """Raise ``error`` if it is Ctrl-C of the user, and no failure of an environment."""
+    if isinstance(error, KeyboardInterrupt) and interrupts.pressed:
+        raise error
 
 
 @contextmanager

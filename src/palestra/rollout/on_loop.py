@@ -1,7 +1,7 @@
 """The engine of a vector of async and blocking environments: they run at the same time on the background event loop."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from palestra.adapters.loop_thread import LoopThread
 from palestra.core import Step
 from palestra.errors import EnvError
+from palestra.rollout.driving import Outcome, Overrun, tried
 from palestra.rollout.slots import ReadySteps, Slot, VectorEngine, VectorStep
 from palestra.rollout.validation import checked_reset, checked_step
 from palestra.trajectory import Phase
@@ -69,36 +70,43 @@ class LoopEngine(VectorEngine):
     async def _begin(self, slot: Slot) -> Step:
         task = self._next_task(slot)
         try:
-            if slot.env is None:
-                slot.env = slot.make_env()
-            observation, info = checked_reset(await self._timed(slot.env.reset(task=task)))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+            env = slot.env = slot.env or slot.make_env()
+        except BaseException as error:  # noqa: BLE001 - a stranger's code may raise anything
+            return await self._replace(slot, error, Phase.RESET)
+        outcome = await self._called(slot, lambda: env.reset(task=task))
+        try:
+            observation, info = checked_reset(outcome.result())
+        except BaseException as error:  # noqa: BLE001 - as above
             return await self._replace(slot, error, Phase.RESET)
         return Step(observation, 0.0, False, False, info)
 
     async def _advance(self, slot: Slot, action: str) -> Step:
         if slot.ended:
             return await self._begin(slot)
-        assert slot.env is not None
+        env = slot.env
+        assert env is not None
+        outcome = await self._called(slot, lambda: env.step(action))
         try:
-            step = checked_step(await self._timed(slot.env.step(action)))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a stranger's code may raise anything
+            step = checked_step(outcome.result())
+        except BaseException as error:  # noqa: BLE001 - as above
             return await self._replace(slot, error, Phase.STEP)
         if step.terminated or step.truncated:
             slot.ended = True
             return _joined(step, await self._begin(slot)) if self._same_step else step
         return step
 
-    async def _timed(self, work: Coroutine[Any, Any, _T]) -> _T:
-        try:
-            async with asyncio.timeout(self._deadline) as clock:
-                return await work
-        except TimeoutError:
-            if not clock.expired():
-                raise
-            late = EnvError(f"the deadline of {self._deadline:g} s passed")
-            late.kind = "Deadline"
-            raise late from None
+    async def _called(self, slot: Slot, verb: Callable[[], Coroutine[Any, Any, Any]], *, cleanup: bool = False) -> Outcome:
+        """What a call of an environment led to, within the deadline. A cancellation of the caller is raised."""
+
+        async def call() -> Any:
+            return await verb()
+
+        outcome = await tried(call(), self._deadline, slot.owner, cleanup=cleanup)
+        if not isinstance(outcome.error, Overrun):
+            return outcome
+        late = EnvError(f"the deadline of {self._deadline:g} s passed")
+        late.kind = "Deadline"
+        return Outcome(error=late)
 
     async def _replace(self, slot: Slot, error: BaseException, phase: Phase) -> Step:
         """Close the environment that failed; the next step begins an episode in a new one."""
@@ -110,10 +118,7 @@ class LoopEngine(VectorEngine):
         env, slot.env = slot.env, None
         if env is None:
             return
-        try:
-            await self._timed(env.close())
-        except (Exception, SystemExit):  # noqa: BLE001 - the environment is discarded; its failure has been reported
-            return
+        await self._called(slot, env.close, cleanup=True)  # if it fails: the failure of the episode has been reported
 
     async def _report(self, index: int, work: Coroutine[Any, Any, Step], ready: ReadySteps) -> None:
         task = asyncio.current_task()

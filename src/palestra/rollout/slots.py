@@ -3,12 +3,13 @@
 import queue
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from palestra.adapters.ownership import Owner
 from palestra.core import AsyncEnv, Step
 from palestra.trajectory import Content, Failure, Phase, Task
 
@@ -41,6 +42,8 @@ class Slot:
     seed: int = 0
     """The seed of the latest task. The next task has this seed plus 1."""
     ended: bool = True
+    owner: Owner = field(default_factory=lambda: Owner(None))
+    """The owner of what the code of its environments starts."""
 
 
 class VectorEngine(ABC):
