@@ -279,16 +279,50 @@ def test_an_environment_cannot_cancel_other_work_of_a_loop_that_is_ours(monkeypa
     assert run_anywhere(work()) == ([1.0, None] * 4, "done")
 
 
-def test_a_loop_that_is_ours_closes_without_a_task_that_refuses_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    left = []
+left: list[asyncio.Task[Any]] = []
 
-    async def leave() -> None:
-        left.append(asyncio.ensure_future(swallow()))
-        await asyncio.sleep(0)
 
-    monkeypatch.setattr(Misbehaving, "how", leave, raising=False)
-    monkeypatch.setattr("palestra.adapters.loop_thread.GRACE", 0.05)
-    assert [one.reward for one in palestra.collect(tasks(2), lambda text: "act")] == [1.0, 1.0]
+async def leave_behind() -> None:
+    left.append(asyncio.ensure_future(swallow()))
+    await asyncio.sleep(0)
+
+
+async def in_a_loop_of_the_program() -> list[float | None]:
+    return [one.reward async for one in palestra.rollout(tasks(2), lambda text: "act")]
+
+
+LOOPS: dict[str, Callable[[], list[float | None]]] = {
+    "ours": lambda: [one.reward for one in palestra.collect(tasks(2), lambda text: "act")],
+    "the program's": lambda: asyncio.run(in_a_loop_of_the_program()),
+    "the background loop": lambda: asyncio.run(collect_in_the_background()),
+}
+
+
+async def collect_in_the_background() -> list[float | None]:
+    return [one.reward for one in palestra.collect(tasks(2), lambda text: "act")]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_loop_closes_although_a_sound_episode_has_left_a_task_that_refuses_to_end(
+    loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Misbehaving, "how", leave_behind, raising=False)
+    assert LOOPS[loop]() == [1.0, 1.0]
+
+
+async def test_a_task_that_a_sound_episode_has_left_goes_on_in_a_loop_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    serving = asyncio.Event()
+
+    async def serve() -> None:
+        left.append(asyncio.ensure_future(serving.wait()))
+
+    left.clear()
+    monkeypatch.setattr(Misbehaving, "how", serve, raising=False)
+    assert await in_a_loop_of_the_program() == [1.0, 1.0]
+    await asyncio.sleep(0.1)
+    assert not left[0].done()
+    serving.set()
+    assert await left[0]
 
 
 class Answering:

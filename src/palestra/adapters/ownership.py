@@ -14,7 +14,7 @@ import msgspec
 
 from palestra.adapters.interrupts import interrupts
 
-__all__ = ["OWNER", "Owner", "cancel_guarded", "guarded_loop", "guarded_task", "is_foreign", "let_go", "never_free"]
+__all__ = ["OWNER", "Owner", "cancel_guarded", "guarded_loop", "guarded_task", "is_foreign", "is_ours", "let_go", "never_free"]
 
 _T = TypeVar("_T")
 
@@ -96,3 +96,8 @@ def guarded_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
     loop.set_task_factory(_task)  # type: ignore[arg-type]
     return loop
+
+
+def is_ours(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether ``guarded_loop`` made ``loop``."""
+    return loop.get_task_factory() is _task

@@ -24,11 +24,23 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from palestra.adapters.interrupts import interrupts
-from palestra.adapters.ownership import OWNER, Owner, is_foreign, let_go, never_free
+from palestra.adapters.ownership import OWNER, Owner, guarded_task, is_foreign, is_ours, let_go, never_free
 from palestra.encoding import shown
 from palestra.trajectory import Phase, Task
 
-__all__ = ["GRACE", "STOP_SECONDS", "ConsumerWait", "EpisodeTask", "Outcome", "Overrun", "Played", "hosted", "tried", "within"]
+__all__ = [
+    "GRACE",
+    "STOP_SECONDS",
+    "ConsumerWait",
+    "EpisodeTask",
+    "Outcome",
+    "Overrun",
+    "Played",
+    "hosted",
+    "let_the_loop_end",
+    "tried",
+    "within",
+]
 
 GRACE = 1.0
 """Seconds that a cancelled coroutine has to end. Then it is abandoned."""
@@ -327,6 +339,36 @@ def _owner_of(task: asyncio.Task[Any]) -> Owner | None:
         return task.get_context().get(OWNER)
     contexts = (held for held in gc.get_referents(task) if isinstance(held, contextvars.Context))
     return next((context.get(OWNER) for context in contexts), None)
+
+
+def let_the_loop_end() -> None:
+    """Let the event loop end although tasks that episodes have left refuse their cancellation.
+
+    Such tasks may serve the next rollout, so they are not touched as long as the loop runs. A program such as ``asyncio.run``
+    cancels all tasks when it ends, and waits for them without a limit. Loops of ours see to this themselves.
+    """
+    if is_ours(asyncio.get_running_loop()):
+        return
+    here = OWNER.get()
+    left = [task for task in asyncio.all_tasks() if not isinstance(task, EpisodeTask) and _owner_of(task) not in (None, here)]
+    if left:
+        guard = guarded_task(_outlast(left))
+        _guards.add(guard)
+        guard.add_done_callback(_guards.discard)
+
+
+_guards: set[asyncio.Task[None]] = set()
+"""The event loop holds its tasks weakly."""
+
+
+async def _outlast(left: list[asyncio.Task[Any]]) -> None:
+    try:
+        await asyncio.wait(left)
+    except asyncio.CancelledError:
+        _, refusing = await asyncio.wait(left, timeout=GRACE)
+        for task in refusing:
+            never_free(task)
+            asyncio.Future.cancel(task)  # for all that wait for it, it has ended now, whatever its code does
 
 
 async def hosted(work: Coroutine[Any, Any, _T]) -> _T:

@@ -17,7 +17,7 @@ from palestra.descriptors import raise_descriptor_limit
 from palestra.errors import Boundary
 from palestra.policies import as_policy
 from palestra.registry import EnvSpec
-from palestra.rollout.driving import ConsumerWait, EpisodeTask
+from palestra.rollout.driving import ConsumerWait, EpisodeTask, let_the_loop_end
 from palestra.rollout.episode import CLEAN_UP_SHARE, EpisodeKey, Players, run_episode
 from palestra.rollout.options import AnyPolicy, Book, Places, RolloutOptions, book_end
 from palestra.rollout.supply import Envs, Supply, tasks_of
@@ -77,7 +77,10 @@ class EpisodeRunner:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        await self._stack.__aexit__(*error)
+        try:
+            await self._stack.__aexit__(*error)
+        finally:
+            let_the_loop_end()
 
     def know(self, specs: Mapping[str, EnvSpec]) -> None:
         """Use ``specs`` for these names of environments, instead of what this process has registered."""
