@@ -80,3 +80,16 @@ def test_every_start_is_solvable_within_the_limit() -> None:
         assert 0 < distance[grid_of(game)] <= len(game.way_home) <= 8
         seen.add(grid_of(game))
     assert len(seen) >= 5
+
+
+def test_hard_starts_differ_and_are_far_from_done() -> None:
+    boards, away = set[tuple[int, ...]](), list[int]()
+    for seed in range(50):
+        game = FifteenPuzzle(4, 50)
+        game.reset(seed=seed)
+        boards.add(tuple(game.board))
+        places = {tile: divmod(place, 4) for place, tile in enumerate(game.board)}
+        away.append(sum(abs(places[t][0] - (t - 1) // 4) + abs(places[t][1] - (t - 1) % 4) for t in range(1, 16)))
+        assert len(game.way_home) <= 40
+    assert len(boards) == 50
+    assert sorted(away)[25] >= 10

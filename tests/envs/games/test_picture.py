@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.envs.games.test_every_game import PLAYED, built
 
@@ -56,7 +56,6 @@ def test_every_game_draws_itself_at_every_turn(id: str) -> None:
     assert len(set(drawn)) > 1 or "Countdown" in id
 
 
-@settings(deadline=None)
 @given(st.text(max_size=60), st.text(max_size=8))
 def test_whatever_a_game_says_is_only_text(words: str, mark: str) -> None:
     rows = [*rows_of(f"{words}\n{mark} . {mark}"), ATTACK, [Tile(ATTACK), Tile(mark, "label")]]
