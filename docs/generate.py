@@ -3,6 +3,7 @@
     python docs/generate.py scores            # play every id that needs no download, 200 tasks each; resumes where it stopped
     python docs/generate.py scores "rg:*"     # only these
     python docs/generate.py pages             # write the pages from the registry and the table
+    python docs/generate.py all "game:Nim*"   # both, for a new family: its scores, its page and the gallery
 
 The table is ``docs/reference/suite/scores.json``. A player gets ``SECONDS`` of CPU time per id; if that is not enough for 200
 tasks, the table says how many were played. Ids whose data or programs are not on this machine are left out. A page with an id
@@ -337,10 +338,14 @@ def write_picture(name: str, known: EnvSpec) -> None:
         (PICTURES / f"{name}.svg").write_text(drawn_svg(picture))
 
 
-def write_pages() -> None:
+def write_pages(pattern: str = "*") -> None:
+    """Write the pages that have an id which matches ``pattern``, and the gallery."""
     table: Scores = json.loads(TABLE.read_text()) if TABLE.exists() else {}
     pages = families()
+    wanted = {known.id for known in list_envs(pattern)}
     for name, specs in pages.items():
+        if not wanted & {known.id for known in specs}:
+            continue
         # The rules and the episode would be those of another id, or none.
         lacking = {need.extra for known in specs for need in known.missing() if need.extra}
         if lacking:
@@ -354,10 +359,10 @@ def write_pages() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=("scores", "pages"))
+    parser.add_argument("what", choices=("scores", "pages", "all"))
     parser.add_argument("pattern", nargs="?", default="*")
     chosen = parser.parse_args()
-    if chosen.what == "scores":
+    if chosen.what in ("scores", "all"):
         write_scores(chosen.pattern)
-    else:
-        write_pages()
+    if chosen.what in ("pages", "all"):
+        write_pages(chosen.pattern)

@@ -70,6 +70,8 @@ def facts(name: str) -> dict[str, Any]:
     if name.startswith("reasoning-"):
         kind = name.removeprefix("reasoning-")
         return {**FACTS["defaults"], **FACTS["reasoning"], "teaches": f"Reason step by step: {kind}"}
+    if games := list_envs(f"game:{name}-v*"):  # its row of the catalog says what it is about
+        return {**FACTS["defaults"], "kind": "game", "teaches": games[0].description, **FACTS["families"].get(name, {})}
     if name not in FACTS["families"]:
         raise KeyError(f"docs/site/families.toml has no entry for the family {name}: add [families.{name}]")
     return {**FACTS["defaults"], **FACTS["families"][name]}

@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs" / "reference" / "suite"
 
 
+COMMAND = 'Type: python docs/generate.py all "PATTERN", where PATTERN matches the ids of the family, such as "game:Nim*"'
+
+
 @cache
 def shipped() -> frozenset[str]:
     """The ids that a fresh process lists: other tests of this process may have registered some of their own."""
@@ -41,7 +44,9 @@ def generator() -> Any:
 def test_every_family_has_a_page_and_every_page_a_family() -> None:
     module = generator()
     expected = {f"{name}.md" for name in (*module.families(), *module.WORLDS)} | {"index.md"}
-    assert {path.name for path in FOLDER.glob("*.md")} == expected
+    found = {path.name for path in FOLDER.glob("*.md")}
+    assert expected <= found, f"docs/reference/suite lacks {sorted(expected - found)}. {COMMAND}"
+    assert found <= expected, f"no family has a page {sorted(found - expected)} in docs/reference/suite: remove it"
 
 
 def test_a_page_whose_extra_is_missing_is_left_as_it_is(
@@ -69,13 +74,16 @@ def test_every_id_is_on_its_page() -> None:
     worlds = {name: shipped_envs(pattern) for name, (pattern, _) in module.WORLDS.items()}
     for name, specs in (module.families() | worlds).items():
         assert specs
-        text = (FOLDER / f"{name}.md").read_text()
-        assert [known.id for known in specs if known.id not in text] == []
+        page = FOLDER / f"{name}.md"
+        text = page.read_text() if page.exists() else ""
+        absent = [known.id for known in specs if known.id not in text]
+        assert absent == [], f"docs/reference/suite/{name}.md lacks {absent}. {COMMAND}"
 
 
 def test_the_index_is_that_of_the_generator() -> None:
     module = generator()
-    assert (FOLDER / "index.md").read_text() == module.gallery(module.families())
+    same = (FOLDER / "index.md").read_text() == module.gallery(module.families())
+    assert same, f"docs/reference/suite/index.md is not that of the generator. {COMMAND}"
 
 
 def test_the_table_has_every_game_and_generator_with_an_interval() -> None:
@@ -83,7 +91,7 @@ def test_the_table_has_every_game_and_generator_with_an_interval() -> None:
     module = generator()
     wanted = {known.id for known in shipped_envs() if known.namespace in ("game", "rg") and not module.is_bare(known)}
     missing = {id for id in wanted - set(table) if not id.startswith("game:WikiGame")}
-    assert missing == set()
+    assert missing == set(), f"docs/reference/suite/scores.json lacks {sorted(missing)}. {COMMAND}"
     for row in table.values():
         for player in ("oracle", "random"):
             score = row[player]
