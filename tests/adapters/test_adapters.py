@@ -156,6 +156,9 @@ async def test_direct_shows_everything_of_the_plain_environment() -> None:
 class Exiting(AsyncEnv):
     """Raises what would end an event loop."""
 
+    def __init__(self) -> None:
+        self.cancelled = threading.Event()
+
     async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[Content, dict[str, Any]]:
         await super().reset(seed=seed, task=task)
         return "", {}
@@ -166,7 +169,10 @@ class Exiting(AsyncEnv):
         if action == "interrupt":
             raise KeyboardInterrupt
         if action == "wait":
-            await asyncio.sleep(3600)
+            try:
+                await asyncio.sleep(3600)
+            finally:
+                self.cancelled.set()
         return Step("", 0.0, False, False, {})
 
 
@@ -214,13 +220,15 @@ def test_an_exit_of_the_environment_reaches_the_caller_and_spares_the_loop(actio
 
 def test_a_caller_who_is_interrupted_cancels_the_work() -> None:
     with nothing_left():
-        env = Blocking(Exiting())
+        inside = Exiting()
+        env = Blocking(inside)
         env.reset(seed=0)
         timer = threading.Timer(0.1, signal.pthread_kill, [threading.main_thread().ident, signal.SIGINT])
         timer.start()
         with pytest.raises(KeyboardInterrupt):
             env.step("wait")
         timer.join()
+        assert inside.cancelled.wait(10)
         env.close()
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import palestra
 from palestra import AsyncEnv, Env, Step, Task, Wrapper, as_async
 from palestra.adapters import AsyncLimited, Blocking, Direct, Guarded, Limited
+from palestra.adapters.passing import Passing
 from palestra.errors import EpisodeOver, Unsupported, UsageError
 from palestra.tools import tool
 from palestra.trajectory import Content, ToolResult
@@ -84,6 +85,12 @@ def test_what_is_no_environment_is_refused_with_what_to_write() -> None:
         TurnLimit(GUESS, 3)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match=r"got the tool 'double': write UseTools\(palestra.make\(id\), \[tool\]\), or"):
         UseTools(double)  # type: ignore[arg-type, call-arg]
+
+
+@pytest.mark.parametrize("kind", [Wrapper, Passing, Direct, Blocking])
+def test_an_adapter_that_is_still_being_unpickled_lacks_attributes(kind: type) -> None:
+    with pytest.raises(AttributeError):
+        _ = object.__new__(kind).own_attribute
 
 
 def test_help_shows_the_arguments_of_a_wrapper() -> None:

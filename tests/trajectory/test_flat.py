@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from palestra.encoding import floats, ints
 from palestra.segments import SegmentRecorder
-from palestra.trajectory import Completion, StopReason, Task, Tokens, Trajectory, Turn, Usage, flatten
+from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Tokens, Trajectory, Turn, Usage, flatten
 
 few_ids = st.lists(st.integers(0, 3), max_size=5)
 
@@ -77,6 +77,13 @@ def test_a_reward_is_on_the_reply_and_not_on_notes_in_a_segment_that_was_opened_
     turns = (Turn("", Completion("a", usage=Usage(1, 1)), 1.0), Turn("", Completion("b", usage=Usage(3, 1)), 2.0))
     main, notes = flatten(Trajectory(Task("game:Demo-v0", 1), StopReason.TERMINATED, turns, recorder.segments()))
     assert (main.rewards.tolist(), notes.rewards.tolist()) == ([1.0, 0.0, 2.0], [0.0])
+
+
+def test_an_empty_sample_has_no_reward() -> None:
+    segment = Segment(ints([1, 2]), (Span(1, 1, 0),), floats([]))
+    turns = (Turn("", Completion("a"), 1.0),)
+    (flat,) = flatten(Trajectory(Task("game:Demo-v0", 1), StopReason.TERMINATED, turns, (segment,)))
+    assert (flat.prompt.tolist(), flat.mask.tolist(), flat.rewards.tolist()) == ([1], [0], [0.0])
 
 
 def test_an_episode_in_which_nothing_was_sampled_has_no_sequence() -> None:

@@ -117,7 +117,7 @@ async def test_every_episode_of_a_foreign_loop_is_recorded_once() -> None:
     records: list[Trajectory] = []
     inner = Script(["a", "b", "c"])
     env = RecordTrajectory(inner, records.append)
-    await env.reset(seed=1)
+    assert await env.reset(seed=1) == ("a", {"first": True})
     await env.step("x")
     await env.step("y")
     assert [record.stop for record in records] == [StopReason.TERMINATED]

@@ -150,6 +150,11 @@ def test_defaults(made: Any, fields: tuple[object, ...]) -> None:
     assert msgspec.structs.astuple(made) == fields
 
 
+def test_a_new_learner_has_made_no_update_and_measures_first() -> None:
+    made = learner_of()
+    assert (made.updates, made.measures_first, made.seen) == (0, True, None)
+
+
 def test_without_a_number_of_ranks_nothing_is_divided(alone: ContextGroup) -> None:
     assert context_group(1) is None
     with pytest.raises(UsageError, match="groups of 2 ranks, but the learner has 1"):
