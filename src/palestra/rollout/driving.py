@@ -49,6 +49,7 @@ STOP_SECONDS = 4.0
 """Seconds that an episode has to end after it was cancelled from outside, its cleanup included."""
 
 _T = TypeVar("_T")
+_Future = asyncio.Future  # looked up in every turn
 
 
 class Overrun(BaseException):
@@ -260,7 +261,7 @@ def within(
             if call.timer is None:
                 call.watch_time(seconds)
             # The short way of every turn. What the event loop throws arrives here, and not in ``work``.
-            while waiting is None or isinstance(waiting, asyncio.Future):
+            while isinstance(waiting, _Future) or waiting is None:
                 call.awaited = waiting
                 yield waiting
                 waiting = send(None)

@@ -16,7 +16,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
-from palestra.adapters.direct import Direct, step_in_place
+from palestra.adapters.direct import Direct
 from palestra.core import AsyncEnv, Conversation, Policy
 from palestra.encoding import clean_text, shown
 from palestra.errors import Boundary, EnvError, PolicyError
@@ -28,6 +28,7 @@ from palestra.rollout.validation import (
     checked_payments,
     checked_player,
     checked_reward,
+    is_plain,
     kept_completion,
     kept_played,
     kept_reset,
@@ -216,7 +217,7 @@ class RunningEpisode:
                 self.phase = _STEP
                 action = completion.text if cut is None else ""
                 # A plain environment is called without a coroutine, too.
-                step = step_in_place(env, action) if type(env) is Direct else await env.step(action)
+                step = env.step_now(action) if type(env) is Direct else await env.step(action)
                 following, reward, terminated, truncated, info = kept_step(step)
                 seat.turns.append(Turn(observation, completion, reward, info, acted - began, perf_counter() - acted))
                 observation = following
@@ -243,9 +244,11 @@ class RunningEpisode:
 
     def _answered(self, seat: _Seat, answer: Any) -> Completion:
         """What the policy answered, as it is kept."""
-        completion = kept_completion(completion_of(seat.policy, answer))
-        if completion.tokens is not None or completion.notes:
-            completion = self._keep_tokens(seat, completion)
+        completion: Completion = answer
+        if not is_plain(answer):
+            completion = kept_completion(completion_of(seat.policy, answer))
+            if completion.tokens is not None or completion.notes:
+                completion = self._keep_tokens(seat, completion)
         seat.conversation.messages.append(Message("assistant", completion.text, completion.reasoning))
         return completion
 

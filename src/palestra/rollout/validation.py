@@ -58,6 +58,7 @@ __all__ = [
     "checked_reset",
     "checked_reward",
     "checked_step",
+    "is_plain",
     "kept_completion",
     "kept_played",
     "kept_reset",
@@ -117,9 +118,9 @@ def kept_step(step: Any) -> tuple[Content, float, bool, bool, dict[str, Any]]:
         observation = _content(observation)
     if type(reward) is not float or not -LARGEST_REWARD <= reward <= LARGEST_REWARD:
         reward = checked_reward(reward)
-    if type(terminated) is not bool:
+    if terminated is not False and terminated is not True:
         terminated = _flag(terminated)
-    if type(truncated) is not bool:
+    if truncated is not False and truncated is not True:
         truncated = _flag(truncated)
     if not isinstance(info, dict):
         raise EnvError(f"step() must return a dict as info, got a {type(info).__name__}")
@@ -342,17 +343,22 @@ def _key(key: Any) -> str:
 # ------------------------------------------------------------------------------------------------------------ policies
 
 
-def kept_completion(completion: Completion) -> Completion:
-    """``completion`` if it is exactly what the contract says, else a copy that is; ``PolicyError`` if there is none."""
-    if (
+def is_plain(completion: object) -> bool:
+    """Whether ``completion`` is exactly what the contract says, and has neither tokens nor usage."""
+    return (
         type(completion) is Completion
         and type(completion.text) is str
-        and type(completion.finish) is Finish
         and type(completion.reasoning) is str
-        and completion.usage is None
+        and type(completion.finish) is Finish
         and completion.tokens is None
+        and completion.usage is None
         and completion.notes == ()
-    ):
+    )
+
+
+def kept_completion(completion: Completion) -> Completion:
+    """``completion`` if it is exactly what the contract says, else a copy that is; ``PolicyError`` if there is none."""
+    if is_plain(completion):
         return completion
     return Completion(
         _said(completion.text, "text"),
