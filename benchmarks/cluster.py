@@ -144,8 +144,8 @@ class Measured(NamedTuple):
 async def shared(workers: int, rate: Awaitable[float]) -> Measured:
     """Measure a rate between two measurements of what the machine gives to as many processes."""
     before = share_of_a_core(workers)
-    found = await rate
-    return Measured(workers, found, (before + share_of_a_core(workers)) / 2)
+    measured = await rate
+    return Measured(workers, measured, (before + share_of_a_core(workers)) / 2)
 
 
 async def scaling_rows(quick: bool) -> tuple[list[Row], list[Measured]]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
-from palestra.cluster.plan import EngineFigures, Machine, Plan, Refused, Workload
+from palestra.cluster.plan import EngineFigures, GpuMemory, Plan, Refused, Workload
 from palestra.cluster.plan import plan as plan_or_refusal
 from palestra.cluster.simulation import CONSTANTS, Constants, simulate
 from palestra.cluster.worlds import WORLDS, read_worlds
@@ -112,16 +112,14 @@ def test_eight_billion_parameters_do_not_train_on_one_gpu() -> None:
     shown = CliRunner().invoke(app, ["plan", "--gpus", "1", "--episodes", "100"])
     assert shown.exit_code == 1
     assert "refused: a GPU has 80.0 GB" in shown.stdout
-    assert (
-        plan(1, 100, constants=FREE, machine=Machine(gpu_memory=144e9)).learner_bytes == 144e9
-    )  # the weights of a server, too
-    assert isinstance(plan_or_refusal(1, 100, constants=FREE, machine=Machine(gpu_memory=143e9)), Refused)
+    assert plan(1, 100, constants=FREE, memory=GpuMemory(size=144e9)).learner_bytes == 144e9  # the weights of a server, too
+    assert isinstance(plan_or_refusal(1, 100, constants=FREE, memory=GpuMemory(size=143e9)), Refused)
     assert plan(1, 100, Workload(trained=False), constants=FREE).learner_bytes == 0.0
 
 
 def test_a_model_that_no_server_holds_or_whose_size_is_not_known_is_refused() -> None:
     for size, reason in ((70e9, "140.0 GB for its weights"), (0.0, "not known")):
-        refused = plan_or_refusal(64, 100, constants=FREE, machine=Machine(size, RankMemory.by_size(size)))
+        refused = plan_or_refusal(64, 100, constants=FREE, memory=GpuMemory(size, RankMemory.by_size(size)))
         assert isinstance(refused, Refused)
         assert reason in refused.reason
         assert "fewest" not in refused.reason
@@ -129,9 +127,9 @@ def test_a_model_that_no_server_holds_or_whose_size_is_not_known_is_refused() ->
 
 def test_ranks_that_divide_a_micro_batch_train_together() -> None:
     learner = msgspec.structs.replace(RankMemory.by_size(8e9), divided=4)
-    planned = plan(8, 100, constants=FREE, machine=Machine(8e9, learner))
+    planned = plan(8, 100, constants=FREE, memory=GpuMemory(8e9, learner))
     assert 8 - planned.sampling == 4
-    refused = plan_or_refusal(4, 100, constants=FREE, machine=Machine(8e9, learner))
+    refused = plan_or_refusal(4, 100, constants=FREE, memory=GpuMemory(8e9, learner))
     assert isinstance(refused, Refused)
     assert "context_parallel" in refused.reason
     assert "fits: 5" in refused.reason

@@ -90,16 +90,16 @@ def test_a_later_run_is_added_and_replaces_a_result_of_the_same_name(study: Path
 
 
 @pytest.mark.torch
-def test_a_run_whose_result_is_packed_is_not_made_again(study: Path, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    from palestra.studies.running import run_study
-
+def test_a_run_whose_result_is_packed_is_not_made_again(study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running = pytest.importorskip("palestra.studies.running")
+    for name in ("run_cell", "play_reference"):
+        monkeypatch.setattr(running, name, lambda *_: pytest.fail("made again"))
     known, lines = load_study(study), list[str]()
     for seed in known.seeds:
         for arm in known.arms:
             add(study, arm, seed, 0.5)
     pack_results(study, known)
-    assert run_study(study, known, list(known.cells()), tmp_path / "work", lines.append) == 0
+    assert running.run_study(study, known, list(known.cells()), tmp_path / "work", lines.append) == 0
     assert lines == []
     assert not (study / RUNS).exists()
 

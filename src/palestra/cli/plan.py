@@ -9,7 +9,7 @@ import typer
 
 from palestra.cli.endings import ExitCode
 from palestra.cli.results import JSON, show
-from palestra.cluster.plan import PUBLISHED, EngineFigures, Machine, Plan, Prices, Refused, Workload, plan
+from palestra.cluster.plan import PUBLISHED, EngineFigures, GpuMemory, Plan, Prices, Refused, Workload, plan
 from palestra.cluster.simulation import Constants
 from palestra.cluster.worlds import read_worlds
 from palestra.errors import MissingExtra, UsageError
@@ -61,15 +61,15 @@ def plan_command(
         raise UsageError("a recipe names its model: leave --model out, or type model.path=NAME after the recipe")
     constants = Constants.read()
     if recipe is None:
-        machine, longest, most = _by_size(model or "8B", gpu_memory * 1e9), 10, 200
+        memory, longest, most = _by_size(model or "8B", gpu_memory * 1e9), 10, 200
     else:
-        machine, longest, most = _of_recipe(recipe, overrides or [], gpu_memory * 1e9)
+        memory, longest, most = _of_recipe(recipe, overrides or [], gpu_memory * 1e9)
     load = _workload(turns or longest, tokens or most, env_cpu, world)
     plans = [
-        plan(many, at_once, load, constants=constants, prices=Prices(*prices), machine=machine)
+        plan(many, at_once, load, constants=constants, prices=Prices(*prices), memory=memory)
         for many, at_once in product(gpus, episodes)
     ]
-    figures = _figures(machine, load, constants, Prices(*prices), world)
+    figures = _figures(memory, load, constants, Prices(*prices), world)
     width = max(len(figure.what) for figure in figures), max(len(figure.value) for figure in figures)
     lines = [
         "Simulated, not measured: nothing here has run on a GPU.",
@@ -85,15 +85,15 @@ def plan_command(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _by_size(size: str, gpu_memory: float) -> Machine:
+def _by_size(size: str, gpu_memory: float) -> GpuMemory:
     stated = re.fullmatch(r"(\d+(?:\.\d+)?)([MB])", size, re.IGNORECASE)
     if stated is None or not float(stated[1]):
         raise UsageError(f'--model takes a size such as 8B or 500M, not "{size}"; for a model by name, plan a recipe')
     parameters = float(stated[1]) * {"m": 1e6, "b": 1e9}[stated[2].lower()]
-    return Machine(parameters, RankMemory.by_size(parameters), gpu_memory)
+    return GpuMemory(parameters, RankMemory.by_size(parameters), gpu_memory)
 
 
-def _of_recipe(recipe: Path, overrides: list[str], gpu_memory: float) -> tuple[Machine, int, int]:
+def _of_recipe(recipe: Path, overrides: list[str], gpu_memory: float) -> tuple[GpuMemory, int, int]:
     """Return what the recipe's dry run estimates, its most turns, and its most tokens per turn."""
     try:
         from palestra.training.estimate import estimate
@@ -102,8 +102,8 @@ def _of_recipe(recipe: Path, overrides: list[str], gpu_memory: float) -> tuple[M
         raise MissingExtra(f"the plan of a recipe needs torch and transformers: {how_to_install('train')}") from None
     config = load_recipe(recipe, overrides)
     estimated = estimate(config)
-    machine = Machine(estimated.model.parameters, estimated.learner, gpu_memory)
-    return machine, estimated.turns, config.play.max_tokens
+    memory = GpuMemory(estimated.model.parameters, estimated.learner, gpu_memory)
+    return memory, estimated.turns, config.play.max_tokens
 
 
 def _workload(turns: int, tokens: int, env_cpu: float | None, world: str) -> Workload:
@@ -116,28 +116,28 @@ def _workload(turns: int, tokens: int, env_cpu: float | None, world: str) -> Wor
     return Workload(turns, tokens, costs.turn_cpu, costs.reset_cpu, costs.megabytes)
 
 
-def _figures(machine: Machine, load: Workload, constants: Constants, prices: Prices, world: str) -> list[Figure]:
-    engine, learner = EngineFigures.of(machine.parameters), machine.learner
-    larger = machine.parameters > PUBLISHED
+def _figures(memory: GpuMemory, load: Workload, constants: Constants, prices: Prices, world: str) -> list[Figure]:
+    engine, learner = EngineFigures.of(memory.parameters), memory.learner
+    larger = memory.parameters > PUBLISHED
     scaled = (
         ", divided by the size: assumed"
         if larger
         else ""
-        if machine.parameters == PUBLISHED
+        if memory.parameters == PUBLISHED
         else ": assumed for a smaller model"
     )
     passes = "activations planned" if learner.passes is not None else "without activations, which are not known"
     measured = f"measured on {constants.date} ({constants.machine})"
     turn = (load.env_cpu or 0.0) + constants.turn_cpu
     rows = [
-        Figure("model", f"{machine.parameters / 1e9:.2f} B", learner.source),
+        Figure("model", f"{memory.parameters / 1e9:.2f} B", learner.source),
         Figure(
             "learner on one GPU", in_bytes(learner.on_each_of(1)), f"estimated from shapes ({passes}), not measured on a GPU"
         ),
         Figure(
-            "weights on a server", in_bytes(machine.served), "2 bytes per parameter; the cache of the streams is not counted"
+            "weights on a server", in_bytes(memory.served), "2 bytes per parameter; the cache of the streams is not counted"
         ),
-        Figure("memory of a GPU", in_bytes(machine.gpu_memory), "--gpu-memory; 80 GB are those of an H100"),
+        Figure("memory of a GPU", in_bytes(memory.size), "--gpu-memory; 80 GB are those of an H100"),
         Figure("one stream", f"{engine.alone:,.0f} tokens/s", f"published for an H100, vLLM and 8B, not ours{scaled}"),
         Figure("many streams", f"{engine.full:,.0f} tokens/s", f"published for an H100, vLLM and 8B, not ours{scaled}"),
         Figure("training", f"{engine.learned:,.0f} tokens/s", "assumed: 8 FLOP per parameter and token, 40 % of 989 TFLOP/s"),

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from palestra.cluster.simulation import SIMULATED, Constants, simulate
 from palestra.training.memory import RankMemory, in_bytes
 
-__all__ = ["EngineFigures", "Machine", "Plan", "Prices", "Refused", "Workload", "plan"]
+__all__ = ["EngineFigures", "GpuMemory", "Plan", "Prices", "Refused", "Workload", "plan"]
 
 CORES_PER_MACHINE, GPUS_PER_MACHINE = 64, 8
 GIGABYTES_PER_CORE = 4.0
@@ -55,12 +55,12 @@ class EngineFigures:
 
 
 @dataclass(frozen=True)
-class Machine:
+class GpuMemory:
     """The memory that a model needs, and that a GPU has."""
 
     parameters: float = PUBLISHED
     learner: RankMemory = field(default_factory=lambda: RankMemory.by_size(PUBLISHED))
-    gpu_memory: float = 80e9
+    size: float = 80e9
     """Bytes of a GPU; by default those of an H100."""
 
     @property
@@ -73,29 +73,34 @@ class Machine:
         if gpus > sampling:
             return self.learner.on_each_of(gpus - sampling)
         # One GPU does both in turns: while it samples there are no activations, and while it trains its server sleeps.
-        alone = self.learner.on_each_of(1)
-        return max(alone, alone - (self.learner.passes or 0.0) + self.served)
+        # A learner with an engine of its own holds both all the time.
+        alone, beside = self.learner.on_each_of(1), 0.0 if "engine" in self.learner.parts else self.served
+        return max(alone, alone - (self.learner.passes or 0.0) + beside)
 
     def objection(self, gpus: int, sampling: int, trained: bool) -> str:
         """Why this split cannot be; empty if nothing speaks against it."""
         if not self.parameters:
             return "the size of the model is not known: name a model whose config.json is on this machine"
-        if self.served > _SERVED * self.gpu_memory:
+        if self.served > _SERVED * self.size:
             return (
                 f"a server needs {in_bytes(self.served)} for its weights in bfloat16 and may use {_SERVED:.0%} of a GPU's "
-                f"{in_bytes(self.gpu_memory)}; servers of several GPUs are not simulated"
+                f"{in_bytes(self.size)}; servers of several GPUs are not simulated"
             )
         if not trained:
             return ""
         ranks = max(1, gpus - sampling)
         if ranks % self.learner.divided:
             return f"{self.learner.divided} ranks divide a micro-batch (learner.context_parallel), so {ranks} cannot train"
-        if self.needed(gpus, sampling) <= self.gpu_memory:
+        if self.needed(gpus, sampling) <= self.size:
             return ""
         ranks_text = "one GPU" if ranks == 1 else f"each of {ranks} GPUs"
-        beside = f", and the server beside it {in_bytes(self.served)}" if gpus == sampling else ""
+        beside = (
+            f", and the server beside it {in_bytes(self.served)}"
+            if gpus == sampling and "engine" not in self.learner.parts
+            else ""
+        )
         return (
-            f"a GPU has {in_bytes(self.gpu_memory)}, and the learner needs {in_bytes(self.learner.on_each_of(ranks))} on "
+            f"a GPU has {in_bytes(self.size)}, and the learner needs {in_bytes(self.learner.on_each_of(ranks))} on "
             f"{ranks_text} (in all {self.learner.named_parts()}){beside}"
         )
 
@@ -174,27 +179,27 @@ def plan(
     constants: Constants | None = None,
     engine: EngineFigures | None = None,
     prices: Prices | None = None,
-    machine: Machine | None = None,
+    memory: GpuMemory | None = None,
 ) -> Plan | Refused:
     """Find the best split of ``gpus`` into sampling and training for ``episodes`` at once; simulated, not measured."""
-    load, prices, machine = load or Workload(), prices or Prices(), machine or Machine()
+    load, prices, memory = load or Workload(), prices or Prices(), memory or GpuMemory()
     constants = constants or Constants.read()
     splits = sorted({1, *(max(1, round(gpus * share / 16)) for share in range(1, 17))})
     if load.trained and gpus > 1:
         splits = [sampling for sampling in splits if sampling < gpus]
-    objections = {sampling: machine.objection(gpus, sampling, load.trained) for sampling in splits}
+    objections = {sampling: memory.objection(gpus, sampling, load.trained) for sampling in splits}
     splits = [sampling for sampling in splits if not objections[sampling]]
     if not splits:
-        return Refused(gpus, episodes, f"{objections[1]}{_where_it_fits(machine)}")
-    engine = engine or EngineFigures.of(machine.parameters)
+        return Refused(gpus, episodes, f"{objections[1]}{_where_it_fits(memory)}")
+    engine = engine or EngineFigures.of(memory.parameters)
     # An estimate without workers says which splits are worth a simulation.
     splits.sort(key=lambda sampling: _estimate(gpus, sampling, episodes, load, engine), reverse=True)
-    plans = [_split(gpus, sampling, episodes, load, constants, engine, prices, machine) for sampling in splits[:2]]
+    plans = [_split(gpus, sampling, episodes, load, constants, engine, prices, memory) for sampling in splits[:2]]
     return max(plans, key=lambda one: (round(one.rate, 3), -one.workers))
 
 
-def _where_it_fits(machine: Machine) -> str:
-    fewest = machine.fewest()
+def _where_it_fits(memory: GpuMemory) -> str:
+    fewest = memory.fewest()
     return "" if fewest is None else f". The fewest GPUs on which it fits: {fewest}"
 
 
@@ -212,7 +217,7 @@ def _split(
     constants: Constants,
     engine: EngineFigures,
     prices: Prices,
-    machine: Machine,
+    memory: GpuMemory,
 ) -> Plan:
     turn_cpu = constants.turn_cpu + (load.env_cpu or 0.0) + load.reset_cpu / load.turns
     answer = load.tokens / engine.speed(episodes / sampling)
@@ -244,7 +249,7 @@ def _split(
     cores = max(workers, math.ceil(episodes * load.megabytes / 1024 / GIGABYTES_PER_CORE))
     machines = math.ceil(gpus / GPUS_PER_MACHINE) + math.ceil(max(0, cores - 32 * math.ceil(gpus / 8)) / CORES_PER_MACHINE)
     dollars = gpus * prices.gpu + cores * prices.core
-    learner = machine.needed(gpus, sampling) if load.trained else 0.0
+    learner = memory.needed(gpus, sampling) if load.trained else 0.0
     return Plan(gpus, episodes, sampling, workers, rate, bottleneck, cores, machines, dollars, dollars / (rate * 3.6), learner)
 
 

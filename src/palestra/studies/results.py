@@ -142,18 +142,18 @@ def read_results(folder: Path, study: Study) -> list[RunResult]:
     """Read the results that are there, in the order of environments, arms and seeds."""
     packed = read_packed(folder)
     cells = sorted(study.cells(), key=lambda cell: _order(study, cell))
-    found = [(cell, _read(result_path(folder, cell), packed, RunResult)) for cell in cells]
-    for cell, result in found:
+    results = [(cell, _read(result_path(folder, cell), packed, RunResult)) for cell in cells]
+    for cell, result in results:
         if result is not None and result.cell != cell:
             raise UsageError(f"{_source(result_path(folder, cell))} is the result of {result.cell}, not of {cell}")
-    return [result for _, result in found if result is not None]
+    return [result for _, result in results if result is not None]
 
 
 def read_played(folder: Path, environment: str, players: Sequence[str]) -> dict[str, Outcomes]:
     """Read what untrained players scored, as far as they have played."""
     packed = read_packed(folder)
-    found = {player: _read(played_path(folder, environment, player), packed, Outcomes) for player in players}
-    return {player: outcomes for player, outcomes in found.items() if outcomes is not None}
+    played = {player: _read(played_path(folder, environment, player), packed, Outcomes) for player in players}
+    return {player: outcomes for player, outcomes in played.items() if outcomes is not None}
 
 
 def pack_results(folder: Path, study: Study) -> tuple[int, int]:
