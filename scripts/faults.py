@@ -72,7 +72,7 @@ IMPORTED_ONCE = ("numpy", "msgspec", "torch", "transformers", "pytest", "hypothe
 FAST, SLOW = "not slow and not full and not alone", "slow and not full and not alone"
 LEAST_SECONDS = 20.0
 """A run of tests may take twice as long as recorded, and this many seconds more."""
-MOST_SECONDS = {FAST: 30.0, SLOW: 90.0}
+MOST_SECONDS = {FAST: 60.0, SLOW: 90.0}
 """How many recorded seconds of tests run for one fault. The tests of the source's own test module come first."""
 MOST_MEMORY = 8 << 30
 
@@ -276,8 +276,14 @@ def _statements_of(area: str) -> list[list[Fault]]:
     return [faults for place in AREAS[area][0] for path in _files(place) for faults in faults_of(path)]
 
 
-def _all_faults(area: str) -> list[Fault]:
-    return list({fault.key: fault for faults in _statements_of(area) for fault in faults}.values())
+def _planted_before(area: str, results: dict[str, Any]) -> list[Fault]:
+    """Return the faults of ``results``. Of equal statements, the one at the line of the result is meant."""
+    found: dict[str, Fault] = {}
+    lines = {_key(entry): entry["line"] for entry in results.values()}
+    for fault in (fault for faults in _statements_of(area) for fault in faults if fault.key in lines):
+        if fault.key not in found or fault.line == lines[fault.key]:
+            found[fault.key] = fault
+    return list(found.values())
 
 
 def _files(place: str) -> list[Path]:
@@ -538,7 +544,7 @@ def plant(arguments: argparse.Namespace) -> None:
             tree.warm([test for test in AREAS[area][1] if (tree.folder / test).exists()], Path(temporary) / "log")
             faults = draw(area, arguments.seed, each, ignored)
             if arguments.again:
-                faults = [fault for fault in _all_faults(area) if f"{area} {arguments.seed} {fault.key}" in results]
+                faults = _planted_before(area, {key: entry for key, entry in results.items() if entry["area"] == area})
             for fault in faults:
                 key = f"{area} {arguments.seed} {fault.key}"
                 before = results.get(key)

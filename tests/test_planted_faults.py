@@ -118,3 +118,14 @@ def test_faults_that_are_left_out_are_still_possible_and_have_a_reason(faults: M
     reasons = faults.equivalents()
     assert not reasons.keys() - keys, "remove or rewrite entries of scripts/faults_equivalent.toml whose statement has changed"
     assert all(len(reason) > 20 for reason in reasons.values())
+
+
+def test_of_equal_statements_the_one_at_the_line_is_planted_again(
+    faults: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(faults, "ROOT", tmp_path)
+    monkeypatch.setitem(faults.AREAS, "module", (["module.py"], []))
+    (tmp_path / "module.py").write_text("def both():\n    note(1)\n    note(1)\n    note(1)\n")
+    third = next(fault for fault in faults._statements_of("module")[1] if "removed" in fault.change)
+    assert third.line == 3
+    assert [fault.line for fault in faults._planted_before("module", {"x": third._asdict()})] == [3]
