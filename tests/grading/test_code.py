@@ -155,6 +155,8 @@ threading.Thread(target=main).start()
         ("", "", True),
         ("1.5", "inf", False),
         ("1e3", "_", False),
+        ("1." + "0" * 998, "1", True),
+        ("1." + "0" * 999, "1", False),
     ],
 )
 def test_outputs_are_compared_word_by_word(expected: str, got: str, alike: bool) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from palestra.calls import format_call, parse_results
 from palestra.confidential import HIDDEN
 from palestra.core import AsyncEnv, Step, Tool
-from palestra.errors import InfrastructureError, MissingExtra, UsageError
+from palestra.errors import InfrastructureError, MissingExtra, Unsupported, UsageError
 from palestra.tools import BadArguments, CallForm, tool
 from palestra.trajectory import Content, Task, Text, ToolCall, ToolResult
 from palestra.wrappers import ToolRules, UseTools
@@ -230,7 +230,11 @@ async def test_tools_of_an_episode_are_opened_and_closed_with_it() -> None:
     await env.reset(seed=1)
     await env.close()
     assert log == ["open", "close", "open", "close"]
-    assert inner.closed == 1
+    await env.reset(seed=2)
+    with pytest.raises(Unsupported, match="the tool 'count' keeps state for it and has no fork"):
+        await env.fork()
+    await env.close()
+    assert inner.closed == 2
 
 
 async def test_failures_of_the_machine_fail_the_episode_at_their_boundary() -> None:
