@@ -23,6 +23,7 @@ from palestra.checking.shelter import keep_interrupt
 from palestra.core import Env, Step
 from palestra.encoding import encode_json
 from palestra.encoding import shown as safely_shown
+from palestra.rollout.validation import check_bounds
 from palestra.trajectory import Task, message_of
 
 __all__ = [
@@ -129,6 +130,7 @@ def playing(
         began = perf_counter()
         observation, info = env.reset(task=task)
         reset_seconds = perf_counter() - began
+        check_bounds(info)  # no check could read a larger one to its end
         yield
         for turn in range(limit(info)):
             where = f"turn {turn + 1}"
@@ -137,7 +139,9 @@ def playing(
                 raise TypeError(f"{actor} gave a {type(action).__name__} as its action, expected text")
             began, cpu_began = perf_counter(), process_time()
             step = Step(*env.step(action))
-            steps.append(Taken(action, step, perf_counter() - began, process_time() - cpu_began))
+            seconds, cpu_seconds = perf_counter() - began, process_time() - cpu_began
+            check_bounds(step.info)
+            steps.append(Taken(action, step, seconds, cpu_seconds))
             if step.terminated or step.truncated:
                 break
             yield

@@ -53,6 +53,7 @@ from palestra.trajectory import (
 __all__ = [
     "DEEPEST",
     "MOST_ITEMS",
+    "check_bounds",
     "checked_payments",
     "checked_player",
     "checked_reset",
@@ -218,6 +219,11 @@ def _kept_info(info: dict[str, Any]) -> dict[str, Any]:
         if verdict is not None and (type(verdict) not in (bool, int, float) or not math.isfinite(verdict)):
             raise EnvError(f"info['success'] must be True, False or None, got {shown(verdict)}")
     return kept
+
+
+def check_bounds(info: Any) -> None:
+    """Raise ``EnvError`` if ``info`` contains itself, is nested too deep or holds too many items to be written."""
+    _copied(info, 0, _Left())
 
 
 class _Left:
