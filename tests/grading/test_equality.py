@@ -5,9 +5,6 @@ from collections import namedtuple as named
 from decimal import Decimal
 from enum import Enum, IntEnum
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
-from runpy import run_path
 from typing import Any
 
 import pytest
@@ -22,7 +19,7 @@ from palestra.grading.code import same_output
 from palestra.grading.decoding import decode
 from palestra.grading.text import normalize
 from palestra.grading.values import BadValue, same, tree_of
-from palestra.sandbox import profile
+from palestra.sandbox.inside.values import encoded
 from palestra.tools import find_calls
 from palestra.trajectory import ToolCall
 
@@ -54,15 +51,10 @@ _NAMES: dict[str, Any] = {
 }
 
 
-@cache
-def _runner() -> dict[str, Any]:
-    return run_path(str(Path(profile.__file__).with_name("runner_values.py")))
-
-
 def _same_value(expected: str, got: str, *, lenient: bool) -> bool:
     """Whether the value of the source ``got``, after its way out of a box, equals that of ``expected``."""
     try:
-        returned = decode(_runner()["encoded"](eval(got, _NAMES)))  # noqa: S307
+        returned = decode(encoded(eval(got, _NAMES)))  # noqa: S307
     except (BadValue, TypeError, RecursionError):
         return False
     return same(tree_of(eval(expected, _NAMES)), returned, tolerance=1e-9, lenient=lenient)  # noqa: S307

@@ -12,8 +12,6 @@ import shutil
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
-from pathlib import Path
 
 from palestra.errors import InfrastructureError, MissingExtra, Unsupported, UsageError
 from palestra.sandbox.contract import (
@@ -29,6 +27,7 @@ from palestra.sandbox.contract import (
     check_relative,
 )
 from palestra.sandbox.jobs import file_fields, job_of, pack_frame
+from palestra.sandbox.profile import sources
 
 __all__ = ["Docker", "Runsc"]
 
@@ -37,9 +36,14 @@ _LAST_SECONDS = 5.0
 """Seconds that a client may take to notice that its container has ended."""
 
 
-@cache
-def _runner() -> str:
-    return "".join(Path(__file__).with_name(name).read_text() for name in ("runner_frames.py", "container_runner.py"))
+_START = """\
+import sys
+for name, source in {modules}:
+    module = sys.modules[name] = type(sys)(name)
+    exec(compile(source, name, "exec"), module.__dict__)
+for name in {names}: del sys.modules[name]
+module.main({ready}, {mark})
+"""
 
 
 def _client_environment() -> dict[str, str]:
@@ -65,10 +69,11 @@ class _Container:
         self.ended = False
 
     async def start(self, command: Sequence[str]) -> None:
-        source = f"READY, MARK = {self._ready!r}, {self.mark!r}\n{_runner()}"
+        modules = sources("container")
+        start = _START.format(modules=modules, names=[name for name, _ in modules], ready=self._ready, mark=self.mark)
         pipe = asyncio.subprocess.PIPE
         self._process = await asyncio.create_subprocess_exec(
-            *command, "-c", source, stdin=pipe, stdout=pipe, stderr=pipe, env=_client_environment()
+            *command, "-c", start, stdin=pipe, stdout=pipe, stderr=pipe, env=_client_environment()
         )
         assert self._process.stdout is not None
         assert self._process.stderr is not None

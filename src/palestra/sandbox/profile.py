@@ -4,6 +4,7 @@ Inside, ``/usr`` is the only part of the host, read-only. ``/box`` is a tmpfs of
 Everything else is remounted read-only, because an unlimited tmpfs could grow to half of the machine's memory.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ from palestra.sandbox.cgroups import memory_hierarchy
 from palestra.sandbox.contract import Limits
 from palestra.sandbox.seccomp import filter_program
 
-__all__ = ["Profile", "explained", "first_uid", "links_into_usr", "require_boxes"]
+__all__ = ["Profile", "explained", "first_uid", "links_into_usr", "require_boxes", "sources"]
 
 _FIRST_UID = 1_900_000_000
 """First uid of boxes started by root, above the uids of people, services and containers."""
@@ -35,7 +36,20 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-_COMPILE = "import marshal,sys;sys.stdout.buffer.write(marshal.dumps(compile(sys.stdin.read(),'<box>','exec')))"
+_COMPILE = """\
+import json, marshal, sys
+modules = [(name, compile(source, name, "exec")) for name, source in json.load(sys.stdin)]
+sys.stdout.buffer.write(marshal.dumps(modules))
+"""
+_START = """\
+import marshal, posix, sys
+for name, code in marshal.loads(posix.read(3, {size})):
+    module = sys.modules[name] = type(sys)(name)
+    exec(code, module.__dict__)
+for name in {names}: del sys.modules[name]
+module.main({surroundings})
+"""
+"""Makes modules of what the host has sent, and leaves none of them where code in the box would import it."""
 
 
 _REMEDIES = (
@@ -134,16 +148,16 @@ class Profile:
         ]
 
     def _interpreter(self) -> list[str]:
-        names = {
-            "PROCESSES": self.limits.processes,
-            "OPEN_FILES": self.limits.open_files,
-            "CPU_SECONDS": self.limits.cpu_seconds,
-            "PATHS": list(self.packages),
-            "BOXED": self.boxed,
-            "ENVIRONMENT": _ENVIRONMENT,
-            "__name__": "palestra_box",
+        surroundings = {
+            "boxed": self.boxed,
+            "processes": self.limits.processes,
+            "open_files": self.limits.open_files,
+            "cpu_seconds": self.limits.cpu_seconds,
+            "paths": list(self.packages),
+            "environment": _ENVIRONMENT,
         }
-        start = f"import marshal,posix;exec(marshal.loads(posix.read(3,{len(self.bootstrap())})),{names!r})"
+        names = [name for name, _ in sources("runner")]
+        start = _START.format(size=len(self.bootstrap()), names=names, surroundings=surroundings)
         return [self.python, "-sSB", "-c", start]
 
 
@@ -197,12 +211,16 @@ def links_into_usr() -> list[str]:
     return words
 
 
-_RUNNER = ("runner_frames.py", "runner_values.py", "runner.py")
+def sources(program: str) -> list[tuple[str, str]]:
+    """Return name and source of a program of ``inside`` and of the modules that it imports, in the order of their imports."""
+    modules = {"runner": ("frames", "values", "runner"), "container": ("frames", "container")}[program]
+    folder = Path(__file__).with_name("inside")
+    return [(f"palestra.sandbox.inside.{name}", (folder / f"{name}.py").read_text()) for name in modules]
 
 
 @cache
 def _compiled_runner(python: str) -> bytes:
     # Compiled once by the interpreter that runs it: compiling in every box would add a tenth to its start time.
-    source = b"".join(Path(__file__).with_name(name).read_bytes() for name in _RUNNER)
-    done = subprocess.run([python, "-I", "-S", "-c", _COMPILE], input=source, stdout=subprocess.PIPE, check=True, env={})
+    modules = json.dumps(sources("runner")).encode()
+    done = subprocess.run([python, "-I", "-S", "-c", _COMPILE], input=modules, stdout=subprocess.PIPE, check=True, env={})
     return done.stdout
