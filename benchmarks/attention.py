@@ -44,8 +44,8 @@ def one_side(attention: str, positions: int, path: Path) -> None:
     ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 65_536)  # freed memory goes back to the system
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    shape = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": positions}
+    shape: dict[str, Any] = {"vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
+    heads: dict[str, Any] = {"num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": positions}
     model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **heads, initializer_range=0.2))
     network = load_model(ModelConfig("", attention=attention), model)
     learner = Learner(network, LearnerConfig(packing=PackingConfig(positions, "packed"), loss=LossConfig(importance="none")))
@@ -55,7 +55,9 @@ def one_side(attention: str, positions: int, path: Path) -> None:
     restart_high_water_mark()
     learner.accumulate(batch)
     peak = memory("VmHWM") - before
-    torch.save({"peak": peak, "gradient": torch.cat([p.grad.flatten() for p in learner.parameters])}, path)
+    torch.save(
+        {"peak": peak, "gradient": torch.cat([p.grad.flatten() for p in learner.parameters if p.grad is not None])}, path
+    )
 
 
 def measured(attention: str, positions: int, folder: Path) -> dict[str, Any]:
@@ -71,7 +73,13 @@ def measured(attention: str, positions: int, folder: Path) -> dict[str, Any]:
 
 
 def _planned(attention: str) -> float:
-    shape = {"vocab_size": 151_936, "hidden_size": 2560, "intermediate_size": 9728, "num_hidden_layers": 36, "head_dim": 128}
+    shape: dict[str, Any] = {
+        "vocab_size": 151_936,
+        "hidden_size": 2560,
+        "intermediate_size": 9728,
+        "num_hidden_layers": 36,
+        "head_dim": 128,
+    }
     settings = transformers.Qwen3Config(**shape, num_attention_heads=32, num_key_value_heads=8, tie_word_embeddings=True)
     config = ModelConfig("", device="cuda", attention=attention, recompute=True, compute="bfloat16")
     plan = plan_memory(config, settings, MicroBatchShape(4, 4096, 2048, packed=True))

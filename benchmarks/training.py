@@ -85,7 +85,7 @@ def _bare_loop(model: Any, batch: Batch, packing: PackingConfig) -> Callable[[],
     assert batch.advantages is not None
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-6, betas=(0.9, 0.95), weight_decay=0.0, fused=True)
     weights = token_weights(batch, "token_mean", 1)
-    passes = []
+    passes: list[Any] = []
     for members in plan(batch, 1, packing)[0]:
         micro = micro_batch(batch, members, packing.layout)
         columns = [torch.from_numpy(column[micro.tokens]).float() for column in (batch.old, batch.advantages, weights)]

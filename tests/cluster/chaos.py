@@ -216,7 +216,7 @@ def three_nodes() -> Iterator[tuple[Any, list[Any]]]:
     """A cluster of a head and two more nodes on this machine, and those two."""
     from ray.cluster_utils import Cluster
 
-    store = {"object_store_memory": 80 * 2**20}
+    store: dict[str, Any] = {"object_store_memory": 80 * 2**20}
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **store})
     try:
         nodes = [cluster.add_node(num_cpus=1, **store) for _ in range(2)]

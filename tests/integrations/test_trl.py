@@ -61,7 +61,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[Trajectory]:
     return seen
 
 
-class Watched(trl.GRPOTrainer):  # type: ignore[misc]
+class Watched(trl.GRPOTrainer):
     """Keeps what TRL made of the answers of ``rollout_func``."""
 
     def _generate_and_score_completions(self, inputs: Any) -> Any:

@@ -122,7 +122,8 @@ class Points:
 
     def _halve_the_optimizer(self) -> None:
         """A point at which half of the weights have been updated."""
-        original = torch.optim.AdamW.step
+        optimizers: Any = torch.optim
+        original = optimizers.AdamW.step
 
         def step(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             (group,) = optimizer.param_groups
@@ -133,7 +134,7 @@ class Points:
                 self.pass_by("inside AdamW.step")
             group["params"] = parameters
 
-        torch.optim.AdamW.step = step
+        optimizers.AdamW.step = step
 
 
 def live(model: Path, folder: Path, points: Points | None, report: Path) -> None:

@@ -34,10 +34,8 @@ class Receiver:
         store, rank, size = next(dist.rendezvous(f"tcp://{address}:{port}", 1, size, timeout=timedelta(seconds=60)))
         store = dist.PrefixStore(name, store)
         distributed_c10d._world.pg_names.clear()  # the group of a learner that has gone
-        found = distributed_c10d._new_process_group_helper(
-            size, rank, [], dist.Backend("gloo"), store, group_name=name, timeout=timedelta(seconds=60)
-        )
-        self.group = found[0]
+        new: Any = distributed_c10d._new_process_group_helper
+        self.group = new(size, rank, [], dist.Backend("gloo"), store, group_name=name, timeout=timedelta(seconds=60))[0]
 
     def take(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         if self.left == 0:

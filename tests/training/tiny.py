@@ -97,5 +97,5 @@ def spoil(network: ActorCritic, segment: Any) -> None:
 
 def gradients(learner: Learner) -> Tensor:
     """All gradients in one vector, gathered from all ranks."""
-    parts = [parameter.grad for parameter in learner.parameters]
+    parts: list[Any] = [parameter.grad for parameter in learner.parameters]
     return torch.cat([(part.full_tensor() if hasattr(part, "full_tensor") else part).flatten() for part in parts])

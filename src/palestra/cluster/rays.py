@@ -42,8 +42,8 @@ def connect(address: str = "auto", **options: Any) -> Any:
         raise MissingExtra(f"a cluster needs Ray: {how_to_install('cluster')}") from None
     if ray.is_initialized():
         return ray
-    quiet = {"logging_level": logging.WARNING, "log_to_driver": False}
-    here = {"object_store_memory": _LOCAL_OBJECTS, "include_dashboard": False, **options}
+    quiet: dict[str, Any] = {"logging_level": logging.WARNING, "log_to_driver": False}
+    here: dict[str, Any] = {"object_store_memory": _LOCAL_OBJECTS, "include_dashboard": False, **options}
     try:
         ray.init(address=address, **quiet, **(here if address == "local" else {}))
     except ConnectionError as error:

@@ -72,8 +72,8 @@ class Replica(Answering):
 
         self._settings = settings
         path, dtype = settings.weights.model, getattr(torch, settings.weights.dtype)
-        tokenizer = transformers.AutoTokenizer.from_pretrained(path)
-        model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(path)
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=dtype)
         self._engine = self._own = HFEngine(
             model.to(settings.device), decode=tokenizer.decode, batch=settings.batch, rows=settings.rows
         )

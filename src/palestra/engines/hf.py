@@ -130,9 +130,9 @@ class HFEngine:
         """Load the engine of a model folder or hub name."""
         import transformers
 
-        model = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype)).to(device)
-        words = transformers.AutoTokenizer.from_pretrained(name)
-        return cls(model, decode=words.decode, **options)
+        model: Any = transformers.AutoModelForCausalLM.from_pretrained(name, dtype=getattr(torch, dtype))
+        words: Any = transformers.AutoTokenizer.from_pretrained(name)
+        return cls(model.to(device), decode=words.decode, **options)
 
     # ------------------------------------------------------------------------------------------------------- the protocol
 
@@ -326,7 +326,8 @@ class HFEngine:
         )
         self._arena.advance(first, tokens)
         self._passes += 1
-        return output.logits[:, -1]
+        logits: torch.Tensor = output.logits[:, -1]
+        return logits
 
     def _finish(self, request: _Request) -> Finish | None:
         sampling = request.sampling

@@ -77,8 +77,10 @@ def pack_model(folder: Path, file: Path, history: dict[str, Any]) -> None:
         raise UsageError(
             f"{folder} is not a model that build_tiny makes: it shares key heads or has an output layer of its own"
         )
-    words = transformers.AutoTokenizer.from_pretrained(folder)
+    words: Any = transformers.AutoTokenizer.from_pretrained(folder)
     texts = tuple(words.decode([id]) for id in range(len(words)))
     about = Packing(texts, config.num_attention_heads, config.max_position_embeddings, history)
-    weights = {name: tensor.astype(np.float16) for name, tensor in load_file(folder / "model.safetensors").items()}
+    weights: dict[str, Any] = {
+        name: tensor.astype(np.float16) for name, tensor in load_file(folder / "model.safetensors").items()
+    }
     np.savez_compressed(file, about=np.frombuffer(encode_json(about), np.uint8), **weights)

@@ -161,7 +161,7 @@ class _GroupChannel:
         # The prefixes that torch gives a named group, and SGLang the store of the group.
         for prefix in (GROUP, f"{GROUP}/", f"{device.type}/"):
             store = dist.PrefixStore(prefix, store)
-        kind = dist.ProcessGroupNCCL if invitation.backend == "nccl" else dist.ProcessGroupGloo
+        kind: Any = dist.ProcessGroupNCCL if invitation.backend == "nccl" else dist.ProcessGroupGloo
         self._group = kind(store, 0, invitation.size, _TIMEOUT)
 
     async def send(self, bucket: WeightBucket, one_by_one: bool) -> None:

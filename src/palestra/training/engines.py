@@ -53,7 +53,7 @@ class EngineSetup(NamedTuple):
 def local_engine(setup: EngineSetup) -> Engine:
     """A copy of the model in this process."""
     settings = setup.config.engine
-    model = transformers.AutoModelForCausalLM.from_pretrained(setup.model, dtype=getattr(torch, settings.dtype))
+    model: Any = transformers.AutoModelForCausalLM.from_pretrained(setup.model, dtype=getattr(torch, settings.dtype))
     model = model.to(setup.config.engine_device)
     return HFEngine(model, decode=setup.tokenizer.decode, batch=settings.batch, rows=settings.rows)
 

@@ -34,7 +34,8 @@ def reference(query: Tensor, key: Tensor, value: Tensor, window: int | None, sin
     scores = (query @ key.transpose(2, 3) / query.shape[-1] ** 0.5).masked_fill(~seen, -torch.inf)
     if sinks is not None:
         scores = torch.cat([scores, sinks.view(1, -1, 1, 1).expand(1, -1, length, 1)], -1)
-    return (scores.softmax(-1)[..., :length] @ value).transpose(1, 2)
+    attended: torch.Tensor = (scores.softmax(-1)[..., :length] @ value).transpose(1, 2)
+    return attended
 
 
 @pytest.mark.parametrize("window", [None, 1, 3, 5, 40])

@@ -183,7 +183,7 @@ def test_ranks_that_divide_a_micro_batch_need_their_part_of_its_memory(packed: b
 
 @pytest.mark.slow
 def test_a_model_of_32_billion_parameters_is_planned_within_10_seconds() -> None:
-    heads = {"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 64}
+    heads: dict[str, Any] = {"num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 128, "num_hidden_layers": 64}
     large = transformers.Qwen3Config(vocab_size=151_936, hidden_size=5120, intermediate_size=25_600, **heads)
     began = time.process_time()
     config = ModelConfig("", device="cuda", recompute=True, compute="bfloat16")

@@ -45,7 +45,7 @@ class _Plan(list[Any]):
         super().append(subgoal)
 
 
-class GuardedBot(BabyAIBot):  # type: ignore[misc]
+class GuardedBot(BabyAIBot):
     """minigrid's bot, which raises ``Stuck`` instead of planning forever, and may start with an object in hand."""
 
     def __init__(self, mission: Any) -> None:

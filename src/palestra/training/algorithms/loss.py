@@ -160,7 +160,7 @@ def undivided() -> Iterator[None]:
         _undivided.reset(token)
 
 
-class _Chosen(torch.autograd.Function):  # type: ignore[misc]
+class _Chosen(torch.autograd.Function):
     """Log-probabilities of the chosen tokens, and entropies that are only looked at.
 
     The logits of a micro-batch are its largest tensor, and on a CPU every pass over them outside the cache counts. So they are
@@ -270,7 +270,7 @@ def _difference(new: Tensor, old: Tensor, segments: Tensor, config: LossConfig) 
 
 def _objective(new: Tensor, ratio: Tensor, tokens: PolicyTokens, config: LossConfig) -> Tensor:
     chosen: Objective = LOSS.load(config.kind)
-    objective = chosen(new, ratio, tokens, config)
+    objective: Any = chosen(new, ratio, tokens, config)
     if not isinstance(objective, Tensor) or objective.shape != new.shape:
         got = f"shape {tuple(objective.shape)}" if isinstance(objective, Tensor) else type(objective).__name__
         raise UsageError(f"learner.loss.kind must return a tensor with one number per sampled token ({len(new)}), got {got}")

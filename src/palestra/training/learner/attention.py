@@ -96,8 +96,11 @@ def _mask(*args: Any, attention_mask: Tensor | None = None, local_size: int | No
     """No mask for rows without padding: ``attend`` knows segments and windows by itself."""
     if local_size is not None and (windows := _windows.get()) is not None:
         windows[0].add(local_size)
-    kwargs["local_size"] = local_size
-    return None if attention_mask is None else sdpa_mask(*args, attention_mask=attention_mask, **kwargs)
+    if attention_mask is None:
+        return None
+    kwargs.update(local_size=local_size, attention_mask=attention_mask)
+    mask: Tensor | None = sdpa_mask(*args, **kwargs)
+    return mask
 
 
 def attend(
@@ -112,7 +115,8 @@ def attend(
     scale: float | None = options.get("scaling")
     if attention_mask is not None:
         if sinks is None:
-            return sdpa_attention_forward(module, query, key, value, attention_mask, **options)  # type: ignore[no-any-return]
+            attended: tuple[Tensor, None] = sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+            return attended
         return _with_sinks(query, *_repeated(query, key, value), attention_mask, sinks, scale).transpose(1, 2), None
     known: SegmentBounds | None = options.get("segment_bounds")
     context = None if known is None else known.context

@@ -149,7 +149,8 @@ def _tokens(network: ActorCritic, count: int) -> Tensor:
     """One row of ``count`` different tokens."""
     model = network.language_model
     vocabulary = model.get_output_embeddings().weight.shape[0]
-    return (torch.arange(1, count + 1, device=model.device) * 7919 % vocabulary).unsqueeze(0)
+    row: Tensor = (torch.arange(1, count + 1, device=model.device) * 7919 % vocabulary).unsqueeze(0)
+    return row
 
 
 def _row(ids: Tensor, lengths: Any) -> Inputs:

@@ -137,7 +137,7 @@ def _exchanged(some: Tensor, context: ContextGroup, divided: int, joined: int) -
     return whole
 
 
-class _Exchange(torch.autograd.Function):  # type: ignore[misc]
+class _Exchange(torch.autograd.Function):
     """All-to-all: each rank gives away the others' parts of one dimension, and gets their parts of another."""
 
     @staticmethod
@@ -158,7 +158,7 @@ def _all_to_all(some: Tensor, context: ContextGroup, divided: int, joined: int) 
     return torch.cat(received.unbind(), dim=joined)
 
 
-class _Gathered(torch.autograd.Function):  # type: ignore[misc]
+class _Gathered(torch.autograd.Function):
     """The numbers of all ranks. Each rank uses all of them, so the gradient of its own ones is not added over ranks."""
 
     @staticmethod

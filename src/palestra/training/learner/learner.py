@@ -131,10 +131,11 @@ class Learner:
                 check_context(module)
             if module is not None and self.ranks > 1 and not isinstance(module, FSDPModule):
                 shard(module)
-            if isinstance(module, FSDPModule):
+            sharded: object = module
+            if isinstance(sharded, FSDPModule):
                 # The checks made passes, after which FSDP keeps what is outside of the layers gathered. The optimizer must hold
                 # the rows of this rank: the gathered tensors get no gradient.
-                module.reshard()
+                sharded.reshard()
             if module is not None and module.config.compile:
                 compile_layers(module, module.config.compile)  # after the checks, whose passes have other shapes
         for frozen in (reference, teacher):
@@ -224,8 +225,8 @@ class Learner:
         ``loss`` replaces the configured loss, for example with an annealed coefficient.
         """
         metrics = self.accumulate(batch, loss)
-        norm = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.gradient_clip)
-        norm = float(norm.full_tensor() if isinstance(norm, DTensor) else norm)
+        length = torch.nn.utils.clip_grad_norm_(self.parameters, self.config.gradient_clip)
+        norm = float(length.full_tensor() if isinstance(length, DTensor) else length)
         finite = math.isfinite(norm) and metrics["not_finite"] < 1.0
         rate = self._learning_rate()
         if finite:
@@ -274,9 +275,9 @@ class Learner:
         totals["not_finite"] = torch.tensor(broken, dtype=torch.float64, device=self.device)
         names = sorted(totals)
         values = self._summed(torch.stack([totals[name] for name in names]).cpu().numpy())
-        found = dict(zip(names, values.tolist(), strict=True))
+        means: dict[str, float] = dict(zip(names, values.tolist(), strict=True))
         # Divided after the sum over ranks, so that it is exactly 1 if no segment is left.
-        return {**found, "not_finite": found["not_finite"] / max(len(np.unique(batch.segments)), 1)}
+        return {**means, "not_finite": means["not_finite"] / max(len(np.unique(batch.segments)), 1)}
 
     def _sound_pass(self, batch: Batch, micro: MicroBatch, differentiable_entropy: bool) -> tuple[MicroBatch, Outputs]:
         """Make the forward pass of ``micro`` without the segments whose log-probabilities are not finite.

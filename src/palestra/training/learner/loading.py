@@ -52,7 +52,8 @@ def _adapted(model: Any, settings: LoraSettings) -> Any:
     from peft import LoraConfig, get_peft_model
 
     targets = settings.targets if isinstance(settings.targets, str) else list(settings.targets)
-    config = LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=targets, bias="none")
+    alpha: Any = settings.alpha  # peft divides by the rank; its annotation says int
+    config = LoraConfig(r=settings.rank, lora_alpha=alpha, target_modules=targets, bias="none")
     try:
         return get_peft_model(model, config)
     except ValueError as error:

@@ -98,7 +98,9 @@ class Inputs(NamedTuple):
         """``micro`` on ``device``: all of it, or the part of this rank of ``context``."""
         micro, part = (micro, None) if context is None else part_of(micro, context)
         arrays = {name: getattr(micro, name) for name in cls._fields if name not in ("bounds", "prefix", "part")}
-        tensors = {n: None if array is None else torch.from_numpy(array).to(device) for n, array in arrays.items()}
+        tensors: dict[str, Any] = {
+            n: None if array is None else torch.from_numpy(array).to(device) for n, array in arrays.items()
+        }
         return cls(**tensors, bounds=micro.bounds, prefix=micro.prefix, part=part)
 
 
@@ -112,7 +114,7 @@ class Outputs(NamedTuple):
     """The critic's value of the state after each segment."""
 
 
-class ActorCritic(nn.Module):  # type: ignore[misc]
+class ActorCritic(nn.Module):
     """A causal LM that computes log-probabilities and values of sampled tokens only."""
 
     def __init__(self, model: Any, config: ModelConfig) -> None:
@@ -189,7 +191,8 @@ class ActorCritic(nn.Module):  # type: ignore[misc]
         cache = DynamicCache()
         decoder(input_ids=inputs.input_ids[:1, :shared], past_key_values=cache, use_cache=True)
         # Seen by every row, stored once; the gradients of all rows add up in it.
-        for layer in cache.layers:
+        layers: list[Any] = cache.layers
+        for layer in layers:
             layer.keys, layer.values = (part.expand(rows, -1, -1, -1) for part in (layer.keys, layer.values))
         states = decoder(
             input_ids=inputs.input_ids[:, shared:],

@@ -38,17 +38,17 @@ def moment_rows(moment: Tensor, parameter: Tensor) -> TensorRows:
     return rows_of(parameter)._replace(rows=moment)
 
 
-class HostAdamW(AdamW):  # type: ignore[misc]
+class HostAdamW(AdamW):
     """AdamW whose moments are in the memory of the host. They are plain tensors: the rows that this rank holds."""
 
     def fresh_state(self, parameter: Tensor) -> dict[str, Tensor]:
         """Return zeros on the host, in memory that a GPU copies from without a detour if the parameter is on one."""
         rows = _local(parameter)
-        kept = {"dtype": rows.dtype, "device": "cpu", "pin_memory": rows.device.type == "cuda"}
+        kept: dict[str, Any] = {"dtype": rows.dtype, "device": "cpu", "pin_memory": rows.device.type == "cuda"}
         moments = (torch.zeros(rows.shape, **kept) for _ in range(2))
         return dict(zip(MOMENTS, (torch.zeros((), dtype=torch.float32), *moments), strict=True))
 
-    def step(self, closure: None = None) -> None:
+    def step(self, closure: Any = None) -> Any:
         """Make one update. A ``closure`` is not supported."""
         with torch.no_grad():
             for group in self.param_groups:
@@ -57,6 +57,7 @@ class HostAdamW(AdamW):  # type: ignore[misc]
                         self._update(parameter, group)
 
     def _update(self, parameter: Tensor, group: dict[str, Any]) -> None:
+        assert parameter.grad is not None
         if parameter not in self.state:
             self.state[parameter] = self.fresh_state(parameter)
         state, rows = self.state[parameter], _local(parameter)

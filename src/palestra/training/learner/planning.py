@@ -251,7 +251,7 @@ def _divided_inputs(shape: MicroBatchShape, segments: int, length: int, sampled:
     return Inputs(ids, ids, None, predictors, predictors, torch.zeros(segments, dtype=torch.int64), bounds, part=part)
 
 
-class _Live(TorchDispatchMode):  # type: ignore[misc]
+class _Live(TorchDispatchMode):
     """Adds up the bytes of the tensors that operations have made and that still exist.
 
     What operations write into the ``known`` values, and views of these, are no new tensors.

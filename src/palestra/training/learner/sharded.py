@@ -151,7 +151,7 @@ class _Checkpoint:
         from transformers.conversion_mapping import get_model_conversion_mapping
 
         self._model = model
-        self._mapping = get_model_conversion_mapping(model)
+        self._mapping: Any = get_model_conversion_mapping(model)
         self._renamed: dict[str, _Place] = {}
         self._fused: dict[str, list[_Place]] = defaultdict(list)
         known = model.state_dict()
@@ -189,7 +189,7 @@ class _Checkpoint:
                 filled.add(name)
         return filled
 
-    def _target(self, name: str, known: Mapping[str, Tensor]) -> tuple[str, bool]:
+    def _target(self, name: str, known: dict[str, Tensor]) -> tuple[str, bool]:
         """The name in the model of what the checkpoint calls ``name``, and whether it is fused with others."""
         from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 

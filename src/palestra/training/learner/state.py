@@ -113,7 +113,7 @@ def _write_safetensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
 def _pieces(header: bytes, tensors: Iterable[Tensor]) -> Iterator[memoryview]:
     yield memoryview(header)
     for tensor in tensors:
-        data = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        data: Any = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
         for start in range(0, len(data), _CHUNK):
             yield memoryview(data[start : start + _CHUNK])
 
