@@ -157,7 +157,7 @@ async def test_a_list_of_hosts_is_refused_and_a_public_network_needs_the_option(
         await Trial.create(config(hosts, tmp_path / "trials", "oracle"))
 
 
-class Stuck(NopAgent):  # type: ignore[misc]
+class Stuck(NopAgent):
     """An agent whose command never ends, with a process in the background."""
 
     begun = 0

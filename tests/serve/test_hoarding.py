@@ -103,7 +103,7 @@ async def dialed(url: str) -> AsyncIterator[ClientConnection]:
 async def session(socket: ClientConnection, *verbs: Verb) -> None:
     for data in (HELLO, *(called(seq, verb) for seq, verb in enumerate(verbs, 1))):
         await socket.send(data)
-        decode_frame(bytes(await socket.recv()), FromServer)  # type: ignore[arg-type]
+        decode_frame(bytes(await socket.recv()), FromServer)  # type: ignore[arg-type,unused-ignore]
 
 
 def sessions(count: int, size: int, steps: int = 1, char: str = "x") -> Way:

@@ -40,7 +40,7 @@ async def server() -> AsyncIterator[EnvServer]:
 def dial(server: EnvServer, token: str, **options: object) -> connect:
     address = server.url.replace("http", "ws") + PATH
     headers = {"Authorization": f"Bearer {token}"}
-    return connect(address, additional_headers=headers, ping_interval=None, proxy=None, **options)  # type: ignore[arg-type]
+    return connect(address, additional_headers=headers, ping_interval=None, proxy=None, **options)  # type: ignore[arg-type,unused-ignore]
 
 
 HEADERS = [
@@ -105,16 +105,16 @@ async def test_a_token_in_the_address_is_no_token(server: EnvServer, query: str)
 async def test_another_tenants_session_is_not_there(server: EnvServer) -> None:
     async with dial(server, ANN) as mine, dial(server, BOB) as theirs:
         await mine.send(encode_frame(Hello((1,), REFERENCE)))
-        session = decode_frame(bytes(await mine.recv()), FromServer).session  # type: ignore[arg-type]
+        session = decode_frame(bytes(await mine.recv()), FromServer).session  # type: ignore[arg-type,unused-ignore]
         await theirs.send(encode_frame(Hello((1,), session=session)))
-        answer = decode_frame(bytes(await theirs.recv()), FromServer)  # type: ignore[arg-type]
+        answer = decode_frame(bytes(await theirs.recv()), FromServer)  # type: ignore[arg-type,unused-ignore]
         assert (type(answer), answer.code) == (Fault, Code.NO_SESSION)
         bearer = {"Authorization": f"Bearer {BOB}"}
         for method, path in (("GET", ""), ("DELETE", "")):
             status, _, body = await http(server, method, f"/v1/sessions/{session}{path}", b"", **bearer)
             assert (status, json.loads(body)["code"]) == (404, "no_session")
         await mine.send(encode_frame(CallFrame(1, 1, 5.0, ResetFrame(Task(REFERENCE, 1)))))
-        assert decode_frame(bytes(await mine.recv()), FromServer).seq == 1  # type: ignore[arg-type]
+        assert decode_frame(bytes(await mine.recv()), FromServer).seq == 1  # type: ignore[arg-type,unused-ignore]
 
 
 async def test_nothing_is_unpacked(server: EnvServer) -> None:
@@ -154,7 +154,7 @@ async def test_a_replayed_call_runs_once(server: EnvServer) -> None:
         turns = []
         for _ in range(5):
             await socket.send(encode_frame(CallFrame(2, 2, 5.0, StepFrame("x"))))
-            turns.append(decode_frame(bytes(await socket.recv()), FromServer).result.info["turn"])  # type: ignore[arg-type]
+            turns.append(decode_frame(bytes(await socket.recv()), FromServer).result.info["turn"])  # type: ignore[arg-type,unused-ignore]
         assert turns == [1] * 5
 
 

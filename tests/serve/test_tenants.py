@@ -124,7 +124,7 @@ async def test_one_token_cannot_take_every_session() -> None:
         answers = []
         for socket in sockets:
             await socket.send(encode_frame(Hello((1,), REFERENCE)))
-            answers.append(decode_frame(bytes(await socket.recv()), FromServer))  # type: ignore[arg-type]
+            answers.append(decode_frame(bytes(await socket.recv()), FromServer))  # type: ignore[arg-type,unused-ignore]
         assert [type(answer) for answer in answers] == [Welcome, Welcome, Fault, Welcome]
         assert answers[2].code is Code.BUSY
         for socket in sockets:
@@ -348,7 +348,7 @@ async def test_a_client_that_does_not_read_is_not_worked_for() -> None:
         await asyncio.sleep(0.5)
         assert connection._transport.get_write_buffer_size() < 2 * MEGABYTE
         socket.transport.resume_reading()
-        turns = [decode_frame(bytes(await socket.recv()), FromServer).result.info["turn"] for _ in range(78)]  # type: ignore[arg-type]
+        turns = [decode_frame(bytes(await socket.recv()), FromServer).result.info["turn"] for _ in range(78)]  # type: ignore[arg-type,unused-ignore]
         assert turns == list(range(1, 79))
 
 

@@ -40,7 +40,7 @@ async def served(app: Any, host: str, port: int, limits: GatewayLimits) -> Async
     class Connection(H11Protocol):
         """A connection of one client."""
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn narrows it, too
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override,unused-ignore]  # uvicorn narrows it, too
             super().connection_made(transport)
             self._slices = Slices(transport, super().data_received, lambda: not self.flow.read_paused)
             opened[self] = None

@@ -56,7 +56,7 @@ def agent_executor(*, max_tokens: int = 512, **options: Any) -> type:
     """
     agent = framework("openrlhf", "openrlhf.utils.agent", "AgentExecutorBase")
 
-    class AgentExecutor(agent.AgentExecutorBase):  # type: ignore[misc, name-defined]
+    class AgentExecutor(agent.AgentExecutorBase):  # type: ignore[name-defined]
         async def execute(
             self,
             prompt: Any,
@@ -138,7 +138,7 @@ def multi_turn_executor(tokenizer: Any, *, idle: float = 3600.0) -> type:
     """
     agent = framework("openrlhf", "openrlhf.utils.agent", "AgentInstanceBase", "MultiTurnAgentExecutor")
 
-    class AgentInstance(agent.AgentInstanceBase):  # type: ignore[misc, name-defined]
+    class AgentInstance(agent.AgentInstanceBase):  # type: ignore[name-defined]
         def __init__(self) -> None:
             self._words = _tokenizer(tokenizer)
             self._renderer = appending_renderer(self._words)
@@ -167,7 +167,7 @@ def multi_turn_executor(tokenizer: Any, *, idle: float = 3600.0) -> type:
         def _text(self, ids: Any) -> str:
             return exact_text(self._words, ids, "OpenRLHF's own loop")
 
-    class AgentExecutor(agent.MultiTurnAgentExecutor):  # type: ignore[misc, name-defined]
+    class AgentExecutor(agent.MultiTurnAgentExecutor):  # type: ignore[name-defined]
         def __init__(self) -> None:
             super().__init__(AgentInstance)
 

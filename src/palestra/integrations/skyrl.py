@@ -46,7 +46,7 @@ def text_env() -> type:
     """Return the ``BaseTextEnv`` that ``register`` registers. SkyRL's ``generator.max_turns`` limits its episodes."""
     base = framework("skyrl_rows", "skyrl_gym.envs.base_text_env", "BaseTextEnv")
 
-    class PalestraTextEnv(base.BaseTextEnv):  # type: ignore[misc, name-defined]
+    class PalestraTextEnv(base.BaseTextEnv):  # type: ignore[name-defined]
         def __init__(self, env_config: Any = None, extras: dict[str, Any] | None = None) -> None:
             super().__init__()
             self.max_turns = (extras or {}).get("max_turns")

@@ -65,7 +65,7 @@ def generator(
     settings = options or RolloutOptions(max_turns=cfg.max_turns)
     chosen = renderer or renderer_for(tokenizer, append_only=not cfg.step_wise_trajectories)
 
-    class PalestraGenerator(base.GeneratorInterface):  # type: ignore[misc, name-defined]
+    class PalestraGenerator(base.GeneratorInterface):  # type: ignore[name-defined]
         async def generate(self, input_batch: Any, disable_tqdm: bool = True) -> Any:
             tasks = [read_task(prompt) for prompt in input_batch["prompts"]]
             names = input_batch.get("trajectory_ids") or [base.TrajectoryID(str(at), 0) for at in range(len(tasks))]

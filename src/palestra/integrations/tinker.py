@@ -51,7 +51,7 @@ def task_source(tasks: Sequence[Task], options: GroupOptions, *, groups: int = 1
         return PalestraTasks(some[at : at + groups] for at in range(0, len(some), groups))
 
     @chz.chz
-    class PalestraSource(types.RLDatasetBuilder):  # type: ignore[name-defined,misc]
+    class PalestraSource(types.RLDatasetBuilder):  # type: ignore[name-defined]
         async def __call__(self) -> Any:
             return batches(tasks), batches(held_out) if held_out else None
 

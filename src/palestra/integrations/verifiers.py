@@ -70,28 +70,28 @@ def plugin() -> Plugin:
     used = "AgentConfig Env EnvConfig Harness HarnessConfig ProgramResult State Task TaskConfig TaskData Taskset TasksetConfig"
     vf = framework("verifiers", "verifiers.v1", *used.split())
 
-    class PalestraConfig(vf.TasksetConfig):  # type: ignore[misc, name-defined]
+    class PalestraConfig(vf.TasksetConfig):  # type: ignore[name-defined]
         env: str = "game:GuessTheNumber-v0-easy"
         tasks: int = 100
         seed: int = 0
 
-    class PalestraData(vf.TaskData):  # type: ignore[misc, name-defined]
+    class PalestraData(vf.TaskData):  # type: ignore[name-defined]
         palestra: dict[str, Any]
 
-    class PalestraTask(vf.Task[PalestraData, vf.State, vf.TaskConfig]):  # type: ignore[misc, name-defined]
+    class PalestraTask(vf.Task[PalestraData, vf.State, vf.TaskConfig]):  # type: ignore[name-defined]
         pass
 
-    class PalestraTaskset(vf.Taskset[PalestraTask, PalestraConfig]):  # type: ignore[misc, name-defined]
+    class PalestraTaskset(vf.Taskset[PalestraTask, PalestraConfig]):  # type: ignore[name-defined]
         def load(self) -> Iterator[PalestraTask]:
             tasks, _ = tasks_of(self.config.env, self.config.tasks, self.config.seed)
             for number, task in enumerate(tasks):
                 data = PalestraData(name=f"{task.env}#{number}", palestra=msgspec.to_builtins(task))
                 yield PalestraTask(data, self.config.task)
 
-    class PalestraEnvConfig(vf.EnvConfig):  # type: ignore[misc, name-defined]
+    class PalestraEnvConfig(vf.EnvConfig):  # type: ignore[name-defined]
         player: vf.AgentConfig = vf.AgentConfig(runtime={"type": "subprocess"})  # type: ignore[name-defined]
 
-    class PalestraEnv(vf.Env[PalestraEnvConfig]):  # type: ignore[misc, name-defined]
+    class PalestraEnv(vf.Env[PalestraEnvConfig]):  # type: ignore[name-defined]
         async def run(self, task: Any, agents: Any) -> None:
             async with agents.player.interaction(task) as interaction:
                 reward, metrics = await play_in(interaction, msgspec.convert(task.data.palestra, Task))
@@ -108,7 +108,7 @@ def _harness(vf: Any) -> type:
     chat = framework("verifiers", "verifiers.v1.dialects.chat", "message_to_wire")
     limits = framework("verifiers", "verifiers.v1.harnesses.utils.compaction", "CONTEXT_OVERFLOW_MARKERS")
 
-    class PalestraHarness(vf.Harness[vf.HarnessConfig]):  # type: ignore[misc]
+    class PalestraHarness(vf.Harness[vf.HarnessConfig]):
         """One call of the model per turn, in this process."""
 
         APPENDS_SYSTEM_PROMPT = SUPPORTS_RESUME = True

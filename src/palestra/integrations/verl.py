@@ -69,7 +69,7 @@ def agent_loop() -> type:
     """
     verl = framework("verl", "verl.experimental.agent_loop.agent_loop", "AgentLoopBase", "AgentLoopOutput", "AgentLoopMetrics")
 
-    class PalestraAgentLoop(verl.AgentLoopBase):  # type: ignore[misc, name-defined]
+    class PalestraAgentLoop(verl.AgentLoopBase):  # type: ignore[name-defined]
         """Plays one episode per row.
 
         Args:

@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._slices = Slices(self._transport, self._take, lambda: not self._paused, lambda: not self._paused)
-        self._others.add(self)  # type: ignore[arg-type]
+        self._others.add(self)  # type: ignore[arg-type,unused-ignore]
         self._door.connections.add(self)
 
     def data_received(self, data: bytes) -> None:

@@ -73,7 +73,7 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         assert sockets is not None
         await self.lifespan.startup()
-        self.servers = [Listener(one, self._slots, self._connection, self.config.ssl) for one in sockets]  # type: ignore[misc]
+        self.servers = [Listener(one, self._slots, self._connection, self.config.ssl) for one in sockets]  # type: ignore[misc,unused-ignore]
         self.started = True
 
     def _connection(self, slot: ConnectionSlot) -> HttpConnection:
@@ -162,7 +162,7 @@ class EnvServer:
             raise UsageError("HTTPS needs both a certificate and its key")
         config = uvicorn.Config(
             http_app(self.sessions, self._tokens, self._slots, only_here=_is_loopback(self._options.get("host", "127.0.0.1"))),
-            ws=self._door.connect,  # type: ignore[arg-type]
+            ws=self._door.connect,  # type: ignore[arg-type,unused-ignore]
             loop="asyncio",
             lifespan="off",
             log_config=None,

@@ -18,7 +18,8 @@ def drawn(*boxes: tuple[float, float, float, float]) -> bytes:
     white = io.BytesIO()
     Image.new("RGB", (100, 60), "white").save(white, "PNG")
     elements = [Element(0, "button", "Go", f"e{number}", box=box) for number, box in enumerate(boxes)]
-    return Image.open(io.BytesIO(marked(white.getvalue(), elements))).tobytes()
+    picture: bytes = Image.open(io.BytesIO(marked(white.getvalue(), elements))).tobytes()
+    return picture
 
 
 def test_a_huge_box_costs_no_more_than_the_picture() -> None:
