@@ -6,7 +6,7 @@ set -euo pipefail
 wheel=$(realpath "$1")
 shift
 versions=("$@")
-[ ${#versions[@]} -gt 0 ] || versions=(3.11 3.12 3.13)
+[ ${#versions[@]} -gt 0 ] || versions=(3.11 3.12 3.13 3.14)
 constraints=$(realpath "$(dirname "$0")/../constraints.txt")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +44,13 @@ def test_only_the_publishing_job_may_ask_for_an_identity() -> None:
     workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
     assert workflow["permissions"] == {}
     assert [name for name, job in workflow["jobs"].items() if "id-token" in job["permissions"]] == ["publish"]
-    used = [step["uses"] for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
-    assert all(re.fullmatch(r"[\w./-]+@[\w./-]+", one) for one in used)
     assert "secrets." not in json.dumps(workflow)
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / ".github" / "workflows").glob("*.yml")), ids=lambda file: file.name)
+def test_actions_are_pinned_by_commit_and_every_job_blocks(file: Path) -> None:
+    jobs = yaml.safe_load(file.read_text())["jobs"]
+    used = [step["uses"] for job in jobs.values() for step in job["steps"] if "uses" in step]
+    assert used
+    assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action) for action in used)
+    assert not [name for name, job in jobs.items() if job.get("continue-on-error")]
