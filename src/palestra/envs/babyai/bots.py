@@ -49,16 +49,16 @@ class GuardedBot(BabyAIBot):
     """minigrid's bot, which raises ``Stuck`` instead of planning forever, and may start with an object in hand."""
 
     def __init__(self, mission: Any) -> None:
-        super().__init__(mission)
+        super().__init__(mission)  # type: ignore[no-untyped-call,unused-ignore]
         self.stack: _Plan = _Plan(self.stack)
         if mission.carrying is not None:
-            self._process_obs()
+            self._process_obs()  # type: ignore[no-untyped-call,unused-ignore]
             self.stack.append(DropSubgoal(self))
-            self.stack.append(GoNextToSubgoal(self, self._find_drop_pos()))
+            self.stack.append(GoNextToSubgoal(self, self._find_drop_pos()))  # type: ignore[no-untyped-call,unused-ignore]
 
     def replan(self, action_taken: int | None = None) -> int:
         self.stack.grown = 0
-        return int(super().replan(action_taken))
+        return int(super().replan(action_taken))  # type: ignore[no-untyped-call,unused-ignore]
 
     def mind(self) -> tuple[Any, ...]:
         """Return the bot's own state, which decides its next action together with the state of the world.
@@ -80,7 +80,7 @@ class KnowingBot(GuardedBot):
         super().__init__(mission)
 
     def _process_obs(self) -> None:
-        super()._process_obs()
+        super()._process_obs()  # type: ignore[no-untyped-call,unused-ignore]
         # What the bot knows grows only when a locked door opens, and it forgets nothing.
         if self._locked is None or not all(door.is_locked for door in self._locked):
             self._locked = self._look_around()
@@ -129,7 +129,7 @@ class KnowingBot(GuardedBot):
         # The bot looks behind closed doors when it misses an object. This one knows what is there.
         if accept_fn.__name__ == "unopened_unlocked_door":
             return None, None, False
-        return super()._shortest_path(accept_fn, try_with_blockers)
+        return super()._shortest_path(accept_fn, try_with_blockers)  # type: ignore[no-untyped-call,unused-ignore]
 
 
 class OpeningBot:

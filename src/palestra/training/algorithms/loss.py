@@ -143,7 +143,7 @@ def token_statistics(
     """Log-probabilities and entropies at the temperature that sampling used."""
     scaled = logits.float() if temperature == 1.0 else logits.float() / temperature
     if not differentiable_entropy:
-        return TokenStatistics(*_Chosen.apply(scaled, targets))
+        return TokenStatistics(*_Chosen.apply(scaled, targets))  # type: ignore[no-untyped-call,unused-ignore]
     normalizer = torch.logsumexp(scaled, dim=-1)
     chosen = scaled.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
     entropy = normalizer - (torch.exp(scaled - normalizer.unsqueeze(-1)) * scaled).sum(-1)

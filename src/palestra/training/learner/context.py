@@ -58,7 +58,7 @@ class ContextGroup(NamedTuple):
 
     def gathered(self, own: Tensor, places: Tensor, count: int) -> Tensor:
         """All ``count`` numbers of the group, of which this rank has ``own`` at ``places``."""
-        whole: Tensor = _Gathered.apply(own, places, count, self)
+        whole: Tensor = _Gathered.apply(own, places, count, self)  # type: ignore[no-untyped-call,unused-ignore]
         return whole
 
     def largest(self, number: Tensor) -> float:
@@ -133,7 +133,7 @@ def part_of(micro: MicroBatch, context: ContextGroup) -> tuple[MicroBatch, Part]
 
 
 def _exchanged(some: Tensor, context: ContextGroup, divided: int, joined: int) -> Tensor:
-    whole: Tensor = _Exchange.apply(some, context, divided, joined)
+    whole: Tensor = _Exchange.apply(some, context, divided, joined)  # type: ignore[no-untyped-call,unused-ignore]
     return whole
 
 

@@ -258,7 +258,7 @@ class _Live(TorchDispatchMode):
     """
 
     def __init__(self, known: Iterable[Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call,unused-ignore]
         self._alive: dict[int, weakref.ref[Any]] = {}
         self._now = 0
         self._peak = 0
