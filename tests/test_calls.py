@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from palestra.calls import CLOSE, OPEN, BadCall, CallResult, format_call, format_result, parse_calls, parse_results, sealed
 from palestra.trajectory import ToolCall, ToolResult
-from tests.pace import slowness
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=12) | st.sampled_from([OPEN, CLOSE, "\\u003c", '"', "\\"])
 values = st.recursive(
@@ -96,4 +95,4 @@ def test_a_failure_is_written_into_the_text_where_the_form_has_no_field_for_it()
 def test_hostile_calls_are_read_in_linear_time(piece: str) -> None:
     began = time.process_time()
     parse_calls(piece * 20_000)
-    assert time.process_time() - began < 2.0 * slowness()
+    assert time.process_time() - began < 10

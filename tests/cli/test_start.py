@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -46,6 +47,18 @@ def test_a_command_loads_what_it_shows(typed: list[str], absent: set[str]) -> No
 def test_cpu_time_of_a_start(code: str, typed: str, seconds: float) -> None:
     taken = min(cpu_seconds([sys.executable, "-c", code, *typed.split()]) for _ in range(5))
     assert taken <= seconds, f"{taken:.2f} s"
+
+
+@pytest.mark.alone
+@pytest.mark.slow
+def test_a_training_prints_its_first_line_within_two_seconds_in_a_pipe_too() -> None:
+    command = [sys.executable, "-c", COMMAND, "train", "cpu/sums", "--dry-run"]
+    with subprocess.Popen(command, env=OWN, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline() == "cpu/sums: loading torch and transformers\n"
+        ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        process.kill()
+    assert sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK") <= 2.0
 
 
 def cpu_seconds(command: list[str]) -> float:

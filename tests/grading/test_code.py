@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from tests.grading.hacks import ALTERED, HACKS, Altered, Hack
 from tests.grading.honest_code import ADDED, CALLED, JSON_VALUES, PROGRAMS, RETURNED, Honest
-from tests.pace import slowness
 
 from palestra.errors import UsageError
 from palestra.grading import code as code_module
@@ -306,7 +305,7 @@ async def test_a_large_answer_is_refused_before_it_is_read(kind: str, value: str
         stop.set()
     assert not verdict.ok
     assert "too large" in verdict.problem
-    assert longest < 0.1 * slowness(), "the event loop was held"
+    assert longest < 0.4, "the event loop was held"
 
 
 async def test_many_large_answers_are_too_many(judge: CodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,4 +339,4 @@ async def test_a_flood_of_output_does_not_hold_the_loop(flood: str, judge: CodeJ
     verdict = await judge.program(f"import sys; sys.stdout.write({flood})", [ProgramCase("", "1\n")])
     beating.cancel()
     assert not verdict.ok
-    assert longest < 0.4 * slowness()  # of this process's time, between two beats
+    assert longest < 1.6  # of this process's time, between two beats

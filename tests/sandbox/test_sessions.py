@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncIterator
 
 import pytest
-from tests.pace import slowness
 
 from palestra.sandbox import Bubblewrap, KilledBy, Limits, SandboxSession
 from palestra.sandbox.cgroups import memory_hierarchy
@@ -153,7 +152,7 @@ async def test_a_box_that_is_measured_holds_up_no_other(small_boxes: Bubblewrap)
             await asyncio.sleep(0.02)
         taken.sort()
         # The median shows what the launcher does; the worst of some hundred calls is also what a busy machine does.
-        assert taken[len(taken) // 2] < 0.05 * slowness()
+        assert taken[len(taken) // 2] < 0.2
 
 
 @pytest.mark.gate

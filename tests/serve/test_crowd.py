@@ -20,7 +20,6 @@ from palestra.serve.listener import Listener, bind
 from palestra.serve.logs import Sparse
 from palestra.serve.slots import ConnectionSlot, Slots
 from palestra.serve.tokens import new_token
-from tests.pace import slowness
 from tests.serve import crowd
 from tests.serve.tally import REFERENCE
 
@@ -49,7 +48,7 @@ async def cut_off(reader: asyncio.StreamReader) -> bool:
 async def test_honest_clients_are_answered_while_strangers_crowd_the_door() -> None:
     outcome = await crowd.attack(descriptors=400, handshakes=400, silent=500, seconds=2)
     assert outcome.answers > 10
-    assert outcome.worst < 5 * slowness()  # the row of 1 s is in benchmarks/serve.py, where the machine is quiet
+    assert outcome.worst < 15  # the row of 1 s is in benchmarks/serve.py, where the machine is quiet
     assert outcome.grown < 30
     assert outcome.logged < 20_000
 

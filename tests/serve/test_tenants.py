@@ -39,7 +39,6 @@ from palestra.serve.wire import (
     encode_json_frame,
 )
 from palestra.trajectory import Task
-from tests.pace import slowness
 from tests.serve.tally import REFERENCE
 
 ANN, BOB = new_token(), new_token()
@@ -110,7 +109,7 @@ async def test_a_costly_question_does_not_hold_others_up() -> None:
         with pytest.raises(UsageError, match="max_terms, min_terms"):
             await slow.reset(task=Task("rg:chain_sum", 1, params=size))
         await quick.reset(seed=2)
-        assert perf_counter() - began < 2 * slowness()  # it was 5 s
+        assert perf_counter() - began < 4  # it was 5 s on a fast machine
         await slow.close()
         await quick.close()
 

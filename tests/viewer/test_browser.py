@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.pace import slowness
 from tests.viewer.browsing import EPISODES, HOSTILE, Watched, segment, serving, write_run
 
 import palestra
@@ -220,7 +219,7 @@ def test_the_exported_page_needs_nobody(browser: Browser, tmp_path: Path) -> Non
 
 
 @pytest.mark.alone
-def test_an_episode_of_100_000_tokens_opens_within_a_second(browser: Browser, tmp_path: Path) -> None:
+def test_an_episode_of_100_000_tokens_opens_within_two_seconds(browser: Browser, tmp_path: Path) -> None:
     long = Trajectory(
         Task("x:y"), StopReason.TERMINATED, tuple(Turn("o", Completion("a" * 2000)) for _ in range(50)), (segment(50, 2000),)
     )
@@ -234,6 +233,6 @@ def test_an_episode_of_100_000_tokens_opens_within_a_second(browser: Browser, tm
         start = perf_counter()
         page.evaluate(f"location.hash = '{view}'")
         page.wait_for_selector(shown)
-        assert perf_counter() - start <= 1.0 * slowness()
+        assert perf_counter() - start <= 2.0
     page.close()
     next(serve, None)

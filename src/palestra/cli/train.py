@@ -21,6 +21,7 @@ from palestra.cluster import ClusterConfig
 from palestra.durable import Inside
 from palestra.errors import MissingExtra, UsageError
 from palestra.installation import how_to_install
+from palestra.laziness import import_uninterrupted
 from palestra.references import Hook, hook, search_here
 from palestra.registry import spec, typed
 from palestra.terminal import terminal_safe
@@ -61,9 +62,10 @@ def train_command(
     ),
 ) -> None:
     """Train a model. To resume a run that was stopped or killed, run the same command again."""
+    typer.echo(f"{recipe}: loading torch and transformers", err=True)  # which takes seconds
     try:
-        import torch  # noqa: F401
-        import transformers
+        import_uninterrupted("torch")
+        transformers = import_uninterrupted("transformers")
     except ImportError:
         raise MissingExtra(f"training needs torch and transformers: {how_to_install('train')}") from None
     from palestra.training.recipe import load_recipe

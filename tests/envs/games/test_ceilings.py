@@ -11,8 +11,9 @@ from palestra.envs.games.frozen_lake import FrozenLake
 from palestra.envs.games.game import Game
 from palestra.envs.games.hangman import Hangman
 
-WITH_CEILING = [id for id in PLAYED if built(id).ceiling is not None]
-QUICK = [id for id in WITH_CEILING if "Blackjack" in id or "TicTacToe" in id]
+NAMES = ("Blackjack", "ConnectFour", "FrozenLake", "Game2048", "Hangman", "TicTacToe")
+"""Games that cannot always be won."""
+QUICK = [id for id in PLAYED if "Blackjack" in id or "TicTacToe" in id]
 
 
 def total(game: Game[Any]) -> float:
@@ -35,9 +36,8 @@ def measured(id: str, tasks: int) -> tuple[float, float]:
 
 
 def test_only_games_that_cannot_always_be_won_have_a_ceiling() -> None:
-    families = {id.partition("-")[0] for id in WITH_CEILING}
-    names = ("Blackjack", "ConnectFour", "FrozenLake", "Game2048", "Hangman", "TicTacToe")
-    assert families == {f"game:{name}" for name in names}
+    families = {id.partition("-")[0] for id in PLAYED if built(id).ceiling is not None}
+    assert families == {f"game:{name}" for name in NAMES}
     assert FrozenLake(8, 48).ceiling is None
     assert Hangman(5, 15).ceiling is None
 
@@ -49,10 +49,11 @@ def test_exact_ceilings_are_what_the_oracle_scores(id: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("id", [id for id in WITH_CEILING if id not in QUICK])
+@pytest.mark.parametrize("id", [id for id in PLAYED if id not in QUICK and any(name in id for name in NAMES)])
 def test_measured_ceilings_can_be_measured_again(id: str) -> None:
-    mean, error = measured(id, 60)
-    assert built(id).ceiling == pytest.approx(mean, abs=4 * error + 0.02)
+    if (ceiling := built(id).ceiling) is not None:  # a level may have none
+        mean, error = measured(id, 60)
+        assert ceiling == pytest.approx(mean, abs=4 * error + 0.02)
 
 
 def test_the_best_chance_on_other_lakes_is_measured() -> None:

@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
 
 from tests.envs.reasoning.attacks import NAMES, attacks, scores
-from tests.pace import slowness
 
 from palestra.envs.reasoning import library
 from palestra.envs.reasoning.ids import FLOORS, SLOW
@@ -103,7 +102,7 @@ def test_a_probability_of_many_digits_costs_nothing(answer: str) -> None:
     began = time.process_time()
     assert library.score("coin_flip", {}, entry, answer) == 0.0
     assert SCORERS["coin_flip"](answer, entry) == 0.0, "the scorer itself, whatever is kept from it"
-    assert time.process_time() - began < 1.0 * slowness()
+    assert time.process_time() - began < 5
 
 
 def test_the_librarys_own_probabilities_are_right() -> None:

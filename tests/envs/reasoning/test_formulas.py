@@ -3,7 +3,6 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.pace import slowness
 
 from palestra.envs.reasoning.formulas import is_formula
 
@@ -71,4 +70,4 @@ def test_no_text_breaks_the_reader_and_none_with_a_dunder_a_quote_or_an_index_pa
 def test_hostile_texts_cost_little(text: str) -> None:
     began = time.process_time()
     assert not is_formula(text)
-    assert time.process_time() - began < 0.5 * slowness()
+    assert time.process_time() - began < 3

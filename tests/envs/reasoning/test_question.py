@@ -7,7 +7,6 @@ import pytest
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
 
-from tests.pace import slowness
 
 import palestra
 from palestra.envs.reasoning import library
@@ -98,4 +97,4 @@ def test_an_answer_cannot_keep_the_scorer_busy(name: str, answer: str) -> None:
     env.reset(seed=0)
     began = time.process_time()
     assert env.step(f"\\boxed{{{answer}}}").reward <= 0.1
-    assert time.process_time() - began < 2 * slowness()
+    assert time.process_time() - began < 10
