@@ -13,7 +13,8 @@ import pytest
 from tests.checking import broken, good
 
 import palestra
-from palestra import AsyncEnv, Env, Wrapper, registry
+from palestra import AsyncEnv, Env, Wrapper
+from palestra.adapters import Guarded
 from palestra.checking import CHECKS, CheckReport, Status, check_env, survey
 from palestra.checking.subject import find
 from palestra.errors import UnknownEnv, UsageError
@@ -327,7 +328,7 @@ def test_the_table_is_in_order() -> None:
 
 
 def test_an_env_that_nobody_guards_is_told_so(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
-    monkeypatch.setattr(registry, "make", lambda _: good.Code())
+    monkeypatch.setattr(Guarded, "step", lambda self, action: self.env.step(action))
     report = check_env(good.Code, n=3, skip={"same-elsewhere"})
     assert bitten(report) == {"step-outside"}
 

@@ -116,11 +116,11 @@ def terminal(arguments: Sequence[str], cwd: Path) -> Iterator[Terminal]:
 
 
 def members(session: int) -> list[int]:
-    """The processes of a session, zombies left out."""
+    """The processes of a session, zombies left out. The name of another process may be no text."""
     found = []
     for status in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
-            state, _, _, own, *_ = status.read_text().rpartition(")")[2].split()
+            state, _, _, own, *_ = status.read_text(errors="replace").rpartition(")")[2].split()
             if int(own) == session and state != "Z":
                 found.append(int(status.parent.name))
     return found

@@ -77,7 +77,8 @@ def palestra(*arguments: str | Path) -> str:
 def test_a_recipe_becomes_a_run_that_can_be_looked_at(recipe: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shown = palestra("train", recipe, "--out", run, "--tensorboard")
-    began, *lines_shown = shown.splitlines()
+    loading, began, *lines_shown = shown.splitlines()
+    assert loading.endswith("loading torch and transformers")
     assert began.startswith(f"{run}: 3 steps. The model is loaded and checked")
     assert [line.split()[1] for line in lines_shown if line.startswith("step")] == ["1/3", "2/3", "3/3"]
     lines = read_metrics(run)
@@ -132,7 +133,7 @@ def test_an_environment_of_the_working_folder_is_trained_and_evaluated(
 
 def test_a_dry_run_tells_the_plan_and_makes_nothing(recipe: Path, tmp_path: Path) -> None:
     shown = palestra("train", recipe, "play.tasks=5", "--dry-run", "--out", tmp_path / "run")
-    assert shown.startswith("folder"), "the figures come first, and then the long recipe"
+    assert shown.splitlines()[1].startswith("folder"), "the figures come before the long recipe"
     assert '"tasks": 5' in shown.partition("per run")[2]
     assert "10 episodes of at most 4 turns; at most 640 tokens" in shown
     assert "per run     at most 1,920 tokens" in shown
