@@ -33,6 +33,7 @@ def test_a_command_loads_what_it_shows(typed: list[str], absent: set[str]) -> No
 
 
 @pytest.mark.alone
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "typed", "seconds"),
@@ -50,6 +51,7 @@ def test_cpu_time_of_a_start(code: str, typed: str, seconds: float) -> None:
 
 
 @pytest.mark.alone
+@pytest.mark.gate
 @pytest.mark.slow
 def test_a_training_prints_its_first_line_within_two_seconds_in_a_pipe_too() -> None:
     command = [sys.executable, "-c", COMMAND, "train", "cpu/sums", "--dry-run"]

@@ -43,6 +43,7 @@ async def cut_off(reader: asyncio.StreamReader) -> bool:
 # -------------------------------------------------------------------------------------------------------------- the attack
 
 
+@pytest.mark.gate
 @pytest.mark.slow
 @pytest.mark.alone
 async def test_honest_clients_are_answered_while_strangers_crowd_the_door() -> None:
