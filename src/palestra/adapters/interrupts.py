@@ -13,6 +13,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from time import monotonic
 from types import FrameType
 from typing import Any
@@ -20,6 +21,11 @@ from typing import Any
 __all__ = ["interrupts"]
 
 Listener = Callable[[KeyboardInterrupt], None]
+
+# A vector installs and removes the handler at every step. The functions of the module ``signal`` make enums of all that they
+# take and return, which takes ten times as long as the functions of C that they call.
+_c_signal = import_module("_signal")
+_SIGINT = int(signal.SIGINT)
 
 
 class _Interrupts:
@@ -87,13 +93,13 @@ class _Interrupts:
                 self._remove()
 
     def _install(self) -> None:
-        self._usual = signal.getsignal(signal.SIGINT)
+        self._usual = _c_signal.getsignal(_SIGINT)
         if callable(self._usual):  # else Ctrl-C is ignored, or ends the process at once
-            signal.signal(signal.SIGINT, self._handle)
+            _c_signal.signal(_SIGINT, self._handle)
 
     def _remove(self) -> None:
-        if callable(self._usual) and signal.getsignal(signal.SIGINT) == self._handle:
-            signal.signal(signal.SIGINT, self._usual)
+        if callable(self._usual) and _c_signal.getsignal(_SIGINT) == self._handle:
+            _c_signal.signal(_SIGINT, self._usual)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._signals.append(monotonic())
