@@ -3,22 +3,15 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple
 
 from palestra.agents import Gateway, OpenEpisode
 
 DialectName = Literal["chat", "responses", "anthropic"]
 
-ADD: dict[str, Any] = {
-    "name": "add",
-    "description": "Add two numbers.",
-    "parameters": {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-    },
-}
+_NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
+ADD: dict[str, Any] = {"name": "add", "description": "Add two numbers.", "parameters": _NUMBERS}
 """A tool for agents."""
 
 
@@ -50,18 +43,19 @@ class Response(NamedTuple):
         return json.loads(self.body)
 
 
-class Client:
+class Client(NamedTuple):
     """What a client does on the wire, when it is not a good one."""
 
-    def __init__(self, *, disconnect_after: float | None = None, slow: float = 0.0) -> None:
-        self.disconnect_after = disconnect_after
-        self.slow = slow
-        self.gone = False
+    disconnect_after: float | None = None
+    slow: float = 0.0
 
 
-async def post(app: Gateway, path: str, body: bytes, headers: dict[str, str], client: Client | None = None) -> Response:
+GOOD = Client()
+
+
+async def post(app: Gateway, path: str, body: bytes, headers: dict[str, str], client: Client = GOOD) -> Response:
     """Call the ASGI application as a server does."""
-    client = client or Client()
+    gone = False
     scope = {
         "type": "http",
         "method": "POST" if body or "models" not in path else "GET",
@@ -74,7 +68,7 @@ async def post(app: Gateway, path: str, body: bytes, headers: dict[str, str], cl
     started: dict[str, Any] = {}
 
     async def send(event: Any) -> None:
-        if client.gone:
+        if gone:
             return
         if client.slow and event["type"] == "http.response.body":
             await asyncio.sleep(client.slow)
@@ -86,7 +80,7 @@ async def post(app: Gateway, path: str, body: bytes, headers: dict[str, str], cl
     running = asyncio.ensure_future(app(scope, inbox.get, send))
     if client.disconnect_after is not None:
         await asyncio.wait([running], timeout=client.disconnect_after)
-        client.gone = True
+        gone = True
         inbox.put_nowait({"type": "http.disconnect"})
         if running.done():
             await running
@@ -97,15 +91,13 @@ async def post(app: Gateway, path: str, body: bytes, headers: dict[str, str], cl
 
 def events_of(body: bytes) -> list[tuple[str, Any]]:
     """The events of a stream: name and data."""
-    found = []
+    events = []
     for block in body.decode().split("\n\n"):
-        lines = [line for line in block.splitlines() if line and not line.startswith(":")]
-        if not lines:
-            continue
-        name = next((line[7:] for line in lines if line.startswith("event: ")), "")
-        data = "".join(line[6:] for line in lines if line.startswith("data: "))
-        found.append((name, data if data == "[DONE]" else json.loads(data)))
-    return found
+        if lines := [line for line in block.splitlines() if line and not line.startswith(":")]:
+            name = next((line[7:] for line in lines if line.startswith("event: ")), "")
+            data = "".join(line[6:] for line in lines if line.startswith("data: "))
+            events.append((name, data if data == "[DONE]" else json.loads(data)))
+    return events
 
 
 @dataclass
@@ -121,8 +113,6 @@ class Agent:
     history: list[dict[str, Any]] = field(default_factory=list)
     extra: dict[str, Any] = field(default_factory=dict)
     headers: dict[str, str] = field(default_factory=dict)
-
-    # ---------------------------------------------------------------------------------------------------------- the history
 
     def user(self, text: str) -> None:
         self.history.append({"role": "user", "content": text})
@@ -144,18 +134,7 @@ class Agent:
 
     def branch(self) -> "Agent":
         """The same agent with a copy of its history."""
-        return Agent(
-            self.app,
-            self.episode,
-            self.dialect,
-            self.stream,
-            self.system,
-            self.tools,
-            json.loads(json.dumps(self.history)),
-            dict(self.extra),
-        )
-
-    # ---------------------------------------------------------------------------------------------------------- the request
+        return replace(self, history=json.loads(json.dumps(self.history)), extra=dict(self.extra), headers={})
 
     def body(self) -> bytes:
         body: dict[str, Any] = {"model": "any", **self.extra}
@@ -184,20 +163,17 @@ class Agent:
             return {"type": "function", **tool}
         return {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
 
-    @property
-    def path(self) -> str:
-        end = {"chat": "chat/completions", "responses": "responses", "anthropic": "messages"}[self.dialect]
-        return f"/v1/{end}"
-
     def auth(self) -> dict[str, str]:
-        if self.dialect == "anthropic":
-            return {"x-api-key": self.episode.key, **self.headers}
-        return {"authorization": f"Bearer {self.episode.key}", **self.headers}
+        key = (
+            {"x-api-key": self.episode.key} if self.dialect == "anthropic" else {"authorization": f"Bearer {self.episode.key}"}
+        )
+        return {**key, **self.headers}
 
-    async def send(self, body: bytes | None = None, client: Client | None = None) -> Response:
-        return await post(self.app, self.path, self.body() if body is None else body, self.auth(), client)
+    async def send(self, body: bytes | None = None, client: Client = GOOD) -> Response:
+        path = {"chat": "chat/completions", "responses": "responses", "anthropic": "messages"}[self.dialect]
+        return await post(self.app, f"/v1/{path}", self.body() if body is None else body, self.auth(), client)
 
-    async def ask(self, client: Client | None = None) -> Answer:
+    async def ask(self, client: Client = GOOD) -> Answer:
         """Make a call and read its answer."""
         response = await self.send(client=client)
         assert response.status == 200, response.body
@@ -209,9 +185,6 @@ class Agent:
         if self.dialect == "responses":
             return _responses(_responses_stream(response) if self.stream else response.json)
         return _anthropic(_anthropic_stream(response) if self.stream else response.json)
-
-
-# ----------------------------------------------------------------------------------------------------------------- the answers
 
 
 def _chat(body: dict[str, Any]) -> Answer:
@@ -284,9 +257,8 @@ def _responses_stream(response: Response) -> dict[str, Any]:
 def _anthropic(body: dict[str, Any]) -> Answer:
     text = "".join(block["text"] for block in body["content"] if block["type"] == "text")
     calls = [Called(b["id"], b["name"], b["input"]) for b in body["content"] if b["type"] == "tool_use"]
-    finish = {"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls"}.get(
-        body["stop_reason"], body["stop_reason"]
-    )
+    reason = body["stop_reason"]
+    finish = {"end_turn": "stop", "max_tokens": "length", "tool_use": "tool_calls"}.get(reason, reason)
     native = [{"role": "assistant", "content": body["content"]}] if body["content"] else []
     return Answer(text, tuple(calls), finish, native, body["id"], body["usage"])
 

@@ -1,4 +1,4 @@
-"""Who may call what, limits, and the socket."""
+"""Who may call what, limits, what is kept, metrics, and the socket."""
 
 import asyncio
 import re
@@ -8,16 +8,18 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.agents.driving import Agent, Client, Response, post
+from tests.agents.driving import ADD, Agent, Client, Response, events_of, post
+from tests.hoarding import raw
 
-from palestra.agents import CallBudget, Capture, Gateway, GatewayLimits, OpenEpisode, probe
+from palestra.agents import CallBudget, Capture, Gateway, GatewayLimits, OpenEpisode, SamplingRule, Upstream, probe
 from palestra.agents.anthropic import ANTHROPIC
 from palestra.agents.capture import require
 from palestra.agents.messages import Pieces, rendered
 from palestra.core import EngineSession, Generation, Sampling
-from palestra.encoding import Ints
+from palestra.encoding import Ints, floats, ints
 from palestra.errors import InfrastructureError, UsageError
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
+from palestra.trajectory import Finish, Tokens
 
 STOP = 0
 
@@ -34,13 +36,6 @@ def agent(gateway: Gateway, episode: OpenEpisode, text: str = "Hello") -> Agent:
     one = Agent(gateway, episode, "chat")
     one.user(text)
     return one
-
-
-async def test_all_episodes_have_one_address_so_that_clients_can_share_connections(served: Gateway) -> None:
-    first, second = served.open(), served.open()
-    assert first.openai_url == second.openai_url == f"{served.url}/v1"
-    await agent(served, second).ask()
-    assert [len((await served.close(one)).calls) for one in (first, second)] == [0, 1]
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/models"])
@@ -77,22 +72,14 @@ async def test_another_episode_s_answer_cannot_be_continued() -> None:
     assert (await gateway.close(first)).links == {"start": 1, "extended": 1}
 
 
-async def test_a_closed_episode_refuses_its_key() -> None:
+async def test_a_sealed_episode_answers_without_sampling_and_a_closed_one_refuses_its_key() -> None:
     gateway = make()
     episode = gateway.open()
-    one = agent(gateway, episode)
-    await one.ask()
-    await gateway.close(episode)
-    assert (await one.send()).status == 401
-    assert len(gateway) == 0
-
-
-async def test_a_sealed_episode_answers_without_sampling() -> None:
-    gateway = make()
-    episode = gateway.open()
-    recording = await episode.record.seal()
+    assert (await episode.record.seal()).calls == ()
     assert (await agent(gateway, episode).ask()).text == "The episode has ended."
-    assert recording.calls == ()
+    await gateway.close(episode)
+    assert (await agent(gateway, episode).send()).status == 401
+    assert len(gateway) == 0
 
 
 async def test_sealing_cancels_what_is_being_sampled() -> None:
@@ -198,15 +185,67 @@ async def test_stop_strings_are_left_out_and_both_forms_continue() -> None:
         assert (await gateway.close(episode)).links == {"start": 1, "extended": 1}
 
 
-async def test_the_probe_names_the_level_of_capture() -> None:
-    assert await probe(ScriptedEngine(write), ByteRenderer()) is Capture.LOGPROBS
+@pytest.mark.parametrize("stops", [[], ["3"]])
+async def test_a_stream_names_the_stop_sequence_only_if_there_was_one(stops: list[str]) -> None:
+    gateway = Gateway(ScriptedEngine(lambda prompt, sampling: [*map(ord, "r3"), STOP]), lambda tools: ByteRenderer())
+    one = Agent(gateway, gateway.open(), "anthropic", stream=True, extra={"stop_sequences": stops})
+    one.user("Count")
+    ends = [data["delta"] for name, data in events_of((await one.send()).body) if name == "message_delta"]
+    assert [end["stop_sequence"] for end in ends] == [*stops, None][:1]
+
+
+async def test_the_renderers_of_sixteen_sets_of_tools_are_kept_and_the_one_used_least_recently_is_made_again() -> None:
+    made: list[str] = []
+
+    def renderers(tools: Any) -> ByteRenderer:
+        made.append(tools[0]["function"]["name"])
+        return ByteRenderer()
+
+    gateway = Gateway(ScriptedEngine(write), renderers)
+    episode = gateway.open()
+    for turn, number in enumerate((*range(16), 0, 16, 0, 2, 1)):
+        one = agent(gateway, episode, f"Hello {turn}")
+        one.tools = ({**ADD, "name": f"add{number}"},)
+        await one.ask()
+    assert made == [f"add{number}" for number in (*range(16), 16, 1)]
+
+
+def test_defaults() -> None:
+    limits = (4 << 20, 30.0, 60.0, 10.0, 64, 50_000, 4096, 1 << 18, 10_000, 128 << 20, 4096 << 20, 10_000, 60.0)
+    assert GatewayLimits() == GatewayLimits(*limits)
+    there = Upstream("m", "http://here")
+    assert (there.key_variable, there.prompt_price, there.completion_price) == ("OPENAI_API_KEY", 0.0, 0.0)
+    assert (there.timeout, there.attempts, there.first_pause) == (300.0, 4, 0.5)
+    assert SamplingRule().honor is False
+    assert CallBudget() == CallBudget(None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "level"),
+    [
+        (([1], [-0.5]), Capture.LOGPROBS),
+        (([1, 2], [0.0, -0.5]), Capture.LOGPROBS),
+        (([1, 2], [0.0, 0.0]), Capture.TOKENS),
+        (([1, 2], [float("nan"), -0.5]), Capture.TOKENS),
+        (([], []), Capture.TEXT),
+        (None, Capture.TEXT),
+    ],
+)
+async def test_the_probe_believes_what_it_sees(tokens: Any, level: Capture) -> None:
+    class Engine(ScriptedEngine):
+        async def generate(self, prompt: Ints, sampling: Sampling, session: EngineSession | None = None) -> Generation:
+            ids, logprobs = tokens or ([1], [-0.5])
+            prompt = prompt if tokens else ints([*prompt, 1])  # another prompt than was asked for
+            return Generation(Tokens(prompt, ints(ids), floats(logprobs)), Finish.STOP)
+
+    assert await probe(Engine(write), ByteRenderer()) is level
+
+
+async def test_text_alone_cannot_be_trained() -> None:
     assert await probe(None, ByteRenderer()) is Capture.TEXT
     require(Capture.TOKENS)
     with pytest.raises(UsageError, match="captures text"):
         require(Capture.TEXT)
-
-
-# ------------------------------------------------------------------------------------------------------------------ the socket
 
 
 @pytest.fixture
@@ -217,7 +256,8 @@ async def served() -> AsyncIterator[Gateway]:
 
 
 async def test_the_gateway_is_served_over_http(served: Gateway) -> None:
-    episode = served.open(budget=CallBudget(calls=5))
+    other, episode = served.open(), served.open(budget=CallBudget(calls=5))
+    assert episode.openai_url == other.openai_url == f"{served.url}/v1"  # clients can share connections
     body = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
     headers = {"Authorization": f"Bearer {episode.key}"}
     async with aiohttp.ClientSession(headers=headers) as session:
@@ -230,27 +270,18 @@ async def test_the_gateway_is_served_over_http(served: Gateway) -> None:
             assert (await answer.json())["type"] == "message"
     recording = await served.close(episode)
     assert [str(one.role) for one in recording.calls] == ["discarded", "agent"]  # the same messages, asked for twice
+    assert (await served.close(other)).calls == ()
 
 
-def _request(episode: OpenEpisode, body: bytes, length: int | None = None) -> bytes:
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {episode.key}\r\n"
-    return f"{head}Content-Length: {len(body) if length is None else length}\r\n\r\n".encode() + body
-
-
-async def _exchange(url: str, data: bytes) -> bytes:
-    host, port = url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(data)
-    try:
-        return await asyncio.wait_for(reader.read(65536), 20)
-    finally:
-        writer.close()
-
-
-async def test_a_body_that_does_not_arrive_times_out(served: Gateway) -> None:
+@pytest.mark.parametrize(("body", "length", "status"), [(b"{", 1000, b" 408 "), (b"x" * 120_000, 120_000, b" 413 ")])
+async def test_a_body_that_does_not_arrive_or_is_too_long_is_refused(
+    served: Gateway, body: bytes, length: int, status: bytes
+) -> None:
     episode = served.open()
-    assert b" 408 " in (await _exchange(served.url, _request(episode, b"{", 1000))).partition(b"\r\n")[0]
-    assert b" 413 " in (await _exchange(served.url, _request(episode, b"x" * 120_000))).partition(b"\r\n")[0]
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {episode.key}\r\nContent-Length: {length}"
+    async with raw(served.url) as (reader, writer), asyncio.timeout(20):
+        writer.write(f"{head}\r\n\r\n".encode() + body)
+        assert status in (await reader.read(65536)).partition(b"\r\n")[0]
     assert (await served.close(episode)).calls == ()
 
 

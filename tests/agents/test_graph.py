@@ -1,6 +1,7 @@
 """Random conversations: whatever an agent does to its history, the recording is what the engine saw and sampled."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import given, settings
@@ -52,12 +53,12 @@ def check(recording: Recording, seen: list[Tokens]) -> None:
     )
 
 
+@dataclass
 class Player:
     """An agent that does what the moves say."""
 
-    def __init__(self, agent: Agent) -> None:
-        self.agent = agent
-        self.sent = b""
+    agent: Agent
+    sent: bytes = b""
 
     async def move(self, kind: str, number: int) -> None:
         agent = self.agent
@@ -102,19 +103,3 @@ async def test_a_recording_is_what_the_engine_saw_and_sampled(
     for kind, number in moves:
         await player.move(kind, number)
     check(await gateway.close(episode), engine.seen)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(1, 8), st.sampled_from(DIALECTS), st.booleans())
-async def test_a_plain_conversation_is_one_segment(turns: int, dialect: Any, stream: bool) -> None:
-    engine = Recorder(["a reply"])
-    gateway = Gateway(engine, lambda tools: ByteRenderer())
-    episode = gateway.open()
-    agent = Agent(gateway, episode, dialect, stream)
-    for turn in range(turns):
-        agent.user(f"question {turn}")
-        agent.take(await agent.ask())
-    recording = await gateway.close(episode)
-    check(recording, engine.seen)
-    assert len(recording.segments[CallRole.AGENT]) == 1
-    assert recording.merged == 1.0

@@ -1,54 +1,53 @@
 """A plain program in its worker: every action gets its own observation, from which thread or by which way it came."""
 
 import asyncio
+import json
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import msgspec
 import pytest
-from tests.agents.test_program import program
 
-from palestra.agents import Gateway, performing
+from palestra.agents import performing
 from palestra.agents.hosted import HostedProgram, ProgramContext, Start
 from palestra.agents.performing import InWorkerProcess, Move
 from palestra.core import AsyncEnv, Step
-from palestra.rollout import rollout
-from palestra.trajectory import StopReason, Task
+from palestra.trajectory import Task
 
-START = Start("", "", "", "m", ({"role": "user", "content": "Go."},), Task("program"))
+MESSAGES = ({"role": "system", "content": "Play."}, {"role": "user", "content": "Go."})
+START = Start("", "", "", "m", MESSAGES, Task("program"))
 
 
-def _quickly(hosted: HostedProgram, trials: int) -> list[tuple[str, str]]:
-    """Let two threads take ``trials`` steps each, answer each move with its text, and return what each thread got."""
-    got: list[tuple[str, str]] = []
+def test_a_program_sees_all_messages_at_the_beginning_and_the_last_as_its_observation() -> None:
+    context = ProgramContext(START, lambda action: "")
+    assert (context.observation, tuple(context.messages)) == ("Go.", MESSAGES)
 
-    def take(name: str) -> None:
-        for trial in range(trials):
-            action = f"{name}{trial}"
-            got.append((action, hosted._take(action)))
 
-    threads = [threading.Thread(target=take, args=(name,), daemon=True) for name in "AB"]
-    for thread in threads:
-        thread.start()
-    for _ in range(2 * trials):
-        _, move = hosted._moves.get(timeout=10)
-        hosted._observations.put((f"saw {move}", False))
-    for thread in threads:
-        thread.join(timeout=10)
-    return got
+def in_two_threads(episode: Any) -> None:
+    """A program that takes 300 steps in each of two threads, and fails if one gets another's observation."""
+
+    def play(name: str) -> None:
+        for action in (f"{name}{number}" for number in range(300)):
+            assert (seen := episode.step(action)) == f"saw {action}", seen
+
+    with ThreadPoolExecutor() as pool:
+        list(pool.map(play, "AB"))
 
 
 def test_steps_of_two_threads_keep_their_observations() -> None:
-    hosted = HostedProgram("tests.agents.programs:plain")
-    hosted._context = ProgramContext(START, hosted._take)
+    hosted = HostedProgram(f"{__name__}:in_two_threads")
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
-        got = _quickly(hosted, 300)
+        action, info = hosted.reset(task=Task("program", params={"start": msgspec.to_builtins(START)}))
+        steps = 0
+        while info["action"]:
+            action, _, _, _, info = hosted.step(json.dumps({"observation": f"saw {action}", "ended": False}))
+            steps += 1
     finally:
         sys.setswitchinterval(before)
-    assert len(got) == 600
-    assert [pair for pair in got if pair[1] != f"saw {pair[0]}"] == []
+    assert steps == 600
 
 
 class _Worker(AsyncEnv):
@@ -86,31 +85,3 @@ async def test_a_call_by_mcp_during_a_step_of_the_program_waits_for_its_turn(mon
     worker = performance._env
     assert isinstance(worker, _Worker)
     assert [f"saw own-{number}" in passed for number, passed in enumerate(worker.passed, 1)] == [True] * 3
-
-
-class _Echo(AsyncEnv):
-    """Answers every action with its text and ends after 12. A step of the program lasts until a call by MCP has arrived."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-        self._seen: list[str] = []
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        await super().reset(seed=seed, task=task)
-        return "Go.", {}
-
-    async def step(self, action: str) -> Step:
-        self._seen.append(action)
-        if not action.startswith("mcp") and sum(one.startswith("mcp") for one in self._seen) < 4:
-            while not self._gateway._pending:
-                await asyncio.sleep(0.001)
-        return Step(f"saw {action}", 0.0, len(self._seen) == 12, False, {})
-
-
-@pytest.mark.slow
-async def test_a_plain_program_steps_in_threads_and_by_mcp_at_the_same_time() -> None:
-    policy = program("tests.agents.programs:in_threads_and_by_mcp")
-    (trajectory,) = [one async for one in rollout(lambda: _Echo(policy.gateway), policy, n=1, deadline=30.0)]
-    assert trajectory.stop is StopReason.TERMINATED, trajectory.failures
-    actions = [turn.action for turn in trajectory.turns]
-    assert sorted(actions) == sorted(f"{name}-{number}" for name in ("mcp", "one", "two") for number in range(4))

@@ -37,6 +37,10 @@ async def play(policy: Any, n: int = 2, **options: Any) -> list[Trajectory]:
     return [one async for one in rollout(GAME, policy, n=n, **options)]
 
 
+def in_order(played: list[Trajectory]) -> list[Trajectory]:
+    return sorted(played, key=lambda trajectory: trajectory.group)
+
+
 def check(trajectory: Trajectory) -> None:
     """Every action is the text of the tokens of its turn."""
     (segment,) = trajectory.segments
@@ -59,22 +63,16 @@ async def test_an_async_program_plays_episodes_token_by_token(run: Any) -> None:
         assert sum(turn.completion.usage.completion_tokens for turn in trajectory.turns if turn.completion.usage) == len(
             trajectory.segments[0].logprobs
         )
-    assert len(policy.gateway) == 0
-    assert not policy.gateway.url
-
-
-def _copied(policy: Program) -> Program:
-    """As a cluster sends it to a worker."""
-    copy: Program = pickle.loads(pickle.dumps(policy))  # noqa: S301 - its own bytes
-    assert copy.gateway is not policy.gateway
-    return copy
+    assert (len(policy.gateway), policy.gateway.url) == (0, "")
 
 
 @pytest.mark.parametrize("run", [programs.stepping, programs.with_helpers])
 async def test_the_same_episode_has_the_same_digest_and_survives_a_file(run: Any) -> None:
-    first, second = await play(program(run), n=8), await play(_copied(program(run)), n=8)
-    key = lambda one: one.group  # noqa: E731
-    for one, other in zip(sorted(first, key=key), sorted(second, key=key), strict=True):
+    policy = program(run)
+    copy = pickle.loads(pickle.dumps(policy))  # noqa: S301 - as a cluster sends it to a worker
+    assert copy.gateway is not policy.gateway
+    first, second = await play(policy, n=8), await play(copy, n=8)
+    for one, other in zip(in_order(first), in_order(second), strict=True):
         assert one.digest() == other.digest()
         assert decode_json(encode_json(one), Trajectory).digest() == one.digest()
 
@@ -90,33 +88,23 @@ async def test_parquet_keeps_the_calls_of_an_agent(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_plain_program_plays_in_a_worker() -> None:
-    policy = program("tests.agents.programs:plain")
-    for trajectory in await play(policy, n=3):
+async def test_plain_programs_play_in_workers_and_one_that_fails_is_a_failure_of_the_policy() -> None:
+    for trajectory in await play(program("tests.agents.programs:plain"), n=3):
         assert not trajectory.stop.failed, trajectory.failures
         check(trajectory)
-
-
-@pytest.mark.slow
-async def test_the_text_that_a_program_returns_is_its_action() -> None:
-    for trajectory in await play(program(programs.answering)):
-        assert trajectory.turns[0].action == "\\boxed{1}"
-        assert trajectory.stop in (StopReason.TERMINATED, StopReason.EMPTY_COMPLETION)
+    (trajectory,) = await play(program(programs.answering), n=1)
+    assert trajectory.turns[0].action == "\\boxed{1}"  # the text that a program returns
+    assert trajectory.stop in (StopReason.TERMINATED, StopReason.EMPTY_COMPLETION)
+    (trajectory,) = await play(program("tests.agents.programs:failing"), n=1)
+    assert trajectory.stop is StopReason.ERROR
+    assert trajectory.failures[0].boundary == "policy"
+    assert "KeyError: 'the agent is broken'" in trajectory.failures[0].message
 
 
 @pytest.mark.slow
 async def test_a_program_that_hangs_is_killed_at_the_deadline() -> None:
     (trajectory,) = await play(program("tests.agents.programs:sleeping", grace=0.1), n=1, deadline=5.0)
-    assert trajectory.stop is StopReason.DEADLINE
-    assert trajectory.reward is None
-
-
-@pytest.mark.slow
-async def test_a_program_that_fails_is_a_failure_of_the_policy() -> None:
-    (trajectory,) = await play(program("tests.agents.programs:failing"), n=1)
-    assert trajectory.stop is StopReason.ERROR
-    assert trajectory.failures[0].boundary == "policy"
-    assert "KeyError: 'the agent is broken'" in trajectory.failures[0].message
+    assert (trajectory.stop, trajectory.reward) == (StopReason.DEADLINE, None)
 
 
 async def test_an_async_program_that_hangs_is_cancelled() -> None:
@@ -139,25 +127,20 @@ async def test_a_program_that_continues_after_the_end_is_stopped_and_not_recorde
             await programs.stepping(episode)
             await asyncio.sleep(0.01)
 
-    policy = program(eager, grace=0.1)
-    (trajectory,) = await play(policy, n=1)
+    (trajectory,) = await play(program(eager, grace=0.1), n=1)
     assert not trajectory.stop.failed
     check(trajectory)
 
 
 async def test_a_budget_stops_the_episode() -> None:
-    (trajectory,) = await play(program(_quits_at_a_refusal, budget=CallBudget(calls=1)), n=1)
+    async def quits_at_a_refusal(episode: Any) -> None:
+        async with programs.chatting(episode) as asking:
+            while "budget" not in (text := await asking([{"role": "user", "content": episode.observation}])):
+                await episode.step(text)
+
+    (trajectory,) = await play(program(quits_at_a_refusal, budget=CallBudget(calls=1)), n=1)
     assert trajectory.stop is StopReason.BUDGET
     assert len(trajectory.segments[0].spans) == 1
-
-
-async def _quits_at_a_refusal(episode: Any) -> None:
-    async with programs.chatting(episode) as asking:
-        while not episode.ended:
-            text = await asking([{"role": "user", "content": episode.observation}])
-            if "budget" in text:
-                return
-            await episode.step(text)
 
 
 async def test_an_engine_that_fails_is_not_the_agent_s_fault() -> None:
@@ -184,11 +167,9 @@ async def test_parallel_steps_are_taken_one_after_the_other() -> None:
 async def test_leaving_a_rollout_stops_its_programs() -> None:
     policy = program(programs.stepping, grace=0.1)
     episodes = rollout(GAME, policy, n=50, concurrency=8)
-    async for _ in episodes:
-        break
+    await anext(episodes)
     await episodes.aclose()
-    assert len(policy.gateway) == 0
-    assert not policy.gateway.url
+    assert (len(policy.gateway), policy.gateway.url) == (0, "")
 
 
 async def test_a_program_is_stopped_although_its_engine_does_not_stop() -> None:
@@ -220,13 +201,9 @@ async def test_a_program_is_stopped_although_its_engine_does_not_stop() -> None:
 
 async def test_an_episode_that_cannot_begin_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
     policy = program(programs.stepping)
-
-    def broken(*_: Any) -> Any:
-        raise OSError("no more processes")
-
-    monkeypatch.setattr(policy, "_performance", broken)
+    monkeypatch.setattr(policy, "_performance", lambda *_: [].pop())
     (trajectory,) = await play(policy, n=1, retries=0)
-    assert "no more processes" in trajectory.failures[0].message
+    assert "pop from empty list" in trajectory.failures[0].message
     assert (len(policy.gateway), policy.gateway.url) == (0, "")
 
 

@@ -11,14 +11,14 @@ from tests.agents.test_hosted import START
 from tests.agents.test_program import play, program
 
 from palestra.agents import OpenEpisode, Program
-from palestra.agents.holdings import Holdings
+from palestra.agents.holdings import CALL, Holdings
 from palestra.agents.limits import GatewayLimits
 from palestra.agents.messages import BadRequest
 from palestra.agents.performing import InProcess
 from palestra.agents.rendezvous import Rendezvous, Taken
 from palestra.agents.tooldoor import ToolDoor
 from palestra.calls import format_result, parse_calls
-from palestra.core import AsyncEnv, Env, Step
+from palestra.core import Env, Step
 from palestra.rollout import rollout
 from palestra.trajectory import StopReason, Task, ToolResult
 
@@ -78,17 +78,6 @@ async def test_the_official_client_plays_episodes_of_an_environment_without_tool
     assert not policy.gateway.url
 
 
-@pytest.mark.slow
-async def test_a_plain_program_that_hangs_after_a_step_by_mcp_is_killed_at_the_deadline() -> None:
-    (trajectory,) = await play(program("tests.agents.programs:sleeping_after_mcp", grace=0.1), n=1, deadline=12.0)
-    assert trajectory.stop is StopReason.DEADLINE
-    assert len(trajectory.turns) == 1
-    assert trajectory.reward is None
-
-
-# ------------------------------------------------------------------------------------------------------------ the messages
-
-
 def _message(method: str, id: int = 1, **params: Any) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode()
 
@@ -114,6 +103,10 @@ class _Played:
         return ToolDoor(lambda: (), self.take, lambda: self.ended, Holdings.of_episode(GatewayLimits()))
 
 
+async def _session(door: ToolDoor) -> str:
+    return (await door.answer(_message("initialize"), "")).session
+
+
 def _text(body: bytes) -> str:
     text: str = json.loads(body)["result"]["content"][0]["text"]
     return text
@@ -122,7 +115,7 @@ def _text(body: bytes) -> str:
 async def test_a_call_that_is_sent_again_takes_no_second_step() -> None:
     played = _Played()
     door = played.door()
-    session = (await door.answer(_message("initialize"), "")).session
+    session = await _session(door)
     gone = asyncio.ensure_future(door.answer(_call(2, "north"), session))
     await asyncio.sleep(0)
     gone.cancel()  # the client goes away in the middle of the step
@@ -132,7 +125,7 @@ async def test_a_call_that_is_sent_again_takes_no_second_step() -> None:
     assert _text((await again).body) == "saw north"
     assert _text((await door.answer(_call(2, "north"), session)).body) == "saw north"
     assert played.actions == ["north"]
-    other = (await door.answer(_message("initialize"), "")).session
+    other = await _session(door)
     assert _text((await door.answer(_call(2, "north"), other)).body) == "saw north"
     assert played.actions == ["north", "north"]  # another client's call is another step
 
@@ -144,7 +137,7 @@ async def test_calls_without_a_session_and_after_the_end_reach_nothing() -> None
         with pytest.raises(BadRequest) as refused:
             await door.answer(_call(2, "north"), session)
         assert refused.value.status == status
-    session = (await door.answer(_message("initialize"), "")).session
+    session = await _session(door)
     played.ended = True
     assert json.loads((await door.answer(_call(2, "north"), session)).body)["result"]["isError"]
     assert played.actions == []
@@ -161,22 +154,40 @@ async def test_calls_without_a_session_and_after_the_end_reach_nothing() -> None
 )
 async def test_a_message_that_the_door_does_not_know_is_refused(body: bytes, code: int) -> None:
     door = _Played().door()
-    session = (await door.answer(_message("initialize"), "")).session
+    session = await _session(door)
     assert json.loads((await door.answer(body, session)).body)["error"]["code"] == code
 
 
 async def test_sessions_that_nobody_uses_make_room_and_waiting_ones_do_not() -> None:
     played = _Played()
     door = played.door()
-    first = (await door.answer(_message("initialize"), "")).session
+    first = await _session(door)
     waiting = asyncio.ensure_future(door.answer(_call(2, "north"), first))
     await asyncio.sleep(0)
     for _ in range(200):
-        latest = (await door.answer(_message("initialize"), "")).session
+        latest = await _session(door)
     played.gate.set()
     assert _text((await waiting).body) == "saw north"
-    assert _text((await door.answer(_call(3, "south"), first)).body) == "saw south"
-    assert _text((await door.answer(_call(3, "south"), latest)).body) == "saw south"
+    for session in (first, latest):
+        assert _text((await door.answer(_call(3, "south"), session)).body) == "saw south"
+
+
+async def test_sixty_four_sessions_of_an_episode_may_wait_and_what_they_were_answered_is_counted() -> None:
+    played = _Played()
+    held = Holdings.of_episode(GatewayLimits())
+    door = ToolDoor(lambda: (), played.take, lambda: played.ended, held)
+    waiting = []
+    for _ in range(64):
+        waiting.append(asyncio.ensure_future(door.answer(_call(2, "north"), await _session(door))))
+        await asyncio.sleep(0)
+    with pytest.raises(BadRequest, match="64 MCP sessions of this episode wait"):
+        await _session(door)
+    played.gate.set()
+    answered = [(await one).body for one in waiting]
+    assert held.held == sum(CALL + len(body) for body in answered)
+    door.close()
+    await asyncio.sleep(0)
+    assert held.held == 0
 
 
 async def test_a_key_cannot_reach_the_tools_of_another_episode() -> None:
@@ -218,13 +229,10 @@ async def test_a_step_that_the_agent_gave_up_keeps_its_observation() -> None:
 
 
 async def test_a_call_that_waits_when_the_episode_ends_is_answered_with_an_error() -> None:
-    async def waiting(episode: Any) -> None:
-        await asyncio.Event().wait()
-
-    performance = InProcess(waiting, START)
+    performance = InProcess(lambda episode: asyncio.Event().wait(), START)
     actions = performance.actions
     door = ToolDoor(lambda: (), actions.take, lambda: actions.ended, Holdings.of_episode(GatewayLimits()))
-    session = (await door.answer(_message("initialize"), "")).session
+    session = await _session(door)
     beginning = asyncio.ensure_future(performance.begin())
     await asyncio.sleep(0)
     first = asyncio.ensure_future(door.answer(_call(2, "one"), session))
@@ -235,39 +243,3 @@ async def test_a_call_that_waits_when_the_episode_ends_is_answered_with_an_error
     assert _text((await first).body) == "the end of one"
     late = json.loads((await second).body)["result"]
     assert late == {"content": [{"type": "text", "text": "The episode has ended."}], "isError": True}
-
-
-class Gated(AsyncEnv):
-    """Ends after two actions; a step waits for ``gate``."""
-
-    def __init__(self, gate: asyncio.Event, seen: list[str]) -> None:
-        self._gate, self._seen = gate, seen
-
-    async def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        await super().reset(seed=seed, task=task)
-        return "Go.", {}
-
-    async def step(self, action: str) -> Step:
-        self._seen.append(action)
-        await self._gate.wait()
-        return Step(f"saw {action}", 0.0, len(self._seen) == 2, False, {})
-
-
-async def test_an_agent_that_gives_up_a_slow_step_plays_on() -> None:
-    gate, seen, observations = asyncio.Event(), list[str](), list[str]()
-
-    async def impatient(episode: Any) -> None:
-        giving_up = asyncio.ensure_future(episode.step("one"))
-        while not seen:
-            await asyncio.sleep(0)
-        giving_up.cancel()
-        playing_on = asyncio.ensure_future(episode.step("two"))
-        for _ in range(5):
-            await asyncio.sleep(0)
-        gate.set()
-        observations.append(await playing_on)
-
-    (trajectory,) = [one async for one in rollout(lambda: Gated(gate, seen), program(impatient), n=1)]
-    assert not trajectory.failures
-    assert seen == ["one", "two"]
-    assert observations == ["saw two"]

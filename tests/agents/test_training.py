@@ -15,17 +15,14 @@ from palestra.trajectory import AgentRecord
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
-GAME = "game:GuessTheNumber-v0-easy"
-AGENT = "tests.agents.programs:stepping"
-
 
 def config(folder: Path, /, **changes: Any) -> TrainConfig:
     data: dict[str, Any] = {
         "model": {"path": str(folder)},
-        "envs": {GAME: 1.0},
+        "envs": {"game:GuessTheNumber-v0-easy": 1.0},
         "steps": 2,
         "play": {"tasks": 2, "group_size": 2, "max_tokens": 16},
-        "agent": {"program": AGENT},
+        "agent": {"program": "tests.agents.programs:stepping"},
         "samples": 2,
         **changes,
     }
@@ -37,9 +34,7 @@ def test_an_agent_is_trained_and_the_preflight_states_the_capture(tiny_model: Pa
     said: list[str] = []
     train(config(tiny_model, evaluation={"every": 2, "n": 2}), tmp_path, say=said.append)
     assert any("records token ids and log-probs of its calls" in line for line in said), said
-    metrics = read_metrics(tmp_path)
-    assert [line["step"] for line in metrics] == [1, 2]
-    assert "evaluation/score" in metrics[1]
+    assert ["evaluation/score" in line for line in read_metrics(tmp_path)] == [False, True]
     played = list(read_trajectories(tmp_path / "trajectories.jsonl"))
     assert played
     for trajectory in played:

@@ -7,14 +7,13 @@ import pytest
 from aiohttp import web
 from tests.agents import programs
 from tests.agents.driving import Agent, Response, post
-from tests.agents.test_program import GAME, guess, play
+from tests.agents.test_program import guess, in_order, play
 from tests.answering import answering
 
 from palestra.agents import CallBudget, Gateway, OpenEpisode, Program, Recording, Upstream
 from palestra.errors import PolicyError
-from palestra.rollout import rollout
 from palestra.testing.scripted import ByteRenderer, ScriptedEngine
-from palestra.trajectory import StopReason
+from palestra.trajectory import StopReason, Usage
 
 KEY = "UPSTREAM_TEST_KEY"
 
@@ -47,34 +46,26 @@ async def test_every_dialect_is_passed_on_and_recorded_as_text(
         answer = await one.ask()
         one.history += answer.native
         one.user("Next")
-    retried = await one.send(one.body())
-    again = await one.send(one.body())
-    assert (retried.status, again.status) == (200, 200)
+    assert [(await one.send(one.body())).status for _ in "ab"] == [200, 200]
     recording, sampled = await gateway.close(episode), await far.close(there)
-    assert [call.text for call in recording.calls] == [call.text for call in sampled.calls]
-    assert [(call.prompt_tokens, call.tokens) for call in recording.calls] == [
-        (call.prompt_tokens, call.tokens) for call in sampled.calls
-    ]
+    counted, expected = ([(call.text, call.prompt_tokens, call.tokens) for call in some.calls] for some in (recording, sampled))
+    assert counted == expected
     assert (len(recording.calls), recording.replayed, recording.merged, recording.segments) == (3, 1, 1.0, {})
-    record = episode.record
-    assert record.dollars == sum(call.prompt_tokens + 2.0 * call.tokens for call in recording.calls)
+    assert episode.record.dollars == sum(call.prompt_tokens + 2.0 * call.tokens for call in recording.calls)
 
 
 async def test_the_same_agent_plays_with_weights_and_with_an_api(api: tuple[Gateway, OpenEpisode]) -> None:
     _, there = api
     own = await play(Program(programs.stepping, ScriptedEngine(guess), ByteRenderer()), n=3)
     passed = await play(Program(programs.stepping, upstream(there)), n=3)
-    key = lambda one: one.group  # noqa: E731
-    for one, other in zip(sorted(own, key=key), sorted(passed, key=key), strict=True):
+    for one, other in zip(in_order(own), in_order(passed), strict=True):
         assert [turn.action for turn in one.turns] == [turn.action for turn in other.turns]
         assert (one.reward, one.stop) == (other.reward, other.stop)
         assert not other.segments
-        for turn, own_turn in zip(other.turns, one.turns, strict=True):
-            usage, counted = turn.completion.usage, own_turn.completion.usage
-            assert usage is not None
+        for turn, counted in zip(other.turns, (turn.completion.usage for turn in one.turns), strict=True):
             assert counted is not None
-            assert (usage.prompt_tokens, usage.completion_tokens) == (counted.prompt_tokens, counted.completion_tokens)
-            assert usage.dollars == usage.prompt_tokens + 2.0 * usage.completion_tokens
+            dollars = counted.prompt_tokens + 2.0 * counted.completion_tokens
+            assert turn.completion.usage == Usage(counted.prompt_tokens, counted.completion_tokens, dollars)
 
 
 async def test_a_budget_of_dollars_ends_the_calls(api: tuple[Gateway, OpenEpisode]) -> None:
@@ -94,11 +85,9 @@ async def test_a_refused_key_is_the_policy_s_failure_and_is_not_shown(
     api: tuple[Gateway, OpenEpisode], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(KEY, "not-the-key-of-this-api")
-    (trajectory,) = [one async for one in rollout(GAME, Program(programs.stepping, upstream(api[1])), n=1)]
-    assert trajectory.stop is StopReason.ERROR
-    assert trajectory.reward is None
-    assert trajectory.failures[0].boundary == "policy"
-    assert "401" in trajectory.failures[0].message
+    (trajectory,) = await play(Program(programs.stepping, upstream(api[1])), n=1)
+    assert (trajectory.stop, trajectory.reward) == (StopReason.ERROR, None)
+    assert (trajectory.failures[0].boundary, "401" in trajectory.failures[0].message) == ("policy", True)
     assert "not-the-key-of-this-api" not in str(trajectory)
 
 
@@ -209,18 +198,15 @@ async def test_tokens_are_not_counted_after_the_end_and_an_api_that_is_away_is_a
     episode = away.open()
     body = b'{"model": "any", "max_tokens": 5, "messages": [{"role": "user", "content": "Hello"}]}'
     path, headers = "/v1/messages/count_tokens", {"x-api-key": episode.key}
-    failed = await post(away, path, body, headers)
-    assert (failed.status, b"could not answer" in failed.body) == (500, True)
-    episode.record.spent = True
-    spent = await post(away, path, body, headers)
-    assert (spent.status, b"budget" in spent.body) == (400, True)
-    await episode.record.seal()
-    ended = await post(away, path, body, headers)
-    assert (ended.status, b"has ended" in ended.body) == (400, True)
+    for status, words in ((500, b"could not answer"), (400, b"budget"), (400, b"has ended")):
+        refused = await post(away, path, body, headers)
+        assert (refused.status, words in refused.body) == (status, True)
+        if episode.record.spent:
+            await episode.record.seal()
+        episode.record.spent = True
 
 
 async def test_an_api_that_is_away_is_a_failure_of_the_infrastructure() -> None:
     away = Upstream("gpt-x", "http://127.0.0.1:9/v1", KEY, attempts=2, first_pause=0.0)
-    (trajectory,) = [one async for one in rollout(GAME, Program(programs.stepping, away), n=1, retries=0)]
-    assert trajectory.failures[0].boundary == "infrastructure"
-    assert trajectory.reward is None
+    (trajectory,) = await play(Program(programs.stepping, away), n=1, retries=0)
+    assert (trajectory.failures[0].boundary, trajectory.reward) == ("infrastructure", None)
