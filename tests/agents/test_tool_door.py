@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from palestra.core import Env, Step
 from palestra.rollout import rollout
 from palestra.trajectory import StopReason, Task, ToolResult
 
-pytest.importorskip("mcp", reason="the mcp package is not installed")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the mcp package is not installed")
 
 
 class Sums(Env):

@@ -3,18 +3,17 @@
 import importlib.util
 import signal
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-pytest.importorskip("trl")
+pytest.importorskip("torch")
 
 import torch
 import transformers
-import trl
-from datasets import Dataset
 
 from palestra import Task, Trajectory
 from palestra.engines.calls import CallEngine
@@ -39,7 +38,10 @@ from tests.integrations.bridging import (
     rough_tasks,
 )
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+pytestmark = [
+    *(pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")),  # the warnings are theirs
+    pytest.mark.skipif(importlib.util.find_spec("trl") is None, reason="trl is not installed"),
+]
 
 
 ROOT = Path(__file__).parents[2]
@@ -61,20 +63,29 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[Trajectory]:
     return seen
 
 
-class Watched(trl.GRPOTrainer):
-    """Keeps what TRL made of the answers of ``rollout_func``."""
+@cache
+def watched() -> Any:
+    """Return a trainer of TRL that is imported by the first test: collecting the tests must not take seconds."""
+    import trl
 
-    def _generate_and_score_completions(self, inputs: Any) -> Any:
-        made = super()._generate_and_score_completions(inputs)
-        self.kept = [*getattr(self, "kept", []), made]
-        ids = torch.cat([made["prompt_ids"], made["completion_ids"]], 1)
-        attention = torch.cat([made["prompt_mask"], made["completion_mask"]], 1)
-        with torch.no_grad():
-            logprobs, *_ = self._get_per_token_logps_and_entropies(self.model, ids, attention, made["completion_ids"].size(1))
-        sampled = (made["completion_mask"] * made["tool_mask"]).bool()
-        difference = (logprobs - made["sampling_per_token_logps"])[sampled].abs()
-        self.furthest = max(getattr(self, "furthest", 0.0), float(difference.max()))
-        return made
+    class Watched(trl.GRPOTrainer):
+        """Keeps what TRL made of the answers of ``rollout_func``."""
+
+        def _generate_and_score_completions(self, inputs: Any) -> Any:
+            made = super()._generate_and_score_completions(inputs)
+            self.kept = [*getattr(self, "kept", []), made]
+            ids = torch.cat([made["prompt_ids"], made["completion_ids"]], 1)
+            attention = torch.cat([made["prompt_mask"], made["completion_mask"]], 1)
+            with torch.no_grad():
+                logprobs, *_ = self._get_per_token_logps_and_entropies(
+                    self.model, ids, attention, made["completion_ids"].size(1)
+                )
+            sampled = (made["completion_mask"] * made["tool_mask"]).bool()
+            difference = (logprobs - made["sampling_per_token_logps"])[sampled].abs()
+            self.furthest = max(getattr(self, "furthest", 0.0), float(difference.max()))
+            return made
+
+    return Watched
 
 
 def spelling(running: Any) -> CallEngine:
@@ -83,6 +94,9 @@ def spelling(running: Any) -> CallEngine:
 
 
 def trainer(folder: Path, tmp_path: Path, tasks: Sequence[Task], steps: int = 2, beta: float = 0.0, **settings: Any) -> Any:
+    import trl
+    from datasets import Dataset
+
     arguments = trl.GRPOConfig(
         output_dir=str(tmp_path),
         per_device_train_batch_size=settings.pop("batch", 8),
@@ -97,7 +111,7 @@ def trainer(folder: Path, tmp_path: Path, tasks: Sequence[Task], steps: int = 2,
         beta=beta,
         seed=1,
     )
-    return Watched(
+    return watched()(
         transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
         reward_funcs=bridge.reward,
         args=arguments,

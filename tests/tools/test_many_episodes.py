@@ -1,8 +1,9 @@
+from importlib.util import find_spec
+
 import pytest
 from tests.tools.many_episodes import episodes
 
-pytest.importorskip("mcp", reason="the mcp package is not installed")
-pytest.importorskip("tantivy", reason="tantivy is not installed")
+pytestmark = [pytest.mark.skipif(find_spec(name) is None, reason=f"{name} is not installed") for name in ("mcp", "tantivy")]
 
 
 @pytest.mark.gate

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from palestra.tools.mcp import McpServer
 from palestra.trajectory import ToolCall
 from palestra.wrappers import ToolRules, UseTools
 
-pytest.importorskip("mcp", reason="the mcp package is not installed")
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="the mcp package is not installed")
 
 PLAIN = [sys.executable, "-I", "-S", str(Path(__file__).with_name("plain_mcp_server.py"))]
 WITH_SDK = [sys.executable, str(Path(__file__).with_name("mcp_server.py"))]

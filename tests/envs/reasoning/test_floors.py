@@ -2,12 +2,10 @@
 
 import math
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
-
-pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
-
 from tests.envs.reasoning.attacks import NAMES, attacks, scores
 
 from palestra.envs.reasoning import library
@@ -15,6 +13,8 @@ from palestra.envs.reasoning.ids import FLOORS, SLOW
 from palestra.envs.reasoning.question import Reasoning
 from palestra.envs.reasoning.scorers import SCORERS
 from palestra.trajectory import Task
+
+pytestmark = pytest.mark.skipif(find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed")
 
 REPAIRED = ["complex_arithmetic", *sorted(SCORERS)]
 COMPLEX = [{"name": "complex_arithmetic", "weight": 1.0, "config": {}}]

@@ -1,18 +1,18 @@
 """The environment on fast generators; ``test_every_environment`` covers all of them."""
 
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
-
-pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed")
-
 
 import palestra
 from palestra.envs.reasoning import library
 from palestra.envs.reasoning.question import Reasoning
 from palestra.errors import UsageError
 from palestra.trajectory import Task
+
+pytestmark = pytest.mark.skipif(find_spec("reasoning_gym") is None, reason="reasoning-gym is not installed")
 
 
 def test_the_list_of_generators_is_the_librarys() -> None:
