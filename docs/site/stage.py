@@ -30,15 +30,8 @@ MOVED = {
 SHOWN = {".py": "python", ".ts": "typescript", ".yaml": "yaml", ".toml": "toml", ".sh": "bash", ".sbatch": "bash"}
 """Files that become pages of their own if a page links to them."""
 LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
-SECTIONS = {
-    "Tutorials": "Tutorials",
-    "How-to guides": "How-to guides",
-    "Coming from": "Coming from",
-    "Reference": "Reference",
-    "Results": "Results",
-    "Design": "Design",
-}
-"""Section of ``docs/index.md`` → its name in the navigation."""
+SECTIONS = ("Tutorials", "How-to guides", "Coming from", "Reference", "Results", "Design")
+"""The sections of ``docs/index.md`` that are tabs of the navigation."""
 
 Nav = list[dict[str, "str | Nav"]]
 
@@ -126,22 +119,20 @@ def navigation(index: str, reference: Nav, families: Nav) -> Nav:
     """Return the navigation: the sections of the index, and what is generated."""
     parts = dict(re.findall(r"^## ([^:\n]+).*?\n(.*?)(?=^## |\Z)", index, re.MULTILINE | re.DOTALL))
     nav: Nav = [{"Home": "index.md"}]
-    for section, title in SECTIONS.items():
+    for section in SECTIONS:
         rows = re.findall(r"^\| ([A-Z][^|]*) \| (\[.*) \|$", parts[section], re.MULTILINE)
         inside: Nav = [{name: entries(row)} for name, row in rows] or entries(parts[section])
         if section == "Reference":
             nav.append({"Environments": [{"Gallery": "gallery.md"}, *families]})
             inside = [one for one in inside if next(iter(one.values())) != "reference/suite/index.md"]  # stands in the gallery
-        nav.append({title: inside})
+        nav.append({section: inside})
         if section == "Reference":
             nav.append({"API": reference})
-    about = {
-        "All pages": "contents.md",
-        "Changelog": "changelog.md",
-        "Contributing": "contributing.md",
-        "Security": "security.md",
-    }
-    return [*nav, {"About": [{title: target} for title, target in about.items()]}]
+    about: Nav = [
+        {"All pages": "contents.md"},
+        *({capital(name): f"{name}.md"} for name in ("changelog", "contributing", "security")),
+    ]
+    return [*nav, {"About": about}]
 
 
 def toml(nav: "str | Nav") -> str:

@@ -9,21 +9,34 @@ from palestra import AsyncEnv, Env, Step, Task
 from palestra.trajectory import Image, Text
 
 
-class Parity(Env):
-    """The one of the tutorial: two outcomes, so that chance is worth a half, which it does not say."""
+class Quiz(Env):
+    """A question that is answered once, in a box."""
+
+    answer: str
 
     def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed, task=task)
-        self.number = int(self.rng.integers(1000))
-        return f"Is {self.number} even or odd? Answer with \\boxed{{even}} or \\boxed{{odd}}.", {}
+        return self.ask(), {}
+
+    def ask(self) -> str:
+        """Choose the answer, and return the question."""
+        raise NotImplementedError
 
     def step(self, action: str) -> Step:
-        answer = palestra.grading.last_boxed(action)
-        correct = answer == ("odd" if self.number % 2 else "even")
-        return Step("", float(correct), True, False, {"answer": answer})
+        right = palestra.grading.last_boxed(action) == self.answer
+        return Step("", float(right), True, False, {"success": right})
 
     def oracle(self) -> str:
-        return "\\boxed{odd}" if self.number % 2 else "\\boxed{even}"
+        return f"\\boxed{{{self.answer}}}"
+
+
+class Parity(Quiz):
+    """The one of the tutorial: two outcomes, so that chance is worth a half, which it does not say."""
+
+    def ask(self) -> str:
+        number = int(self.rng.integers(1000))
+        self.answer = "odd" if number % 2 else "even"
+        return f"Is {number} even or odd? Answer with \\boxed{{even}} or \\boxed{{odd}}."
 
 
 class DeclaredParity(Parity):
@@ -32,20 +45,13 @@ class DeclaredParity(Parity):
     floor = 0.5
 
 
-class Months(Env):
+class Months(Quiz):
     """Twelve outcomes, so that a constant answer is worth a twelfth, which it does not say."""
 
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed, task=task)
-        self.month = int(self.rng.integers(1, 13))
-        return f"Day {30 * self.month - 15} of a year of 360 days: which month? \\boxed{{1}} to \\boxed{{12}}.", {}
-
-    def step(self, action: str) -> Step:
-        correct = palestra.grading.last_boxed(action) == str(self.month)
-        return Step("", float(correct), True, False, {"success": correct})
-
-    def oracle(self) -> str:
-        return f"\\boxed{{{self.month}}}"
+    def ask(self) -> str:
+        month = int(self.rng.integers(1, 13))
+        self.answer = str(month)
+        return f"Day {30 * month - 15} of a year of 360 days: which month? \\boxed{{1}} to \\boxed{{12}}."
 
 
 class Code(Env):
@@ -126,20 +132,13 @@ class Mute(Env):
         return Step("Thank you.", 0.0, True, False, {})
 
 
-class Pick(Env):
+class Pick(Quiz):
     """The answer is one of the words shown, always at another place: no secret is told."""
 
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed, task=task)
-        letters = ["".join(chr(97 + int(letter)) for letter in self.rng.integers(26, size=6)) for _ in range(5)]
-        self.answer = max(letters)
-        return f"Which of these comes last in the alphabet? {', '.join(letters)}", {}
-
-    def step(self, action: str) -> Step:
-        return Step("", float(palestra.grading.last_boxed(action) == self.answer), True, False, {})
-
-    def oracle(self) -> str:
-        return f"\\boxed{{{self.answer}}}"
+    def ask(self) -> str:
+        words = ["".join(chr(97 + int(letter)) for letter in self.rng.integers(26, size=6)) for _ in range(5)]
+        self.answer = max(words)
+        return f"Which of these comes last in the alphabet? {', '.join(words)}"
 
 
 class Errand(Env):

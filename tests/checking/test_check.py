@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.checking import broken, good
+from tests.checking.broken import CAUGHT_BY, ZOO
 
 import palestra
 from palestra import AsyncEnv, Env, Wrapper
@@ -32,6 +33,10 @@ GOOD: list[AnyEnv] = [
     good.Picture,
     good.Errand,
 ]
+
+
+HERE = frozenset({"same-elsewhere"})
+"""What to skip in order to start no other process."""
 
 
 def bitten(report: CheckReport) -> set[str]:
@@ -73,7 +78,7 @@ def short_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(survey, "SIZES", (256, 4096))
 
 
-FIRST = {check: animal for animal, check in reversed(broken.CAUGHT_BY.items())}
+FIRST = {check: animal for animal, check in reversed(CAUGHT_BY.items())}
 """One fault for each check: those that ``.ci/run`` looks for in new processes too. The nightly run looks for all."""
 
 
@@ -81,7 +86,7 @@ FIRST = {check: animal for animal, check in reversed(broken.CAUGHT_BY.items())}
     ("animal", "check"),
     [
         pytest.param(animal, check, id=animal.__name__, marks=[pytest.mark.full] * (FIRST[check] is not animal))
-        for animal, check in broken.CAUGHT_BY.items()
+        for animal, check in CAUGHT_BY.items()
     ],
 )
 @pytest.mark.slow
@@ -97,12 +102,12 @@ WAITING = {"BlocksInATask", "BlocksTheLoop", "Quadratic"}
     ("animal", "check"),
     [
         pytest.param(animal, check, id=animal.__name__, marks=[pytest.mark.slow] * (animal.__name__ in WAITING))
-        for animal, check in broken.CAUGHT_BY.items()
+        for animal, check in CAUGHT_BY.items()
     ],
 )
 def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.FixtureRequest) -> None:
     """The same without new processes and megabytes, unless the fault needs them."""
-    if animal is not broken.Quadratic:
+    if animal.__name__ != "Quadratic":
         request.getfixturevalue("short_texts")
     report = check_env(animal, n=tasks_for(check), skip=set() if check == "same-elsewhere" else {"same-elsewhere"})
     assert bitten(report) == {check}
@@ -118,7 +123,7 @@ def test_each_fault_is_caught(animal: AnyEnv, check: str, request: pytest.Fixtur
 @pytest.mark.parametrize("env", GOOD, ids=lambda env: env.__name__)
 @pytest.mark.slow
 def test_good_ones_pass(env: AnyEnv, short_texts: None) -> None:
-    report = check_env(env, n=60, skip={"same-elsewhere"})
+    report = check_env(env, n=60, skip=HERE)
     assert bitten(report) == set()
     assert report.ok
 
@@ -131,30 +136,26 @@ def test_a_talkative_async_env_is_the_same_elsewhere(short_texts: None) -> None:
     assert status_of(report, "same-elsewhere") is Status.PASS
 
 
-@pytest.mark.parametrize("level", ["", "-easy", "-hard", "-random"])
 @pytest.mark.slow
-def test_guess_the_number_passes(level: str, request: pytest.FixtureRequest) -> None:
-    if level:
-        request.getfixturevalue("short_texts")
-    report = check_env(f"game:GuessTheNumber-v0{level}", skip={"same-elsewhere"} if level else ())
+def test_guess_the_number_passes() -> None:
+    report = check_env("game:GuessTheNumber-v0")
     assert bitten(report) == set()
-    skipped = {finding.check for finding in report.found(Status.SKIP)}
-    assert skipped == {"answer-hidden", *(["same-elsewhere"] if level else [])}  # a number of two digits is found anywhere
+    assert {finding.check for finding in report.found(Status.SKIP)} == {"answer-hidden"}  # two digits are found anywhere
     assert (report.tasks, report.asked) == (200, 200)
 
 
-@pytest.mark.parametrize("animal", [broken.Triple, broken.Word], ids=lambda animal: animal.__name__)
+@pytest.mark.parametrize("animal", [ZOO["Triple"], ZOO["Word"]], ids=lambda animal: animal.__name__)
 def test_an_answer_that_is_not_shown_is_not_found_in_any_spelling(animal: AnyEnv, short_texts: None) -> None:
-    assert status_of(check_env(animal, n=60, skip={"same-elsewhere"}), "answer-hidden") is Status.PASS
+    assert status_of(check_env(animal, n=60, skip=HERE), "answer-hidden") is Status.PASS
 
 
-@pytest.mark.parametrize("leak", [broken.LeaksVerbatim, broken.LeaksList], ids=lambda leak: leak.__name__)
+@pytest.mark.parametrize("leak", [ZOO["LeaksVerbatim"], ZOO["LeaksList"]], ids=lambda leak: leak.__name__)
 def test_too_few_tasks_are_no_proof_that_the_answer_is_hidden(leak: AnyEnv, short_texts: None) -> None:
-    assert status_of(check_env(leak, n=5, skip={"same-elsewhere"}), "answer-hidden") is Status.SKIP
+    assert status_of(check_env(leak, n=5, skip=HERE), "answer-hidden") is Status.SKIP
 
 
 def test_a_copy_in_other_separators_fails_and_a_code_to_break_is_a_warning(short_texts: None) -> None:
-    copied, coded = (check_env(leak, n=60, skip={"same-elsewhere"}) for leak in (broken.LeaksList, broken.LeaksBase64))
+    copied, coded = (check_env(leak, n=60, skip=HERE) for leak in (ZOO["LeaksList"], ZOO["LeaksBase64"]))
     assert status_of(copied, "answer-hidden") is Status.FAIL
     assert status_of(coded, "answer-hidden") is Status.WARN
 
@@ -166,30 +167,28 @@ def test_a_check_that_was_left_out_is_not_taken_for_granted(short_texts: None) -
 
 
 def test_the_planted_faults_are_many() -> None:
-    assert len(broken.CAUGHT_BY) >= 25
-    assert len(broken.LEAKS) >= 8
+    assert len(CAUGHT_BY) >= 25
+    assert len({*broken.LEAKS, *broken.WORD_LEAKS}) >= 8
 
 
 def test_a_blocking_env_is_not_blamed_for_being_slow(short_texts: None) -> None:
-    report = check_env(good.Heavy, n=3, skip={"same-elsewhere"})
+    report = check_env(good.Heavy, n=3, skip=HERE)
     assert status_of(report, "quick") is Status.SKIP
 
 
 def test_the_answer_among_others_is_only_a_warning(short_texts: None) -> None:
-    report = check_env(good.Pick, n=40, skip={"same-elsewhere"})
+    report = check_env(good.Pick, n=40, skip=HERE)
     assert status_of(report, "answer-hidden") is Status.WARN
     assert report.ok
 
 
 @pytest.mark.slow
 def test_a_constant_answer_above_the_floor_is_a_warning_until_it_is_certain(short_texts: None) -> None:
-    few, many = (check_env(good.Months, n=n, skip={"same-elsewhere"}) for n in (60, 300))
+    few, many = (check_env(good.Months, n=n, skip=HERE) for n in (60, 300))
     assert status_of(few, "constant-answer") is Status.WARN
     assert few.ok
     (finding,) = few.found(Status.WARN)
-    assert re.fullmatch(
-        r"a constant answer scores 0\.\d\d, the floor is 0: not certain with 60 tasks, try -n 1000", finding.message
-    )
+    assert "not certain with 60 tasks, try -n 1000" in finding.message
     assert status_of(many, "constant-answer") is Status.FAIL
 
 
@@ -197,7 +196,7 @@ def test_every_row_of_a_file_is_one_task(tmp_path: Path, short_texts: None) -> N
     rows = [f'{{"question": "What is {n} + 100?", "answer": {n + 100}}}' for n in range(8)]
     (tmp_path / "sums.jsonl").write_text("\n".join(rows))
     target = f"data:{tmp_path / 'sums.jsonl'}?grader=number"
-    report = check_env(target, n=20, skip={"same-elsewhere"})
+    report = check_env(target, n=20, skip=HERE)
     assert (report.tasks, report.asked) == (8, 8)
     assert report.ok, report.found(Status.FAIL)
     assert {task.index for task in find(target, 20, 0).tasks} == set(range(8))
@@ -205,7 +204,7 @@ def test_every_row_of_a_file_is_one_task(tmp_path: Path, short_texts: None) -> N
 
 
 def test_what_is_not_offered_is_skipped(short_texts: None) -> None:
-    report = check_env(good.Mute, n=3, skip={"same-elsewhere"})
+    report = check_env(good.Mute, n=3, skip=HERE)
     skipped = {finding.check for finding in report.found(Status.SKIP)}
     assert "no sample_random_action(): the policy random cannot play" in {finding.message for finding in report.findings}
     assert {"oracle-solves", "random-plays", "constant-answer", "answer-hidden", "fork"} <= skipped
@@ -214,11 +213,11 @@ def test_what_is_not_offered_is_skipped(short_texts: None) -> None:
 def test_a_class_a_reference_and_an_id_are_the_same_target(short_texts: None) -> None:
     palestra.register("check:Code-v0", good.Code)
     try:
-        by_id = check_env("check:Code-v0", n=5, skip={"same-elsewhere"})
+        by_id = check_env("check:Code-v0", n=5, skip=HERE)
     finally:
         unregister("check:Code-v0")
-    by_class = check_env(good.Code, n=5, skip={"same-elsewhere"})
-    by_reference = check_env("tests.checking.good:Code", n=5, skip={"same-elsewhere"})
+    by_class = check_env(good.Code, n=5, skip=HERE)
+    by_reference = check_env("tests.checking.good:Code", n=5, skip=HERE)
     assert by_class.findings == by_reference.findings == by_id.findings
     assert by_class.env == "tests.checking.good:Code"
 
@@ -275,13 +274,13 @@ def test_an_env_that_does_not_run_elsewhere_is_told_so(monkeypatch: pytest.Monke
 
 
 def test_slow_episodes_are_played_less_often(short_texts: None) -> None:
-    report = check_env(good.Code, n=1000, seconds=0.0, skip={"same-elsewhere"})
+    report = check_env(good.Code, n=1000, seconds=0.0, skip=HERE)
     assert (report.tasks, report.asked) == (5, 1000)
 
 
 @pytest.mark.slow
 def test_a_leaking_env_is_played_less_often(short_texts: None) -> None:
-    assert check_env(broken.LeaksFile, n=60, skip={"same-elsewhere"}).tasks == 20
+    assert check_env(ZOO["LeaksFile"], n=60, skip=HERE).tasks == 20
 
 
 @pytest.mark.slow
@@ -289,16 +288,13 @@ def test_the_global_generators_are_put_back(short_texts: None) -> None:
     random.seed(5)
     np.random.seed(5)
     expected = random.getstate(), np.random.get_state()[1].tolist()  # type: ignore[index]
-    check_env(broken.GlobalReseeded, n=2, skip={"same-elsewhere"})
+    check_env(ZOO["GlobalReseeded"], n=2, skip=HERE)
     assert (random.getstate(), np.random.get_state()[1].tolist()) == expected  # type: ignore[index]
 
 
 def test_what_was_left_out_is_said(short_texts: None) -> None:
-    report = check_env(
-        broken.Clock,
-        n=2,
-        skip=("same-here", "global-generators", "same-elsewhere", "same-on-replay", "side-by-side", "fork"),
-    )
+    skipped = ("same-here", "global-generators", "same-elsewhere", "same-on-replay", "side-by-side", "fork")
+    report = check_env(ZOO["Clock"], n=2, skip=skipped)
     assert report.ok
     assert status_of(report, "same-here") is Status.SKIP
 
@@ -329,23 +325,22 @@ def test_the_table_is_in_order() -> None:
 
 def test_an_env_that_nobody_guards_is_told_so(monkeypatch: pytest.MonkeyPatch, short_texts: None) -> None:
     monkeypatch.setattr(Guarded, "step", lambda self, action: self.env.step(action))
-    report = check_env(good.Code, n=3, skip={"same-elsewhere"})
+    report = check_env(good.Code, n=3, skip=HERE)
     assert bitten(report) == {"step-outside"}
 
 
 @pytest.mark.parametrize(
     ("animal", "line"),
     [
-        (broken.GlobalRandom, "random.randint(0, 10**6)"),
-        (broken.GlobalNumPy, "np.random.random()"),
-        (broken.GlobalReseeded, "random.seed(self.task.seed)"),
-        (broken.AsyncGlobal, "random.random()"),
+        ("GlobalRandom", "random.randint(0, 10**6)"),
+        ("GlobalNumPy", "np.random.random()"),
+        ("GlobalReseeded", "random.seed(env.task.seed)"),
+        ("AsyncGlobal", "random.random()"),
     ],
-    ids=lambda value: getattr(value, "__name__", None),
 )
 @pytest.mark.slow
-def test_the_line_that_draws_from_a_global_generator_is_cited(animal: AnyEnv, line: str, short_texts: None) -> None:
-    report = check_env(animal, n=3, skip={"same-elsewhere"})
+def test_the_line_that_draws_from_a_global_generator_is_cited(animal: str, line: str, short_texts: None) -> None:
+    report = check_env(ZOO[animal], n=3, skip=HERE)
     (finding,) = report.found(Status.FAIL)
     assert finding.check == "global-generators"
     assert "broken.py, line " in finding.detail
@@ -354,7 +349,7 @@ def test_the_line_that_draws_from_a_global_generator_is_cited(animal: AnyEnv, li
 
 @pytest.mark.slow
 def test_global_random_is_never_advised_a_floor(short_texts: None) -> None:
-    report = check_env(broken.GlobalAnswer, n=20, skip={"same-elsewhere"})
+    report = check_env(ZOO["GlobalAnswer"], n=20, skip=HERE)
     assert {finding.check for finding in report.found(Status.FAIL)} == {"global-generators"}
     assert "floor" not in "".join(finding.message + finding.detail for finding in report.findings)
 
@@ -362,8 +357,8 @@ def test_global_random_is_never_advised_a_floor(short_texts: None) -> None:
 @pytest.mark.parametrize(
     ("animal", "advice", "never"),
     [
-        (broken.LastMoveCommon, "declare what answering blindly pays", "outcomes"),
-        (broken.OneAnswer, "as much as the oracle", "floor=1"),
+        (ZOO["LastMoveCommon"], "declare what answering blindly pays", "outcomes"),
+        (ZOO["OneAnswer"], "as much as the oracle", "floor=1"),
         (good.Parity, "declare floor=0.5", "blindly"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
@@ -381,15 +376,13 @@ def test_the_advice_on_a_constant_answer_hides_nothing(animal: AnyEnv, advice: s
     assert all(abs(floor - scored) < 0.1 for floor in advised)
 
 
-@pytest.mark.parametrize("animal", [broken.NoSuper, broken.NoSuperButRng, broken.NoSuperButTask], ids=lambda one: one.__name__)
-def test_a_reset_without_super_is_diagnosed_as_such(animal: AnyEnv, short_texts: None) -> None:
-    report = check_env(animal, n=3, skip={"same-elsewhere"})
-    assert [finding.message for finding in report.found(Status.FAIL)] == [
-        "reset() does not call super().reset(seed=seed, task=task)"
-    ]
+@pytest.mark.parametrize("animal", ["NoSuper", "NoSuperButRng", "NoSuperButTask"])
+def test_a_reset_without_super_is_diagnosed_as_such(animal: str, short_texts: None) -> None:
+    (finding,) = check_env(ZOO[animal], n=3, skip=HERE).found(Status.FAIL)
+    assert finding.message == "reset() does not call super().reset(seed=seed, task=task)"
 
 
 @pytest.mark.slow
 def test_an_async_env_that_awaits_for_long_is_not_blamed(short_texts: None) -> None:
-    report = check_env(good.Waits, n=2, skip={"same-elsewhere"})
+    report = check_env(good.Waits, n=2, skip=HERE)
     assert status_of(report, "quick") is Status.PASS

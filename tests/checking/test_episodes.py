@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.checking.broken import Clock, LiveInfo, RaisesOnEmpty, RaisingInit
+from tests.checking.broken import ZOO
 from tests.checking.good import Code
 
-from palestra import Env, Step, Task
+from palestra import Task
 from palestra.checking import check_env
 from palestra.checking.episodes import as_scripted, difference, play
 from palestra.errors import MissingData
@@ -45,21 +45,23 @@ def test_same_and_other_tasks() -> None:
     first, again, other = (play(Code, Task("x", seed), as_scripted(["one"]), three_turns) for seed in (3, 3, 4))
     assert difference(first.frames, again.frames) == ""
     assert difference(first.frames, other.frames)
-    early, late = (play(Clock, Task("x", 3), as_scripted(["one"]), three_turns) for _ in range(2))
+    early, late = (play(ZOO["Clock"], Task("x", 3), as_scripted(["one"]), three_turns) for _ in range(2))
     assert difference(early.frames, late.frames)
 
 
 def test_live_objects_do_not_look_random() -> None:
-    first, again = (play(LiveInfo, Task("x", 3), as_scripted(["one"]), three_turns) for _ in range(2))
+    first, again = (play(ZOO["LiveInfo"], Task("x", 3), as_scripted(["one"]), three_turns) for _ in range(2))
     assert first.frames == again.frames
 
 
 def test_an_exception_is_part_of_the_episode() -> None:
-    episode = play(RaisesOnEmpty, Task("x", 3), as_scripted(["one", ""]), three_turns)
+    episode = play(ZOO["RaisesOnEmpty"], Task("x", 3), as_scripted(["one", ""]), three_turns)
     assert episode.error.startswith("turn 2: IndexError")
     assert episode.score is None
     assert len(episode.steps) == 1
-    assert play(RaisingInit, Task("x", 3), as_scripted(["one"]), three_turns).error == "building: RuntimeError: no engine"
+    assert (
+        play(ZOO["RaisingInit"], Task("x", 3), as_scripted(["one"]), three_turns).error == "building: RuntimeError: no engine"
+    )
 
 
 def test_a_circle_in_info_does_not_end_the_check() -> None:
@@ -74,17 +76,11 @@ def test_a_circle_in_info_does_not_end_the_check() -> None:
     assert len(episode.frames) == 2  # the first observation, and the error
 
 
-class NeedsAnIndex(Env):
+class NeedsAnIndex(Code):
     """Is sound, and needs what this machine lacks."""
 
     def __init__(self) -> None:
         raise MissingData("there is nothing to search: set PALESTRA_SEARCH")
-
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        raise NotImplementedError
-
-    def step(self, action: str) -> Step:
-        raise NotImplementedError
 
 
 def test_what_this_machine_lacks_is_no_fault_of_the_environment() -> None:

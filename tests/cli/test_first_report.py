@@ -24,18 +24,11 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return next(folder.glob("palestra-*.whl"))
-
-
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_from_pip_install_to_a_report_with_a_plot(wheel: Path, tmp_path: Path) -> None:
+async def test_from_pip_install_to_a_report_with_a_plot(tmp_path: Path) -> None:
+    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", tmp_path, ROOT, cwd=tmp_path)
+    wheel = next(tmp_path.glob("palestra-*.whl"))
     venv.create(tmp_path / "venv", with_pip=True)
     bin = tmp_path / "venv" / "bin"
     server = ChatServer()
@@ -45,12 +38,10 @@ async def test_from_pip_install_to_a_report_with_a_plot(wheel: Path, tmp_path: P
         await asyncio.to_thread(run, bin / "python", "-m", "pip", "install", "--quiet", wheel, cwd=tmp_path)
         evaluate = ["eval", "my-model", "--base-url", f"{url}/v1", "--envs", "game:*-easy", "-n", "20", "--max-turns", "10"]
         told = await asyncio.to_thread(run, bin / "palestra", *evaluate, cwd=tmp_path)
-        await asyncio.to_thread(
-            run, bin / "palestra", "view", "runs/my-model,game-all-easy", "--export", "page.html", cwd=tmp_path
-        )
+        view = ["view", "runs/my-model,game-all-easy", "--export", "page.html"]
+        await asyncio.to_thread(run, bin / "palestra", *view, cwd=tmp_path)
         seconds = monotonic() - began
     assert "Score" in told
     assert "<svg" in (tmp_path / "runs" / "my-model,game-all-easy" / "report.html").read_text()
     assert (tmp_path / "page.html").stat().st_size > 100_000
-    print(f"{seconds:.0f} s from pip install to a report with a plot and a page of every episode")
     assert seconds <= MOST_SECONDS

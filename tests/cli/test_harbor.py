@@ -38,20 +38,8 @@ def test_a_task_from_new_to_checked(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_terminal_tasks_are_exported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = [
-        "harbor",
-        "export",
-        "terminal:golf-v0-hard",
-        str(tmp_path),
-        "-n",
-        "2",
-        "--seed",
-        "4",
-        "--image",
-        "mine:1",
-        "--json",
-    ]
-    assert run_command(words) == 0
+    words = "harbor export terminal:golf-v0-hard OUT -n 2 --seed 4 --image mine:1 --json".replace("OUT", str(tmp_path))
+    assert run_command(words.split()) == 0
     folders = json.loads(capsys.readouterr().out)["folders"]
     assert folders == [f"{tmp_path}/golf-v0-hard-0004", f"{tmp_path}/golf-v0-hard-0005"]
     assert Path(folders[0], "tests/Dockerfile").read_text().startswith("FROM mine:1\n")

@@ -5,6 +5,7 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from palestra.cli import main
 from palestra.cli.new import new_env
 from palestra.errors import UsageError
 from palestra.installation import how_to_install
+from tests.cli.invoking import palestra
 
 
 @pytest.mark.parametrize("name", ["Game", "1game", "class", "a.b", "../up", "palestra", "game", "rg"])
@@ -37,26 +39,17 @@ def test_every_file_is_filled_in(tmp_path: Path) -> None:
     assert tomllib.loads(texts["pyproject.toml"])["project"]["name"] == "my-game"
 
 
-def test_the_lines_to_type_install_what_they_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_lines_to_type_install_what_they_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """``scripts/authors_path.py`` types them all, in CI."""
-    assert main(["new", "env", "my-game", "-o", str(tmp_path / "new")]) == 0
-    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
+    printed = [line.strip() for line in palestra("new", "env", "my-game", "-o", tmp_path / "new").splitlines()]
     extras = tomllib.loads((tmp_path / "new/pyproject.toml").read_text())["project"]["optional-dependencies"]
     readme = (tmp_path / "new/README.md").read_text()
     assert any("pytest" in requirement for requirement in extras["test"])
-    for line in ('pip install --editable ".[test]"', "python -m pytest"):
-        assert line in printed
-        assert f"$ {line}" in readme
-    assert printed.index('pip install --editable ".[test]"') < printed.index("python -m pytest")
-
-
-def test_without_torch_the_lines_to_type_install_it_first(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "torch" else find(name))
-    assert main(["new", "env", "my-game", "-o", str(tmp_path / "new")]) == 0
-    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    lines = ['pip install --editable ".[test]"', "python -m pytest"]
+    assert [line for line in printed if line in lines] == lines
+    assert all(f"$ {line}" in readme for line in lines)
     assert printed.index(how_to_install("train")) == printed.index("palestra train train.toml steps=2") - 1
 
 
@@ -73,12 +66,10 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(package: Path, command: Sequence[str]) -> str:
     paths = [str(package / "installed"), *sys.path]
     changed = {"PYTHONPATH": os.pathsep.join(paths), "PALESTRA_HOME": str(package / "home"), "PYTEST_ADDOPTS": ""}
-    environment = {**os.environ, **changed}
-    done = subprocess.run(
-        [sys.executable, "-m", *command], cwd=package, env=environment, capture_output=True, text=True, check=False
-    )
+    own: Any = {"env": {**os.environ, **changed}, "capture_output": True, "text": True}
+    done = subprocess.run([sys.executable, "-m", *command], cwd=package, check=False, **own)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    return str(done.stdout)
 
 
 @pytest.mark.gate

@@ -1,11 +1,12 @@
 """``module:Class`` in every command, as the installed script runs it: the working folder is not on its search path."""
 
-import importlib
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -38,23 +39,8 @@ def twice(text):
     return str(2 * int(text.split()[1].strip(".")))
 """
 
-RECIPE = """
-steps = 1
-[model]
-path = "nowhere"
-[envs]
-"reach:Reach" = 1.0
-"""
-
-STUDY = """
-question = "Is the environment found?"
-seeds = [0]
-held_out = 1
-[environments.reach]
-recipe = "recipe.toml"
-[arms]
-ReBN = ["advantage.method=rebn"]
-"""
+RECIPE = 'steps = 1\nmodel.path = "nowhere"\nenvs."reach:Reach" = 1.0\n'
+STUDY = 'question = "?"\nseeds = [0]\nheld_out = 1\nenvironments.reach.recipe = "recipe.toml"\narms.ReBN = []\n'
 
 
 @pytest.fixture
@@ -76,52 +62,37 @@ def installed(folder: Path) -> list[str]:
 
 
 def palestra(folder: Path, *arguments: str, typed: str = "") -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*installed(folder), *arguments], check=False, cwd=folder, input=typed, capture_output=True, text=True, timeout=300
-    )
+    line = [*installed(folder), *arguments]
+    return subprocess.run(line, check=False, cwd=folder, input=typed, capture_output=True, text=True, timeout=300)
 
 
 @pytest.mark.gate
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["check", "reach:Reach", "-n", "5"],
-        ["show", "reach:Reach"],
-        ["play", "reach:Reach"],
-        ["eval", "random", "--envs", "reach:Reach", "-n", "3", "-o", "run"],
-        ["eval", "oracle", "--envs", "reach:Slow", "-n", "3", "-o", "run"],
-        ["eval", "reach:twice", "--envs", "reach:Reach", "-n", "3", "-o", "run"],
-        ["rollout", "oracle", "--envs", "reach:Slow", "-n", "3", "-o", "run"],
-        pytest.param(["train", "recipe.toml", "--dry-run"], marks=[pytest.mark.torch, pytest.mark.slow]),
+        "check reach:Reach -n 5",
+        "show reach:Reach",
+        "play reach:Reach",
+        "eval reach:twice --envs reach:Reach -n 3 -o run",
+        "rollout oracle --envs reach:Slow -n 3 -o run",
+        pytest.param("train recipe.toml --dry-run", marks=pytest.mark.torch),
     ],
-    ids=" ".join,
 )
 @pytest.mark.slow
-def test_a_class_in_the_working_folder_is_found_by(arguments: list[str], folder: Path) -> None:
-    done = palestra(folder, *arguments, typed="1\n")
+def test_a_class_in_the_working_folder_is_found_by(arguments: str, folder: Path) -> None:
+    done = palestra(folder, *arguments.split(), typed="1\n")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "UnknownEnv" not in done.stderr
 
 
 @pytest.mark.torch
 def test_a_study_finds_a_class_in_the_working_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from palestra.studies import running
 
-    found: list[str] = []
-
-    def run_study(*_: object) -> int:
-        found.append(importlib.import_module("reach").Reach.__name__)
-        return 0
-
     (folder / "study.toml").write_text(STUDY)
     monkeypatch.chdir(folder)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(running, "run_study", run_study)
-    try:
-        assert CliRunner().invoke(app, ["study", "run", "."]).exit_code == 0
-    finally:
-        sys.modules.pop("reach", None)
-    assert found == ["Reach"]
+    monkeypatch.setattr(running, "run_study", lambda *_: 0 if importlib.util.find_spec("reach") else 1)
+    assert CliRunner().invoke(app, ["study", "run", "."]).exit_code == 0
 
 
 @pytest.mark.slow
@@ -138,9 +109,8 @@ def test_regrade_finds_a_class_in_the_working_folder_if_it_is_typed(folder: Path
 @pytest.mark.slow
 def test_serve_finds_a_class_in_the_working_folder(folder: Path) -> None:
     pytest.importorskip("starlette")
-    with subprocess.Popen(
-        [*installed(folder), "serve", "reach:Slow"], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as server:
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen([*installed(folder), "serve", "reach:Slow"], cwd=folder, **pipes) as server:
         assert server.stdout is not None
         assert "serving" in server.stdout.readline()
         server.send_signal(signal.SIGTERM)
@@ -152,7 +122,7 @@ def test_serve_finds_a_class_in_the_working_folder(folder: Path) -> None:
 def test_ray_workers_find_a_class_in_the_working_folder(folder: Path) -> None:
     pytest.importorskip("ray")
     done = palestra(
-        folder, "rollout", "oracle", "-e", "reach:Slow", "-n", "3", "--cluster", "local", "--workers", "1", "-o", "run"
+        folder, *["rollout", "oracle", "-e", "reach:Slow", "-n", "3", "--cluster", "local", "--workers", "1", "-o", "run"]
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "consumed 3" in done.stdout
@@ -176,23 +146,15 @@ def test_the_working_folder_is_searched_last_and_only_for_a_reference(folder: Pa
 
 
 @pytest.mark.parametrize(
-    ("source", "said"),
+    ("source", "words"),
     [("def", "broken.py, line 1"), ("import palestra", "has no 'Env2'"), (None, "No module is called broken either")],
     ids=["syntax error", "no such name", "no such module"],
 )
 @pytest.mark.slow
-def test_what_is_wrong_with_a_module_is_one_line(source: str | None, said: str, folder: Path) -> None:
+def test_what_is_wrong_with_a_module_is_one_line(source: str | None, words: str, folder: Path) -> None:
     if source is not None:
         (folder / "broken.py").write_text(source)
     done = palestra(folder, "show", "broken:Env2")
     assert done.returncode == 2
-    assert said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_a_policy_that_does_not_exist_is_one_line(folder: Path) -> None:
-    done = palestra(folder, "eval", "nomod:x", "--envs", "reach:Reach", "-n", "1", "-o", "run")
-    assert done.returncode == 2
-    assert "there is no module 'nomod'" in done.stderr
-    assert "Traceback" not in done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert words in line

@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from palestra.cli.app import app
 from palestra.cli.dashboard import Dashboard, plain_line, sparkline
 from palestra.cli.plot import kinds
-from palestra.errors import UsageError
 from palestra.plots.curves import Course, learning_curves, mean_and_band
+from tests.cli.invoking import palestra
 
 
 def run(folder: Path, rewards: list[float], **config: Any) -> Path:
@@ -29,25 +27,17 @@ def run(folder: Path, rewards: list[float], **config: Any) -> Path:
     return folder
 
 
-def plot(*arguments: Any) -> str:
-    done = CliRunner().invoke(app, ["plot", *(str(one) for one in arguments)], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.output
-
-
 @pytest.fixture
 def runs(tmp_path: Path) -> list[Path]:
-    made = []
-    for method, base in (("grpo", 0.0), ("rebn", 0.5)):
-        for seed in range(3):
-            rewards = [base + 0.1 * step + 0.01 * seed for step in range(5)]
-            config = {"seed": seed, "steps": 5, "advantage": {"method": method}}
-            made.append(run(tmp_path / f"{method}-{seed}", rewards, **config))
-    return made
+    return [
+        run(tmp_path / f"{method}-{seed}", [base + 0.1 * step for step in range(5)], seed=seed, advantage={"method": method})
+        for method, base in (("grpo", 0.0), ("rebn", 0.5))
+        for seed in range(3)
+    ]
 
 
 def test_seeds_are_one_curve_with_a_band(runs: list[Path], tmp_path: Path) -> None:
-    plot(*runs, "-o", tmp_path / "c.svg")
+    palestra("plot", *runs, "-o", tmp_path / "c.svg")
     svg = (tmp_path / "c.svg").read_text()
     assert svg.count("<polygon") == 2
     assert svg.count("<polyline") == 2 * (3 + 1)
@@ -56,27 +46,8 @@ def test_seeds_are_one_curve_with_a_band(runs: list[Path], tmp_path: Path) -> No
 
 def test_a_png_is_a_picture(runs: list[Path], tmp_path: Path) -> None:
     pytest.importorskip("resvg_py")
-    plot(*runs, "-o", tmp_path / "c.png", "--x", "tokens", "--smooth", "3", "--by", "advantage.method")
+    palestra("plot", *runs, "-o", tmp_path / "c.png", "--x", "tokens", "--smooth", "3", "--by", "advantage.method")
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--metric", "rewerd"], "no run has rewerd; the metrics are late, reward"),
-        (["--x", "years"], "step, tokens, seconds"),
-        (["-o", "c.gif"], "neither an .svg nor a .png"),
-        (["--by", "advantage.magic"], "no run has a key advantage.magic"),
-    ],
-)
-def test_mistakes_are_named(runs: list[Path], options: list[str], said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        plot(runs[0], *options)
-
-
-def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="not a training run"):
-        plot(tmp_path)
 
 
 def test_kinds_are_named_by_what_differs() -> None:
@@ -114,22 +85,23 @@ def test_a_sparkline_fits(values: list[float], width: int) -> None:
     assert len(sparkline(values, width)) <= width
 
 
-def test_the_dashboard_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def drawn(board: Dashboard) -> str:
     from rich.console import Console
 
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(board.picture())
+    return console.export_text()
+
+
+def test_the_dashboard_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
     board = Dashboard("a run", 4, live=False)
     metrics = {"reward": 0.25, "success": 0.5, "staleness": 0, "seconds/learn": 1.0, "seconds/wait": 3.0}
     for step in range(1, 4):
         board.show({"step": step, **metrics})
     assert capsys.readouterr().out.splitlines()[-1] == "step 3/4  reward 0.250  success 50.0%  4.0 s"
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    console.print(board.picture())
-    console.file.close()
-    shown = console.export_text()
-    assert "reward" in shown
+    shown = drawn(board)
     assert "staleness" not in shown
-    assert "step 3 of 4" in shown
-    assert "rollout 3.00 s" in shown
+    assert all(text in shown for text in ("reward", "step 3 of 4", "rollout 3.00 s"))
     with Dashboard("runs/x", 4, live=False):
         assert capsys.readouterr().out == "runs/x: 4 steps. The model is loaded and checked before the first.\n"
     assert plain_line({"step": 1, "staleness": 2}, 1) == "step 1/1  staleness 2  0.0 s"
@@ -144,20 +116,9 @@ def test_the_dashboard_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -
     ],
 )
 def test_a_step_without_an_update_says_that_nothing_was_learned(metrics: dict[str, float], said: str) -> None:
-    from rich.console import Console
-
     step = {"step": 2, "reward": 0.0, "updates": 0, **metrics}
     assert plain_line(step, 4) == f"step 2/4  reward 0.000  {said}  0.0 s"
     board = Dashboard("a run", 4, live=False)
     board.history.append(step)
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(board.picture())
-    assert said in console.export_text()
+    assert said in drawn(board)
     assert "nothing" not in plain_line({**step, "updates": 1, "gradient_norm": 0.5}, 4)
-
-
-def test_a_folder_that_is_missing_or_no_run_is_said_in_words(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="nothere is not a training run: there is no such folder"):
-        CliRunner().invoke(app, ["plot", "nothere"], catch_exceptions=False)
-    with pytest.raises(UsageError, match=r"is not a training run: there is no config\.json in it"):
-        CliRunner().invoke(app, ["plot", str(tmp_path)], catch_exceptions=False)

@@ -28,30 +28,11 @@ frobnicate                                          | No such command
 --nosuch                                            | No such option
 list a b                                            | unexpected extra argument
 eval                                                | Missing argument
-eval random                                         | Missing option
-eval random --envs                                  | requires an argument
 eval random --envs {EASY} -n 0                      | greater than or equal to 1
-eval random --envs {EASY} -n many                   | valid integer
-eval random --envs {EASY} --temperature cold        | valid
-eval random --envs {EASY} --prices 1                | requires 2 arguments
 demo -n 1                                           | greater than or equal to 2
 view run --port 99999                               | 65535
-serve {EASY} --port -1                              | --port
-plan --gpus none                                    | valid integer
-export run                                          | --to
 export run --to word                                | openai
 export run --to openai --select worst               | solved
-import run --from openai                            | --out
-index burn                                          | No such command
-index search                                        | Missing argument
-model eat                                           | No such command
-train                                               | Missing argument
-plot                                                | Missing argument
-compare run                                         | Missing argument
-check                                               | Missing argument
-play                                                | Missing argument
-show                                                | Missing argument
-prefetch                                            | Missing argument
 
 # ids
 list nosuchthing                                    | palestra list
@@ -61,24 +42,18 @@ play game:Sudok-v0                                  | Did you mean
 play nomod:Env                                      | nomod
 play things:Plain                                   | neither an Env nor an AsyncEnv
 play things:number                                  | not a class
-play things:Missing                                 | has no 'Missing'
 play {EASY} --tool hammer                           | tool = "hammer" is unknown
 play {EASY} --tool search?index=hollow               | palestra index build
 check game:Sudok-v0                                 | Did you mean
-check nomod:Env                                     | nomod
 check broken:Env                                    | broken.py, line 1
 check raises:Env                                    | raises.py, line 2
 check needy:Env                                     | surely_not_installed
-check things:Missing                                | has no 'Missing'
 check {EASY} --skip nosuchcheck                     | nosuchcheck
 eval random --envs game:Sudok-v0 -o r1              | Did you mean
-eval random --envs broken:Env -o r1                 | broken.py, line 1
 rollout random --envs game:Sudok-v0 -o r1           | Did you mean
-rollout random --envs nomod:Env -o r1               | nomod
 serve game:Sudok-v0                                 | Did you mean
 serve nomod:Env                                     | nomod
 prefetch game:Sudoku-v0                             | uses no data set
-prefetch nosuch                                     | uses no data set
 model tiny --envs nosuch -o m1                      | no environment
 model fetch gpt5                                    | smollm2
 
@@ -86,25 +61,22 @@ model fetch gpt5                                    | smollm2
 eval gpt5 --envs {EASY} -o r2                       | --base-url
 eval nomod:x --envs {EASY} -o r2                    | no module 'nomod'
 eval broken:answer --envs {EASY} -o r2              | broken.py, line 1
-eval raises:x --envs {EASY} -o r2                   | raises.py, line 2
-eval needy:x --envs {EASY} -o r2                    | surely_not_installed
 eval things:nothing --envs {EASY} -o r2             | has no 'nothing'
 eval things:number --envs {EASY} -o r2              | neither a policy nor a function
 eval things:Needs --envs {EASY} -o r2               | things:Needs
 eval hf:hollow --envs {EASY} -o r2                  | no model at hollow
 eval vllm:DEAD --envs {EASY} -o r2                  | DEAD does not answer
-eval sglang:DEAD --envs {EASY} -o r2                | DEAD does not answer
 eval vllm:localhost --envs {EASY} -o r2             | http://
 eval m --base-url localhost:1 --envs {EASY} -o r2   | http://
-eval m --base-url ftp://host --envs {EASY} -o r2    | http://
 rollout gpt5 --envs {EASY} -o r2                    | none of random, oracle, tiny
 eval solver --envs {EASY} -o r2                     | Your own policy is module:name
 eval orcale --envs {EASY} -o r2                     | Did you mean oracle?
-rollout nomod:x --envs {EASY} -o r2                 | no module 'nomod'
+eval random -e {EASY} --strategy react?keeps=1 -o r2 | Did you mean keep?
+eval random -e {EASY} --history last -o r2          | --history is for models
+scaling random -e {EASY} --judge nobody -o r2       | is unknown
 
 # budgets, clusters
 eval random --envs {EASY} --budget lots -o r3       | 5usd
-eval random --envs {EASY} --budget -5usd -o r3      | budget
 eval m --base-url http://h --budget 5usd -e {EASY} -o r3 | --prices
 eval random --envs {EASY} --cluster-config nowhere.toml -o r3 | nowhere.toml
 eval random --envs {EASY} --cluster-config pools.toml -o r3 | pools
@@ -116,13 +88,10 @@ demo -o FILE/page.html                              | cannot write
 demo -o hollow                                      | is a folder
 eval random --envs {EASY} -o FILE/r                 | cannot write
 eval random --envs {EASY} -o notes.txt              | notes.txt
-rollout random --envs {EASY} -o FILE/r              | cannot write
-rollout random --envs {EASY} -o notes.txt           | notes.txt
 view run --export FILE/page.html                    | cannot write
 view run --export hollow                            | is a folder
 export run --to openai -o FILE/x                    | cannot write
 export run --to parquet -o hollow                   | is a folder
-export run --to inspect -o FILE/x                   | cannot write
 export run --to atif -o FILE/x                      | cannot write
 export run --to atif -o full                        | not empty
 import run --from openai -o FILE/x                  | cannot write
@@ -142,18 +111,15 @@ train good.toml -o FILE/run                         | FILE/run
 # files and folders that are missing, or are something else
 view nowhere                                        | nowhere
 view hollow                                         | trajectories.jsonl
-view notes.txt                                      | notes.txt
 view other --export page.html                       | other
 view garbage --export page.html                     | garbage
 compare nowhere run                                 | nowhere
-compare run hollow                                  | hollow
 compare other run                                   | other
 compare garbage run                                 | garbage
+compare learned run                                 | --by seed
 regrade nowhere                                     | nowhere
-regrade hollow                                      | hollow
 regrade garbage                                     | garbage
 export nowhere --to openai                          | is not a run
-export hollow --to openai                           | is not a run
 export other --to openai                            | other
 export garbage --to openai                          | garbage
 import nowhere --from openai -o r4                  | there is no file nowhere
@@ -169,13 +135,13 @@ import empty.jsonl --from openai -o r4              | no episode
 import notes.txt --from preferences -o r4           | cannot be imported
 import notes.txt --from openai -o run               | holds a run already
 plot nowhere                                        | not a training run
-plot notes.txt                                      | not a training run
 plot run                                            | is an evaluation, not a training run
 plot fresh                                          | no metrics.jsonl
 plot training                                       | metrics.jsonl
 plot training --x moons                             | step, tokens
+plot learned --metric rewerd                        | no run has rewerd; the metrics are reward
+plot learned --by advantage.magic                   | no run has a key advantage.magic
 leaderboard nowhere                                 | nowhere
-leaderboard hollow                                  | hollow
 leaderboard --table bad_table.json                  | bad_table.json
 leaderboard --reference nowhere.json                | nowhere.json
 leaderboard --reference bad_table.json              | bad_table.json
@@ -249,7 +215,7 @@ def filled(place: Path, taken: int, dead: str) -> dict[str, str]:
 
 
 def fill(text: str, values: dict[str, str]) -> str:
-    return re.sub("|".join(values), lambda found: values[found[0]], text)
+    return re.sub("|".join(values), lambda match: values[match[0]], text)
 
 
 def results(place: Path) -> set[Path]:
@@ -314,17 +280,20 @@ def test_a_refused_serve_makes_no_token(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.gate
 @pytest.mark.timeout(400)
 @pytest.mark.slow
-def test_what_only_a_process_of_its_own_shows(place: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("eval hf:nowhere --envs game:Sudoku-v0-easy -o r9", "no model at nowhere"),
+        ("check broken:Env", "broken.py, line 1"),
+        ("view nowhere", "is not a run"),
+        ("demo -o notes.txt/page.html", "cannot write notes.txt/page.html"),
+    ],
+)
+def test_what_only_a_process_of_its_own_shows(place: Path, line: str, words: str) -> None:
     """Another folder than the interpreter's, the installed form of the command, no capturing of its streams."""
+    own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
     code = "import sys; from palestra.cli import main; sys.exit(main())"
-    for line, words in {
-        "eval hf:nowhere --envs game:Sudoku-v0-easy -o r9": "no model at nowhere",
-        "check broken:Env": "broken.py, line 1",
-        "view nowhere": "is not a run",
-        "demo -o notes.txt/page.html": "cannot write notes.txt/page.html",
-    }.items():
-        own = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "HF_HUB_OFFLINE": "1"}
-        command = [sys.executable, "-P", "-c", code, *shlex.split(line)]
-        done = subprocess.run(command, check=False, cwd=place, capture_output=True, text=True, timeout=300, env=own)
-        assert done.returncode == ExitCode.MISUSED, done.stderr
-        assert_answered(done.stderr, words)
+    command = [sys.executable, "-P", "-c", code, *shlex.split(line)]
+    done = subprocess.run(command, check=False, cwd=place, capture_output=True, text=True, timeout=300, env=own)
+    assert done.returncode == ExitCode.MISUSED, done.stderr
+    assert_answered(done.stderr, words)

@@ -31,6 +31,16 @@ FILES = {
     "open_token": "0123456789abcdefghijklmnopqrstuvwxyz\n",
     "bad_table.json": "[1, 2",
 }
+IN_FOLDERS = {
+    "full/thesis.tex": b"\\end{document}",
+    "other/trajectories.jsonl": b'{"this": "is no trajectory"}\n',
+    "garbage/trajectories.jsonl": b"\xff\xfe\x00not json\n",
+    "training/config.json": b"{}",
+    "training/metrics.jsonl": b"not json\n",
+    "learned/config.json": b'{"run": "training"}',
+    "learned/metrics.jsonl": b'{"step": 0, "reward": 0.1}\n{"step": 1, "reward": 0.2}\n',
+    "fresh/config.json": b"{}",
+}
 
 
 def furnish(folder: Path) -> None:
@@ -43,23 +53,7 @@ def furnish(folder: Path) -> None:
             (folder / name).chmod(0o600)
     (folder / "binary").write_bytes(bytes(range(256)) * 4)
     (folder / "hollow").mkdir()
-    (folder / "full").mkdir()
-    (folder / "full" / "thesis.tex").write_text("\\end{document}")
+    for name, content in IN_FOLDERS.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_bytes(content)
     evaluate("game:GuessTheNumber-v0-easy", "random", n=3, out=folder / "run")
-    other = folder / "other" / "trajectories.jsonl"
-    other.parent.mkdir()
-    other.write_text('{"this": "is no trajectory"}\n')
-    garbage = folder / "garbage" / "trajectories.jsonl"
-    garbage.parent.mkdir()
-    garbage.write_bytes(b"\xff\xfe\x00not json\n")
-    broken_training = folder / "training"
-    broken_training.mkdir()
-    (broken_training / "config.json").write_text("{}")
-    (broken_training / "metrics.jsonl").write_text("not json\n")
-    learned = folder / "learned"
-    learned.mkdir()
-    (learned / "config.json").write_text("{}")
-    (learned / "metrics.jsonl").write_text('{"step": 0, "reward": 0.1}\n{"step": 1, "reward": 0.2}\n')
-    untouched_training = folder / "fresh"
-    untouched_training.mkdir()
-    (untouched_training / "config.json").write_text("{}")

@@ -1,6 +1,5 @@
 """Every command that a page shows can be typed: it parses as it stands, and the cheap ones are run."""
 
-import importlib.util
 import re
 import shlex
 import sys
@@ -13,7 +12,7 @@ import typer.main
 from palestra.cli import main
 from palestra.cli.app import app
 from palestra.evaluation import evaluate
-from tests.docs.test_pages import PAGES, ROOT, SNIPPETS, page_id
+from tests.docs.test_pages import PAGES, SNIPPETS, page_id
 
 CHEAP = """
 palestra list
@@ -104,20 +103,3 @@ def test_a_cheap_command_runs_as_the_page_shows_it(
     monkeypatch.setattr(sys, "path", list(sys.path))
     for command in commands:
         assert main(shlex.split(command)[1:]) == 0, capsys.readouterr()
-
-
-def test_the_shipped_files_are_there() -> None:
-    """What pyproject.toml lists for the source distribution exists."""
-    listed = re.search(r"\[tool.hatch.build.targets.sdist\]\ninclude = (\[.*\])", (ROOT / "pyproject.toml").read_text())
-    assert listed is not None
-    for name in re.findall(r'"([^"]+)"', listed.group(1)):
-        assert (ROOT / name).exists(), name
-
-
-def test_the_page_of_the_command_line_is_what_the_help_texts_say() -> None:
-    found = importlib.util.spec_from_file_location("generate_commands", ROOT / "docs" / "generate_commands.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    assert module.PAGE.read_text() == module.page(), "run: python docs/generate_commands.py"

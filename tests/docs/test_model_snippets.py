@@ -45,15 +45,3 @@ async def test_snippet_with_a_server_runs(snippet: Path, tmp_path: Path) -> None
     assert running.returncode == 0, complained.decode()
     assert b"calls=" in told
     assert not complained, complained.decode()
-
-
-@pytest.mark.torch
-def test_the_page_of_recipe_keys_is_what_the_code_says() -> None:
-    import importlib.util
-
-    found = importlib.util.spec_from_file_location("generate_recipes", SNIPPETS.parent / "generate_recipes.py")
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
-    assert module.PAGE.read_text() == module.page(), "python docs/generate_recipes.py"

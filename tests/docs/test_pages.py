@@ -6,9 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from palestra.cli.app import app
 from palestra.errors import MissingExtra
 
 ROOT = Path(__file__).parents[2]
@@ -67,14 +65,6 @@ def test_the_index_links_every_page() -> None:
     pages = [page for page in (ROOT / "docs").rglob("*.md") if page != index and page.parent.name != "suite"]
     links = set(re.findall(r"\]\(([^)#]+)", index.read_text()))
     assert [page.name for page in pages if page.relative_to(ROOT / "docs").as_posix() not in links] == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=page_id)
-def test_commands_exist(page: Path) -> None:
-    used = set(re.findall(r"^\$ palestra (\w+)", page.read_text(), re.MULTILINE))
-    runner = CliRunner()
-    for command in used:
-        assert runner.invoke(app, [command, "--help"]).exit_code == 0, f"{page.name} shows `palestra {command}`"
 
 
 def test_every_snippet_is_shown() -> None:

@@ -25,14 +25,7 @@ def difficulties(rng: np.random.Generator, means: list[float], tasks: int) -> di
     }
 
 
-@pytest.mark.parametrize(
-    ("means", "tasks", "repeats"),
-    [
-        ([0.5], 30, 4),
-        pytest.param([0.1, 0.4, 0.9], 15, 3, marks=pytest.mark.slow),
-        pytest.param([0.05], 60, 2, marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize(("means", "tasks", "repeats"), [([0.5], 30, 4), ([0.1, 0.4, 0.9], 15, 3), ([0.05], 60, 2)])
 @pytest.mark.slow
 def test_under_no_difference_at_most_6_percent_are_called_significant(means: list[float], tasks: int, repeats: int) -> None:
     rng = derive(0, "no difference", tasks)
@@ -79,20 +72,15 @@ def test_identical_runs_differ_by_nothing_but_not_for_certain() -> None:
 
 
 def test_few_tasks_are_enumerated() -> None:
-    ahead = [Score((), task, 1.0) for task in range(5)]
-    behind = [Score((), task, 0.0) for task in range(5)]
-    assert compare(ahead, behind).p_value == pytest.approx(2 / 32)
-    assert compare(ahead, behind).families == {}
+    result = compare([Score((), task, 1.0) for task in range(5)], [Score((), task, 0.0) for task in range(5)])
+    assert result.p_value == pytest.approx(2 / 32)
+    assert result.families == {}
 
 
 def test_only_common_tasks_count_and_the_others_are_counted() -> None:
-    first = [Score(("f",), task, 1.0) for task in (0, 1, 2)]
-    second = [Score(("f",), task, 0.0) for task in (2, 3)]
+    first, second = ([Score(("f",), task, 1.0) for task in tasks] for tasks in ((0, 1, 2), (2, 3)))
     result = compare(first, second)
     assert (result.difference.tasks, result.only_first, result.only_second) == (1, 2, 1)
-
-
-def test_nothing_in_common_is_an_error() -> None:
     with pytest.raises(UsageError, match="no scored task in common"):
         compare([Score((), 0, 1.0)], [Score((), 1, 1.0)])
 

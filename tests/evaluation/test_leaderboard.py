@@ -1,21 +1,13 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from tests.cli.invoking import palestra
 
 from palestra import evaluate
-from palestra.cli.app import app
-from palestra.errors import UsageError
 from palestra.evaluation.leaderboard import Cell, Leaderboard, LeaderboardEntry, entry_of, leaderboard_page, reference_entries
 
 GUESS, SUDOKU = "game:GuessTheNumber-v0-easy", "game:Sudoku-v0-easy"
 SCORES = {GUESS: {"random": {"mean": 0.5, "low": 0.4, "high": 0.6, "tasks": 200}, "oracle": None}, SUDOKU: {}}
-
-
-def told(*arguments: str) -> str:
-    done = CliRunner().invoke(app, ["leaderboard", *arguments], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def test_an_entry_is_what_the_report_says() -> None:
@@ -45,10 +37,8 @@ def test_a_newer_entry_takes_the_place_of_the_older() -> None:
 def test_the_command_keeps_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     evaluate(GUESS, "random", n=5, out="runs/random")
-    assert "2 policies" in told("runs/random", "--name", "chance", "--expect", "to come")
+    assert "2 policies" in palestra("leaderboard", "runs/random", "--name", "chance", "--expect", "to come")
     assert [entry.policy for entry in Leaderboard.read(Path("leaderboard.json")).entries] == ["chance", "to come"]
     before = Path("leaderboard.md").read_text()
-    told()
+    palestra("leaderboard")
     assert Path("leaderboard.md").read_text() == before
-    with pytest.raises(UsageError, match="describe one run"):
-        told("--name", "x")

@@ -28,27 +28,9 @@ ORACLE = Estimate(1.0, 0.9, 1.0, 0.95, 64, 64)
 
 
 def episode(group: int, member: int, reward: float | None) -> EpisodeScore:
-    solved = None if reward is None else reward >= 1.0
-    return EpisodeScore(
-        env="game:GuessTheNumber-v0-easy",
-        task=f"{group}".encode(),
-        group=group,
-        member=member,
-        player="",
-        policy="model",
-        reward=reward,
-        success=solved,
-        stop="infra_failure" if reward is None else "terminated",
-        fault="",
-        cause="",
-        attempt=0,
-        turns=3,
-        tokens=7,
-        prompt_tokens=0,
-        dollars=0.0,
-        seconds=0.1,
-        act_seconds=(),
-    )
+    solved, stop = (None, "infra_failure") if reward is None else (reward >= 1.0, "terminated")
+    name, task = "game:GuessTheNumber-v0-easy", f"{group}".encode()
+    return EpisodeScore(name, task, group, member, "", "model", reward, solved, stop, "", "", 0, 3, 7, 0, 0.0, 0.1, ())
 
 
 def judge(rewards: list[list[float | None]], actions: list[list[int]] | None = None, aim: ProbeAim | None = None) -> Probe:
@@ -83,18 +65,15 @@ def test_a_set_that_is_sometimes_solved_can_teach() -> None:
     assert sum(found.solved_shares.values()) == found.tasks == 64
 
 
-@pytest.mark.parametrize(("chance", "reason"), [(0.0, "fails or scores the same"), (1.0, "solves nearly every task")])
-def test_a_set_that_is_never_or_always_solved_cannot(chance: float, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("chance", "reason"), [(0.0, "fails or scores the same"), (1.0, "solves nearly every task"), (0.99, "below the ceiling")]
+)
+def test_a_set_that_is_never_or_nearly_always_solved_cannot(chance: float, reason: str) -> None:
     found = judge(drawn(chance, tasks=160))
     assert found.verdict == "no"
     assert reason in found.reasons[0]
-    assert (found.flat.mean, found.flat_solved) == (1.0, chance)
-
-
-def test_a_model_near_the_ceiling_cannot_be_seen_to_improve() -> None:
-    found = judge(drawn(0.99, tasks=128))
-    assert found.verdict == "no"
-    assert "below the ceiling" in found.reasons[0]
+    if chance in (0.0, 1.0):
+        assert (found.flat.mean, found.flat_solved) == (1.0, chance)
 
 
 def test_too_few_tasks_or_too_many_failures_leave_it_unclear() -> None:

@@ -4,6 +4,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from tests.evaluation.present import partial_score
 
 import palestra
 from palestra import Completion, Conversation, Env, Step, Task
@@ -73,12 +74,9 @@ def test_the_same_environment_gives_the_same_episodes(run: Path) -> None:
     assert (found.episodes, found.regraded, found.changed) == (10, 8, ())
     assert reasons(found) == {"it failed when it was played (EnvError)"}
     assert {(e.group, e.member) for e in found.not_regraded} == {(2, 0), (2, 1)}
-    first, again = (
-        {(one.group, one.member): one for one in read_trajectories(folder / "trajectories.jsonl")}
-        for folder in (run, Path(found.folder))
-    )
-    assert {key: one.digest() for key, one in first.items()} == {key: one.digest() for key, one in again.items()}
-    assert all(first[key].seconds == again[key].seconds for key in first)
+    files = (folder / "trajectories.jsonl" for folder in (run, Path(found.folder)))
+    first, again = ({(one.group, one.member): (one.digest(), one.seconds) for one in read_trajectories(file)} for file in files)
+    assert first == again
     assert found.environments[ENV].then == found.environments[ENV].now
 
 
@@ -89,9 +87,7 @@ def test_a_new_grader_gives_new_scores_beside_the_old(run: Path, monkeypatch: py
     found = regrade(run)
     assert {(e.before, e.after) for e in found.changed} == {(1.0, 0.5)}
     report = read_report(found.folder)
-    assert report.suite.partial is not None
-    assert report.suite.partial.score is not None
-    assert (report.suite.partial.score.mean, report.suite.partial.score.missing) == (0.5, 2)
+    assert (partial_score(report.suite).mean, partial_score(report.suite).missing) == (0.5, 2)
     assert report.suite.failures == {"env": 2}
     assert report.about["scored again"].startswith("8 of 10 episodes of run")
     assert (run / "report.json").read_bytes() == before
@@ -126,7 +122,7 @@ def test_an_episode_that_ends_sooner_keeps_the_tokens_of_its_turns(run: Path, mo
     assert sum(len(segment.logprobs) for segment in one.segments) == 20
 
 
-def test_a_horizon_is_kept(tmp_path: Path) -> None:
+def test_a_turn_limit_is_kept(tmp_path: Path) -> None:
     evaluate([Task(ENV, 1)], lambda text: "climb", max_turns=2, out=tmp_path)
     assert regrade(tmp_path).regraded == 1
 
@@ -175,6 +171,11 @@ def test_mistakes_are_told(run: Path, tmp_path: Path) -> None:
         regrade(run, out=run)
 
 
+def rename(run: Path, name: str) -> None:
+    for file in ("trajectories.jsonl", "config.json", "report.json"):
+        (run / file).write_text((run / file).read_text().replace(ENV, name))
+
+
 @pytest.mark.parametrize(
     "name", ["remote:http://127.0.0.1:9#game:X", "openenv:http://127.0.0.1:9", "canary:Env", f"{__name__}:Ladder"]
 )
@@ -183,8 +184,7 @@ def test_a_name_in_a_folder_is_not_obeyed(run: Path, name: str, monkeypatch: pyt
         raise AssertionError(f"{name} was obeyed")
 
     monkeypatch.setattr("palestra.registry.resolve", obeyed)
-    for file in ("trajectories.jsonl", "config.json", "report.json"):
-        (run / file).write_text((run / file).read_text().replace(ENV, name))
+    rename(run, name)
     found = regrade(run)
     assert found.regraded == 0
     assert f'"{name}" is not a registered id: if you trust it, name it (--envs)' in reasons(found)
@@ -193,6 +193,5 @@ def test_a_name_in_a_folder_is_not_obeyed(run: Path, name: str, monkeypatch: pyt
 
 def test_what_the_user_names_is_played(run: Path) -> None:
     name = f"{__name__}:Ladder"
-    for file in ("trajectories.jsonl", "config.json", "report.json"):
-        (run / file).write_text((run / file).read_text().replace(ENV, name))
+    rename(run, name)
     assert regrade(run, envs=[name]).regraded == 8

@@ -13,13 +13,14 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from tests.evaluation.present import partial_score, present
 
 import palestra
 from palestra import Env, Step, Task
 from palestra.core import Conversation
 from palestra.durable import Inside
 from palestra.encoding import encode_json
-from palestra.errors import InfrastructureError, MissingExtra, UsageError
+from palestra.errors import MissingExtra, UsageError
 from palestra.evaluation import (
     Budget,
     Progress,
@@ -30,13 +31,12 @@ from palestra.evaluation import (
     read_report,
     regrade,
     report_markdown,
-    report_on,
 )
 from palestra.evaluation.budget import BudgetMeter
 from palestra.registry import Need, unregister
 from palestra.rollout import AnyPolicy, read_trajectories
 from palestra.tools import tool
-from palestra.trajectory import Completion, Finish, StopReason, Trajectory, Turn, Usage
+from palestra.trajectory import Completion, StopReason
 from palestra.wrappers import TurnLimit
 
 GUESS = "game:GuessTheNumber-v0-easy"
@@ -54,25 +54,6 @@ class Coin(Env):
         self.left -= 1
         solved = self.left == 0 and self.task.seed % 3 > 0
         return Step("on", float(solved), self.left == 0, False, {"success": solved})
-
-
-class Spender:
-    """Every call costs ten tokens and a cent. Counts its calls."""
-
-    name = "spender"
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.running = 0
-        self.most_at_once = 0
-
-    async def act(self, conversation: Conversation) -> Completion:
-        self.calls += 1
-        self.running += 1
-        self.most_at_once = max(self.most_at_once, self.running)
-        await asyncio.sleep(0)
-        self.running -= 1
-        return Completion("a", usage=Usage(7, 3, 0.01))
 
 
 def untimed(folder: Path) -> Any:
@@ -95,10 +76,9 @@ def keys(folder: Path) -> Counter[tuple[int, int]]:
 
 def test_every_task_of_every_environment_is_tried_as_often_as_asked() -> None:
     report = evaluate([GUESS, "game:Sudoku-v0-easy"], "oracle", n=5, group_size=3)
-    assert report.suite.score is not None
-    assert report.suite.score.mean == pytest.approx(1.0)
-    assert (report.suite.issued, report.suite.score.tasks) == (30, 10)
+    score = present(report.suite.score)
     assert report.policy == "oracle"
+    assert (report.suite.issued, score.tasks, score.mean) == pytest.approx((30, 10, 1.0))
 
 
 def test_patterns_classes_and_tasks() -> None:
@@ -175,14 +155,12 @@ def test_an_interrupt_in_a_notebook_stops_the_evaluation() -> None:
         with pytest.raises(KeyboardInterrupt):
             evaluate("game:GuessTheNumber-v0-easy", Hanging(), n=1, deadline=600.0)
 
-    began = monotonic()
     helper = threading.Thread(target=interrupt)
     helper.start()
     loop = asyncio.new_event_loop()  # not asyncio.run, which would take the signal itself
-    loop.run_until_complete(notebook())
+    loop.run_until_complete(notebook())  # pytest's time limit comes before the deadline of the episode
     loop.close()
     helper.join()
-    assert monotonic() - began < 120.0, "before the deadline of the episode"
 
 
 def test_progress_is_told_after_each_episode() -> None:
@@ -200,10 +178,15 @@ def test_progress_is_told_after_each_episode() -> None:
 
 
 def test_a_finished_run_is_not_played_again(tmp_path: Path) -> None:
-    first = evaluate(Coin, spender := Spender(), n=6, group_size=2, out=tmp_path)
-    calls = spender.calls
-    assert encode_json(evaluate(Coin, spender, n=6, group_size=2, out=tmp_path)) == encode_json(first)
-    assert spender.calls == calls
+    asked: list[str] = []
+
+    def policy(text: str) -> str:
+        asked.append(text)
+        return "a"
+
+    first = evaluate(Coin, policy, n=6, group_size=2, out=tmp_path)
+    assert encode_json(evaluate(Coin, policy, n=6, group_size=2, out=tmp_path)) == encode_json(first)
+    assert len(asked) == 6 * 2 * 3
     assert read_report(tmp_path) == first
     assert "<svg" in (tmp_path / "report.html").read_text()
 
@@ -241,22 +224,6 @@ def test_somebody_elses_trajectories_are_left_alone(tmp_path: Path) -> None:
         evaluate(GUESS, "random", n=1, out=tmp_path)
 
 
-def test_failures_are_missing_coverage() -> None:
-    class Flaky:
-        name = "flaky"
-
-        async def act(self, conversation: Conversation) -> Completion:
-            if conversation.task.seed % 2:
-                raise InfrastructureError("the line is dead")
-            return Completion("a")
-
-    report = evaluate([Task(f"{__name__}:Coin", seed) for seed in (2, 4, 5)], Flaky(), retries=0)
-    assert report.suite.partial is not None
-    assert report.suite.partial.score is not None
-    assert (report.suite.partial.score.mean, report.suite.scored, report.suite.issued) == (1.0, 2, 3)
-    assert report.suite.failures == {"infrastructure": 1}
-
-
 class Duel(Env):
     """Two players, one move each; the second wins."""
 
@@ -271,17 +238,18 @@ class Duel(Env):
             return Step("go", 0.0, False, False, {"player": "second"})
         return Step("over", 1.0, True, False, {"rewards": {"first": 0.0, "second": 1.0}})
 
+    def sample_random_action(self) -> str:
+        return "a"
+
 
 def test_several_players() -> None:
-    both: AnyPolicy = {"first": lambda text: "a", "second": Spender()}
+    both: AnyPolicy = {"first": lambda text: "a", "second": "random"}
     with pytest.raises(UsageError, match="player must name the player to score"):
         evaluate(Duel, both, n=3)
     report = evaluate(Duel, both, n=3, player="second")
-    assert report.suite.score is not None
-    assert (report.policy, report.suite.score.mean, report.suite.issued, report.suite.scored) == ("spender", 1.0, 3, 3)
-    against_itself = evaluate(Duel, Spender(), n=3)
-    assert against_itself.suite.score is not None
-    assert (against_itself.suite.score.mean, against_itself.suite.issued, against_itself.suite.scored) == (0.5, 6, 6)
+    assert (report.policy, present(report.suite.score).mean, report.suite.issued, report.suite.scored) == ("random", 1.0, 3, 3)
+    suite = evaluate(Duel, "random", n=3).suite
+    assert (present(suite.score).mean, suite.issued, suite.scored) == (0.5, 6, 6)
 
 
 # ------------------------------------------------------------------------------------------------------------- the budget
@@ -300,34 +268,6 @@ def test_budgets_are_read(text: str, budget: Budget) -> None:
 def test_what_is_no_budget_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="is not a budget"):
         parse_budget(text)
-
-
-@pytest.mark.parametrize("budget", [Budget(tokens=200), Budget(dollars=0.2)])
-@pytest.mark.parametrize("concurrency", [1, 8])
-def test_a_budget_is_passed_by_the_calls_in_flight_at_most(budget: Budget, concurrency: int) -> None:
-    spender = Spender()
-    report = evaluate(Coin, spender, n=50, budget=budget, concurrency=concurrency)
-    assert 20 <= spender.calls <= 20 + concurrency - 1
-    assert report.suite.scored >= 1
-    cut, unplayed = report.suite.failures.get("budget", 0), report.suite.failures["not played"]
-    assert report.suite.scored + cut + unplayed == 50
-    assert cut <= concurrency
-
-
-def test_a_larger_budget_plays_the_rest(tmp_path: Path) -> None:
-    first = evaluate(Coin, Spender(), n=20, budget=Budget(tokens=250), out=tmp_path, concurrency=4)
-    assert 0 < first.suite.scored < 20
-    again = evaluate(Coin, spender := Spender(), n=20, budget=Budget(tokens=250), out=tmp_path)
-    assert (spender.calls, again.suite.scored) == (0, first.suite.scored), "what was spent before counts"
-    whole = evaluate(Coin, Spender(), n=20, budget=Budget(tokens=10_000), out=tmp_path)
-    assert whole.suite.coverage == 1.0
-    assert set(keys(tmp_path).values()) == {1}
-
-
-def test_what_the_money_did_not_suffice_for_is_no_score() -> None:
-    cut = Trajectory(Task(GUESS), StopReason.BUDGET, (Turn("o", Completion("", Finish.BUDGET), 0.0),))
-    suite = report_on([cut]).suite
-    assert (suite.score, suite.failures) == (None, {"budget": 1})
 
 
 def test_a_torn_line_of_the_log_is_passed_over(tmp_path: Path) -> None:
@@ -390,12 +330,8 @@ def test_killed_and_resumed_is_the_run_not_killed(tmp_path: Path, uncut: Path, k
     assert untimed(tmp_path) == untimed(uncut)
 
 
-class SelfContaining(Env):
+class SelfContaining(Coin):
     """Every third task returns ``info`` that contains itself."""
-
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed, task=task)
-        return "Say anything.", {}
 
     def step(self, action: str) -> Step:
         info: dict[str, Any] = {}
@@ -404,12 +340,8 @@ class SelfContaining(Env):
         return Step("", 1.0, True, False, info)
 
 
-class Huge(Env):
-    """Every third task pays more than a sum can hold."""
-
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed, task=task)
-        return "Say anything.", {}
+class Huge(Coin):
+    """Two of three tasks pay more than a sum can hold."""
 
     def step(self, action: str) -> Step:
         return Step("", (1e308, -1e308, 1.0)[self.task.seed % 3], True, False, {})
@@ -423,9 +355,7 @@ def test_one_environment_does_not_cost_the_evaluation(tmp_path: Path, kind: type
         report = evaluate(tasks, lambda _: "hello", out=tmp_path)
         assert report.suite.failures == {"env": bad}
         assert report.suite.scored == 30 - bad
-        assert report.suite.partial is not None
-        assert report.suite.partial.score is not None
-        assert report.suite.partial.score.mean == pytest.approx(1.0)
+        assert partial_score(report.suite).mean == pytest.approx(1.0)
         assert len(read_episodes(tmp_path)) == 30
 
 
@@ -435,6 +365,9 @@ def test_one_environment_does_not_cost_the_evaluation(tmp_path: Path, kind: type
 def shouted(text: str) -> str:
     """A tool for the tests below."""
     return text.upper()
+
+
+SHOUTED = tool(shouted)
 
 
 def calls_once(text: str) -> str:
@@ -464,6 +397,3 @@ def test_a_run_with_wrappers_is_regraded_with_the_same_wrappers(tmp_path: Path) 
     with pytest.raises(UsageError, match=r"regrade it with --wrapper TurnLimit\?turns=1"):
         regrade(tmp_path)
     assert regrade(tmp_path, wrappers=["TurnLimit?turns=1"]).regraded == 2
-
-
-SHOUTED = tool(shouted)

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 
 from palestra.core import Conversation
 from palestra.errors import UsageError
-from palestra.evaluation.scaling import (
-    Sample,
-    Scaling,
-    best_of_k,
-    highest_of_k,
-    majority_of_k,
-    scaling_async,
-    scaling_markdown,
-)
+from palestra.evaluation.scaling import Sample, Scaling, best_of_k, highest_of_k, majority_of_k, scaling_async, scaling_markdown
 from palestra.seeding import derive
 from palestra.statistics import pass_at_k
 

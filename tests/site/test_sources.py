@@ -2,8 +2,6 @@
 
 import importlib
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +10,11 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def site() -> Iterator[Any]:
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The modules of ``docs/site``, which import each other as scripts do."""
-    folder = str(ROOT / "docs" / "site")
-    sys.path.insert(0, folder)
-    try:
-        yield importlib.import_module
-    finally:
-        sys.path.remove(folder)
+    monkeypatch.syspath_prepend(ROOT / "docs" / "site")
+    return importlib.import_module
 
 
 @pytest.mark.slow

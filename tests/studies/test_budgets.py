@@ -17,16 +17,9 @@ question = "Do turns and samples help?"
 seeds = [0, 1]
 held_out = 2
 measure = "reward"
-
-[environments.guess]
-recipe = "cpu/guess"
-
-[budgets]
-turns = [1, 4]
-samples = 3
-
-[arms]
-ReBN = []
+environments.guess.recipe = "cpu/guess"
+budgets = {turns = [1, 4], samples = 3}
+arms.ReBN = []
 """
 
 

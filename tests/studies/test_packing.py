@@ -1,14 +1,16 @@
 """The packed form of results: the same tables and figures, later runs added, and nothing hostile in it is read or written."""
 
 import lzma
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.cli.invoking import palestra
 from tests.strangers import KINDS, Outside, is_link, refused_or_done
 from tests.studies.results import result
-from typer.testing import CliRunner
 
-from palestra.cli.app import app
 from palestra.errors import UsageError
 from palestra.studies import Cell, load_study, packing, read_results
 from palestra.studies.packing import PACKED, read_packed, write_packed
@@ -50,31 +52,25 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def run(*words: str) -> str:
-    ended = CliRunner().invoke(app, ["study", *words])
-    assert ended.exit_code == 0, ended.output
-    return ended.output
-
-
 def test_a_packed_study_has_the_same_tables_figures_and_numbers(study: Path) -> None:
-    text, numbers = study_section(study, study), run("show", str(study), "--json")
+    text, numbers = study_section(study, study), palestra("study", "show", study, "--json")
     figures = {name: content for name, content in files(study).items() if name.endswith(".svg")}
-    assert "moved 3 results into runs.json.xz, which has 3" in run("pack", str(study))
+    assert "moved 3 results into runs.json.xz, which has 3" in palestra("study", "pack", study)
     assert set(files(study)) == {"study.toml", PACKED, *figures}
     for name in figures:
         (study / name).unlink()
     assert study_section(study, study) == text
-    assert run("show", str(study), "--json") == numbers
+    assert palestra("study", "show", study, "--json") == numbers
     assert {name: files(study)[name] for name in figures} == figures
 
 
 def test_unpacking_gives_the_files_back_and_packing_again_the_same_bytes(study: Path) -> None:
     before = files(study)
-    run("pack", str(study))
+    palestra("study", "pack", study)
     packed = (study / PACKED).read_bytes()
-    assert "moved 3 results into runs" in run("unpack", str(study))
+    assert "moved 3 results into runs" in palestra("study", "unpack", study)
     assert files(study) == before
-    run("pack", str(study))
+    palestra("study", "pack", study)
     assert (study / PACKED).read_bytes() == packed
 
 
@@ -87,6 +83,9 @@ def test_a_later_run_is_added_and_replaces_a_result_of_the_same_name(study: Path
     assert pack_results(study, known) == (2, 4)
     assert [one.after["success"][0] for one in read_results(study, known)] == [0.125, 0.5, 0.25]
     assert pack_results(study, known) == (0, 4)
+    add(study, "ReBN", 0, 1.0)
+    unpack_results(study)
+    assert [one.after["success"][0] for one in read_results(study, known)] == [1.0, 0.5, 0.25]
 
 
 @pytest.mark.torch
@@ -119,40 +118,32 @@ def test_a_damaged_result_is_refused_before_anything_is_packed(study: Path) -> N
     assert files(study) == before
 
 
-def test_unpacking_keeps_a_later_file(study: Path) -> None:
-    pack_results(study, load_study(study))
-    add(study, "ReBN", 0, 0.125)
-    unpack_results(study)
-    assert read_results(study, load_study(study))[0].after["success"][0] == 0.125
+def xz(text: str = "{}", **options: Any) -> bytes:
+    return lzma.compress(text.encode(), **options)
 
 
-def packed(text: str) -> bytes:
-    return lzma.compress(text.encode())
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    **{
+        text[:40]: partial(xz, text)
+        for text in (
+            *('{"../../outside/new/x": 1}', '{"../x": 1}', '{"/etc/x": 1}', '{"x/..": 1}', '{"a/b/c": 1}', '{"a\\u0000/b": 1}'),
+            *('{"a/b\\n": 1}', "[1]", '{"a/b": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"a/b": }'),
+        )
+    },
+    "more after it": lambda: xz() + b"more",
+    "two streams": lambda: xz() * 2,
+    "torn": lambda: xz()[:-1],
+    "another format": partial(xz, format=lzma.FORMAT_ALONE),
+    "a large dictionary": partial(xz, filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**27}]),
+    "empty": bytes,
+}
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        packed('{"../../outside/new/x": 1}'),
-        packed('{"../x": 1}'),
-        packed('{"/etc/x": 1}'),
-        packed('{"x/..": 1}'),
-        packed('{"a/b/c": 1}'),
-        packed('{"a\\u0000/b": 1}'),
-        packed('{"a/b\\n": 1}'),
-        packed("[1]"),
-        packed('{"a/b": ' + "[" * 100_000 + "]" * 100_000 + "}"),
-        packed('{"a/b": }'),
-        packed("{}") + b"more",
-        packed("{}") * 2,
-        packed("{}")[:-1],
-        lzma.compress(b"{}", lzma.FORMAT_ALONE),
-        lzma.compress(b"{}", filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**27}]),
-        b"",
-    ],
-)
-def test_a_hostile_packed_file_is_refused_and_nothing_is_written(study: Path, tmp_path: Path, content: bytes) -> None:
-    (study / PACKED).write_bytes(content)
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_packed_file_is_refused_and_nothing_is_written(
+    study: Path, tmp_path: Path, content: Callable[[], bytes]
+) -> None:
+    (study / PACKED).write_bytes(content())
     before = files(tmp_path)
     for work in (lambda: read_results(study, load_study(study)), lambda: unpack_results(study)):
         with pytest.raises(UsageError, match=r"runs\.json\.xz does not hold packed results"):
@@ -181,12 +172,11 @@ def test_nothing_outside_a_study_is_read_or_written(study: Path, tmp_path: Path,
         add(study, "ReBN", 0, 0.125)
     outside = Outside(tmp_path / "outside")
     KINDS[kind](study / name, outside)
-    refusals = [
-        refused_or_done(lambda: read_results(study, known)),
-        refused_or_done(lambda: read_played(study, GUESS, ["random"])),
-        refused_or_done(lambda: pack_results(study, known)),
-        refused_or_done(lambda: unpack_results(study)),
+    works: list[Callable[[], object]] = [
+        *(lambda: read_results(study, known), lambda: read_played(study, GUESS, ["random"])),
+        *(lambda: pack_results(study, known), lambda: unpack_results(study)),
     ]
+    refusals = [refused_or_done(work) for work in works]
     if is_link(kind):
         assert "is a link" in refusals[0]
     outside.check()

@@ -2,9 +2,10 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from tests.studies.results import result
 
 from palestra.errors import UsageError
@@ -30,14 +31,29 @@ GRPO = []
 """
 
 
+def keep(study: Path, arm: str, seed: int, after: float = 1.0, seconds: list[float] | None = None, **curves: Any) -> None:
+    """Write the result of a run."""
+    run = result(arm=arm, seed=seed, after=after)
+    if seconds is not None:
+        run = replace(run, made=replace(run.made, step_seconds=seconds))
+    write_result(result_path(study, run.cell), replace(run, **curves))
+
+
+def change(study: Path, *replaced: tuple[str, str]) -> None:
+    """Replace texts in the settings of a study, each once."""
+    text = (study / "study.toml").read_text(encoding="utf-8")
+    for old, new in replaced:
+        text = text.replace(old, new, 1)
+    (study / "study.toml").write_text(text, encoding="utf-8")
+
+
 @pytest.fixture
 def study(tmp_path: Path) -> Path:
     folder = tmp_path / "studies" / "guess"
     folder.mkdir(parents=True)
     (folder / "study.toml").write_text(STUDY, encoding="utf-8")
-    for seed, after in ((0, 1.0), (1, 0.5)):
-        write_result(result_path(folder, Cell("guess", "ReBN", seed)), result(seed=seed, after=after))
-    write_result(result_path(folder, Cell("guess", "GRPO", 0)), result(arm="GRPO", after=0.25))
+    for arm, seed, after in (("ReBN", 0, 1.0), ("ReBN", 1, 0.5), ("GRPO", 0, 0.25)):
+        keep(folder, arm, seed, after)
     write_result(played_path(folder, "guess", "random"), result().before)
     return folder
 
@@ -52,17 +68,9 @@ def test_every_mean_stands_before_its_seeds(study: Path) -> None:
 
 def test_the_section_names_where_its_figures_come_from(study: Path) -> None:
     text = study_section(study, study)
-    for part in (
-        "runs: 3 of 4",
-        "a machine",
-        "2026-11-16",
-        "commit: abc",
-        "held-out tasks: 20",
-        "with seed 7",
-        "A perfect player",
-    ):
+    made = ("runs: 3 of 4", "a machine", "2026-11-16", "commit: abc", "held-out tasks: 20", "with seed 7", "A perfect player")
+    for part in (*made, "| guess | random | 0.000"):
         assert part in text
-    assert "| guess | random | 0.000" in text
 
 
 def test_pairs_use_the_seeds_that_both_arms_have(study: Path) -> None:
@@ -71,11 +79,10 @@ def test_pairs_use_the_seeds_that_both_arms_have(study: Path) -> None:
 
 
 def test_pairs_with_three_seeds_have_an_interval_over_seeds(study: Path) -> None:
-    settings = study / "study.toml"
-    settings.write_text(settings.read_text(encoding="utf-8").replace("seeds = [0, 1]", "seeds = [0, 1, 2]"), encoding="utf-8")
+    change(study, ("seeds = [0, 1]", "seeds = [0, 1, 2]"))
     for seed in range(3):
-        for arm, after in (("ReBN", 0.5 + 0.05 * seed), ("GRPO", 0.0)):
-            write_result(result_path(study, Cell("guess", arm, seed)), result(arm=arm, seed=seed, after=after))
+        keep(study, "ReBN", seed, 0.5 + 0.05 * seed)
+        keep(study, "GRPO", seed, 0.0)
     text = study_section(study, study)
     low, high = re.findall(r"guess by seed \+0\.500, \+0\.550, \+0\.600, over seeds \[\+(.*), \+(.*)\]", text)[0]
     half = 4.303 * 0.05 / 3**0.5  # Student's t with two degrees of freedom; bounds move the interval a little inwards
@@ -83,27 +90,17 @@ def test_pairs_with_three_seeds_have_an_interval_over_seeds(study: Path) -> None
 
 
 def test_a_task_counts_once_however_many_seeds_play_it(study: Path) -> None:
-    def keep(arm: str, seed: int) -> None:
-        write_result(
-            result_path(study, Cell("guess", arm, seed)), result(arm=arm, seed=seed, after=0.5 if arm == "ReBN" else 0.0)
-        )
+    def intervals(seed: int) -> list[str]:
+        """The interval of the gain of ReBN, and that of the pair, with results of one more seed."""
+        keep(study, "ReBN", seed, 0.5)
+        keep(study, "GRPO", seed, 0.0)
+        text = study_section(study, study)
+        return re.findall(r"^(?:\| guess \| ReBN \| |- ReBN − GRPO, success).*?(\[.*?\])", text, re.MULTILINE)
 
-    keep("ReBN", 0)
-    keep("GRPO", 0)
     result_path(study, Cell("guess", "ReBN", 1)).unlink()
-    alone = _intervals(study)
+    alone = intervals(0)
     assert len(alone) == 2
-    keep("ReBN", 1)
-    keep("GRPO", 1)  # the same episodes with another seed: no more evidence about other tasks
-    assert _intervals(study) == alone
-
-
-def _intervals(study: Path) -> list[str]:
-    """The interval of the gain of ReBN, and that of the pair."""
-    text = study_section(study, study)
-    row = next(line for line in text.splitlines() if line.startswith("| guess | ReBN | "))
-    pair = next(line for line in text.splitlines() if line.startswith("- ReBN − GRPO, success"))
-    return [re.findall(r"\[.*?\]", line)[0] for line in (row, pair)]
+    assert intervals(1) == alone  # the same episodes with another seed: no more evidence about other tasks
 
 
 def test_a_page_is_filled_between_its_marks_and_filling_again_changes_nothing(study: Path, tmp_path: Path) -> None:
@@ -127,10 +124,8 @@ def test_a_step_without_an_update_has_no_entropy_and_is_left_out_of_the_figure(s
     page.write_text("<!-- study: studies/guess -->\n<!-- end of study -->\n", encoding="utf-8")
     every: list[Curves] = [{}, {"entropy": [None]}, curves]
     for kept in every:
-        written = msgspec.structs.replace(result(), curves=kept)
-        write_result(result_path(study, Cell("guess", "ReBN", 0)), written)
-        (read,) = (one for one in read_results(study, load_study(study)) if one.cell == written.cell)
-        assert read.curves == kept
+        keep(study, "ReBN", 0, curves=kept)
+        assert read_results(study, load_study(study))[0].curves == kept
         fill_page(page)
     assert "entropy" in (study / "guess.svg").read_text(encoding="utf-8")
 
@@ -154,8 +149,7 @@ def test_a_result_in_the_wrong_place_is_refused(study: Path) -> None:
 
 
 def test_ranks_are_shown_when_every_run_is_there(study: Path) -> None:
-    text = STUDY.replace("GRPO = []", "GRPO = []\nRLOO = []") + '[environments.maze]\nrecipe = "cpu/maze"\n'
-    (study / "study.toml").write_text(text, encoding="utf-8")
+    change(study, ("GRPO = []", 'GRPO = []\nRLOO = []\n[environments.maze]\nrecipe = "cpu/maze"'))
     assert "Ranks by success" not in study_section(study, study)
     for cell in load_study(study).cells():
         write_result(result_path(study, cell), result(*cell, after=0.25 if cell.arm == "RLOO" else 0.5))
@@ -167,14 +161,9 @@ def test_ranks_are_shown_when_every_run_is_there(study: Path) -> None:
 
 
 def test_the_page_shows_when_each_run_reaches_a_score(study: Path) -> None:
-    toml = study / "study.toml"
-    toml.write_text(toml.read_text(encoding="utf-8").replace("held_out", "reach = 0.3\nheld_out", 1), encoding="utf-8")
-    slow = result(seed=1, after=0.5)
-    made = msgspec.structs.replace(slow.made, step_seconds=[2.0, 3.0, 5.0])
-    late = msgspec.structs.replace(slow, made=made, curves={"success": [0.0, 0.5, 1.0]})
-    write_result(result_path(study, late.cell), late)
-    never = msgspec.structs.replace(result(after=1.0), curves={"success": [0.0, 0.0, 0.0]})
-    write_result(result_path(study, never.cell), never)
+    change(study, ("held_out", "reach = 0.3\nheld_out"))
+    keep(study, "ReBN", 1, 0.5, [2.0, 3.0, 5.0], curves={"success": [0.0, 0.5, 1.0]})
+    keep(study, "ReBN", 0, curves={"success": [0.0, 0.0, 0.0]})
     text = study_section(study, study)
     assert "| environment | arm | steps until success 0.3 | seconds | seeds |" in text
     assert "| guess | ReBN | never · 3 | never · 10 | 0, 1 |" in text  # the mean of five steps, the first of them repeated
@@ -183,29 +172,23 @@ def test_the_page_shows_when_each_run_reaches_a_score(study: Path) -> None:
 
 
 def test_arms_are_compared_after_equal_seconds(study: Path) -> None:
-    toml = study / "study.toml"
-    text = toml.read_text(encoding="utf-8")
-    text = text.replace("held_out", 'equal_seconds = "evaluation/score"\nheld_out', 1)
-    toml.write_text(f"{text}third = []\n", encoding="utf-8")
+    change(study, ("held_out", 'equal_seconds = "evaluation/score"\nheld_out'), ("GRPO = []", "GRPO = []\nthird = []"))
 
-    def keep(arm: str, seed: int, seconds: float, curve: list[float | None]) -> None:
-        one = result(arm=arm, seed=seed)
-        made = msgspec.structs.replace(one.made, step_seconds=[seconds] * 4)
-        curves: Curves = {"evaluation/score": curve}
-        write_result(result_path(study, one.cell), msgspec.structs.replace(one, made=made, curves=curves))
+    def timed(arm: str, seed: int, seconds: float, curve: list[float | None]) -> None:
+        keep(study, arm, seed, seconds=[seconds] * 4, curves={"evaluation/score": curve})
 
-    keep("ReBN", 0, 1.0, [None, 0.25, None, 0.75])
-    keep("ReBN", 1, 2.0, [None, 0.25, None, 0.75])
-    keep("GRPO", 0, 2.0, [None, 0.1, None, 0.6])
+    timed("ReBN", 0, 1.0, [None, 0.25, None, 0.75])
+    timed("ReBN", 1, 2.0, [None, 0.25, None, 0.75])
+    timed("GRPO", 0, 2.0, [None, 0.1, None, 0.6])
     assert "Left out, because a run has no evaluation/score by then: ReBN − GRPO, guess, seed 1" in study_section(study, study)
-    keep("GRPO", 1, 1.0, [None, 0.1, None, 0.6])
-    keep("third", 1, 0.1, [None, None, None, 0.6])  # is in no pair, so that it ends first does not matter
+    timed("GRPO", 1, 1.0, [None, 0.1, None, 0.6])
+    timed("third", 1, 0.1, [None, None, None, 0.6])  # is in no pair, so that it ends first does not matter
     text = study_section(study, study)
     row = "| guess | ReBN − GRPO | 0.500 (0.750 · 0.250) | 0.350 (0.100 · 0.600) | +0.150 ["
     assert row in text
     assert "Left out" not in text
     assert ">0.8<" in (study / "guess-seconds.svg").read_text(encoding="utf-8")  # few values are drawn as they are
-    keep("GRPO", 1, 5.0, [None, 0.1, None, 0.6])
+    timed("GRPO", 1, 5.0, [None, 0.1, None, 0.6])
     text = study_section(study, study)
     assert "| guess | ReBN − GRPO | 0.750 | 0.100 | +0.650 [" in text
     assert "by then: ReBN − GRPO, guess, seed 1" in text

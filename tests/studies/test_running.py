@@ -70,12 +70,16 @@ def test_two_processes_make_every_run_once(study: Path) -> None:
     assert lines == []
 
 
-def test_a_result_holds_every_held_out_task_and_every_step(study: Path) -> None:
+def test_a_result_holds_every_held_out_task_every_step_and_the_scores_with_other_budgets(study: Path) -> None:
     (first, *_) = read_results(study, load_study(study))
     assert {len(values) for values in (*first.before.values(), *first.after.values())} == {6}
     assert {len(values) for values in first.curves.values()} == {2}
     assert first.model == "tiny:game:GuessTheNumber-v0-brief10"
     assert first.made.cpu_seconds > 0
+    assert set(first.budgets) == {"before", "after"}
+    for scores in first.budgets.values():
+        assert {limit: len(values) for limit, values in scores.turns.items()} == {"1": 6, "2": 6}
+        assert [len(values) for values in scores.samples] == [3] * 6
 
 
 def test_the_seconds_of_a_run_leave_its_evaluations_out_and_their_curve_is_kept(study: Path) -> None:
@@ -89,14 +93,6 @@ def test_the_seconds_of_a_run_leave_its_evaluations_out_and_their_curve_is_kept(
     assert first.curves["evaluation/score"] == [round(step["evaluation/score"], 4) for step in steps]
 
 
-def test_a_result_holds_the_scores_with_other_budgets(study: Path) -> None:
-    (first, *_) = read_results(study, load_study(study))
-    assert set(first.budgets) == {"before", "after"}
-    for scores in first.budgets.values():
-        assert {limit: len(values) for limit, values in scores.turns.items()} == {"1": 6, "2": 6}
-        assert [len(values) for values in scores.samples] == [3] * 6
-
-
 async def test_a_limit_of_turns_holds_and_samples_of_a_task_stand_together() -> None:
     tasks = [Task("game:GuessTheNumber-v0-easy", seed) for seed in range(5)]
     limited = await _play(tasks, "random", 3, max_turns=1)
@@ -107,7 +103,7 @@ async def test_a_limit_of_turns_holds_and_samples_of_a_task_stand_together() -> 
 
 
 def test_arms_of_a_seed_start_equal_and_seeds_differ(study: Path) -> None:
-    results = {one.cell: one for one in read_results(study, load_study(study))}
+    results = {run.cell: run for run in read_results(study, load_study(study))}
     assert results[Cell("guess", "ReBN", 0)].before == results[Cell("guess", "GRPO", 0)].before
     assert results[Cell("guess", "ReBN", 0)].curves != results[Cell("guess", "ReBN", 1)].curves
 

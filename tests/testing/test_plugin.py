@@ -61,16 +61,8 @@ def test_a_failed_check_fails_its_item_and_shows_the_advice_without_a_traceback(
 
 @pytest.mark.slow
 def test_every_check_is_an_item_and_patterns_and_several_environments_are_taken(folder: pytest.Pytester) -> None:
-    words = (
-        *LOAD,
-        "--collect-only",
-        "-q",
-        "--palestra",
-        "game:GuessTheNumber-v0-*",
-        "--palestra",
-        "own_env:Sum",
-    )
-    lines = folder.runpytest_inprocess(*words).outlines
+    words = ["--collect-only", "-q", "--palestra", "game:GuessTheNumber-v0-*", "--palestra", "own_env:Sum"]
+    lines = folder.runpytest_inprocess(*LOAD, *words).outlines
     assert [f"own_env:Sum::{check.name}" for check in CHECKS] == [line for line in lines if line.startswith("own_env:Sum::")]
     assert sum(line.startswith("game:GuessTheNumber-v0-") and line.endswith("::reward") for line in lines) >= 2
 

@@ -1,6 +1,5 @@
 """Episodes, servers and watched pages for the tests that run in a real browser."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,9 @@ from playwright.sync_api import Browser, Page
 from palestra.encoding import encode_json, floats, ints
 from palestra.errors import Boundary
 from palestra.trajectory import Completion, Failure, Image, Phase, Segment, Span, StopReason, Task, Text, Trajectory, Turn
-from palestra.viewer import ViewerServer, open_runs
+
+__all__ = ["EPISODES", "HOSTILE", "Watched", "episode", "segment", "serving", "watching", "write_run"]
+from tests.viewer.serving import serving
 
 HOSTILE = (
     "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=1><svg onload=window.hacked=1>"
@@ -32,15 +33,8 @@ def segment(turns: int, length: int = 40) -> Segment:
 def episode(seed: int, member: int, actions: list[str], *, solved: bool = True) -> Trajectory:
     turns = [Turn(f"observation {n}\n1 . 3\n. 2 .\n3 . 1", Completion(action)) for n, action in enumerate(actions)]
     turns[-1] = Turn(turns[-1].observation, Completion(actions[-1]), float(solved), {"success": solved})
-    return Trajectory(
-        Task("game:Demo-v0", seed),
-        StopReason.TERMINATED,
-        tuple(turns),
-        (segment(len(actions)),),
-        "over",
-        group=seed,
-        member=member,
-    )
+    task, segments = Task("game:Demo-v0", seed), (segment(len(actions)),)
+    return Trajectory(task, StopReason.TERMINATED, tuple(turns), segments, "over", group=seed, member=member)
 
 
 def hostile_episode() -> Trajectory:
@@ -49,18 +43,9 @@ def hostile_episode() -> Trajectory:
         Turn(parts, Completion(HOSTILE, reasoning=HOSTILE), 1.0, {HOSTILE: HOSTILE}),
         Turn("x" * 1_000_000, Completion(f"<think>{HOSTILE}</think><tool_call>{HOSTILE}</tool_call>{HOSTILE}")),
     )
-    failure = Failure(Boundary.ENV, Phase.STEP, HOSTILE, HOSTILE)
-    return Trajectory(
-        Task(HOSTILE, 9, params={HOSTILE: HOSTILE}),
-        StopReason.ERROR,
-        turns,
-        (segment(2),),
-        HOSTILE,
-        {HOSTILE: HOSTILE},
-        (failure,),
-        HOSTILE,
-        HOSTILE,
-    )
+    task, info = Task(HOSTILE, 9, params={HOSTILE: HOSTILE}), {HOSTILE: HOSTILE}
+    failures = (Failure(Boundary.ENV, Phase.STEP, HOSTILE, HOSTILE),)
+    return Trajectory(task, StopReason.ERROR, turns, (segment(2),), HOSTILE, info, failures, HOSTILE, HOSTILE)
 
 
 EPISODES = [
@@ -75,15 +60,6 @@ def write_run(folder: Path, *episodes: Trajectory) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "trajectories.jsonl").write_bytes(b"".join(encode_json(found) + b"\n" for found in episodes))
     return folder
-
-
-def serving(*folders: Path) -> Iterator[str]:
-    with ViewerServer(open_runs(folders)) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield server.url
-        server.shutdown()
-        thread.join()
 
 
 class Watched:

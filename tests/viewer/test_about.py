@@ -33,37 +33,25 @@ def test_any_config_is_read(tmp_path_factory: pytest.TempPathFactory, config: di
 
 def test_model_and_settings_of_a_training_run(tmp_path: Path) -> None:
     file = Inside(tmp_path) / "config.json"
-    file.path.write_text(
-        json.dumps(
-            {"run": "training", "model": {"path": "smollm2"}, "policy": "sampled", "advantage": {"method": "grpo"}, "seed": 0}
-        )
-    )
+    config = {"run": "training", "model": {"path": "smollm2"}, "policy": "sampled", "advantage": {"method": "grpo"}, "seed": 0}
+    file.path.write_text(json.dumps(config))
     about = read_about(file, file, report=True)
     assert (about.kind, about.model, about.report) == ("training", "smollm2", True)
     assert about.settings == {"model.path": "smollm2", "advantage.method": "grpo", "seed": "0"}
     assert about.date.endswith("+00:00")
 
 
-DEEP = [b'{"a":' * depth + b"1" + b"}" * depth for depth in (950, 990, 5000)]
-
-
-@pytest.mark.parametrize("content", DEEP, ids=len)
-def test_a_config_that_is_nested_deeply_does_not_stop_the_viewer(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(
+    "content", [b"", b"[1]", b"\xff", b"{", *(b'{"a":' * n + b"1" + b"}" * n for n in (950, 990, 5000))], ids=len
+)
+def test_a_damaged_or_deeply_nested_config_does_not_stop_the_viewer(tmp_path: Path, content: bytes) -> None:
     file = Inside(tmp_path) / "config.json"
     file.path.write_bytes(content)
-    assert len(read_about(file, None, report=False).settings) <= 1
-
-
-@pytest.mark.parametrize("content", [b"", b"[1]", b"\xff", b"{"])
-def test_a_damaged_config_is_ignored(tmp_path: Path, content: bytes) -> None:
-    file = Inside(tmp_path) / "config.json"
-    file.path.write_bytes(content)
-    assert read_about(file, None, report=False).settings == {}
+    assert len(read_about(file, None, report=False).settings) <= (len(content) > 1000)
 
 
 def test_no_episodes_have_no_scores() -> None:
-    scores = scores_of(Columns())
-    assert (scores.score, scores.success, scores.envs) == (None, None, {})
+    assert scores_of(Columns()) == RunScores()
 
 
 @pytest.mark.parametrize("rewards", [(1e308, 1e308), (1e308, 1e308, -1e308), (1.7e308,), (-1e200,)])

@@ -55,10 +55,8 @@ def test_the_line_and_the_place_of_the_element_are_outlined(watched: Watched, ur
     assert inner is not None
     assert outer is not None
     scale = outer["width"] / 200
-    assert (inner["x"] - outer["x"]) / scale == pytest.approx(20, abs=1)
-    assert (inner["y"] - outer["y"]) / scale == pytest.approx(40, abs=1)
-    assert inner["width"] / scale == pytest.approx(60, abs=1)
-    assert inner["height"] / scale == pytest.approx(10, abs=1)
+    corner = [inner["x"] - outer["x"], inner["y"] - outer["y"]]
+    assert [value / scale for value in (*corner, inner["width"], inner["height"])] == pytest.approx([20, 40, 60, 10], abs=1)
 
 
 def test_what_a_file_says_of_an_element_is_not_trusted(watched: Watched, url: str) -> None:

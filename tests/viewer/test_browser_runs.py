@@ -86,13 +86,6 @@ def test_a_run_shows_its_settings_and_links_to_its_report(shelved: Watched, shel
     shelved.trouble = [found for found in shelved.trouble if "sandbox" not in found and "Content Security Policy" not in found]
 
 
-def test_the_list_shows_why_an_episode_failed(shelved: Watched, shelf_url: str) -> None:
-    shelved.open(f"{shelf_url}#/r/0?outcome=no score")
-    row = shelved.page.locator("tbody tr")
-    expect(row).to_have_count(1)
-    expect(row).to_contain_text("ChatError: 401 Incorrect API key")
-
-
 def test_columns_are_chosen_and_remembered(shelved: Watched, shelf_url: str) -> None:
     page = shelved.page
     shelved.open(f"{shelf_url}#/r/0")

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 from tests.viewer.browsing import Watched, episode, serving, write_run
 
 from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn
@@ -28,31 +28,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     )
     rare = episode(2, 0, [*(f"go on {number}" for number in range(40)), "the aardvark is here", "done"])
     hidden = episode(3, 0, ["<think>an aardvark, folded away</think>ok"])
-    folders = []
-    for name, kept in {"long": [long], "traffic": [traffic], "rare": [episode(4, 0, ["no"]), rare, hidden]}.items():
-        folders.append(write_run(tmp_path_factory.mktemp("runs") / name, *kept))
-    yield from serving(*folders)
-
-
-def visible_in_rail(page: Page) -> list[int]:
-    """The turns that can be seen in the rail, counted from 1."""
-    script = """() => {
-        const rail = document.querySelector(".rail").getBoundingClientRect();
-        const inside = ({ top, bottom }) => top >= rail.top && bottom <= rail.bottom;
-        const links = [...document.querySelectorAll(".rail a")].filter((link) => inside(link.getBoundingClientRect()));
-        return links.map((link) => Number(link.dataset.turn) + 1);
-    }"""
-    return page.evaluate(script)  # type: ignore[no-any-return]
-
-
-def test_the_rail_follows_the_turn(watched: Watched, url: str) -> None:
-    page = watched.page
-    watched.open(f"{url}#/r/0/e/0?turn=100")
-    expect(page.locator(".rail .here")).to_have_text("100")
-    assert 100 in visible_in_rail(page)
-    page.evaluate("document.getElementById('turn-49').scrollIntoView()")  # by the wheel, say
-    expect(page.locator(".rail .here")).to_have_text(re.compile("^(50|51)$"))
-    assert 50 in visible_in_rail(page)
+    folder, runs = tmp_path_factory.mktemp("runs"), {"a": [long], "b": [traffic], "c": [episode(4, 0, ["no"]), rare, hidden]}
+    yield from serving(*(write_run(folder / name, *kept) for name, kept in runs.items()))
 
 
 def test_back_returns_to_the_list_after_many_turns(watched: Watched, url: str) -> None:

@@ -16,19 +16,8 @@ from palestra.viewer import export_runs
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
-TRAINED = [
-    {
-        "step": step,
-        "reward": step / 10,
-        "success": step / 10,
-        "turns": 5 - step / 4,
-        "entropy": 2 / (step + 1),
-        "loss": -step,
-        HOSTILE: 1,
-        "a/name/of/a/metric/that/is/longer/than/a/phone/is/wide": 1,
-    }
-    for step in range(8)
-]
+CURVES = {"turns": 5, "entropy": 2, "loss": -1, HOSTILE: 1, "a/name/of/a/metric/that/is/longer/than/a/phone/is/wide": 1}
+TRAINED = [{"step": step, "reward": step / 10, "success": step / 10, **CURVES} for step in range(8)]
 
 
 def learned(step: int, member: int) -> Trajectory:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from palestra.encoding import encode_json
@@ -46,23 +46,15 @@ def test_there_is_no_line_outside(tmp_path: Path, number: int) -> None:
         opened(write(tmp_path, trajectory(0))).line(number)
 
 
-def test_a_torn_last_line_waits(tmp_path: Path) -> None:
-    write(tmp_path, trajectory(0))
+def test_a_torn_last_line_waits_and_a_broken_one_is_named(tmp_path: Path) -> None:
     whole = encode_json(trajectory(1)) + b"\n"
-    with open(tmp_path / "trajectories.jsonl", "ab") as file:
-        file.write(whole[:20])
+    (tmp_path / "trajectories.jsonl").write_bytes(whole + whole[:20])
     run = opened(tmp_path)
     assert len(run) == 1
-    with open(tmp_path / "trajectories.jsonl", "ab") as file:
-        file.write(whole[20:])
+    (tmp_path / "trajectories.jsonl").write_bytes(whole + whole)
     run.refresh()
     assert len(run) == 2
-
-
-def test_a_broken_line_is_named(tmp_path: Path) -> None:
-    write(tmp_path, trajectory(0))
-    with open(tmp_path / "trajectories.jsonl", "ab") as file:
-        file.write(b"{}\n")
+    (tmp_path / "trajectories.jsonl").write_bytes(whole + b"{}\n")
     with pytest.raises(SchemaError, match="line 2"):
         opened(tmp_path)
 
@@ -134,11 +126,6 @@ def test_a_home_that_cannot_be_written_is_no_trouble(tmp_path: Path, monkeypatch
     assert len(opened(write(tmp_path / "run", trajectory(0), trajectory(1)))) == 2
 
 
-def test_small_runs_leave_nothing_behind(tmp_path: Path) -> None:
-    opened(write(tmp_path, trajectory(0)))
-    assert [path.name for path in tmp_path.iterdir()] == ["trajectories.jsonl"]
-
-
 def test_a_file_that_shrank_is_read_again(tmp_path: Path) -> None:
     run = opened(write(tmp_path, trajectory(0), trajectory(1)))
     (tmp_path / "trajectories.jsonl").write_bytes(encode_json(trajectory(9)) + b"\n")
@@ -156,14 +143,12 @@ def test_a_run_is_read_in_slices(tmp_path: Path) -> None:
 
 
 @given(needle=st.text(min_size=1, max_size=5))
+@example(needle='r\n"t')
 def test_search_finds_text_as_it_was_written(tmp_path_factory: pytest.TempPathFactory, needle: str) -> None:
     needle = needle.encode("utf-8", "replace").decode()
-    folder = write(tmp_path_factory.mktemp("run"), trajectory(0, "—"), trajectory(1, f"a {needle} b"))
-    assert 1 in opened(folder).search(needle)
-
-
-def test_search_does_not_find_what_is_not_there(tmp_path: Path) -> None:
-    assert opened(write(tmp_path, trajectory(0, "apple"), trajectory(1, 'pear\n"tree"'))).search('r\n"t') == [1]
+    run = opened(write(tmp_path_factory.mktemp("run"), trajectory(0, "apple"), trajectory(1, f"a {needle} b")))
+    assert run.search(f"a {needle} b") == [1]
+    assert 1 in run.search(needle)
 
 
 def test_what_is_no_run_is_said(tmp_path: Path) -> None:
@@ -203,9 +188,6 @@ def test_a_training_run_need_not_have_kept_an_episode(tmp_path: Path) -> None:
     run = opened(tmp_path)
     assert (len(run), run.page.trained, run.page.read) == (0, True, 1.0)
     assert json.loads(run.metrics()) == [{"step": 0, "reward": 0.5}]
-
-
-def test_broken_numbers_are_named(tmp_path: Path) -> None:
     (tmp_path / "metrics.jsonl").write_text("nonsense\n")
     with pytest.raises(SchemaError, match=r"metrics\.jsonl"):
         opened(tmp_path).metrics()

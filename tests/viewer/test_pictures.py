@@ -41,13 +41,12 @@ def line(*seen: tuple[str, str], env: str = ENV, final: str = "dark") -> bytes:
     return encode_json(Trajectory(Task(env), StopReason.TERMINATED, turns, final_observation=final))
 
 
+def node(tag: str, child: Any, **style: str) -> dict[str, Any]:
+    return {"tag": tag, "style": style, "children": [child]}
+
+
 def lamp(on: bool) -> list[Any]:
-    span = {"tag": "span", "style": {}, "children": [str(on)]}
-    return [{"tag": "div", "style": {"background": "#fff" if on else "#000"}, "children": [span]}]
-
-
-def test_one_picture_for_each_turn_and_one_for_the_end() -> None:
-    assert pictures_of(line(("dark", "switch"), ("bright", "end"))) == [lamp(False), lamp(True), lamp(False)]
+    return [node("div", node("span", str(on)), background="#fff" if on else "#000")]
 
 
 def test_no_picture_from_where_the_environment_shows_something_else() -> None:
@@ -76,9 +75,8 @@ class AsyncLight(AsyncEnv):
         return self.lamp.render()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", [BlockingLight, AsyncLight])
-def test_environments_that_block_or_wait_are_drawn(kind: type[Env] | type[AsyncEnv]) -> None:
+@pytest.mark.parametrize("kind", [Light, pytest.param(BlockingLight, marks=pytest.mark.slow), AsyncLight])
+def test_one_picture_for_each_turn_and_one_for_the_end(kind: type[Env] | type[AsyncEnv]) -> None:
     palestra.register("viewer:OtherLight-v0", kind)
     try:
         pictures = pictures_of(line(("dark", "switch"), ("bright", "end"), env="viewer:OtherLight-v0"))
@@ -110,15 +108,9 @@ def test_a_name_in_a_file_makes_nothing_be_imported(env: str) -> None:
         ("<img src=x onerror=alert(1)><a href='javascript:x'>b</a>", ["b"]),
         ("<svg onload=x><b>no</b></svg>yes", ["yes"]),
         ("&lt;b&gt;", ["<b>"]),
-        (
-            '<b style="background:url(//x);color:red;position:fixed">c</b>',
-            [{"tag": "b", "style": {"color": "red"}, "children": ["c"]}],
-        ),
-        (
-            '<b style="color:expression(1);width:calc(var(--x))">d</b>',
-            [{"tag": "b", "style": {"color": "expression(1)"}, "children": ["d"]}],
-        ),
-        ("</div></div>e<span>f", ["e", {"tag": "span", "style": {}, "children": ["f"]}]),
+        ('<b style="background:url(//x);color:red;position:fixed">c</b>', [node("b", "c", color="red")]),
+        ('<b style="color:expression(1);width:calc(var(--x))">d</b>', [node("b", "d", color="expression(1)")]),
+        ("</div></div>e<span>f", ["e", node("span", "f")]),
     ],
 )
 def test_only_what_is_harmless_is_left(html: str, left: list[Any]) -> None:
