@@ -30,10 +30,8 @@ class Faulty:
     """Raises as long as ``broken``. Counts its calls."""
 
     name = "faulty"
-
-    def __init__(self, *, broken: bool = True) -> None:
-        self.broken = broken
-        self.calls = 0
+    broken = True
+    calls = 0
 
     async def act(self, conversation: Conversation) -> Completion:
         self.calls += 1
@@ -176,22 +174,6 @@ def test_a_resumed_run_with_scores_does_not_stop_for_episodes_that_always_fail(t
     assert (second.stopped, second.suite.scored) == ("", first.suite.scored)
 
 
-class NoReset(Env):
-    """Fails before any policy acts."""
-
-    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, object]]:
-        raise RuntimeError("no board")
-
-    def step(self, action: str) -> Step:
-        raise AssertionError
-
-
-def test_the_report_of_a_run_that_failed_before_the_policy_acted_names_the_policy() -> None:
-    report = evaluate(NoReset, "random", n=2)
-    assert report.suite.scored == 0
-    assert report_markdown(report).startswith("# random: incomplete, 0 of 2 episodes")
-
-
 class Broken(Env):
     """Fails in its step, with another message in every task."""
 
@@ -207,6 +189,16 @@ class Broken(Env):
 class Sound(Broken):
     def step(self, action: str) -> Step:
         return Step("", 1.0, True, False, {})
+
+
+class NoReset(Broken):
+    def reset(self, *, seed: int | None = None, task: Task | None = None) -> tuple[str, dict[str, object]]:
+        raise RuntimeError("no board")
+
+
+def test_the_report_of_a_run_that_failed_before_the_policy_acted_names_the_policy() -> None:
+    report = evaluate(NoReset, "random", n=2)
+    assert report_markdown(report).startswith("# random: incomplete, 0 of 2 episodes")
 
 
 def test_an_environment_whose_first_episodes_fail_for_one_cause_is_not_played_on(tmp_path: Path) -> None:

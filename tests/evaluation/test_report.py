@@ -154,11 +154,6 @@ def test_a_report_is_of_one_policy_and_of_what_was_asked_for() -> None:
         report_on([played(EASY, 0, 1.0), played(EASY, 1, 1.0)], asked=Asked([Task(EASY, 0)]))
 
 
-def test_json_and_back() -> None:
-    found = report_on([played(EASY, 0, 1.0, success=True), failed(EASY, 1)], about={"panel": "abc"})
-    data = encode_json(found)
-    assert decode_json(data, Report) == found
-    assert json.loads(data)["suite"]["scored"] == 1
 
 
 HOSTILE = "<script>alert(1)</script>|\n# heading\u202e\x1b[31m"

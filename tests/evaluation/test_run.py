@@ -318,7 +318,8 @@ def uncut(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(30, marks=[pytest.mark.slow, pytest.mark.timeout(400)])])
+@pytest.mark.parametrize("kills", [2, 30])
+@pytest.mark.timeout(400)
 @pytest.mark.slow
 def test_killed_and_resumed_is_the_run_not_killed(tmp_path: Path, uncut: Path, kills: int) -> None:
     rng = random.Random(kills)
@@ -377,9 +378,8 @@ def calls_once(text: str) -> str:
 
 
 def test_tools_are_lent_by_name_or_as_objects_and_on_the_record(tmp_path: Path) -> None:
-    evaluate(Coin, calls_once, n=2, tools=[f"{__name__}:SHOUTED"], out=tmp_path / "named")
-    evaluate(Coin, calls_once, n=2, tools=[SHOUTED], out=tmp_path / "object")
-    for run in ("named", "object"):
+    for run, lent in {"named": f"{__name__}:SHOUTED", "object": SHOUTED}.items():
+        evaluate(Coin, calls_once, n=2, tools=[lent], out=tmp_path / run)
         played = list(read_trajectories(tmp_path / run / "trajectories.jsonl"))
         assert all("HELLO" in str(one.turns[1].observation) for one in played)
         assert "shouted" in json.loads((tmp_path / run / "config.json").read_bytes())["tools"][0].lower()

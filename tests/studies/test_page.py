@@ -95,11 +95,11 @@ def test_a_task_counts_once_however_many_seeds_play_it(study: Path) -> None:
         keep(study, "ReBN", seed, 0.5)
         keep(study, "GRPO", seed, 0.0)
         text = study_section(study, study)
-        return re.findall(r"^(?:\| guess \| ReBN \| |- ReBN − GRPO, success).*?(\[.*?\])", text, re.MULTILINE)
+        rows = (r"\| guess \| ReBN \| ", "- ReBN − GRPO, success")
+        return [re.findall(rf"^{row}.*?(\[.*?\])", text, re.MULTILINE)[0] for row in rows]
 
     result_path(study, Cell("guess", "ReBN", 1)).unlink()
     alone = intervals(0)
-    assert len(alone) == 2
     assert intervals(1) == alone  # the same episodes with another seed: no more evidence about other tasks
 
 
