@@ -1,4 +1,3 @@
-import json
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
@@ -6,13 +5,13 @@ import msgspec
 import pytest
 from tests.evaluation.present import partial_score, present
 
-from palestra.encoding import decode_json, encode_json, floats, ints
+from palestra.encoding import encode_json, floats, ints
 from palestra.errors import Boundary, UsageError
 from palestra.evaluation.asked import Asked
 from palestra.evaluation.comparison import compare
 from palestra.evaluation.leaderboard import entry_of
 from palestra.evaluation.rendering import comparison_text, report_html, report_markdown
-from palestra.evaluation.report import EpisodeScore, Report, episode_of, missing_scores, report_on, task_scores
+from palestra.evaluation.report import EpisodeScore, episode_of, missing_scores, report_on, task_scores
 from palestra.registry import family_of
 from palestra.trajectory import Completion, Failure, Phase, Segment, Span, StopReason, Task, Trajectory, Turn, Usage
 
@@ -152,8 +151,6 @@ def test_a_report_is_of_one_policy_and_of_what_was_asked_for() -> None:
         report_on([played(EASY, 0, 1.0, policy="a"), played(EASY, 1, 1.0, policy="b")])
     with pytest.raises(UsageError, match="2 episodes but 1 were asked for"):
         report_on([played(EASY, 0, 1.0), played(EASY, 1, 1.0)], asked=Asked([Task(EASY, 0)]))
-
-
 
 
 HOSTILE = "<script>alert(1)</script>|\n# heading\u202e\x1b[31m"
