@@ -249,23 +249,22 @@ def within(
         raise asyncio.CancelledError
     until = min(task.get_loop().time() + seconds, task.stop_by)
     call = task.call = _Call(task, until, cleanup=cleanup)
-    send = work.send
-    resume: Any = send
-    value: BaseException | None = None
+    thrown: BaseException | None = None
     result: Any = None
     raised: BaseException | None = None
     while True:
         try:
-            waiting = resume(value)
-            resume, value = send, None
+            # Without a bound method in a variable: it would be one more object for each episode that waits.
+            waiting = work.send(None) if thrown is None else work.throw(thrown)
+            thrown = None
             if call.timer is None:
                 call.watch_time(seconds)
             # The short way of every turn. What the event loop throws arrives here, and not in ``work``.
             while isinstance(waiting, _Future) or waiting is None:
                 call.awaited = waiting
                 yield waiting
-                waiting = send(None)
-            resume, value = work.throw, TypeError(f"a coroutine of asyncio awaits its futures, got {shown(waiting)}")
+                waiting = work.send(None)
+            thrown = TypeError(f"a coroutine of asyncio awaits its futures, got {shown(waiting)}")
         except StopIteration as end:
             result = end.value
             break
@@ -279,7 +278,7 @@ def within(
             if call.abandoned:
                 _leave(work)
                 break
-            resume, value = work.throw, error
+            thrown = error
     task.call = None
     if call.timer is not None:
         call.stop_timer()

@@ -198,7 +198,8 @@ class RunningEpisode:
         while self.stop is None:
             if seat is None or info or seat.conversation.player:
                 seat = self._next_seat(info, env)
-            seat.conversation.messages.append(observed(observation, info))
+            # What ``observed`` returns, without a call where info is empty.
+            seat.conversation.messages.append(observed(observation, info) if info else Message("user", observation))
             with span("turn", number=turn):
                 self.phase = _ACT
                 began = perf_counter()

@@ -6,6 +6,7 @@ cancellation, cancels the running episodes and waits until every environment has
 """
 
 import asyncio
+import contextvars
 import os
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator, Mapping
@@ -127,7 +128,8 @@ class _Running:
         self._broken: BaseException | None = None
         """The exception of the caller's iterable of tasks. It is raised again when the episodes already begun have ended."""
         self._interrupt: KeyboardInterrupt | None = None
-        self._on_end = self._ended  # one bound method for all tasks, which otherwise have one each
+        # One bound method and one context for all tasks, which otherwise have one each.
+        self._on_end, self._context = self._ended, contextvars.copy_context()
 
     async def next(self) -> tuple[Trajectory, ...] | None:
         """The trajectories of the next episode that ends; ``None`` after the last one."""
@@ -182,7 +184,7 @@ class _Running:
                 self._book.lease(key.name, str(os.getpid()))
             task = EpisodeTask(self._play(key))
             self._tasks[task] = key
-            task.add_done_callback(self._on_end)
+            task.add_done_callback(self._on_end, context=self._context)
 
     def _ended(self, task: "asyncio.Task[tuple[Trajectory, ...]]") -> None:
         key = self._tasks.pop(task)
