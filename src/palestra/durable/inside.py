@@ -26,7 +26,7 @@ from typing import IO
 
 from palestra.errors import UsageError
 
-__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "Inside", "named"]
+__all__ = ["PRIVATE_FILE", "PRIVATE_FOLDER", "Inside", "name_file", "named"]
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -275,9 +275,14 @@ def named(path: "Path | Inside") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None and error.errno in _NO_ROOM:
-            error.filename = str(path)
+        name_file(error, path)
         raise
+
+
+def name_file(error: OSError, path: "Path | Inside") -> None:
+    """As ``named`` does, for what is done in every episode: a context manager takes longer than the writing."""
+    if error.filename is None and error.errno in _NO_ROOM:
+        error.filename = str(path)
 
 
 def make_private(folder: Path) -> None:

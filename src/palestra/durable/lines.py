@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 from palestra.durable.files import replacing
-from palestra.durable.inside import Inside, named
+from palestra.durable.inside import Inside, name_file
 from palestra.errors import SchemaError
 
 __all__ = ["LineWriter", "keep_lines", "read_lines"]
@@ -35,10 +35,13 @@ class LineWriter:
     def write(self, line: bytes) -> None:
         """Append ``line``, which must not contain a line break. It survives a killed process, but maybe not a power loss."""
         data = line + b"\n"
-        with named(self.path):
+        try:
             written = self._write(data)
             while written < len(data):  # after a signal or on a full disk a write may be partial; the next call raises
                 written += self._write(data[written:])
+        except OSError as error:
+            name_file(error, self.path)
+            raise
 
     def sync(self) -> None:
         """Wait until all lines are on disk."""

@@ -307,7 +307,7 @@ def _failure(trajectory: Trajectory) -> Failure | None:
 def _metrics(info: Mapping[str, object]) -> dict[str, float] | None:
     """The finite numbers of ``info["metrics"]``; ``None`` if there are none."""
     said = info.get("metrics")
-    if not isinstance(said, Mapping):
+    if said is None or not isinstance(said, Mapping):  # to ask an abstract class takes longer than all the rest
         return None
     numbers = {str(name): float(value) for name, value in said.items() if isinstance(value, int | float)}
     return {name: value for name, value in numbers.items() if isfinite(value)} or None

@@ -33,11 +33,15 @@ _DIGITS = 16
 
 def package_versions() -> dict[str, str]:
     """The versions of this package, its graders, Python and NumPy."""
+    return {"palestra": _own_version(), "graders": _graders(), "python": platform.python_version(), "numpy": np.__version__}
+
+
+@cache  # it parses the whole metadata, the README among them
+def _own_version() -> str:
     try:
-        own = metadata.version("palestra")
+        return metadata.version("palestra")
     except metadata.PackageNotFoundError:
-        own = "not installed"
-    return {"palestra": own, "graders": _graders(), "python": platform.python_version(), "numpy": np.__version__}
+        return "not installed"
 
 
 def environment_versions(envs: Iterable[str], factory: Callable[..., Any] | None = None) -> dict[str, str]:

@@ -64,7 +64,7 @@ class StopReason(StrEnum):
     @property
     def failed(self) -> bool:
         """Whether the episode is no evidence of the policy's skill."""
-        return self in (StopReason.ERROR, StopReason.DEADLINE)
+        return self in _FAILED
 
     @classmethod
     def of_cut(cls, info: Mapping[str, Any]) -> "StopReason":
@@ -78,6 +78,9 @@ class StopReason(StrEnum):
         """
         stated = cls(info.get("stop_reason", cls.TRUNCATED))
         return stated if stated in (cls.TURN_LIMIT, cls.TOKEN_LIMIT) else cls.TRUNCATED
+
+
+_FAILED = (StopReason.ERROR, StopReason.DEADLINE)  # in Python 3.11, to name a member of an enum is a call
 
 
 class Trajectory(msgspec.Struct, frozen=True):
