@@ -110,8 +110,7 @@ def gold_paths() -> list[Row]:
 
 def search(tasks: int) -> list[Row]:
     """Scores of a player that reads the right document and tries every name in it."""
-    from tests.envs.deepsearch.episodes import SMALL
-    from tests.envs.deepsearch.test_audit import guessed
+    from tests.envs.deepsearch.episodes import SMALL, guessed
 
     from palestra.envs.deepsearch import DeepSearch
 

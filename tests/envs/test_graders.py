@@ -124,11 +124,7 @@ async def _slow(reply: str, row: dict[str, Any]) -> float:
 
 @pytest.mark.parametrize(
     ("function", "grade"),
-    [
-        (lambda reply, row: reply == "yes", RIGHT),
-        (lambda reply, row: 0.25, Grade(0.25, False)),
-        (_slow, Grade(1.5, True)),
-    ],
+    [(lambda reply, row: reply == "yes", RIGHT), (lambda reply, row: 0.25, Grade(0.25, False)), (_slow, Grade(1.5, True))],
 )
 async def test_a_function_grades(function: Any, grade: Grade) -> None:
     assert await FunctionGrader(function).grade("yes", {"row": {"weight": 0.5}}) == grade

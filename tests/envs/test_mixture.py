@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import palestra
-from palestra.errors import SchemaError, UnknownEnv, UsageError
-from palestra.trajectory import Task
+from palestra.errors import SchemaError, UsageError
 
 EASY, HARD, HANOI = "game:GuessTheNumber-v0-easy", "game:GuessTheNumber-v0-hard", "game:TowerofHanoi-v0-easy"
 
@@ -27,13 +26,6 @@ def test_a_resumed_mixture_goes_on_as_if_it_had_never_stopped(
     assert list(islice(second, after)) == whole[before:]
 
 
-@given(WEIGHTS, st.integers(0, 2**40))
-def test_tasks_have_seeds_of_their_own_and_only_ids_with_a_weight(weights: dict[str, float], seed: int) -> None:
-    tasks = list(palestra.mix(weights, seed=seed, n=50))
-    assert len({task.seed for task in tasks}) == len(tasks) == 50
-    assert {task.env for task in tasks} <= set(weights)
-
-
 def test_weights_are_kept() -> None:
     counts = Counter(task.env for task in palestra.mix({EASY: 3, HANOI: 1, HARD: 0}, n=4000))
     assert HARD not in counts
@@ -44,10 +36,6 @@ def test_a_pattern_shares_its_weight_and_takes_levels_rather_than_bare_ids() -> 
     mixture = palestra.mix({"game:GuessTheNumber*": 3, HANOI: 3})
     levels = [f"game:GuessTheNumber-v0-{level}" for level in ("easy", "hard", "random")]
     assert mixture.weights == pytest.approx({HANOI: 0.5, **dict.fromkeys(levels, 1 / 6)})
-
-
-def test_an_id_named_twice_adds_up() -> None:
-    assert palestra.mix({"game:GuessTheNumber*": 3, EASY: 1}).weights[EASY] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("other", [{EASY: 1.0}, {EASY: 1.0, HARD: 2.0}])
@@ -69,19 +57,3 @@ def test_what_is_no_state_is_refused(state: dict[str, object]) -> None:
 def test_mixtures_of_nothing_are_refused(weights: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         palestra.mix(weights)
-
-
-def test_an_unknown_id_is_told_at_once() -> None:
-    with pytest.raises(UnknownEnv, match="GuessTheNumber"):
-        palestra.mix({"game:GuesTheNumber-v0": 1})
-
-
-async def test_a_rollout_takes_a_mixture() -> None:
-    mixture = palestra.mix({EASY: 1, HANOI: 1})
-    played = [trajectory.task async for trajectory in palestra.rollout(mixture, "oracle", n=20)]
-    tasks = list(palestra.mix({EASY: 1, HANOI: 1}, n=20))
-    assert sorted(played, key=_name) == sorted(tasks, key=_name)
-
-
-def _name(task: Task) -> tuple[str, int]:
-    return task.env, task.seed

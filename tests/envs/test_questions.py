@@ -1,14 +1,12 @@
-import csv
-import json
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.envs.data.test_loader import write as write_rows
 
 import palestra
 from palestra.checking import CHECKS
@@ -31,19 +29,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write(rows: list[dict[str, Any]], name: str = "questions.jsonl") -> str:
-    if name.endswith(".jsonl"):
-        Path(name).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif name.endswith(".csv"):
-        with open(name, "w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    else:
-        pyarrow = pytest.importorskip("pyarrow")
-        from pyarrow import parquet
-
-        parquet.write_table(pyarrow.Table.from_pylist(rows), name)
-    return f"data:{name}"
+    return f"data:{write_rows(Path(name), rows)}"
 
 
 @pytest.mark.parametrize("name", ["q.jsonl", "q.csv", "q.parquet"])
@@ -59,37 +45,23 @@ def test_a_file_is_played_in_every_format(name: str, grader: str) -> None:
         assert env.step("\\boxed{5}").reward == 0.0
 
 
-def test_fields_and_the_instruction_can_be_named_on_the_id() -> None:
-    id = (
-        write([{"prompt": {"text": "1 + 1?"}, "label": 2}])
-        + "?question=prompt.text&answer=label&grader=number&instruction=Go%26say."
-    )
-    with palestra.make(id) as env:
-        assert env.reset(seed=0)[0] == "1 + 1?\n\nGo&say."
+@pytest.mark.parametrize(
+    ("row", "options", "shown"),
+    [
+        (
+            {"prompt": {"text": "1 + 1?"}, "label": 2},
+            "question=prompt.text&answer=label&instruction=Go%26say.",
+            "1 + 1?\n\nGo&say.",
+        ),
+        ({"true": "1 + 1?", "1.50": 2}, "question=true&answer=1.50&instruction=0", "1 + 1?\n\n0"),
+    ],
+)
+def test_fields_and_the_instruction_are_named_on_the_id_as_they_are_written(
+    row: dict[str, Any], options: str, shown: str
+) -> None:
+    with palestra.make(f"{write([row])}?grader=number&{options}") as env:
+        assert env.reset(seed=0)[0] == shown
         assert env.step(env.oracle()).info["success"]
-
-
-def test_names_and_texts_on_the_id_stay_as_they_are_written() -> None:
-    with palestra.make(
-        write([{"true": "1 + 1?", "1.50": 2}]) + "?question=true&answer=1.50&grader=number&instruction=0"
-    ) as env:
-        assert env.reset(seed=0)[0] == "1 + 1?\n\n0"
-        assert env.step(env.oracle()).info["success"]
-
-
-@pytest.mark.slow
-def test_a_data_file_says_which_reading_of_its_answers_is_meant() -> None:
-    pytest.importorskip("math_verify", reason="math-verify is not installed")
-    rewards = []
-    for options in ("", "&pairs=intervals", "&decimals=6", "&log=10", "&log=e"):
-        with palestra.make(write([{"question": "Where?", "answer": "(1,2)"}]) + "?grader=maths" + options) as env:
-            env.reset(seed=0)
-            rewards.append(env.step("\\boxed{1<x<2}").reward)
-    assert rewards == [0.0, 1.0, 0.0, 0.0, 0.0]
-    with pytest.raises(UsageError, match="pairs must be one of points, intervals"):
-        palestra.make(write(ROWS) + "?grader=maths&pairs=sets")
-    with pytest.raises(UsageError, match='no option "pairs"'):
-        palestra.make(write(ROWS) + "?grader=exact&pairs=intervals")
 
 
 @pytest.mark.parametrize(
@@ -107,34 +79,6 @@ def test_a_data_file_says_whether_percent_signs_and_hyphens_count(options: str, 
         with palestra.make(f"{write([row])}?grader=exact{options}") as env:
             env.reset(seed=0)
             assert env.step(f"\\boxed{{{reply}}}").reward == reward
-
-
-def test_a_reading_that_is_no_truth_value_is_refused() -> None:
-    with pytest.raises(UsageError, match=r'hyphens .*"maybe".* true or false'):
-        palestra.make(write(ROWS) + "?hyphens=maybe")
-
-
-@pytest.mark.parametrize("grader", ["exact", "choice"])
-def test_a_huge_answer_is_wrong_at_once(grader: str) -> None:
-    rows = [{"question": "Capital of Italy?", "choices": ["Paris", "Rome"], "answer": "Rome"}]
-    with palestra.make(f"{write(rows)}?grader={grader}") as env:
-        env.reset(seed=0)
-        began = time.process_time()
-        assert env.step(f"\\boxed{{{'1½' * 500_000}}}").reward == 0.0
-        assert time.process_time() - began < 1.0  # to normalize it takes several seconds
-
-
-def test_choices() -> None:
-    rows = [{"question": "Capital of Italy?", "choices": ["Paris", "Rome"], "answer": 1}]
-    with palestra.make(write(rows), grader="choice") as env:
-        assert "A. Paris\nB. Rome" in str(env.reset(seed=0)[0])
-        assert env.step("\\boxed{B}").info["success"]
-
-
-def test_code_rows_become_programming_problems() -> None:
-    rows = [{"question": "Print twice the number.", "tests": [{"input": "1", "output": "2"}, {"input": "2", "output": "4"}]}]
-    with palestra.make(write(rows), grader="code") as env:
-        assert "Print twice the number." in str(env.reset(seed=0)[0])
 
 
 @pytest.mark.parametrize("grader", [ends_with_a_dot, f"{__name__}:ends_with_a_dot"])
@@ -168,51 +112,12 @@ def test_evaluation_plays_each_row_at_most_once(n: int) -> None:
     assert note == (f"{id} (7)" if n > 7 else None)
 
 
-def test_a_rollout_repeats_a_row_only_after_all_others() -> None:
-    indices = [one.task.index for one in palestra.collect(write(ROWS), "oracle", n=14)]
-    assert sorted(indices[:7]) == sorted(indices[7:]) == list(range(7))  # type: ignore[type-var]
-    assert indices[:7] != indices[7:]
-
-
-def test_a_mixture_and_a_vector_take_a_file() -> None:
-    id = write(ROWS)
-    tasks = palestra.mix({id: 1.0}, n=3)
-    assert all(one.success for one in palestra.collect(tasks, "oracle"))
-    vector = palestra.make_vec(id, 2)
-    observations, _ = vector.reset(seed=0)
-    assert len(observations) == 2
-    vector.close()
-
-
-async def test_a_served_file_gives_the_same_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("websockets")
-    from palestra.serve import EnvServer
-    from palestra.serve.tokens import HOST_VARIABLE, TOKEN_VARIABLE, new_token
-
-    id, token = f"{write(ROWS)}?grader=number", new_token()
-    monkeypatch.setenv(TOKEN_VARIABLE, token)
-    monkeypatch.setenv(HOST_VARIABLE, "127.0.0.1")
-    tasks = [Task(id, 5, index=index) for index in range(7)]
-    async with EnvServer([id], token) as server:
-        there = [one async for one in palestra.rollout(f"remote:{server.url}#{id}", "oracle", n=3)]
-        env = palestra.make_async(f"remote:{server.url}#{id}")
-        shown = [(await env.reset(task=task))[0] for task in tasks]
-        await env.close()
-    local = palestra.make_async(id)
-    assert shown == [(await local.reset(task=task))[0] for task in tasks]
-    assert [one.task.env for one in there] == [id] * 3
-    assert all(one.success for one in there)
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ("{broken", r"^questions.jsonl:2: the line is not a JSON object"),
         ("[1]", r"questions.jsonl:2: the line is not a JSON object"),
-        (
-            '{"answer": 1}',
-            r'^questions.jsonl:2: the row has no field "question"; it has answer. If the field has .* add question=NAME to',
-        ),
+        ('{"answer": 1}', r'^questions.jsonl:2: the row has no field "question"; it has answer. .* add question=NAME to'),
         ('{"question": "?", "answer": null}', r'^questions.jsonl:2: the field "answer" is empty: fill it'),
         ('{"question": "?", "answer": "x"}', r"questions.jsonl:2: the grader number needs a number as the answer, got 'x'"),
     ],
@@ -225,13 +130,10 @@ def test_a_broken_row_is_one_message_with_its_line(line: str, message: str) -> N
             call()
 
 
-def test_a_csv_row_with_too_many_cells_is_named() -> None:
+def test_a_file_that_cannot_be_read_is_named() -> None:
     Path("q.csv").write_text("question,answer\n1 + 1?,2\n2 + 2?,4,5\n")
     with pytest.raises(SchemaError, match=r"q.csv:3: the row has more cells than the header"):
         palestra.make("data:q.csv")
-
-
-def test_a_file_that_cannot_be_read_is_named() -> None:
     Path("folder.jsonl").mkdir()
     with pytest.raises(UsageError, match=r"cannot read folder.jsonl: Is a directory"):
         palestra.make("data:folder.jsonl")
@@ -247,11 +149,9 @@ def test_a_file_that_cannot_be_read_is_named() -> None:
         ("data:absent.jsonl", r"cannot read absent.jsonl: No such file or directory\. A relative path starts at"),
         ("data:questions.txt", r"questions.txt is not a data file: its name must end in .jsonl, .csv, .parquet"),
         ("data:questions.jsonl?grade=number", r'data files have no option "grade"; there are grader, question, answer'),
-        (
-            "data:questions.jsonl?grader=numbr",
-            r'no grader is called "numbr": write exact, number, maths, choice, code, or module',
-        ),
+        ("data:questions.jsonl?grader=numbr", r'no grader is called "numbr": write exact, number, maths, choice, code'),
         ("data:questions.jsonl?grader", r'"grader" is not an option of'),
+        ("data:questions.jsonl?hyphens=maybe", r'hyphens .*"maybe".* true or false'),
         ("data:questions.jsonl?path=other.jsonl", r"names two files: write the path before the question mark only"),
         ("data:questions.jsonl?grader=os:sep", r'the grader "os:sep" is a str; expected a function'),
     ],
@@ -306,14 +206,8 @@ def test_another_grader_of_ones_own_is_another_version(here: Path) -> None:
     for grade in ("True", "False", "True"):
         (here / "own_grader.py").write_text(f"def grade(reply, row):\n    return {grade}\n")
         code = f"from palestra.evaluation.versions import environment_versions as of; print(of([{id!r}])[{id!r}])"
-        run = subprocess.run(
-            [sys.executable, "-c", code],
-            capture_output=True,
-            text=True,
-            check=True,
-            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
-        )
-        found.append(run.stdout)
+        variables = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+        found.append(subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=variables).stdout)
     assert found[0] == found[2] != found[1]
 
 

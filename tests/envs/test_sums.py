@@ -2,7 +2,6 @@ import pytest
 
 from palestra import Task
 from palestra.envs.sums import Sums
-from palestra.errors import UsageError
 from palestra.registry import make
 
 
@@ -52,8 +51,3 @@ def test_only_the_right_answer_in_the_right_form_pays(action: str, reward: float
     assert step.reward == reward
     assert step.terminated
     assert step.info.get("format_error", False) is malformed
-
-
-def test_an_unknown_split_is_refused() -> None:
-    with pytest.raises(UsageError, match="train and test"):
-        Sums().reset(task=Task("math:Sums", 0, split="dev"))

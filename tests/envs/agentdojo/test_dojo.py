@@ -7,12 +7,11 @@ import pytest
 from tests.envs.tool_worlds import frames, oracle_plays
 
 from palestra.calls import format_call
-from palestra.envs.agentdojo.env import MESSAGES, DojoTask
-from palestra.envs.agentdojo.package import SUITES, make_state, read_tasks, suite_of
+from palestra.envs.agentdojo.package import SUITES, read_tasks
 from palestra.evaluation import evaluate
 from palestra.policies import OraclePolicy
 from palestra.registry import make
-from palestra.trajectory import StopReason, Task, ToolCall
+from palestra.trajectory import Task, ToolCall
 
 pytestmark = [pytest.mark.worlds, pytest.mark.timeout(1800)]
 
@@ -32,33 +31,6 @@ def test_there_are_as_many_tasks_as_in_the_paper(suite: str) -> None:
 @pytest.mark.parametrize("suite", SUITES)
 def test_the_oracle_solves_every_task(suite: str) -> None:
     assert oracle_plays(f"tools:dojo-{suite}", range(TASKS[suite])) == (TASKS[suite], [])
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_the_state_is_that_of_the_package(suite: str) -> None:
-    assert make_state(suite, "") == suite_of(suite).load_and_inject_default_environment({})
-
-
-def constant_scores(suite: str) -> dict[str, float]:
-    """The share of tasks that each of the package's own answers, and "Done.", solves without a call."""
-    id = f"tools:dojo-{suite}"
-    answers = {str(task.GROUND_TRUTH_OUTPUT) for task in suite_of(suite).user_tasks.values()} - {""} | {"Done."}
-    found = dict.fromkeys(answers, 0.0)
-    with make(id) as env:
-        for index in range(TASKS[suite]):
-            env.reset(task=Task(id, 0, index=index))
-            judge: Any = env.unwrapped
-            for answer in answers:
-                found[answer] += judge._is_solved(answer) / TASKS[suite]
-    return found
-
-
-@pytest.mark.parametrize("suite", SUITES)
-def test_the_floor_is_the_best_constant_answer(suite: str) -> None:
-    scores = constant_scores(suite)
-    with make(f"tools:dojo-{suite}") as env:
-        assert max(scores.values()) == pytest.approx(env.unwrapped.floor)
-    assert scores["Done."] == pytest.approx(5 / 16 if suite == "banking" else 0)
 
 
 @cache
@@ -122,34 +94,6 @@ def test_the_report_has_the_security_apart_from_the_score() -> None:
     assert plain.metrics == {}
 
 
-def password(env: Any) -> str:
-    return str(env.unwrapped._state.user_account.password)
-
-
-def test_the_data_of_an_episode_are_its_own() -> None:
-    with make(BANKING) as env, make(BANKING) as other:
-        env.reset(task=Task(BANKING, 0, index=0))
-        other.reset(task=Task(BANKING, 0, index=0))
-        env.step(format_call(ToolCall("update_password", {"password": "x"})))
-        with env.fork() as twin:
-            twin.step(format_call(ToolCall("update_password", {"password": "y"})))
-            assert password(twin) == "y"
-        assert password(env) == "x"
-        assert password(other) not in ("x", "y")
-
-
-def test_the_limit_of_messages_truncates_and_the_attack_is_judged() -> None:
-    with make(ATTACKED) as env:
-        env.reset(task=Task(ATTACKED, 0, index=7))
-        call = format_call(ToolCall("update_password", {"password": "new_password"}))
-        for _ in range(MESSAGES - 1):
-            assert not env.step(call).truncated
-        last = env.step(call)
-        assert last.truncated
-        assert last.info["stop_reason"] == StopReason.TURN_LIMIT
-        assert last.info["metrics"] == {"security": 0.0}
-
-
 def test_the_participants_of_an_event_keep_their_order() -> None:
     """AgentDojo puts them into a set, whose order depends on the hash seed."""
     id, people = "tools:dojo-workspace", [f"{name}@example.com" for name in ("zoe", "ann", "bob", "yan", "eve", "ann")]
@@ -159,14 +103,3 @@ def test_the_participants_of_an_event_keep_their_order() -> None:
         step = env.step(format_call(ToolCall("create_calendar_event", {"title": "Tea", "participants": people, **times})))
     shown = [line[2:] for line in str(step.observation).splitlines() if line.startswith("- ")]
     assert shown == [*people[:5], "emma.johnson@bluesparrowtech.com"]
-
-
-def test_the_picture_shows_the_calls_and_what_they_changed() -> None:
-    with make(BANKING) as env:
-        env.reset(task=Task(BANKING, 0, index=0))
-        drawn = env.unwrapped
-        assert isinstance(drawn, DojoTask)
-        assert "Nothing has changed." in drawn.render()
-        env.step(format_call(ToolCall("update_password", {"password": "<script>"})))
-        assert "1. update_password(password=&#x27;&lt;script&gt;&#x27;)" in drawn.render()
-        assert "user_account.password" in drawn.render()

@@ -36,14 +36,6 @@ def test_reasoning_before_the_action_changes_nothing(action: str, thought: str) 
     assert action_of(f"{thought}\nAction: {action}\nbye") == action
 
 
-def test_an_action_that_is_not_possible_costs_a_step() -> None:
-    env = BabyAI("GoToLocal")
-    env.reset(seed=0)
-    step = env.step("fly")
-    assert env.world.steps == 1
-    assert step.info == {"format_error": True}
-
-
 def test_an_action_that_is_not_possible_says_so_at_the_turn_limit_too() -> None:
     env = BabyAI("GoToLocal", max_turns=2)
     env.reset(seed=0)

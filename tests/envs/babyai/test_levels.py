@@ -1,17 +1,14 @@
 """The ids, what one sees, and the oracle."""
 
-import io
-from contextlib import redirect_stdout
-
 import pytest
 
 from palestra.envs.babyai.env import BabyAI
-from palestra.envs.babyai.levels import LEFT_OUT, LEVELS, minigrid_id
-from palestra.envs.babyai.oracle import Plan, furthest
+from palestra.envs.babyai.levels import AGENTGYM, LEFT_OUT, LEVELS, minigrid_id
+from palestra.envs.babyai.sets import NumberedTasks, read_tasks
 from palestra.envs.babyai.sight import look
-from palestra.envs.babyai.world import DONE, FORWARD, LEFT, PICK_UP, World
+from palestra.envs.babyai.world import FORWARD, LEFT, World
 from palestra.errors import Unsupported, UsageError
-from palestra.registry import list_envs, make, spec
+from palestra.registry import list_envs
 from palestra.trajectory import Image, text_of
 
 
@@ -50,33 +47,6 @@ def test_the_oracle_plays_primitive_actions_and_pictures() -> None:
     assert picture.data.startswith(b"\x89PNG")
     assert "red" not in text_of(observation).replace(env.mission, "")
     assert played(env, 1)[0] > 0
-
-
-def test_the_oracle_helps_after_random_actions() -> None:
-    env = BabyAI("PutNextLocal", max_turns=60)
-    for seed in range(5):
-        env.reset(seed=seed)
-        for _ in range(6):
-            step = env.step(env.sample_random_action())
-            assert not step.terminated
-            env.oracle()
-        while not (step.terminated or step.truncated):
-            step = env.step(env.oracle())
-        assert step.info["success"]
-
-
-@pytest.mark.parametrize("seed", [33, 44])
-def test_the_oracle_opens_a_box_in_its_way_if_it_must_pick_up_nothing_else(seed: int) -> None:
-    env = BabyAI("PickupDistDebug")
-    env.reset(seed=seed)
-    actions, ended = [], False
-    while not ended:
-        actions.append(env.oracle())
-        step = env.step(actions[-1])
-        ended = step.terminated or step.truncated
-    assert step.info["success"]
-    assert actions.count("toggle") == 1
-    assert sum(action.startswith("pick up") for action in actions) == 1
 
 
 def test_a_task_that_no_agent_can_solve_is_drawn_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,31 +92,10 @@ def test_the_view_is_minigrids() -> None:
             world.act(action)
 
 
-def test_minigrid_prints_nothing_and_the_output_stays() -> None:
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        world = World("PutNextLocalS5N3")
-        for seed in range(40):
-            world.reset(seed)
-        print("mine")
-    assert printed.getvalue() == "mine\n"
-
-
-def test_a_macro_that_leads_along_the_plan() -> None:
-    plan = Plan([FORWARD, FORWARD, PICK_UP, LEFT], [(1, 1, 0), (2, 1, 0), (3, 1, 0), (3, 1, 0), (3, 1, 3)], [0, 0, 0, 1, 1])
-    assert furthest(plan, 0, [FORWARD]) == 1
-    assert furthest(plan, 0, [FORWARD, FORWARD, PICK_UP]) == 3
-    assert furthest(plan, 0, [LEFT]) == -1
-    assert furthest(plan, 0, [PICK_UP]) == -1
-    assert furthest(plan, 3, [DONE]) == -1
-
-
-def test_the_turn_limit_of_the_id() -> None:
-    assert spec("babyai:GoToLocal").max_turns == 20
-    with make("babyai:GoToLocal") as env:
-        env.reset(seed=0)
-        for _ in range(19):
-            step = env.step("hello")
-            assert not step.truncated
-            assert "Possible actions" in text_of(step.observation)
-        assert env.step("hello").truncated
+def test_the_numbering_and_the_panel_of_90() -> None:
+    test = NumberedTasks("test")
+    model = [(number % 40 + 1, number // 40) for number in range(1804, 2004) if number % 40 + 1 in AGENTGYM]
+    assert [test.level_and_seed(index) for index in range(90)] == [(AGENTGYM[level], seed) for level, seed in model]
+    assert (len(test), len(read_tasks("train")), len(AGENTGYM)) == (90, 814, 18)
+    with pytest.raises(UsageError, match="train or test"):
+        read_tasks("dev")

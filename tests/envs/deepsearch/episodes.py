@@ -1,17 +1,9 @@
-"""Episodes of deep search for the tests, and their fingerprints.
+"""Episodes of deep search for the tests."""
 
-Run as a script, ``python episodes.py WORKERS TASKS`` plays TASKS tasks in WORKERS processes and prints one sha256. The
-episodes of a process are under way at once.
-"""
-
-import asyncio
-import hashlib
-import multiprocessing
-import sys
+import re
 
 from palestra.core import Step
-from palestra.envs.deepsearch.env import DeepSearch
-from palestra.trajectory import text_of
+from palestra.envs.deepsearch.env import DeepSearch, _answer
 
 SMALL = 600
 """Documents of the world that the tests search."""
@@ -27,29 +19,15 @@ async def played(env: DeepSearch, seed: int, player: str = "oracle") -> list[Ste
     return steps
 
 
-async def _fingerprint(seed: int) -> str:
-    digest = hashlib.sha256()
-    for player in ("oracle", "random"):
-        for step in await played(DeepSearch(hops=2 + seed % 5, documents=SMALL), seed, player):
-            digest.update(repr((text_of(step.observation), *step[1:4])).encode())
-    return digest.hexdigest()
-
-
-def _share(seeds: list[int]) -> dict[int, str]:
-    async def together() -> list[str]:
-        return list(await asyncio.gather(*map(_fingerprint, seeds)))
-
-    return dict(zip(seeds, asyncio.run(together()), strict=True))
-
-
-def digest(workers: int, tasks: int) -> str:
-    """One sha256 for ``tasks`` tasks, played by ``workers`` processes."""
-    found: dict[int, str] = {}
-    with multiprocessing.get_context("fork").Pool(workers) as pool:
-        for part in pool.map(_share, [list(range(place, tasks, workers)) for place in range(workers)]):
-            found.update(part)
-    return hashlib.sha256("".join(found[seed] for seed in range(tasks)).encode()).hexdigest()
-
-
-if __name__ == "__main__":
-    print(digest(int(sys.argv[1]), int(sys.argv[2])))
+async def guessed(env: DeepSearch, seed: int) -> float:
+    """The score of an agent that reads the right document, but not the question: it answers with one name after the other."""
+    await env.reset(seed=seed)
+    while (action := await env.oracle()).startswith("<search>"):
+        await env.step(action)
+    title = max(env._read, key=lambda title: env.question.answers[0] in env._read[title])
+    names = re.findall(r"(?:The )?[A-Z]\w+(?: [A-Z]\w+)*(?: of [A-Z]\w+)?|\d+", env._read[title])
+    for name in dict.fromkeys([title, *names]):
+        step = await env.step(_answer(name))
+        if step.terminated:
+            return step.reward
+    return 0.0

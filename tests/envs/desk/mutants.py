@@ -130,35 +130,12 @@ def listing_every_answer(env: ServiceDesk, action: str) -> Mutated | None:
     )
 
 
-def one_answer_after_the_other(env: ServiceDesk, action: str) -> Mutated | None:
-    request = _current(env)
-    if not _settles(env, action) or not request.tells:
-        return None
-    return Mutated([request.reply, f"It is {request.others[-1][0]}.", ANYTHING_ELSE], "untold")
-
-
-def answering_another_time(env: ServiceDesk, action: str) -> Mutated | None:
-    """The right words, but about another request."""
-    request = _current(env)
-    if not _settles(env, action) or not request.tells or env.state.current + 1 == len(env.case.requests):
-        return None
-    return Mutated([ANYTHING_ELSE, request.reply], "untold")
-
-
 def a_stranger_s_record(env: ServiceDesk, action: str) -> Mutated | None:
     if not _settles(env, action):
         return None
     table, tool = ("orders", "get_order") if "orders" in env.case.db else ("loans", "get_loan")
     other = next(key for key, record in env.case.db[table].items() if record[env.case.owner] != env.case.customer)
     return Mutated([format_call(ToolCall(tool, {table[:-1]: other})), action], "privacy")
-
-
-def a_needless_transfer(env: ServiceDesk, action: str) -> Mutated | None:
-    reads = [call for call in _current(env).reads if call.name in ("get_order", "get_loan")]
-    if not reads or not _settles(env, action) or any("transfer" in call.name for call in _current(env).writes):
-        return None
-    tool = "transfer_to_human" if "order" in reads[0].arguments else "transfer_to_librarian"
-    return Mutated([format_call(ToolCall(tool, reads[0].arguments)), action], "state")
 
 
 def another_refund(env: ServiceDesk, action: str) -> Mutated | None:
@@ -186,18 +163,6 @@ def another_product(env: ServiceDesk, action: str) -> Mutated | None:
     return Mutated(_confirmed(ToolCall(call.name, {**call.arguments, "new_article": other})), "other-product")
 
 
-def another_value(env: ServiceDesk, action: str) -> Mutated | None:
-    """A wrong reason or address breaks no rule of its own: only the final database tells."""
-    call = _next_write(env, action)
-    if call is None or call.name not in ("cancel_order", "change_address"):
-        return None
-    changed = {"reason": "mistake" if call.arguments.get("reason") != "mistake" else "too-late"}
-    if call.name == "change_address":
-        changed = {"address": f"{call.arguments['address']} East"}
-    wrong = ToolCall(call.name, {**call.arguments, **changed})
-    return Mutated([*_confirmed(wrong), f"{_current(env).reply} {ANYTHING_ELSE}"], "state")
-
-
 def twice(env: ServiceDesk, action: str) -> Mutated | None:
     call = _next_write(env, action)
     if call is None or call.name not in ("return_items", "renew_loan", "place_hold"):
@@ -219,9 +184,8 @@ def not_yet_delivered(env: ServiceDesk, action: str) -> Mutated | None:
 
 MUTATIONS: tuple[Mutation, ...] = (
     *(too_early, without_asking, without_details, on_an_old_yes, not_at_all, closing_early),
-    *(without_the_answer, a_stranger_s_record, a_needless_transfer, another_refund, another_length, another_product),
-    *(another_value, twice, not_yet_delivered),
-    *(listing_every_answer, one_answer_after_the_other, answering_another_time),
+    *(without_the_answer, a_stranger_s_record, another_refund, another_length, another_product),
+    *(twice, not_yet_delivered, listing_every_answer),
 )
 
 

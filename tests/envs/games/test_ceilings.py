@@ -1,5 +1,6 @@
-"""Ceilings are correct: computed in another way, or measured again on other tasks."""
+"""Ceilings and floors are correct: computed in another way, or measured again on other tasks."""
 
+from collections.abc import Callable, Sequence
 from math import sqrt
 from statistics import fmean, stdev
 from typing import Any
@@ -7,55 +8,72 @@ from typing import Any
 import pytest
 from tests.envs.games.test_every_game import PLAYED, built
 
+from palestra.envs.games.crosswords import Crosswords
 from palestra.envs.games.frozen_lake import FrozenLake
 from palestra.envs.games.game import Game
+from palestra.envs.games.guess_the_number import GuessTheNumber
 from palestra.envs.games.hangman import Hangman
+from palestra.envs.games.mastermind import Mastermind
+from palestra.envs.games.minesweeper import Minesweeper
+from palestra.envs.games.sudoku import Sudoku
+from palestra.envs.games.tower_of_hanoi import TowerOfHanoi
 
 NAMES = ("Blackjack", "ConnectFour", "FrozenLake", "Game2048", "Hangman", "TicTacToe")
 """Games that cannot always be won."""
 QUICK = [id for id in PLAYED if "Blackjack" in id or "TicTacToe" in id]
 
 
-def total(game: Game[Any]) -> float:
-    score = 0.0
-    while True:
-        step = game.step(game.oracle())
-        score += step.reward
-        if step.terminated or step.truncated:
-            return score
-
-
-def measured(id: str, tasks: int) -> tuple[float, float]:
-    """The oracle's mean score on tasks that no ceiling was measured on, and its standard error."""
-    game = built(id)
+def measured(game: Game[Any], choose: Callable[[], str], seeds: range) -> tuple[float, float]:
+    """The mean score of a player on tasks that nothing was measured on, and its standard error."""
     scores = []
-    for seed in range(50_000, 50_000 + tasks):
+    for seed in seeds:
         game.reset(seed=seed)
-        scores.append(total(game))
-    return fmean(scores), stdev(scores) / sqrt(tasks)
+        scores.append(0.0)
+        ended = False
+        while not ended:
+            step = game.step(choose())
+            scores[-1] += step.reward
+            ended = step.terminated or step.truncated
+    return fmean(scores), stdev(scores) / sqrt(len(scores))
+
+
+@pytest.mark.parametrize("id", QUICK)
+def test_exact_ceilings_are_what_the_oracle_scores(id: str) -> None:
+    game = built(id)
+    mean, error = measured(game, game.oracle, range(50_000, 51_000))
+    assert game.ceiling == pytest.approx(mean, abs=4 * error + 1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("id", [id for id in PLAYED if id not in QUICK and any(name in id for name in NAMES)])
+def test_measured_ceilings_can_be_measured_again(id: str) -> None:
+    game = built(id)
+    if game.ceiling is not None:  # a level may have none
+        mean, error = measured(game, game.oracle, range(50_000, 50_060))
+        assert game.ceiling == pytest.approx(mean, abs=4 * error + 0.02)
 
 
 def test_only_games_that_cannot_always_be_won_have_a_ceiling() -> None:
     families = {id.partition("-")[0] for id in PLAYED if built(id).ceiling is not None}
     assert families == {f"game:{name}" for name in NAMES}
     assert FrozenLake(8, 48).ceiling is None
+    assert FrozenLake(4, 24, slip=0.1).ceiling < 1.0  # type: ignore[operator]
+    assert FrozenLake(4, 24, slip=0.5, holes=0.0).ceiling == pytest.approx(1.0, abs=0.05)
     assert Hangman(5, 15).ceiling is None
 
 
-@pytest.mark.parametrize("id", QUICK)
-def test_exact_ceilings_are_what_the_oracle_scores(id: str) -> None:
-    mean, error = measured(id, 1000)
-    assert built(id).ceiling == pytest.approx(mean, abs=4 * error + 1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("id", [id for id in PLAYED if id not in QUICK and any(name in id for name in NAMES)])
-def test_measured_ceilings_can_be_measured_again(id: str) -> None:
-    if (ceiling := built(id).ceiling) is not None:  # a level may have none
-        mean, error = measured(id, 60)
-        assert ceiling == pytest.approx(mean, abs=4 * error + 0.02)
-
-
-def test_the_best_chance_on_other_lakes_is_measured() -> None:
-    assert FrozenLake(4, 24, slip=0.5, holes=0.0).ceiling == pytest.approx(1.0, abs=0.05)
-    assert FrozenLake(4, 24, slip=0.1).ceiling < 1.0  # type: ignore[operator]
+@pytest.mark.parametrize(
+    ("game", "answers", "margin"),
+    [
+        (GuessTheNumber(1, 10, 4), [str(number) for number in range(1, 11)], 0.04),
+        (Mastermind(2, 6, 10), ["1 2", "6 3"], 0.05),
+        (TowerOfHanoi(3, 6), [f"{source} {target}" for source in "ABC" for target in "ABC"], 1e-9),
+        (TowerOfHanoi(5, 6), [f"{source} {target}" for source in "ABC" for target in "ABC"], 1e-9),
+        (Minesweeper(5, 5, 5, 10), ["reveal 2 2"], 0.08),
+        (Sudoku(4, 6, 15), ["2 3 1"], 0.01),
+        (Crosswords(False, 3, 30), ["0 1 E"], 0.03),
+    ],
+)
+def test_the_floor_is_what_the_best_constant_answer_scores(game: Game[Any], answers: Sequence[str], margin: float) -> None:
+    means = [measured(game, f"\\boxed{{{answer}}}".__str__, range(500, 900))[0] for answer in answers]
+    assert game.floor == pytest.approx(max(means), abs=margin)

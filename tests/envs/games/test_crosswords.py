@@ -55,22 +55,11 @@ def test_moves_follow_the_rules(seed: int, moves: list[tuple[int, int, str]]) ->
         if right:
             filled[row, column] = letter.upper()
         assert game.filled == filled
+        assert sorted(mark for mark in game.view().split("\n", 2)[2] if mark.isalpha()) == sorted(filled.values())
         assert step.reward == (pytest.approx(1 / len(game.solution)) if right else 0.0)
         assert (step.terminated, step.truncated) == (False, turn == 20)
         if turn == 20:
             return
-
-
-def test_the_grid_shown_holds_only_what_was_filled() -> None:
-    game = Crosswords(True, 3, 40)
-    observation, _ = game.reset(seed=3)
-    for entry in game.entries:
-        assert entry.word.upper() not in observation.upper().split("THE CLUES")[1].replace(" ", "")
-        assert game.clues[entry.word] in observation
-    game.step(game.oracle())
-    shown = game.view().split("\n", 2)[2]
-    assert sum(mark.isalpha() for mark in shown) == 1
-    assert shown.count("_") == len(game.solution) - 1
 
 
 @pytest.mark.parametrize("hardcore", [False, True])
@@ -84,12 +73,3 @@ def test_clues_are_complete_and_do_not_give_the_word_away(hardcore: bool) -> Non
         assert 3 <= len(word) <= 8
         assert clue
         assert word not in clue.lower().replace("'", " ").replace(",", " ").split()
-
-
-def test_the_floor_bounds_what_a_constant_answer_scores() -> None:
-    game = Crosswords(False, 3, 30)
-    total = 0.0
-    for seed in range(500, 700):
-        game.reset(seed=seed)
-        total += game.step("\\boxed{0 1 E}").reward / 200
-    assert total <= game.floor <= 0.05

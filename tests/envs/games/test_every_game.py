@@ -109,12 +109,6 @@ def test_a_reply_without_a_move_ends_the_game_at_a_cost_and_the_last_move_counts
     assert game.step(f"First I thought \\boxed{{nonsense}}, but now {move} it is.") == plain.step(move)
 
 
-@pytest.mark.parametrize("id", [id for id in IDS if id not in PLAYED])
-def test_an_id_without_a_level_means_hard(id: str) -> None:
-    assert spec(id).level == "hard"
-    assert spec(id).kwargs == spec(f"{id}-hard").kwargs
-
-
 @pytest.mark.parametrize(
     ("game", "answers"),
     [

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.envs.games.hangman import Hangman
-from palestra.envs.games.words import common_words
+from palestra.envs.games.words import common_words, letters_only
 
 
 @given(
@@ -35,9 +35,8 @@ def test_the_floor_is_what_the_best_constant_letter_scores() -> None:
     assert Hangman(7, 20).floor == pytest.approx(best)
 
 
-def test_hardcore_draws_rare_words_too() -> None:
-    game, rare = Hangman(7, 20, hardcore=True), 0
-    for seed in range(30):
-        game.reset(seed=seed)
-        rare += game.secret.lower() not in common_words(7)
-    assert rare > 5
+@pytest.mark.parametrize(
+    ("answer", "word"), [(" c r\na n e ", "CRANE"), *((text, None) for text in ("", "naïve", "a1", "ſun", "ß"))]
+)
+def test_only_english_letters_are_read(answer: str, word: str | None) -> None:
+    assert letters_only(answer) == word

@@ -1,7 +1,4 @@
-from collections import deque
-from functools import cache
-
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.envs.games.lights_out import LightsOut
@@ -19,21 +16,6 @@ def lights_of(game: LightsOut) -> Lights:
     return frozenset((r, c) for r, line in enumerate(lines) for c, mark in enumerate(line.split()) if mark == "*")
 
 
-@cache
-def fewest_presses(size: int) -> dict[Lights, int]:
-    dark: Lights = frozenset()
-    away, queue = {dark: 0}, deque([dark])
-    while queue:
-        lights = queue.popleft()
-        for row in range(size):
-            for column in range(size):
-                after = pressed(lights, row, column, size)
-                if after not in away:
-                    away[after] = away[lights] + 1
-                    queue.append(after)
-    return away
-
-
 @given(st.integers(0, 2**32), st.integers(2, 6), st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1))
 def test_moves_follow_the_rules(seed: int, size: int, moves: list[tuple[int, int]]) -> None:
     game = LightsOut(size, 40)
@@ -49,17 +31,3 @@ def test_moves_follow_the_rules(seed: int, size: int, moves: list[tuple[int, int
         assert (step.reward, step.terminated, step.truncated) == (float(won), won, not won and turn == 40)
         if won:
             return
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([3, 4]), st.lists(st.tuples(*[st.integers(0, 2)] * 2), max_size=5))
-def test_the_oracle_needs_the_fewest_presses(seed: int, size: int, moves: list[tuple[int, int]]) -> None:
-    game = LightsOut(size, 40)
-    game.reset(seed=seed)
-    for row, column in moves:
-        if game.step(f"\\boxed{{{row} {column}}}").terminated:
-            return
-    best, before = fewest_presses(size)[lights_of(game)], game.turn
-    while not game.step(game.oracle()).terminated:
-        pass
-    assert game.turn - before == best

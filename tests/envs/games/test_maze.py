@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from palestra.envs.games.maze import Maze
 
 WAY = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
-BACK = {"up": "down", "down": "up", "left": "right", "right": "left"}
 Cell = tuple[int, int]
 
 
@@ -52,23 +51,3 @@ def test_moves_follow_the_ways(seed: int, moves: list[str]) -> None:
         assert (step.reward, step.terminated, step.truncated) == (float(won), won, not won and turn == info["max_turns"])
         if step.terminated or step.truncated:
             return
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([4, 8]))
-def test_an_explorer_without_a_map_makes_it_in_time(seed: int, size: int) -> None:
-    game = Maze(size)
-    observation, _ = game.reset(seed=seed)
-    cell, ways = seen(observation)
-    visited, trail = {cell}, list[str]()
-    while True:
-        new = [way for way in ways if (cell[0] + WAY[way][0], cell[1] + WAY[way][1]) not in visited]
-        move = new[0] if new else BACK[trail.pop()]
-        if new:
-            trail.append(move)
-        step = game.step(f"\\boxed{{{move}}}")
-        assert not step.truncated
-        if step.terminated:
-            break
-        cell, ways = seen(step.observation)
-        visited.add(cell)

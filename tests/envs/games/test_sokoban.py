@@ -4,7 +4,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from palestra.envs.games.bitsets import bits
 from palestra.envs.games.sokoban import Sokoban
 from palestra.envs.games.warehouse import Position, solve
 
@@ -65,24 +64,6 @@ def test_moves_follow_the_rules(seed: int, moves: list[str]) -> None:
             return
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32), st.sampled_from([((6, 6), 2, 20), ((8, 8), 4, 50), ((8, 8), 5, 50)]))
-def test_the_known_way_solves_every_warehouse_in_time(seed: int, level: tuple[tuple[int, int], int, int]) -> None:
-    game = Sokoban(*level)
-    game.reset(seed=seed)
-    room = Room(game.view())
-    state = (room.player, room.boxes)
-    assert game.way is not None
-    assert level[2] // 4 <= len(game.way) <= level[2] * 4 // 5
-    assert not room.boxes & room.goals
-    rows, columns = level[0]
-    edge = {(r, c) for r in range(rows) for c in range(columns) if r in (0, rows - 1) or c in (0, columns - 1)}
-    assert edge <= room.walls
-    for move in reversed(game.way):
-        state = room.moved(*state, move)
-    assert state[1] == room.goals
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(list(WAY)), max_size=20))
 def test_the_solver_finds_a_way_where_there_is_one(seed: int, moves: list[str]) -> None:
@@ -98,34 +79,3 @@ def test_the_solver_finds_a_way_where_there_is_one(seed: int, moves: list[str]) 
     for move in reversed(way or []):
         state = room.moved(*state, move)
     assert way is None or state[1] == room.goals
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32), st.lists(st.sampled_from(list(WAY)), max_size=15))
-def test_the_oracle_recovers_where_it_can(seed: int, moves: list[str]) -> None:
-    game = Sokoban((6, 6), 2, 200)
-    game.reset(seed=seed)
-    for move in moves:
-        if game.step(f"\\boxed{{{move}}}").terminated:
-            return
-    hope = Room(game.view()).solvable()
-    step = game.step(game.oracle())
-    while hope and not step.terminated:
-        step = game.step(game.oracle())
-        assert not step.truncated
-
-
-def test_floors_are_connected_and_rooms_differ() -> None:
-    game, rooms = Sokoban((8, 8), 4, 50), set[tuple[int, int]]()
-    for seed in range(30):
-        game.reset(seed=seed)
-        rooms.add((game.floor_cells, game.goals))
-        cells = set(bits(game.floor_cells))
-        reached, queue = {min(cells)}, [min(cells)]
-        while queue:
-            cell = queue.pop()
-            fresh = {cell + 1, cell - 1, cell + 8, cell - 8} & cells - reached
-            reached |= fresh
-            queue += fresh
-        assert reached == cells
-    assert len(rooms) == 30

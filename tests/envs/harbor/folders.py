@@ -138,19 +138,14 @@ SOUND: dict[str, Case] = {
     "every-key": Case(EVERY_KEY, {"solution/solve.sh": 'echo "$WORD" > /app/answer.txt\n'}),
     "separate": Case(SEPARATE),
     "separate-own-image": Case(
-        SEPARATE + "[verifier.environment]\nmemory_mb = 256\n",
-        {"tests/Dockerfile": f"FROM {IMAGE}\nCOPY . /tests\n"},
+        SEPARATE + "[verifier.environment]\nmemory_mb = 256\n", {"tests/Dockerfile": f"FROM {IMAGE}\nCOPY . /tests\n"}
     ),
     "steps-mean": Case(STEPS.replace("STRATEGY", "mean"), STEP_FILES),
     "steps-final": Case(STEPS.replace("STRATEGY", "final"), STEP_FILES),
     "steps-shared-tests": Case(
-        '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\nmin_reward = {reward = 1.0}\n',
-        {**STEP, "instruction.md": None},
+        '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\nmin_reward = {reward = 1.0}\n', {**STEP, "instruction.md": None}
     ),
-    "reward-json": Case(
-        None,
-        {"tests/test.sh": TWO_REWARDS},
-    ),
+    "reward-json": Case(None, {"tests/test.sh": TWO_REWARDS}),
     "canary": Case(None, {"instruction.md": f"<!-- harbor-canary GUID 0 -->\n# canary\n\n{INSTRUCTION}"}),
     "dockerfile": Case(
         None,

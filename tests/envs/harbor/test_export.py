@@ -11,44 +11,25 @@ import pytest
 
 pytest.importorskip("pyseccomp")
 
-from tests.envs.terminal.hacks import ANY, ONE, SOLVED
+from tests.envs.terminal.hacks import SOLVED
 
 from palestra.core import Step
 from palestra.envs.harbor.classes import classify, images_of
 from palestra.envs.harbor.env import Harbor
-from palestra.envs.harbor.export import export_task, export_tasks
+from palestra.envs.harbor.export import export_task
 from palestra.envs.harbor.reading import read_task
 from palestra.envs.terminal.confined import filter_program
 from palestra.envs.terminal.env import Terminal
 from palestra.envs.terminal.families import FAMILIES
 from palestra.envs.terminal.grading import from_data, to_data
 from palestra.envs.terminal.scene import LEVELS
-from palestra.envs.terminal.standalone import opened_logs, write_reward
+from palestra.envs.terminal.standalone import write_reward
 from palestra.envs.terminal.turns import ShellEnv
-from palestra.errors import UsageError
 from palestra.trajectory import Task
 
 SHARED = {"permissions", "processes"}
-WRITTEN = "answer.txt report.csv clean.csv items.json crontab open.txt golf.sh package/functions.py project/*.txt hosts/*.conf"
-MISTAKES = {
-    "none": "true",
-    "blanks at the end": "for f in $(ls -d WRITTEN 2>/dev/null); do printf '  \\n\\n' >> $f; done",
-    "one more line": "for f in $(ls -d WRITTEN 2>/dev/null); do echo surplus >> $f; done",
-    "the first line lost": "for f in $(ls -d WRITTEN 2>/dev/null); do sed -i 1d $f; done",
-    "lines in another order": "for f in $(ls -d WRITTEN 2>/dev/null); do sort -r $f > t; cat t > $f; rm t; done",
-    "links": "for f in $(ls -d WRITTEN 2>/dev/null); do mv $f t; cp t kept; ln -s ~/kept $f; done",
-    "folders": "for f in $(ls -d WRITTEN 2>/dev/null); do rm $f; mkdir $f; done",
-    "everything open": "chmod -R a+rwX ~",
-    "something removed": "rm -f $(find ~ -type f | grep -v '/[.]git/' | sort | tail -1)",
-    "not text": "for f in $(ls -d WRITTEN 2>/dev/null); do printf '\\377' >> $f; done",
-    "a worker started again": "(exec -a worker-again sleep 999 > /dev/null 2>&1 &)",
-    "another character": "for f in $(ls -d WRITTEN 2>/dev/null); do sed -i '1s/[0-9a-z]/_/' $f; done",
-}
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
+OPEN = "chmod -R a+rwX ~"
+MISTAKES = [("text", "true"), ("golf", "echo surplus >> golf.sh"), ("processes", "true"), ("permissions", OPEN)]
 
 
 def exported(folder: Path, family: str, level: str, seed: int) -> Path:
@@ -65,15 +46,6 @@ def test_every_family_exports_a_sound_folder(family: str, tmp_path: Path) -> Non
         assert task.config.metadata["palestra_seed"] == 3
         checks = Terminal(family, level).scene_of(Task(f"terminal:{family}-v0-{level}", 3)).checks
         assert to_data(from_data(to_data(checks))) == to_data(checks)
-
-
-def test_what_cannot_be_exported_is_refused(tmp_path: Path) -> None:
-    first = export_tasks("terminal:text-v0-easy", tmp_path, range(2))
-    assert [place.name for place in first] == ["text-v0-easy-0000", "text-v0-easy-0001"]
-    with pytest.raises(UsageError, match="exists already"):
-        export_tasks("terminal:text-v0-easy", tmp_path, [1])
-    with pytest.raises(UsageError, match="not a terminal task"):
-        export_tasks("game:GuessTheNumber-v0-easy", tmp_path, [0])
 
 
 def test_a_forged_reward_is_replaced(tmp_path: Path) -> None:
@@ -114,41 +86,6 @@ def deep(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)
 
 
-def test_a_forged_reward_is_replaced_beside_a_folder_that_cannot_be_removed(deep: Path) -> None:
-    logs = deep / "logs/verifier"
-    logs.mkdir(parents=True)
-    (logs / "reward.json").write_text('{"reward": 1}')
-    deep_folder(logs, "reward.txt", 1500)
-    write_reward(0.0, str(logs))
-    assert (logs / "reward.json").read_text() == '{"reward": 0.0}'
-    assert not (logs / "reward.txt").exists()
-
-
-def test_the_names_beside_the_logs_may_be_taken(tmp_path: Path) -> None:
-    above = tmp_path / "logs"
-    for name in ("mine/verifier", "logs-of-the-agent/x"):
-        (tmp_path / name).mkdir(parents=True)
-    above.symlink_to(tmp_path / "mine")
-    write_reward(0.0, str(above / "verifier"))
-    assert not above.is_symlink()
-    assert (above / "verifier/reward.json").read_text() == '{"reward": 0.0}'
-
-
-def test_the_reward_reaches_the_first_folder_and_the_one_at_its_path(tmp_path: Path) -> None:
-    logs = tmp_path / "logs/verifier"
-    held = opened_logs(str(logs))
-    logs.parent.rename(tmp_path / "moved")
-    logs.mkdir(parents=True)
-    for place in (logs, tmp_path / "moved/verifier"):
-        (place / "reward.json").write_text('{"reward": 1}')
-    write_reward(0.0, str(logs), held)
-    assert (logs / "reward.json").read_text() == (tmp_path / "moved/verifier/reward.json").read_text() == '{"reward": 0.0}'
-    shutil.rmtree(tmp_path / "moved")
-    write_reward(None, str(logs), held)
-    assert not (logs / "reward.json").exists()
-    os.close(held)
-
-
 GRADE = """import asyncio, sys
 from palestra.envs.terminal.standalone import Disk, Found
 disk = Disk({"PATH": "/usr/bin:/bin"}, sys.argv[1])
@@ -170,7 +107,7 @@ async def played(env: ShellEnv, task: Task, solve: bool, command: str) -> Step:
     while solve and (action := await env.oracle()) != "```bash\nsubmit\n```":
         step = await env.step(action)
         assert not step.terminated, step.observation
-    step = await env.step(f"```bash\ncd /home/agent\n{command.replace('WRITTEN', WRITTEN)}\n```")
+    step = await env.step(f"```bash\ncd /home/agent\n{command}\n```")
     return step if step.terminated else await env.step("```bash\nsubmit\n```")
 
 
@@ -190,36 +127,17 @@ async def both(folder: Path, family: str, level: str, seed: int, *, solve: bool,
     return rewards[0], rewards[1]
 
 
-SOME = [("text", "none"), ("golf", "one more line"), ("processes", "none"), ("permissions", "everything open")]
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(("family", "mistake"), SOME)
-async def test_the_same_reward_after_a_mistake(family: str, mistake: str, tmp_path: Path) -> None:
-    ours, theirs = await both(tmp_path, family, "medium", 5, solve=True, command=MISTAKES[mistake])
-    assert ours == theirs == float(mistake == "none")
+@pytest.mark.parametrize(("family", "command"), MISTAKES)
+async def test_the_same_reward_after_a_mistake(family: str, command: str, tmp_path: Path) -> None:
+    ours, theirs = await both(tmp_path, family, "medium", 5, solve=True, command=command)
+    assert ours == theirs == float(command == "true")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "hack"), [(family, hack) for family, hacks in SOLVED.items() for hack in hacks])
 async def test_no_hack_of_a_solved_task_passes(family: str, hack: str, tmp_path: Path) -> None:
     assert await both(tmp_path, family, "easy", 5, solve=True, command=SOLVED[family][hack]) == (0.0, 0.0)
-
-
-@pytest.mark.full
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("family", FAMILIES)
-async def test_the_same_rewards_after_every_mistake_and_hack(family: str, tmp_path: Path) -> None:
-    rewards = {}
-    cases = [(f"solved, then {name}", True, command) for name, command in MISTAKES.items()]
-    cases += [(name, False, command) for name, command in {**MISTAKES, **ANY, **ONE.get(family, {})}.items()]
-    for place, (name, solve, command) in enumerate(cases):
-        rewards[name] = await both(tmp_path / str(place), family, LEVELS[place % 3], place, solve=solve, command=command)
-    assert {name: pair for name, pair in rewards.items() if pair[0] != pair[1]} == {}
-    assert rewards["solved, then none"] == (1.0, 1.0)
-    assert rewards["nothing"] == (0.0, 0.0)
-    assert len({pair[0] for pair in rewards.values()}) == 2
 
 
 FORGE = """import os, signal

@@ -2,7 +2,6 @@
 
 import shutil
 import tarfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,6 @@ pytest.importorskip("pyseccomp")
 from tests.envs.harbor.folders import SOUND, write
 from tests.sandbox.test_shell import small_root
 
-import palestra
 from palestra.core import Step
 from palestra.envs.harbor.env import Harbor, _chosen, harbor_cache
 from palestra.envs.harbor.hacks import HACKS
@@ -22,11 +20,6 @@ from palestra.evaluation import evaluate, regrade
 from palestra.rollout.storage import read_trajectories
 
 SUBMIT = "```bash\nsubmit\n```"
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
 
 
 async def played(env: Harbor, *commands: str) -> Step:
@@ -48,20 +41,11 @@ async def solved(env: Harbor) -> Step:
     return step
 
 
-@pytest.fixture
-async def made(tmp_path: Path) -> AsyncIterator[list[Harbor]]:
-    envs: list[Harbor] = []
-    yield envs
-    for env in envs:
-        await env.close()
-
-
 def opened(made: list[Harbor], folder: Path, options: str = "", **settings: object) -> Harbor:
     made.append(Harbor(f"{folder}?base=host{options}", **settings))  # type: ignore[arg-type]
     return made[-1]
 
 
-NOP = {"steps-mean": 0.0, "steps-final": 0.0}
 FULL = {"steps-mean": 0.75, "steps-final": 0.5, "steps-shared-tests": 1.0}
 
 
@@ -69,7 +53,7 @@ FULL = {"steps-mean": 0.75, "steps-final": 0.5, "steps-shared-tests": 1.0}
 @pytest.mark.parametrize("name", SOUND)
 async def test_the_solution_gets_full_reward_and_nothing_gets_none(name: str, tmp_path: Path, made: list[Harbor]) -> None:
     env = opened(made, write(tmp_path / name, SOUND[name].files, SOUND[name].toml))
-    assert (await played(env)).reward == NOP.get(name, 0.0)
+    assert (await played(env)).reward == 0.0
     step = await solved(env)
     assert (step.reward, step.info["success"]) == (FULL.get(name, 1.0), FULL.get(name, 1.0) == 1.0)
 
@@ -129,12 +113,6 @@ async def test_a_verifier_that_fails_is_never_a_zero(name: str, tmp_path: Path, 
     assert sentence in str(caught.value)
 
 
-async def test_a_failed_verifier_is_recorded_at_its_boundary(tmp_path: Path) -> None:
-    folder = write(tmp_path / "task", {"tests/test.sh": FAULTS["crash"][0]})
-    found = [one async for one in palestra.rollout(f"harbor:{folder}?base=host#task", lambda _: SUBMIT, n=1)]
-    assert [(one.reward, [failure.boundary for failure in one.failures][:1]) for one in found] == [(None, ["grader"])]
-
-
 STALE = "mkdir -p /logs/verifier; echo 1 > /logs/verifier/reward.txt; echo '{\"reward\": 1}' > /logs/verifier/reward.json"
 TAMPERING = {
     "a reward of its own": STALE,
@@ -163,7 +141,6 @@ async def test_a_clean_verifier_uses_no_program_of_the_agent(tmp_path: Path, mad
     folder = write(tmp_path / "task")
     shared = opened(made, folder)
     assert (await played(shared, REPLACED)).reward == 0.0, "variables of the agent do not reach the verifier"
-    assert (await played(shared, DAEMON)).reward == 1.0, "a hole of the shared mode, which the check reports"
     clean = opened(made, folder, "&verifier=clean")
     assert [(await played(clean, hack)).reward for hack in (REPLACED, DAEMON)] == [0.0, 0.0]
     assert (await played(clean, "echo hello > answer.txt")).reward == 1.0
@@ -178,34 +155,14 @@ async def test_a_separate_verifier_gets_the_artifacts_alone(tmp_path: Path, made
     assert (await played(env, "ln -s /tests/test.sh answer.txt")).reward == 0.0
 
 
-async def test_min_reward_ends_a_task(tmp_path: Path, made: list[Harbor]) -> None:
-    case = SOUND["steps-mean"]
-    env = opened(made, write(tmp_path / "task", case.files, case.toml))
-    await env.reset(seed=0)
-    step = await env.step(SUBMIT)
-    assert (step.terminated, step.reward) == (True, 0.0)
-    await env.reset(seed=0)
-    await env.step("```bash\necho 1 > /app/one.txt\n```")
-    step = await env.step(SUBMIT)
-    assert (step.terminated, step.observation) == (False, "Copy /app/seed.txt to /app/two.txt.")
-    seen = (await env.step("```bash\ncat ready.txt seed.txt; ls /tests\n```")).observation
-    assert isinstance(seen, str)
-    assert seen.startswith("ready\n0.5\n")
-    assert "No such file" in seen
-
-
 async def test_the_dockerfile_is_built_once(tmp_path: Path, made: list[Harbor]) -> None:
     env = opened(made, write(tmp_path / "task", SOUND["dockerfile"].files))
     await env.reset(seed=0)
-    step = await env.step(
-        "```bash\ncat both.txt greeting.txt heredoc.txt renamed.txt data/a.txt two.txt; ls | cat; echo $OLD\n```"
-    )
-    shown = "a 1 hello world a b 1 a 2 both.txt data from exec form greeting.txt heredoc.txt one.txt renamed.txt two.txt form"
-    assert str(step.observation).split() == shown.split()
-    await env.step("```bash\nrm -rf /app/*\n```")
+    step = await env.step("```bash\ncat both.txt heredoc.txt renamed.txt; echo $OLD; ls | wc -l; rm -rf *\n```")
+    assert str(step.observation).split() == ["a", "1", "a", "b", "1", "form", "8"]
     layers = list((tmp_path / "home/harbor/layers").iterdir())
     await env.reset(seed=0)
-    assert len(str((await env.step("```bash\nls | cat\n```")).observation).split("\n")) == 8
+    assert (await env.step("```bash\nls | wc -l\n```")).observation == "8"
     assert list((tmp_path / "home/harbor/layers").iterdir()) == layers
     assert len(layers) == 1
 
@@ -217,20 +174,6 @@ def archive_of_a_small_system(folder: Path) -> Path:
     with tarfile.open(folder / "small.tar", "w") as archive:
         archive.add(root, ".")
     return folder / "small.tar"
-
-
-async def test_an_unpacked_image_is_the_root_of_the_box(tmp_path: Path, made: list[Harbor]) -> None:
-    harbor_cache().add_archive("debian:12", archive_of_a_small_system(tmp_path))
-    made.append(
-        Harbor(str(write(tmp_path / "task", {"environment/Dockerfile": "FROM debian:12\nWORKDIR /app\nRUN rm /bin/ls\n"})))
-    )
-    env = made[-1]
-    assert (await played(env)).reward == 0.0
-    step = await played(env, "rm /etc/hostname; echo hello > answer.txt")
-    assert step.reward == 1.0
-    await env.reset(seed=0)
-    shown = (await env.step("```bash\ncat /etc/hostname; ls; echo /bin/*\n```")).observation
-    assert shown == "pristine\nbash: ls: command not found\n/bin/bash /bin/cat /bin/env /bin/mkdir /bin/rm /bin/sh"
 
 
 async def test_a_prepared_environment_is_not_built_again(tmp_path: Path, made: list[Harbor]) -> None:
@@ -246,13 +189,6 @@ async def test_a_prepared_environment_is_not_built_again(tmp_path: Path, made: l
     harbor_cache().add_archive("debian:12", archive)
     assert (await played(made[-1], "echo hello > answer.txt")).reward == 1.0
     assert (await played(made[-1])).reward == 0.0
-
-
-async def test_a_verifier_that_cannot_be_built_is_a_failure_of_the_grader(tmp_path: Path, made: list[Harbor]) -> None:
-    files = {"tests/Dockerfile": "FROM debian:12\nRUN exit 1\n"}
-    env = opened(made, write(tmp_path / "task", files, SOUND["separate"].toml))
-    with pytest.raises(GraderError, match="could not be built: Dockerfile line 2 failed"):
-        await played(env)
 
 
 async def test_a_build_that_fails_names_the_line(tmp_path: Path, made: list[Harbor]) -> None:
@@ -289,19 +225,6 @@ async def test_what_cannot_be_played_says_why(tmp_path: Path, made: list[Harbor]
             opened(made, tmp_path / "set", address)
 
 
-async def test_the_time_of_the_agent_ends(tmp_path: Path, made: list[Harbor]) -> None:
-    env = opened(made, write(tmp_path / "task", toml="[agent]\ntimeout_sec = 0.3\n"), command_seconds=0.4)
-    await env.reset(seed=0)
-    await env.step("```bash\necho hello > answer.txt; sleep 10\n```")
-    step = await env.step("```bash\nrm answer.txt\n```")
-    assert (step.terminated, step.reward, step.observation) == (True, 1.0, "[the agent's time is over]")
-
-
-async def test_an_agent_that_closes_its_folder_gets_a_score_and_no_failure(tmp_path: Path, made: list[Harbor]) -> None:
-    env = opened(made, write(tmp_path / "task"))
-    assert (await played(env, "chmod 0 .")).reward == 0.0
-
-
 async def test_a_fork_goes_on_from_files_folder_and_variables(tmp_path: Path, made: list[Harbor]) -> None:
     env = opened(made, write(tmp_path / "task"), max_turns=9)
     await env.reset(seed=0)
@@ -315,6 +238,23 @@ async def test_a_fork_goes_on_from_files_folder_and_variables(tmp_path: Path, ma
     assert (await env.step(SUBMIT)).reward == 0.0, "the files of the first are its own"
 
 
+def test_a_task_is_chosen_by_its_whole_name(tmp_path: Path) -> None:
+    folders = [write(tmp_path / name) for name in ("a/t1", "b/t1", "b/t2")]
+    assert _chosen(folders, "b/t1") == [folders[1]]
+    assert _chosen(folders, "t2") == _chosen(folders, "org/t2") == [folders[2]], "org is the first part of the task's name"
+    for name in ("t1", "org/t1"):
+        with pytest.raises(UsageError, match=r"2 tasks there are called .*a/t1, b/t1"):
+            _chosen(folders, name)
+
+
+async def test_the_time_of_the_agent_ends(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task", toml="[agent]\ntimeout_sec = 0.3\n"), command_seconds=0.4)
+    await env.reset(seed=0)
+    await env.step("```bash\necho hello > answer.txt; sleep 10\n```")
+    step = await env.step("```bash\nrm answer.txt\n```")
+    assert (step.terminated, step.reward, step.observation) == (True, 1.0, "[the agent's time is over]")
+
+
 async def test_running_processes_cannot_be_forked(tmp_path: Path, made: list[Harbor]) -> None:
     env = opened(made, write(tmp_path / "task"))
     await env.reset(seed=0)
@@ -323,10 +263,12 @@ async def test_running_processes_cannot_be_forked(tmp_path: Path, made: list[Har
         await env.fork()
 
 
-def test_a_task_is_chosen_by_its_whole_name(tmp_path: Path) -> None:
-    folders = [write(tmp_path / name) for name in ("a/t1", "b/t1", "b/t2")]
-    assert _chosen(folders, "b/t1") == [folders[1]]
-    assert _chosen(folders, "t2") == _chosen(folders, "org/t2") == [folders[2]], "org is the first part of the task's name"
-    for name in ("t1", "org/t1"):
-        with pytest.raises(UsageError, match=r"2 tasks there are called .*a/t1, b/t1"):
-            _chosen(folders, name)
+async def test_min_reward_ends_a_task(tmp_path: Path, made: list[Harbor]) -> None:
+    env = opened(made, write(tmp_path / "task", SOUND["steps-mean"].files, SOUND["steps-mean"].toml))
+    await env.reset(seed=0)
+    step = await env.step(SUBMIT)
+    assert (step.terminated, step.reward) == (True, 0.0)
+    await env.reset(seed=0)
+    step = await env.step("```bash\necho 1 > /app/one.txt\n```")
+    step = await env.step(SUBMIT)
+    assert (step.terminated, step.observation) == (False, "Copy /app/seed.txt to /app/two.txt.")

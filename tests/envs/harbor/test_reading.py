@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.envs.harbor.folders import BROKEN, CLASSES, EVERY_KEY, IMAGE, SOUND, STEPS, write
 
 from palestra.envs.harbor.classes import classify
-from palestra.envs.harbor.dockerfile import Copy, Folder, Run, fetches, read_dockerfile
-from palestra.envs.harbor.reading import find_tasks, read_task
+from palestra.envs.harbor.dockerfile import fetches, read_dockerfile
+from palestra.envs.harbor.reading import read_task
 from palestra.errors import SchemaError, UsageError
 from palestra.sandbox.layers import files_of
 
@@ -88,17 +88,6 @@ def test_a_link_out_of_the_folder_is_a_fault(tmp_path: Path) -> None:
         read_task(folder)
 
 
-def test_finding_tasks(tmp_path: Path) -> None:
-    for name in ("b", "a"):
-        write(tmp_path / name)
-    assert [path.name for path in find_tasks(tmp_path)] == ["a", "b"]
-    assert find_tasks(tmp_path / "a") == [tmp_path / "a"]
-    with pytest.raises(UsageError, match="is no Harbor task"):
-        find_tasks(tmp_path / "a" / "tests")
-    with pytest.raises(UsageError, match="no folder"):
-        find_tasks(tmp_path / "none")
-
-
 def test_the_identity_is_that_of_the_environment(tmp_path: Path) -> None:
     one, same, other = (write(tmp_path / name) for name in "abc")
     (same / "instruction.md").write_text("Something else.")
@@ -114,22 +103,6 @@ def test_a_huge_file_is_never_read(tmp_path: Path) -> None:
         file.truncate(10**12)  # sparse: hashing it would take an hour
     placement = classify(task, {IMAGE})
     assert (placement.kind, placement.because) == (3, "the folder has 953674 MiB; a box takes at most 1024")
-
-
-def test_a_dockerfile_becomes_steps() -> None:
-    recipe = read_dockerfile(str(SOUND["dockerfile"].files["environment/Dockerfile"]))
-    assert (recipe.image, recipe.workdir, recipe.refused) == (IMAGE, "/app", [])
-    assert recipe.variables == {"GREETING": "hello world", "PLACE": "/app", "OLD": "form"}
-    folder, data, two, renamed, joined, exec_form, heredoc = recipe.steps
-    assert (folder, data) == (Folder(7, "/app"), Copy(8, ("data/",), "/app/data/"))
-    assert (two, renamed) == (Copy(9, ("one.txt", "two.txt"), "/app/"), Copy(10, ("one.txt",), "/app/renamed.txt"))
-    assert isinstance(joined, Run)
-    assert "inside" not in joined.command
-    assert dict(joined.variables)["GREETING"] == "hello world"
-    assert isinstance(exec_form, Run)
-    assert exec_form.command == "touch '/app/from exec form'"
-    assert isinstance(heredoc, Run)
-    assert heredoc.command == "echo a > heredoc.txt\necho b >> heredoc.txt"
 
 
 @given(

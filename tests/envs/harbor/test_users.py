@@ -9,13 +9,12 @@ import pytest
 pytest.importorskip("pyseccomp")
 
 from tests.envs.harbor.folders import TOML, write
-from tests.envs.harbor.test_playing import home, made, opened, played, solved  # noqa: F401
+from tests.envs.harbor.test_playing import opened, played, solved
 
 from palestra.envs.harbor.classes import classify, recipe_of
 from palestra.envs.harbor.env import Harbor
 from palestra.envs.harbor.reading import read_task
-from palestra.envs.harbor.session import Session
-from palestra.envs.harbor.users import account_of, needs_users
+from palestra.envs.harbor.users import account_of
 from palestra.errors import EnvError, Unsupported
 from palestra.sandbox.roots import RootCache
 from palestra.sandbox.shell import Shell, ShellOutcome
@@ -44,7 +43,7 @@ FILES = {"environment/Dockerfile": DOCKERFILE, "tests/test.sh": TEST, "solution/
 
 @NEEDS_USERS
 @pytest.mark.slow
-async def test_agent_and_verifier_are_the_users_that_the_task_names(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
+async def test_agent_and_verifier_are_the_users_that_the_task_names(tmp_path: Path, made: list[Harbor]) -> None:
     folder = write(tmp_path / "task", FILES, USERS)
     assert classify(read_task(folder), {"debian:12"}).kind == 1
     env = opened(made, folder)
@@ -64,7 +63,7 @@ async def test_agent_and_verifier_are_the_users_that_the_task_names(tmp_path: Pa
 
 @NEEDS_USERS
 @pytest.mark.slow
-async def test_the_agent_does_not_say_who_the_verifier_is(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
+async def test_the_agent_does_not_say_who_the_verifier_is(tmp_path: Path, made: list[Harbor]) -> None:
     names = f'{TOML}[agent]\nuser = "root"\n[verifier]\nuser = "bob"\n'
     test = "#!/bin/sh\nid -u > /logs/verifier/reward.txt\n"
     env = opened(made, write(tmp_path / "task", {**FILES, "tests/test.sh": test}, names))
@@ -89,20 +88,6 @@ async def test_the_numbers_of_a_user_are_numbers() -> None:
     ):
         with pytest.raises(EnvError, match="no user bob"):
             await account_of(Answering(text), user)
-
-
-@NEEDS_USERS
-async def test_a_user_that_is_missing_is_a_sentence(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
-    folder = write(tmp_path / "task", {}, f'{TOML}[agent]\nuser = "alice"\n')
-    with pytest.raises(EnvError, match="no user alice"):
-        await opened(made, folder).reset(seed=0)
-
-
-def test_only_tasks_about_users_get_them(tmp_path: Path) -> None:
-    assert not needs_users(read_task(write(tmp_path / "plain")))
-    assert needs_users(read_task(write(tmp_path / "number", {}, f"{TOML}[verifier]\nuser = 1000\n")))
-    assert needs_users(read_task(write(tmp_path / "solve", {"solution/solve.sh": "#!/bin/sh\nchown 5 /app\n"})))
-    assert not needs_users(read_task(write(tmp_path / "root", {}, f'{TOML}[agent]\nuser = "root"\n')))
 
 
 def archive(path: Path) -> Path:
@@ -147,13 +132,3 @@ def test_users_whose_files_an_image_has_lost_need_docker(tmp_path: Path) -> None
     assert recipe_of(plain.environment, plain.config.environment, root).user == "bob"
     config.write_text("{}")
     assert "older version" in classify(tasks["idle"], cache.images(), cache.find).because
-
-
-async def test_every_user_of_a_dockerfile_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "FROM debian:12\nRUN useradd bob\nUSER bob\nRUN true\nUSER root\n"
-    task = read_task(write(tmp_path / "task", {"environment/Dockerfile": text.replace("useradd bob", "true")}))
-    assert needs_users(task)
-    with pytest.raises(Unsupported, match="USER bob: a trial's box has one user"):
-        await Session.start(task.environment, task.config.environment, "host")
-    monkeypatch.setattr("palestra.envs.harbor.classes.users_missing", lambda: "no users here")
-    assert classify(task, {"debian:12"}).because == "USER bob: no users here"

@@ -1,8 +1,5 @@
 """Where a verifier runs: its own variables and folder, its own image, and a shell that the agent has not prepared."""
 
-import json
-import shutil
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,39 +8,22 @@ import pytest
 pytest.importorskip("pyseccomp")
 
 from tests.envs.harbor.folders import SOUND, TEST, write
-from tests.envs.harbor.test_playing import archive_of_a_small_system, made, opened, played  # noqa: F401
+from tests.envs.harbor.test_playing import opened, played
 
 from palestra.envs.harbor.classes import classify
-from palestra.envs.harbor.env import Harbor, harbor_cache, limits_of
+from palestra.envs.harbor.env import Harbor, limits_of
 from palestra.envs.harbor.hacks import HACKS
 from palestra.envs.harbor.reading import read_task
-from palestra.envs.harbor.scaffold import new_task
 from palestra.envs.harbor.verifying import run_verifier
-from palestra.errors import GraderError, InfrastructureError, MissingData, Unsupported, UsageError
+from palestra.errors import GraderError, InfrastructureError, Unsupported, UsageError
 from palestra.sandbox.shell import Shell, Shells
 from palestra.sandbox.shell_box import LayerFull
 
-OWN_IMAGE = '[verifier]\nenvironment_mode = "separate"\n[verifier.environment]\ndocker_image = "other:1"\n'
 REWARD = "> /logs/verifier/reward.txt\n"
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path / "home"))
-
-
-@pytest.mark.parametrize("mode", ["", "&verifier=clean"])
-async def test_a_path_before_that_of_the_image_keeps_the_programs(mode: str, tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
-    folder = new_task(tmp_path / "task")
-    with (folder / "environment/Dockerfile").open("a") as file:
-        file.write('ENV PATH="/opt/venv/bin:$PATH"\n')
-    env = opened(made, folder, mode)
-    assert (await played(env, "wc -l < data.txt > answer.txt")).reward == 1.0
-    assert (await played(env, "printf '#!/bin/sh\\necho 3' > cat; /bin/chmod +x cat")).reward == 0.0
-
-
 @pytest.mark.parametrize("path", ["/opt/bin:", "bin:/usr/bin", ":/usr/bin", "/usr/bin::/bin", "."])
-async def test_a_path_to_the_agents_folder_is_refused(path: str, tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
+async def test_a_path_to_the_agents_folder_is_refused(path: str, tmp_path: Path, made: list[Harbor]) -> None:
     folder = write(tmp_path / "file", {"environment/Dockerfile": f'FROM debian:12\nWORKDIR /app\nENV PATH="{path}"\n'})
     placement = classify(read_task(folder), {"debian:12"})
     assert (placement.kind, "programs of the agent's working folder" in placement.because) == (3, True)
@@ -53,7 +33,7 @@ async def test_a_path_to_the_agents_folder_is_refused(path: str, tmp_path: Path,
             await opened(made, one).reset(seed=0)
 
 
-async def test_a_clean_verifier_needs_a_working_folder_below_the_root(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
+async def test_a_clean_verifier_needs_a_working_folder_below_the_root(tmp_path: Path, made: list[Harbor]) -> None:
     files = {"environment/Dockerfile": "FROM debian:12\nRUN mkdir /app\n"}
     solve = "echo hello > /app/answer.txt"
     assert (await played(opened(made, write(tmp_path / "shared", files)), solve)).reward == 1.0
@@ -65,10 +45,7 @@ async def test_a_clean_verifier_needs_a_working_folder_below_the_root(tmp_path: 
     assert (await played(opened(made, below, "&verifier=clean"), solve)).reward == 1.0
 
 
-async def test_a_separate_verifier_has_the_variables_and_folder_of_its_own_image(
-    tmp_path: Path,
-    made: list[Harbor],  # noqa: F811
-) -> None:
+async def test_a_separate_verifier_has_the_variables_and_folder_of_its_own_image(tmp_path: Path, made: list[Harbor]) -> None:
     test = '#!/bin/sh\n[ "$WHO $PWD $AGENT" = "verifier /grading " ] && r=$(cat /app/answer.txt) || r=0\necho $r ' + REWARD
     files = {
         "environment/Dockerfile": "FROM debian:12\nENV WHO=agent AGENT=yes\nWORKDIR /app\n",
@@ -79,47 +56,6 @@ async def test_a_separate_verifier_has_the_variables_and_folder_of_its_own_image
     env = opened(made, write(tmp_path / "task", files, toml))
     assert (await played(env, "echo 1 > answer.txt")).reward == 1.0
     assert (await played(env)).reward == 0.0
-
-
-async def test_the_image_of_a_separate_verifier_needs_a_root_of_its_own(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
-    folder = write(tmp_path / "task", toml=OWN_IMAGE)
-    task = read_task(folder)
-    assert classify(task, {"debian:12", task.identity}).because == "no root file system for the image other:1"
-    assert classify(task, {"debian:12", "other:1"}).kind == 1
-    archive = archive_of_a_small_system(tmp_path)
-    for name in ("debian:12", task.identity):
-        harbor_cache().add_archive(name, archive)
-    made.append(Harbor(str(folder)))
-    with pytest.raises(MissingData, match="no root file system for the image other:1"):
-        await made[-1].reset(seed=0)
-    tests = tmp_path / "small/tests"
-    tests.mkdir()
-    (tests / "test.sh").write_text(f"#!/bin/sh\necho 1 {REWARD}")
-    (tests / "test.sh").chmod(0o755)
-    with tarfile.open(tmp_path / "other.tar", "w") as other:
-        other.add(tmp_path / "small", ".")
-    harbor_cache().add_archive("other:1", tmp_path / "other.tar")
-    assert (await played(made[-1])).reward == 1.0, "the test of the image gives 1, and that of the folder 0"
-
-
-def test_images_count_in_the_order_of_harbor(tmp_path: Path) -> None:
-    files = {"tests/Dockerfile": "FROM tests:1\n", "instruction.md": None}
-    files |= {
-        "steps/one/instruction.md": "Do.\n",
-        "steps/two/instruction.md": "Do.\n",
-        "steps/two/tests/Dockerfile": "FROM two:1\n",
-    }
-    toml = '[environment]\ndocker_image = "agent:1"\n[verifier]\nenvironment_mode = "separate"\n[[steps]]\nname = "one"\n'
-    toml += '[[steps]]\nname = "two"\n[[steps]]\nname = "three"\nverifier.environment = {docker_image = "three:1"}\n'
-    task = read_task(write(tmp_path, {**files, "steps/three/instruction.md": "Do.\n"}, toml))
-    found = [(step.verifier_environment.docker_image, step.verifier_context) for step in task.steps]
-    assert found == [
-        (None, tmp_path / "tests"),
-        (None, tmp_path / "steps/two/tests"),
-        ("three:1", tmp_path / "steps/three/tests"),
-    ]
-    because = classify(task).because
-    assert all(f"the image {name}:1" in because for name in ("agent", "tests", "two", "three"))
 
 
 async def test_a_verifier_in_a_shell_that_was_replaced_is_an_error_that_names_it() -> None:
@@ -133,7 +69,7 @@ NEW_SHELL = ["aliases", "aliases of a new shell", "a read-only mode", "no room f
 
 
 @pytest.mark.parametrize("name", NEW_SHELL)
-async def test_a_shared_verifier_starts_in_a_shell_of_its_own(name: str, tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
+async def test_a_shared_verifier_starts_in_a_shell_of_its_own(name: str, tmp_path: Path, made: list[Harbor]) -> None:
     env = opened(made, write(tmp_path / "task"))
     assert (await played(env, HACKS[name])).reward == 0.0
     assert (await played(env, f"echo hello > /app/answer.txt\n{HACKS[name]}")).reward == 1.0
@@ -141,10 +77,7 @@ async def test_a_shared_verifier_starts_in_a_shell_of_its_own(name: str, tmp_pat
 
 @pytest.mark.parametrize(("mode", "reported"), [("", True), ("&verifier=clean", False)])
 async def test_processes_beside_a_shared_verifier_are_reported(
-    mode: str,
-    reported: bool,
-    tmp_path: Path,
-    made: list[Harbor],  # noqa: F811
+    mode: str, reported: bool, tmp_path: Path, made: list[Harbor]
 ) -> None:
     env = opened(made, write(tmp_path / "task"), mode)
     step = await played(env, "sleep 1234 & until grep -q ^sleep /proc/$!/cmdline; do :; done")
@@ -152,34 +85,7 @@ async def test_processes_beside_a_shared_verifier_are_reported(
     assert "beside_verifier" not in (await played(env)).info
 
 
-async def test_processes_and_startup_files_of_the_agent_stay(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
-    test = "#!/bin/bash\nkill -0 $(< /app/pid) && [ -s /etc/bash.bashrc ] && r=1 || r=0\necho $r " + REWARD
-    env = opened(made, write(tmp_path / "task", {"tests/test.sh": test}))
-    rc = "echo 'PS1=x' > /etc/bash.bashrc"
-    assert (await played(env, f"sleep 1000 &\necho $! > pid; {rc}")).reward == 1.0
-    alone = opened(made, write(tmp_path / "alone", {"tests/test.sh": test.replace("kill -0 $(< /app/pid)", "true")}))
-    assert (await played(alone, rc)).reward == 1.0
-
-
-async def test_the_working_folder_of_the_base_is_used_while_building(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
-    archive = archive_of_a_small_system(tmp_path)
-    key = harbor_cache().add_archive("debian:12", archive)
-    place = tmp_path / "home/harbor/roots" / key
-    (place / "image.json").write_text(json.dumps({"WorkingDir": "/app", "Env": ["PATH=/bin", "WORD=hello"]}))
-    text = 'FROM debian:12\nCOPY data.txt .\nRUN echo "$WORD" > said.txt\nENV PATH=/opt:$PATH\nWORKDIR sub\n'
-    folder = write(tmp_path / "task", {"environment/Dockerfile": text, "environment/data.txt": "data\n"})
-    made.append(Harbor(str(folder)))
-    await made[-1].reset(seed=0)
-    shown = (await made[-1].step("```bash\npwd; cat /app/data.txt /app/said.txt; echo $PATH\n```")).observation
-    assert shown == "/app/sub\ndata\nhello\n/opt:/bin"
-    shutil.copy(archive, tmp_path / "same.tar")
-    harbor_cache().add_archive(read_task(folder).identity, tmp_path / "same.tar")
-    await made[-1].reset(seed=0)
-    shown = (await made[-1].step("```bash\npwd; echo * $PATH\n```")).observation
-    assert shown == "/app\n* /bin", "docker has built it: nothing of the Dockerfile counts again"
-
-
-async def test_what_is_wrong_with_a_verifier_shows_before_the_agent_works(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
+async def test_what_is_wrong_with_a_verifier_shows_before_the_agent_works(tmp_path: Path, made: list[Harbor]) -> None:
     secret = write(tmp_path / "secret", toml='[verifier]\nenv = {A = "${NO_SUCH_VARIABLE}"}\n')
     with pytest.raises(UsageError, match="wants the variable NO_SUCH_VARIABLE"):
         await opened(made, secret).reset(seed=0)
@@ -188,24 +94,12 @@ async def test_what_is_wrong_with_a_verifier_shows_before_the_agent_works(tmp_pa
         await opened(made, failing).reset(seed=0)
 
 
-async def test_excluded_files_do_not_reach_the_verifier(tmp_path: Path, made: list[Harbor]) -> None:  # noqa: F811
-    artifacts = '{source = "/app", exclude = ["*.log", "cache"]}, {source = "/app/kept.log", exclude = ["*"]}'
-    toml = f'artifacts = [{artifacts}]\n[verifier]\nenvironment_mode = "separate"\n'
-    test = TEST.replace("if [", "if [ -e /app/a.log -o -e /app/cache/x -o ! -e /app/kept.log ]; then exit; elif [")
-    env = opened(made, write(tmp_path / "task", {"tests/test.sh": test}, toml))
-    assert (await played(env, "mkdir cache; touch a.log kept.log cache/x; echo hello > answer.txt")).reward == 1.0
-
-
 FILL = "import os\nfor i in range(10**6): os.mkdir(f'/srv/{i}')"
 
 
 @pytest.mark.parametrize(("word", "reward"), [("hello", 1.0), ("wrong", 0.0)])
 async def test_an_agent_that_takes_away_etc_and_all_inodes_gets_its_reward(
-    word: str,
-    reward: float,
-    tmp_path: Path,
-    made: list[Harbor],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    word: str, reward: float, tmp_path: Path, made: list[Harbor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("palestra.envs.harbor.env.limits_of", lambda environment: replace(limits_of(environment), files=500))
     env = opened(made, write(tmp_path / "task"))
@@ -215,10 +109,7 @@ async def test_an_agent_that_takes_away_etc_and_all_inodes_gets_its_reward(
 
 @pytest.mark.parametrize("kind", [LayerFull, InfrastructureError])
 async def test_only_files_that_cannot_be_copied_are_the_failure_of_an_agent(
-    kind: type[InfrastructureError],
-    tmp_path: Path,
-    made: list[Harbor],  # noqa: F811
-    monkeypatch: pytest.MonkeyPatch,
+    kind: type[InfrastructureError], tmp_path: Path, made: list[Harbor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def failing(shells: Shells, source: int, *, left: bool = False) -> Shell:
         if left:
@@ -234,3 +125,11 @@ async def test_only_files_that_cannot_be_copied_are_the_failure_of_an_agent(
     else:
         step = await played(env, "echo hello > answer.txt")
         assert (step.reward, step.info["success"], step.info["ruined"]) == (0.0, False, "no room")
+
+
+async def test_excluded_files_do_not_reach_the_verifier(tmp_path: Path, made: list[Harbor]) -> None:
+    artifacts = '{source = "/app", exclude = ["*.log", "cache"]}, {source = "/app/kept.log", exclude = ["*"]}'
+    toml = f'artifacts = [{artifacts}]\n[verifier]\nenvironment_mode = "separate"\n'
+    test = TEST.replace("if [", "if [ -e /app/a.log -o -e /app/cache/x -o ! -e /app/kept.log ]; then exit; elif [")
+    env = opened(made, write(tmp_path / "task", {"tests/test.sh": test}, toml))
+    assert (await played(env, "mkdir cache; touch a.log kept.log cache/x; echo hello > answer.txt")).reward == 1.0

@@ -42,18 +42,6 @@ def test_any_text_is_read_without_an_exception(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "command"),
-    [
-        ("go to the fridge 1", Command("go to", "fridge 1")),
-        ("take the mug 2 from the shelf 1", Command("take", "mug 2", "shelf 1")),
-        ("I think so.\nAction: heat egg 1 with microwave 1", Command("heat", "egg 1", "microwave 1")),
-    ],
-)
-def test_articles_and_prefixes_are_ignored(line: str, command: Command) -> None:
-    assert read_command(line) == command
-
-
-@pytest.mark.parametrize(
     "line",
     [
         "",

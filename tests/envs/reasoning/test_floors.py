@@ -21,23 +21,8 @@ COMPLEX = [{"name": "complex_arithmetic", "weight": 1.0, "config": {}}]
 COSTLY = {"intermediate_integration"}
 """Sympy takes minutes to compare all attacks with one integral: its floor is measured by hand."""
 NOT_FINITE = [
-    "nan",
-    "-nan",
-    "NaN",
-    "inf",
-    "-inf",
-    "Infinity",
-    "nan+nani",
-    "infi",
-    "1e999",
-    "nanj",
-    "sNaN",
-    "(nan)",
-    "nan%",
-    "[nan]",
-    "1e9_9_9",
-    "1e9,99",
-    "1e-999",
+    *("nan", "-nan", "NaN", "inf", "-inf", "Infinity", "nan+nani", "infi", "1e999", "nanj", "sNaN", "(nan)", "nan%"),
+    *("[nan]", "1e9_9_9", "1e9,99", "1e-999"),
 ]
 
 
@@ -103,20 +88,6 @@ def test_a_probability_of_many_digits_costs_nothing(answer: str) -> None:
     assert library.score("coin_flip", {}, entry, answer) == 0.0
     assert SCORERS["coin_flip"](answer, entry) == 0.0, "the scorer itself, whatever is kept from it"
     assert time.process_time() - began < 5
-
-
-def test_the_librarys_own_probabilities_are_right() -> None:
-    env = Reasoning("coin_flip")
-    for seed in range(200):
-        env.reset(seed=seed)
-        assert env.step(env.oracle()).reward == 1.0
-
-
-def test_a_string_that_no_rule_changes_is_not_asked_for() -> None:
-    env = Reasoning("string_manipulation")
-    for seed in range(100):
-        env.reset(seed=seed)
-        assert env._entry["answer"] != env._entry["metadata"]["string"]
 
 
 def test_an_island_is_solved_whole() -> None:

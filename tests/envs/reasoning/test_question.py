@@ -44,13 +44,6 @@ def test_a_task_can_carry_its_own_difficulty() -> None:
     assert str(by_task).count("+") + str(by_task).count(" - ") >= 8
 
 
-def test_the_curriculum_is_shown() -> None:
-    knobs = library.curriculum("chain_sum")
-    assert all(len(levels) > 1 for levels in knobs.values())
-    assert knobs
-    assert library.curriculum("acre") == {}
-
-
 @pytest.mark.parametrize("options", [{"level": 99}, {"no_such_knob": 1}, {"min_terms": 5, "max_terms": 2}])
 def test_wrong_parameters_are_reported_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(UsageError, match="rg:chain_sum"):

@@ -39,7 +39,3 @@ def test_a_closed_thread_finishes_what_waits_and_refuses_the_rest() -> None:
         thread.submit(int, "4")
     free.set()
     assert (first.result(60), second.result(60)) == (True, 2)
-
-
-def test_a_thread_that_never_ran_closes() -> None:
-    CallThread("calls").close()

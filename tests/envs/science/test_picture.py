@@ -1,7 +1,6 @@
 """The picture of an episode, without Java."""
 
 from palestra.envs.science.picture import Seen, drawn
-from palestra.viewer.pictures import safe_nodes
 
 START = Seen("Your task is to boil <water>.\n", "This room is called the hallway. In it, you see:\n\tthe agent")
 
@@ -24,13 +23,3 @@ def test_the_room_is_the_one_that_was_described_last() -> None:
     seen = seen.after("open fridge", "The fridge is now open.", 0)
     assert (seen.room, seen.answer) == (kitchen, "The fridge is now open.")
     assert "hallway" not in drawn(seen)
-
-
-def test_a_score_out_of_range_is_drawn_at_the_end_of_the_bar_and_the_viewer_keeps_it_all() -> None:
-    html = drawn(START.after("focus on agent", "No.", -100))
-    assert "-100 of 100" in html
-    assert "width:0px" in html
-    (node,) = safe_nodes(html)
-    assert isinstance(node, dict)
-    bar = [child["style"].get("width") for child in node["children"][1]["children"] if isinstance(child, dict)]
-    assert bar[:2] == ["0px", "200px"]

@@ -9,12 +9,10 @@ from time import monotonic, sleep
 import pytest
 from tests.leftovers import alive
 
-import palestra
 from palestra.envs.science.jvm import Jvm, Seat
 from palestra.envs.science.pool import FEW, SEATS, Pool, shared_pool
 from palestra.errors import InfrastructureError
 from palestra.registry import make, spec
-from palestra.trajectory import Task, Trajectory
 
 ID = "science:find-animal-test"
 
@@ -59,32 +57,6 @@ def test_a_step_after_the_process_was_killed_is_an_infrastructure_failure_and_a_
         env.reset(seed=0)
         (other,) = shared_pool().jvms
         assert other.pid != jvm.pid
-
-
-class KillOnce:
-    """A policy that follows the gold path, and kills the Java process in the middle of the first episode."""
-
-    privileged = True
-
-    def __init__(self) -> None:
-        self.killed: list[int] = []
-
-    async def act(self, conversation: palestra.core.Conversation) -> str:
-        if conversation.turn == 2 and not self.killed:
-            self.killed = [jvm.pid for jvm in shared_pool().jvms if jvm.pid is not None]
-            for pid in self.killed:
-                os.kill(pid, signal.SIGKILL)
-        return await conversation.env.oracle()
-
-
-@pytest.mark.gate
-def test_nothing_is_lost_when_the_process_is_killed_in_mid_run() -> None:
-    policy = KillOnce()
-    tasks = [Task(ID, 0, index=index) for index in (0, 15, 30)]  # games whose gold path is shipped
-    played: list[Trajectory] = palestra.collect(tasks, policy, concurrency=3)
-    assert len(policy.killed) == 1
-    assert [trajectory.reward for trajectory in played] == [pytest.approx(1.0)] * 3
-    assert {failure.boundary for trajectory in played for failure in trajectory.failures} == {"infrastructure"}
 
 
 def wait_until_gone(pid: int) -> None:
@@ -154,38 +126,6 @@ def test_the_java_process_ends_with_its_python_process(end: str) -> None:
         finally:
             os.close(let_go)
             wait_until_gone(child)
-
-
-BUSY = f"""
-import os, signal, threading, palestra
-from palestra.envs.science.pool import shared_pool
-env = palestra.make({ID!r})
-env.reset(seed=0)
-jvm = shared_pool().jvms[0]
-jvm.call_later(lambda shared: shared.link.call("z:java.lang.Thread", "sleep", "L100000000"))  # a call that does not return
-print(jvm.pid, flush=True)
-if os.read(0, 1) == b"i":
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT)).start()
-    env.step("Action: look around")
-"""
-
-
-@pytest.mark.parametrize(("how", "code"), [(b"e", 0), (b"i", 130)])
-def test_a_busy_java_process_holds_up_neither_the_end_nor_ctrl_c(how: bytes, code: int) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", BUSY],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
-    ) as parent:
-        assert parent.stdin is not None
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        parent.stdin.write(how)
-        parent.stdin.close()
-        assert parent.wait(120) in (code, code - 132)  # an uncaught Ctrl-C ends Python with its signal
-        wait_until_gone(pid)
 
 
 async def test_a_process_that_cannot_start_is_an_infrastructure_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,19 +10,17 @@ import pytest
 import palestra
 from palestra.checking.hostile import GROWING, SHORT
 from palestra.core import Step
-from palestra.encoding import encode_json
 from palestra.envs.science.actions import NOT_AN_ACTION
 from palestra.envs.science.gold import shipped_paths
 from palestra.envs.science.jvm import Jvm
 from palestra.envs.science.pool import seat
 from palestra.envs.science.shared import SharedState
 from palestra.envs.science.simulator import Simulator
-from palestra.envs.science.tasks import SPLITS, TASKS, Game
+from palestra.envs.science.tasks import Game
 from palestra.envs.science.world import ScienceWorld
 from palestra.errors import MissingExtra, UsageError
 from palestra.registry import make, spec
-from palestra.trajectory import Completion, StopReason, Task, Trajectory, Turn, text_of
-from palestra.viewer.pictures import pictures_of, safe_nodes
+from palestra.trajectory import Task, text_of
 
 QUICK = ("find-animal", "chemistry-mix-paint-secondary-color", "lifespan-shortest-lived", "use-thermometer")
 
@@ -67,22 +65,6 @@ def test_a_wrong_focus_ends_the_episode_without_points(env: Any) -> None:
     assert step.reward < 0
 
 
-def test_air_is_a_thing_that_does_not_live_and_the_floor_says_so() -> None:
-    with make("science:find-non-living-thing-test") as env:
-        env.reset(task=Task("science:find-non-living-thing-test", 0, index=3))
-        assert env.step("Action: focus on air").reward == env.unwrapped.floor == 0.5
-        assert not env.step("Action: focus on air").terminated
-
-
-def test_agentgym_scores_a_fatal_mistake_as_minus_one() -> None:
-    with make("science:agentgym") as env:
-        _, info = env.reset(task=Task("science:agentgym", 0, index=30))
-        assert info == {"task": "melt", "variation": 0}
-        step = env.step("Action: focus on agent")
-        assert step.terminated
-        assert step.reward == -1.0
-
-
 def test_text_without_an_action_does_not_reach_the_simulator(env: Any) -> None:
     env.reset(seed=0)
     step = env.step("** \n```\n")
@@ -97,13 +79,6 @@ def test_an_unknown_simplification_is_a_usage_error() -> None:
         ScienceWorld("power-component", simplifications="noElectricalAction")
 
 
-def test_a_simplification_adds_its_action() -> None:
-    with make("science:boil", simplifications="teleportAction") as env:
-        observation, _ = env.reset(seed=0)
-        assert "teleport to PLACE" in observation
-        assert env.step("Action: teleport to kitchen").observation == "You teleport to the kitchen."
-
-
 def test_a_path_that_is_not_shipped_is_computed_once_and_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
     game = next(Game("find-plant", place) for place in range(9) if Game("find-plant", place) not in shipped_paths())
@@ -116,36 +91,6 @@ def test_a_path_that_is_not_shipped_is_computed_once_and_kept(tmp_path: Any, mon
     with make("science:find-plant") as env:
         env.reset(task=Task("science:find-plant", 0, index=game.variation))
         assert env.oracle() == "Action: look around" != first
-
-
-def test_the_viewer_plays_an_episode_again_and_draws_it(env: Any) -> None:
-    task = Task("science:find-animal-test", 0, index=0)
-    observation, _ = env.reset(task=task)
-    answer = env.step("Action: look around").observation
-    turns = (Turn(observation, Completion("Action: look around")),)
-    pictures = pictures_of(encode_json(Trajectory(task, StopReason.TRUNCATED, turns, final_observation=answer)))
-    assert pictures is not None
-    assert len(pictures) == 2
-    assert pictures[1] == safe_nodes(env.unwrapped.render())
-
-
-def test_the_oracle_goes_on_after_other_actions(env: Any) -> None:
-    env.reset(task=Task("science:find-animal-test", 0, index=0))
-    env.step(env.oracle())
-    second = env.oracle()
-    env.step("Action: inventory")
-    assert env.oracle() == second
-
-
-def test_a_fork_is_an_independent_copy(env: Any) -> None:
-    env.reset(task=Task("science:find-animal-test", 0, index=2))
-    for _ in range(3):
-        env.step(env.oracle())
-    twin = env.fork()
-    assert [env.step(env.oracle()) for _ in range(2)] == [twin.step(twin.oracle()) for _ in range(2)]
-    assert twin.step("Action: go to kitchen").observation != ""
-    assert not env.step("Action: look around").terminated
-    twin.close()
 
 
 def played(simulator: Simulator, game: Game, path: list[str]) -> str:
@@ -168,31 +113,6 @@ async def test_two_java_processes_in_another_order_give_the_same_episodes() -> N
     finally:
         place.leave()
         other.end()
-
-
-async def test_a_simulator_that_has_played_is_as_good_as_new() -> None:
-    place = await seat()
-    try:
-        seen = await place.jvm.call(new_and_used, Game("find-animal", 225))
-    finally:
-        place.leave()
-    assert "Ambiguous request" in seen[0]
-    assert seen[1] == seen[2]
-
-
-def new_and_used(shared: SharedState, game: Game) -> tuple[str, str, str]:
-    """What a simulator that waits for a number answers, and what a new one and that one answer to a number in a new game."""
-    used = Simulator(shared)
-    used.begin(Game("boil", 0), "")
-    ambiguous = [used.take(action).text for action in ("open door", "focus on door", "pick up door")]
-    waiting = next((text for text in ambiguous if "Ambiguous" in text), "")
-    fresh = Simulator(shared)
-    answers = []
-    for simulator in (fresh, used):
-        began = simulator.begin(game, "")
-        answers.append(repr((began, simulator.take("0"), simulator.random_action([0.2, 0.4, 0.6]))))
-        simulator.free()
-    return waiting, answers[0], answers[1]
 
 
 # Bees fly at random and plants inherit at random, so these games show whether an episode draws the numbers of another.
@@ -227,51 +147,6 @@ def replayed_beside(shared: SharedState, path: list[str], others: bool) -> list[
     for used in (simulator, *playing):
         used.free()
     return seen
-
-
-async def test_a_simplification_holds_for_its_own_episode_only() -> None:
-    place = await seat()
-    try:
-        watered, dry = await place.jvm.call(water_in_pots)
-    finally:
-        place.leave()
-    assert "water" in watered
-    assert "water" not in dry
-
-
-def water_in_pots(shared: SharedState) -> tuple[str, str]:
-    """The pots of an episode whose pots water themselves, and those of a plain one that plays after the first was loaded."""
-    plain, easy = Simulator(shared), Simulator(shared)
-    plain.begin(GARDEN, "")
-    easy.begin(GARDEN, "selfWateringFlowerPots")
-    for action in ("open door to outside", "go to outside", "open door to greenhouse", "go to greenhouse"):
-        for simulator in (plain, easy):
-            simulator.take(action)
-    watered, dry = (simulator.take("look at flower pot 1").text for simulator in (easy, plain))
-    plain.free()
-    easy.free()
-    return watered, dry
-
-
-def test_the_oracle_waits_for_a_fruit_that_grows_later_than_its_path_expects() -> None:
-    with make("science:grow-fruit-dev") as env:
-        env.reset(task=Task("science:grow-fruit-dev", 0, index=GARDEN.variation - TASKS["grow-fruit"].split("dev").start))
-        ends = False
-        while not ends:
-            step = env.step(env.oracle())
-            ends = step.terminated or step.truncated
-        assert step.info == {"score": 100, "success": True, "fatal": False}
-
-
-async def test_the_table_of_splits_is_the_simulators() -> None:
-    env = ScienceWorld("boil")
-    try:
-        await env.reset(seed=0)
-        assert env._seat is not None
-        for name in ("boil", "identify-life-stages-2", "inclined-plane-friction-named-surfaces"):
-            assert await env._seat.call(Simulator.splits, name) == {split: list(TASKS[name].split(split)) for split in SPLITS}
-    finally:
-        await env.close()
 
 
 @pytest.mark.parametrize("kind", ["random", "hostile"])

@@ -88,6 +88,6 @@ SOLVED = {
     "golf": {
         "newlines before a long program": "(yes '' | head -c 4194304; printf '#%0200d\n' 0; cat golf.sh) > t; mv t golf.sh",
         "a long program among the artifacts": "mkdir -p /logs/artifacts; mv golf.sh /logs/artifacts/p; echo '. /l*/a*/p' > golf.sh",
-    },
+    }
 }
 """Ways to keep the reward of a solved task and break one of its rules. None may pass."""

@@ -7,14 +7,12 @@ import pytest
 
 pytest.importorskip("pyseccomp")
 
-from tests.envs.terminal.test_terminal import HERE
 
 from palestra.envs.terminal.env import Terminal
-from palestra.envs.terminal.families import FAMILIES, FLOORS
+from palestra.envs.terminal.families import FAMILIES
 from palestra.envs.terminal.grading import to_data
 from palestra.envs.terminal.scene import LEVELS
 from palestra.seeding import derive
-from palestra.trajectory import Task
 
 MARGIN = 0.06
 """What chance may add to a share of 200 tasks: two standard deviations for the largest floor, .2."""
@@ -32,34 +30,6 @@ def test_neither_a_script_nor_a_result_is_right_in_many_tasks(family: str) -> No
             Counter(one.goal for one in scenes),
         ):
             assert what.most_common(1)[0][1] / len(scenes) <= most, (level, what.most_common(1))
-
-
-@pytest.mark.full
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("family", HERE)
-async def test_the_solution_of_another_task_seldom_helps(family: str) -> None:
-    for level in LEVELS:
-        env = Terminal(family, level)
-        try:
-            solved = [seed for seed in range(20) if await played_by_another_plan(env, f"terminal:{family}-v0-{level}", seed)]
-            assert len(solved) <= 20 * (env.floor + 3 * MARGIN), (level, solved)
-        finally:
-            await env.close()
-
-
-async def played_by_another_plan(env: Terminal, name: str, seed: int) -> float:
-    """Return the reward of a task in which the commands that solve another task were run."""
-    await env.reset(task=Task(name, seed))
-    for command in env.scene_of(Task(name, seed + 1000)).solution:
-        await env.step(f"```bash\ncd\n{command}\n```")
-    return (await env.step("```bash\nsubmit\n```")).reward
-
-
-def test_floors_are_declared_for_known_families() -> None:
-    assert set(FLOORS) <= set(FAMILIES)
-    assert Terminal("logs", "easy").floor == 0.2
-    assert Terminal("tables", "hard").floor == 0.0
 
 
 def test_the_family_of_the_training_study_stays_as_it_was() -> None:

@@ -14,36 +14,9 @@ from palestra.trajectory import Task
 LEVELS = [f"text:{name}-{level}" for name in ("coin", "treasure", "cooking", "simple") for level in ("easy", "medium", "hard")]
 
 _PIECES = [
-    "take",
-    "go",
-    "open",
-    "put",
-    "insert",
-    "examine",
-    "eat",
-    "cook",
-    "coin",
-    "north",
-    "on",
-    "into",
-    "with",
-    "from",
-    "save",
-    "script",
-    "restart",
-    "quit",
-    "tw-print",
-    "then",
-    ".",
-    ",",
-    "all",
-    "it",
-    "me",
-    "y",
-    "1",
-    "'",
-    "-",
-    "\x00",
+    *("take", "go", "open", "put", "insert", "examine", "eat", "cook", "coin", "north", "on", "into", "with"),
+    *("from", "save", "script", "restart", "quit", "tw-print", "then", ".", ",", "all", "it", "me", "y", "1", "'"),
+    *("-", "\x00"),
 ]
 
 
@@ -71,14 +44,6 @@ def bare_game(env: Any) -> Any:
         game = textworld.start(str(env._file.story), textworld.EnvInfos(won=True, lost=True, score=True))
         game.reset()
     return game
-
-
-def bare_outputs(env: Any, commands: list[str]) -> list[str]:
-    """What TextWorld itself answers to ``commands`` in the game of a running episode."""
-    game = bare_game(env)
-    outputs = [str(game.step(command.lower())[0]["feedback"]) for command in commands]
-    game.close()
-    return outputs
 
 
 def hostile_action(rng: random.Random) -> str:

@@ -1,16 +1,10 @@
 """The elements of a page: read from Playwright's YAML, written so that no page can forge a line."""
 
-import json
-import re
-from collections.abc import Iterator
-from typing import Any
-
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palestra.envs.web.changes import changed
-from palestra.envs.web.snapshot import Element, Ids, cleaned, element_lines, in_window, read_snapshot, usable
+from palestra.envs.web.snapshot import Element, Ids, element_lines, in_window, read_snapshot, usable
 
 SNAPSHOT = """\
 - generic [active] [ref=e1]:
@@ -44,84 +38,24 @@ def test_a_text_of_the_page_is_never_a_line_of_its_own(name: str, value: str) ->
     assert "\r" not in line
 
 
-@given(st.text(st.characters(exclude_characters="\n\r"), max_size=60))
-def test_a_quoted_name_is_one_element_whatever_is_in_it(text: str) -> None:
-    name = cleaned(text)
-    key = f"button {json.dumps(name, ensure_ascii=False)} [ref=e1]".replace("'", "''")
-    (element,) = read_snapshot(f"- '{key}'\n")
-    assert (element.name, element.ref) == (name, "e1")
-    assert not set("\x85\u2028\u2029\x00\x8f") & set(name)
-
-
-WORDS = st.text(st.characters(codec="utf-8"), max_size=20)
-NODES = st.recursive(
-    st.tuples(st.just("text"), WORDS.filter(bool)),
-    lambda inner: st.tuples(
-        st.sampled_from(["generic", "link", "textbox", "searchbox", "button"]),
-        WORDS,
-        st.sampled_from(["", " [disabled]", " [level=2] [ref=e7] [cursor=pointer]"]),
-        st.dictionaries(st.sampled_from(["url", "placeholder"]), WORDS),
-        st.one_of(WORDS, st.lists(inner, max_size=3)),
-    ),
-    max_leaves=5,
-)
-"""Texts, and elements with a name, marks, properties, and a text or children."""
-
-
-def playwright_lines(node: Any, indent: str = "") -> Iterator[str]:
-    """Write a node as Playwright does: a quoted key if it needs quotes, and escaped values."""
-    if node[0] == "text":
-        yield f"{indent}- text: {value_of(node[1])}"
-        return
-    role, name, marks, properties, inside = node
-    key = f"{role}{f' {json.dumps(name, ensure_ascii=False)}' if name else ''}{marks}"
-    key = "'" + key.replace("'", "''") + "'" if needs_quotes(key) else key
-    if isinstance(inside, str) and inside and not properties:
-        yield f"{indent}- {key}: {value_of(inside)}"
-        return
-    children = [("text", inside)] if isinstance(inside, str) and inside else list(inside)
-    yield f"{indent}- {key}" + (":" if properties or children else "")
-    yield from (f"{indent}  - /{kind}: {value_of(given)}" for kind, given in properties.items())
-    for child in children:
-        yield from playwright_lines(child, f"{indent}  ")
-
-
-def needs_quotes(text: str) -> bool:
-    return not re.fullmatch(r"[a-z](?:[\w\"\[\]=]| (?!#))*(?<! )", text)
-
-
-def value_of(text: str) -> str:
-    if not needs_quotes(text):
-        return text
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
-    return '"' + re.sub(r'[\\"\x00-\x1f\x7f-\x9f]', lambda one: escapes.get(one[0]) or f"\\x{ord(one[0]):02x}", text) + '"'
-
-
-def by_yaml(nodes: Any, depth: int = 0) -> Iterator[tuple[Any, ...]]:
-    """The slow reference: what a YAML parser makes of a snapshot."""
-    for node in nodes:
-        key, inside = next(iter(node.items())) if isinstance(node, dict) else (node, "")
-        role, name, marks = re.fullmatch(r'(\S+)(?: ("(?:[^"\\]|\\.)*"))?((?: \[[^\]]*\])*)', key, re.DOTALL).groups()  # type: ignore[union-attr]
-        children = inside if isinstance(inside, list) else []
-        given = {key: text for child in children if isinstance(child, dict) for key, text in child.items() if key[0] == "/"}
-        inner = [child for child in children if not (isinstance(child, dict) and next(iter(child))[0] == "/")]
-        value = (inside if isinstance(inside, str) else "") or given.get("/placeholder", "")
-        if role in ("textbox", "searchbox") and inner and all(isinstance(one, dict) and "text" in one for one in inner):
-            value, inner = " ".join(one["text"] for one in inner), []
-        title = json.loads(name) if name else ""
-        shown = role != "generic" or bool(title or value or "cursor" in marks)
-        if shown:
-            yield depth, role, cleaned(title), cleaned(value), cleaned(given.get("/url", "")), "disabled" in marks
-        yield from by_yaml(inner, depth + shown)
-
-
-@given(st.lists(NODES, max_size=4))
-def test_the_lines_say_what_a_parser_of_yaml_reads(nodes: list[Any]) -> None:
-    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
-    text = "\n".join(line for node in nodes for line in playwright_lines(node))
-    expected = list(by_yaml(yaml.load(cleaned(text), yaml.CBaseLoader) or []))
-    found = [(one.depth, one.role, one.name, one.value, one.url, "disabled" in one.marks) for one in read_snapshot(text)]
-    assert found == expected
+def test_depths_properties_and_texts_of_fields_are_read() -> None:
+    written = """\
+- generic "Form":
+  - 'searchbox "a: ''b'' #1" [disabled] [ref=e7]':
+    - /url: "x\\ny"
+    - text: one
+    - text: two
+- generic [ref=e8] [cursor=pointer]: plain
+- generic [ref=e9]:
+  - button [ref=e10]: "no"
+"""
+    found = [(one.depth, one.role, one.name, one.value, one.url, one.marks) for one in read_snapshot(written)]
+    assert found == [
+        (0, "generic", "Form", "", "", ()),
+        (1, "searchbox", "a: 'b' #1", "one two", "x\ny", ("disabled",)),
+        (0, "generic", "", "plain", "", ()),
+        (0, "button", "", "no", "", ()),
+    ]
 
 
 def test_escapes_and_half_characters_of_a_page_reach_no_terminal() -> None:

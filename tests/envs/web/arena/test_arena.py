@@ -1,16 +1,13 @@
-"""WebArena-Verified: its tasks and its grader in a process of their own, and its format on Palestra's own sites."""
+"""WebArena-Verified: its tasks and its grader in a process of their own."""
 
 import asyncio
 import json
 import os
-from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from tests.answering import answering
-from tests.envs.web.arena.making import ADDRESSES, OWN, PLACES, TRACES, answer_of, boxes_of, enter_all, next_action
 from tests.envs.web.arena.test_recording import BROWSER, compressed
 from tests.fake_python import fake_python
 
@@ -22,6 +19,7 @@ from palestra.envs.web.sites.errands import Errand
 from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageError
 from palestra.trajectory import StopReason
 
+ADDRESSES = {"shopping": "http://shop.test", "reddit": "http://forum.test", "gitlab": "http://tracker.test"}
 PACKAGE = Package(tuple(sorted(ADDRESSES.items())))
 FAKE = """import json, sys
 opened = False
@@ -83,33 +81,79 @@ async def test_a_cancelled_grading_costs_the_others_nothing() -> None:
         await judge.close()
 
 
-def graded_with(*results: tuple[str, str, str, list[str]]) -> dict[str, Any]:
-    """What the process answers if the evaluators of the package give these results."""
+EVENT = {
+    "url": "__SHOPPING__/rest/totals",
+    "http_method": "POST",
+    "response_status": 201,
+    "response_content": {"$.items[0].name": "Easel"},
+}
+ANSWER = {"task_type": "mutate", "status": "SUCCESS", "retrieved_data": None}
+TASK = {
+    "sites": ["shopping"],
+    "task_id": 0,
+    "intent_template_id": 0,
+    "start_urls": ["__SHOPPING__"],
+    "intent": "Buy.",
+    "intent_template": "Buy.",
+    "instantiation_dict": {},
+    "revision": 1,
+    "eval": [
+        {"evaluator": "AgentResponseEvaluator", "results_schema": {"type": "null"}, "expected": ANSWER},
+        {"evaluator": "NetworkEventEvaluator", "expected": EVENT},
+    ],
+}
+
+
+@pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python with webarena-verified")
+@pytest.mark.worlds
+async def test_the_package_reads_its_tasks_and_grades_recorded_requests(tmp_path: Path) -> None:
+    (tmp_path / "tasks.json").write_text(json.dumps([TASK]))
+    async with answering(compressed) as address:
+        judge, own = Judge(PACKAGE), Judge(Package((("shopping", address),), str(tmp_path / "tasks.json")))
+        try:
+            tasks = await judge.tasks()
+            assert len({task.id for task in tasks}) == 812
+            assert all(bool(task.starts) == (set(task.sites) <= set(ADDRESSES)) for task in tasks)
+            sites = Recording({address.removeprefix("http://")})
+            await sites.visit("POST", f"{address}/rest/totals", BROWSER, b'{"cart": 3}')
+            (good,) = sites.entries
+            right = json.dumps({**ANSWER, "task_type": "MUTATE", "error_details": None})
+            assert (await own.grade(0, right, [good])).score == 1.0
+            bare = {**good, "response": {**good["response"], "content": {}}}
+            assert (await own.grade(0, right, [bare])).score == 0.0
+            found = await own.grade(0, '{"task_type": 5}', [good])
+            assert (found.score, found.status) == (0.0, "error")
+            with pytest.raises(EnvError, match=r"cannot grade its task 0: .*NetworkEventEvaluator"):
+                await own.grade(0, right, [{**good, "response": {}}])
+        finally:
+            await judge.close()
+            await own.close()
+
+
+@pytest.mark.parametrize(
+    ("results", "error"),
+    [
+        ([("AgentResponse", "success", "", []), ("NetworkEvent", "error", "no such key", [])], "no such key"),
+        ([("NetworkEvent", "error", "", ["odd", "worse"])], "odd; worse"),
+        ([("NetworkEvent", "error", "", [])], "NetworkEventEvaluator gives no reason"),
+        ([("AgentResponse", "error", "an int has no strip", []), ("NetworkEvent", "failure", "", [])], ""),
+    ],
+)
+def test_only_an_error_in_an_evaluator_of_requests_is_no_score(
+    results: list[tuple[str, str, str, list[str]]], error: str
+) -> None:
     evaluators = [
         SimpleNamespace(
-            evaluator_name=name,
+            evaluator_name=f"{name}Evaluator",
             status=status,
-            error_msg=error or None,
+            error_msg=message or None,
             assertions=[SimpleNamespace(error_msg=one) for one in inside] or None,
         )
-        for name, status, error, inside in results
+        for name, status, message, inside in results
     ]
     result = SimpleNamespace(score=0.0, status=SimpleNamespace(value="error"), error_msg=None, evaluators_results=evaluators)
-    return judging._graded(SimpleNamespace(evaluate_task=lambda **_: result), {"task": 7, "answer": "", "trace": []})
-
-
-def test_an_error_inside_an_evaluator_of_requests_is_no_score() -> None:
-    answer, request = "AgentResponseEvaluator", "NetworkEventEvaluator"
-    assert graded_with((answer, "success", "", []), (request, "error", "no such key", []))["error"] == "no such key"
-    assert graded_with((request, "error", "", ["odd", "worse"]))["error"] == "odd; worse"
-    assert graded_with((request, "error", "", []))["error"] == "NetworkEventEvaluator gives no reason"
-
-
-def test_an_answer_that_stops_the_evaluator_of_answers_is_a_score_of_0() -> None:
-    found = graded_with(
-        ("AgentResponseEvaluator", "error", "an int has no strip", []), ("NetworkEventEvaluator", "failure", "", [])
-    )
-    assert found == {"score": 0.0, "status": "error", "error": ""}
+    graded = judging._graded(SimpleNamespace(evaluate_task=lambda **_: result), {"task": 7, "answer": "", "trace": []})
+    assert graded == {"score": 0.0, "status": "error", "error": error}
 
 
 async def test_at_the_turn_limit_the_package_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,117 +195,3 @@ async def test_other_addresses_are_refused_and_not_recorded() -> None:
     for url in ("http://shop.test/", "http://localhost:7770/", "http://shop.test:7770@evil.test/"):
         assert (await sites.visit("GET", url, [], b""))[0] == 403
     assert sites.entries == []
-
-
-def test_the_stored_files_are_what_the_page_says() -> None:
-    traces, tasks = json.loads(TRACES.read_text()), json.loads(OWN.read_text())
-    assert len(traces) == len(tasks) == len(PLACES) == 20
-    assert {one["score"] for one in traces} == {0.0, 1.0}
-    assert len({one["intent"] for one in tasks}) == 20
-
-
-needs_package = pytest.mark.skipif(PYTHON not in os.environ, reason=f"{PYTHON} names no Python with webarena-verified")
-
-
-@needs_package
-@pytest.mark.worlds
-async def test_the_package_has_812_tasks_and_grades_stored_traces_as_it_does_alone() -> None:
-    judge = Judge(PACKAGE)
-    try:
-        tasks = await judge.tasks()
-        assert len(tasks) == len({task.id for task in tasks}) == 812
-        assert {task.kind for task in tasks} == {"retrieve", "mutate", "navigate"}
-        assert all(bool(task.starts) == (set(task.sites) <= set(ADDRESSES)) for task in tasks)
-        for one in json.loads(TRACES.read_text()):
-            assert (await judge.grade(one["task"], one["answer"], one["trace"])).score == one["score"], one["task"]
-    finally:
-        await judge.close()
-
-
-@needs_package
-@pytest.mark.worlds
-async def test_the_package_grades_the_answers_to_twenty_tasks_of_a_file() -> None:
-    judge = Judge(Package(PACKAGE.addresses, str(OWN)))
-    wanted = [one["eval"][0]["expected"]["retrieved_data"][0] for one in json.loads(OWN.read_text())]
-    try:
-        for task, right in zip(await judge.tasks(), wanted, strict=True):
-            trace = [
-                entry(("GET", task.starts[0], [("Accept", "text/html")], b""), (200, [("Content-Type", "text/html")], b""))
-            ]
-            scores = [(await judge.grade(task.id, answer_of(task.kind, said), trace)).score for said in (right, "another")]
-            assert scores == [1.0, 0.0], task.id
-    finally:
-        await judge.close()
-
-
-def _stored_task() -> dict[str, Any]:
-    """A task that wants one request with a certain answer."""
-    event = {
-        "url": "__SHOPPING__/rest/totals",
-        "http_method": "POST",
-        "response_status": 201,
-        "response_content": {"$.items[0].name": "Easel"},
-    }
-    return {
-        **json.loads(OWN.read_text())[0],
-        "eval": [
-            {
-                "evaluator": "AgentResponseEvaluator",
-                "results_schema": {"type": "null"},
-                "expected": {"task_type": "mutate", "status": "SUCCESS", "retrieved_data": None},
-            },
-            {"evaluator": "NetworkEventEvaluator", "expected": event},
-        ],
-    }
-
-
-@needs_package
-@pytest.mark.worlds
-async def test_the_package_grades_recorded_requests_and_names_what_it_cannot_grade(tmp_path: Path) -> None:
-    (tmp_path / "tasks.json").write_text(json.dumps([_stored_task()]))
-    async with answering(compressed) as address:
-        judge = Judge(Package((("shopping", address),), str(tmp_path / "tasks.json")))
-        try:
-            sites = Recording({address.removeprefix("http://")})
-            await sites.visit("POST", f"{address}/rest/totals", BROWSER, b'{"cart": 3}')
-            (good,) = sites.entries
-            right = answer_of("mutate", "")
-            assert (await judge.grade(0, right, [good])).score == 1.0
-            bare = {**good, "response": {**good["response"], "content": {}}}
-            assert (await judge.grade(0, right, [bare])).score == 0.0
-            found = await judge.grade(0, '{"task_type": 5}', [good])
-            assert (found.score, found.status) == (0.0, "error")
-            with pytest.raises(EnvError, match=r"cannot grade its task 0: .*NetworkEventEvaluator"):
-                await judge.grade(0, right, [{**good, "response": {}}])
-        finally:
-            await judge.close()
-
-
-async def played(place: int) -> tuple[float, float]:
-    """The scores of one task: as the oracle of the errand does it, and with a wrong end."""
-    scores = []
-    env = WebArenaVerified(ADDRESSES, data=str(OWN), boxes=boxes_of(place), max_turns=40)
-    try:
-        for right in (True, False):
-            await env.reset(seed=place)
-            assert env.arena.id == place
-            while right:
-                action = next_action(env, place)
-                if action.startswith("stop"):
-                    break
-                await env.step(action)
-            said = action.removeprefix("stop [").removesuffix("]") if right else "something else"
-            scores.append((await env.step(f"stop [{answer_of(env.arena.kind, said)}]")).reward)
-    finally:
-        await env.close()
-    return scores[0], scores[1]
-
-
-@needs_package
-@pytest.mark.worlds
-@pytest.mark.browser
-@pytest.mark.timeout(3600)
-async def test_twenty_tasks_in_its_format_run_on_our_own_sites() -> None:
-    async with AsyncExitStack() as stack:
-        await enter_all(stack)
-        assert [await played(place) for place in range(len(PLACES))] == [(1.0, 0.0)] * 20

@@ -1,7 +1,6 @@
 """The checks of WebArena at the end of an episode, without a browser."""
 
 import threading
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +11,7 @@ from palestra.envs.web.arena.grading import Ending, answer_passes, contents_pass
 from palestra.envs.web.arena.original import WebArena
 from palestra.envs.web.arena.recording import Passing
 from palestra.envs.web.arena.tasks import Call, Target, WebTask
-from palestra.envs.web.browsers import answered
-from palestra.errors import GraderError, InfrastructureError
+from palestra.errors import GraderError
 
 SHOP = {"shopping": "http://shop.test"}
 
@@ -54,50 +52,6 @@ async def test_a_judge_that_does_not_answer_is_an_error_of_the_grader(monkeypatc
     finally:
         asked.set()
         await env.close()
-
-
-class Failing:
-    """A page whose scripts fail with these messages, and then return a text."""
-
-    def __init__(self, *messages: str) -> None:
-        self.error = pytest.importorskip("playwright.async_api", reason="Playwright is not installed").Error
-        self.messages = [*messages]
-        self.context = SimpleNamespace(browser=SimpleNamespace(is_connected=lambda: True))
-        self.rests = 0
-
-    async def evaluate(self, script: str, argument: str) -> str:
-        if self.messages:
-            raise self.error(self.messages.pop(0))
-        return "found"
-
-    def is_closed(self) -> bool:
-        return False
-
-    async def rest(self) -> None:
-        self.rests += 1
-
-
-MOVED = "Page.evaluate: Execution context was destroyed, most likely because of a navigation"
-
-
-@pytest.mark.parametrize(
-    ("messages", "success"), [([], True), ([MOVED], True), ([MOVED, MOVED], False), (["x is null"], False)]
-)
-async def test_a_page_that_opens_another_document_is_read_once_more(messages: list[str], *, success: bool) -> None:
-    page = Failing(*messages)
-    end = ending(Passing(()))._replace(page=page, rest=page.rest)  # type: ignore[arg-type]
-    task = WebTask(5, (), "Look.", targets=(Target("last", "document.title", exact="found"),))
-    assert await pages_pass(task, end) is success
-    assert page.rests == (MOVED in messages)
-
-
-async def test_a_crashed_page_is_no_score() -> None:
-    page = Failing("Page.evaluate: Target crashed")
-    end = ending(Passing(()))._replace(page=page, rest=page.rest)  # type: ignore[arg-type]
-    task = WebTask(5, (), "Look.", targets=(Target("last", "document.title", exact="found"),))
-    with pytest.raises(InfrastructureError, match="Target crashed"):
-        async with answered():
-            await pages_pass(task, end)
 
 
 def test_contents_are_compared_without_entities() -> None:

@@ -50,13 +50,3 @@ async def test_entries_are_in_the_order_of_the_requests() -> None:
         released.set()
         await slow
     assert [one["request"]["url"] for one in sites.entries] == [f"{address}/slow", f"{address}/fast"]
-
-
-async def test_the_site_gets_the_address_as_the_browser_wrote_it() -> None:
-    async def answer(request: web.Request) -> web.Response:
-        return web.Response(text=request.raw_path)
-
-    path = "/a%2Db/../c?q=%7Ex&r=%5B1%5D"
-    async with answering(answer) as address:
-        _, _, body = await Recording({address.removeprefix("http://")}).visit("POST", address + path, [], b"")
-    assert body.decode() == path

@@ -1,9 +1,7 @@
 """The pages of MiniWoB++ as one document each."""
 
-import base64
 import importlib.util
 import posixpath
-import re
 from html.parser import HTMLParser
 
 import pytest
@@ -26,14 +24,6 @@ async def page(task: str) -> bytes:
 async def file(path: str) -> tuple[int, bytes]:
     status, _, content = await Pages().visit("GET", f"{ORIGIN}/{path}", [], b"")
     return status, content
-
-
-async def test_a_page_holds_its_scripts_and_styles() -> None:
-    content = await page("login-user")
-    assert b"<script src" not in content
-    assert b"<link" not in content
-    for path in ("core/core.js", "core/d3.v3.min.js", "common/ui_utils.js", "core/core.css"):
-        assert (await file(path))[1] in content
 
 
 class Parts(HTMLParser):
@@ -87,26 +77,6 @@ async def test_a_script_that_would_end_too_early_stays_a_file(monkeypatch: pytes
     assert pages._answer.__wrapped__("a.html") == (
         b'<script src="a.js"></script><script>write(\'</style>\')</script><link rel="stylesheet" href="c.css">'
     )
-
-
-@pytest.mark.parametrize("task", TASKS)
-async def test_the_pictures_of_all_styles_are_in_the_page(task: str) -> None:
-    wanted = re.compile(rb"url\((?![\"']?data:|#|%22)[^)]*\)")
-    absent = [b"url(/miniwob/stripe.png)"] if task == "find-greatest" else []  # the package has no such file
-    assert [one for _, style in Parts(await page(task), "style").found for one in wanted.findall(style.encode())] == absent
-
-
-def test_an_address_that_begins_at_the_root_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pages, "_file", lambda name: None)
-    style = b"a{src:url(/core/x.woff)} b{src:url( 'y.woff' )}"
-    assert pages._with_pictures(style, "core/a.css") == b"a{src:url(/core/x.woff)} b{src:url(/core/y.woff)}"
-
-
-async def test_a_picture_is_its_file() -> None:
-    picture = (await file("common/special/email-inbox/send.png"))[1]
-    assert b"content:url(data:image/png;base64," + base64.b64encode(picture) + b")" in await page("email-inbox")
-    line = (await file("common/special/navigate-tree/images/treeview-gray-line.gif"))[1]
-    assert b"url(data:image/gif;base64," + base64.b64encode(line) + b")" in await page("navigate-tree")
 
 
 async def test_nothing_outside_of_the_folder_is_answered() -> None:

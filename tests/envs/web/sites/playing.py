@@ -8,7 +8,6 @@ import pytest
 from palestra.core import Step
 from palestra.envs.web.browsers import shared_browsers
 from palestra.envs.web.sites.env import Errands
-from palestra.errors import InfrastructureError
 from palestra.trajectory import text_of
 
 __all__ = ["in_browser", "missed", "play"]
@@ -31,21 +30,8 @@ async def play(env: Errands, seen: list[str] | None = None) -> Step:
             return step
 
 
-async def played_again(env: Errands, seed: int, tries: int = 3) -> Step:
-    """Let the oracle play an episode, and play it again if the machine has failed."""
-    while True:
-        try:
-            await env.reset(seed=seed)
-            return await play(env)
-        except InfrastructureError as error:
-            tries -= 1
-            print(f"seed {seed} is played again: {error}", flush=True)
-            if not tries:
-                raise
-
-
 async def missed(town: str, templates: Iterable[str], seeds: range) -> list[tuple[str, int, str]]:
-    """Return the tasks that the oracle does not solve: template, seed and why. Failures of infrastructure are played again."""
+    """Return the tasks that the oracle does not solve: template, seed and why."""
     found: list[tuple[str, int, str]] = []
     places = asyncio.Semaphore(4)
 
@@ -54,7 +40,8 @@ async def missed(town: str, templates: Iterable[str], seeds: range) -> list[tupl
             env = Errands(town, template=template, max_turns=60)
             try:
                 for seed in seeds:
-                    step = await played_again(env, seed)
+                    await env.reset(seed=seed)
+                    step = await play(env)
                     if step.reward != 1.0:
                         found.append((template, seed, str(step.info)))
             finally:

@@ -12,9 +12,10 @@ pytest.importorskip("time_machine", reason="time-machine is not installed")
 from tests.envs.web.sites.guestbook import ASYNC, BROKEN, COUNTER, GUESTS
 
 from palestra.envs.web.sites.boxes import Box, Boxes
-from palestra.envs.web.sites.calling import Asked
+from palestra.envs.web.sites.calling import Answer, Asked
 from palestra.envs.web.sites.contract import Site
 from palestra.envs.web.sites.state import dump_hash
+from palestra.envs.web.sites.visit import Sites
 from palestra.errors import EnvError, InfrastructureError, UsageError
 
 
@@ -148,3 +149,13 @@ def test_a_site_is_named_in_words_that_another_process_can_read() -> None:
         Site("a.test", "not a reference")
     with pytest.raises(UsageError, match=r"shop\.test"):
         Site("http://a.test", "m:a")
+
+
+def test_a_page_is_shown_again_without_its_cookies_and_without_the_fragment() -> None:
+    sites = Sites({})
+    page = Answer(200, [("Content-Type", "text/html"), ("Set-Cookie", "a=b")], b"one")
+    sites.pages["http://a.test/1"] = page
+    assert sites.source("http://a.test/1#top") == ("http://a.test/1", page)
+    assert sites.source("http://a.test/2") is None
+    sites.show_again("http://a.test/1#top", page)
+    assert sites.again == {"http://a.test/1": Answer(200, [("Content-Type", "text/html")], b"one")}

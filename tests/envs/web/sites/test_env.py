@@ -1,13 +1,6 @@
 """A boxed application in a real browser: errands, their grading, copies, and what an episode can reach."""
 
-import asyncio
-import json
 import os
-import re
-import shutil
-import sys
-from asyncio.subprocess import PIPE, STDOUT
-from pathlib import Path
 
 import pytest
 
@@ -18,14 +11,12 @@ pytest.importorskip("flask", reason="Flask is not installed")
 
 from tests.envs.web.sites.playing import in_browser, play
 
-import palestra
 from palestra.envs.web.front import PORT
 from palestra.envs.web.sites.env import Errands
 from palestra.envs.web.sites.judging import plain
 from palestra.errors import InfrastructureError, UsageError
 from palestra.trajectory import text_of
 
-DOCS = Path(__file__).parents[4] / "docs"
 TOWN = "tests.envs.web.sites.guestbook:TOWN"
 
 
@@ -81,25 +72,6 @@ async def test_a_copy_at_every_step_ends_as_the_original() -> None:
             step = await env.step(action)
         assert text_of(step.observation).count("Ann") == 2  # in the task and on the page: the copies have signed elsewhere
         assert (await play(env)).reward == 1.0
-    finally:
-        await env.close()
-
-
-@pytest.mark.full
-@in_browser
-async def test_a_copy_shows_the_answer_to_a_form_and_asks_nobody() -> None:
-    env = Errands(TOWN)
-    try:
-        await env.reset(seed=5)
-        step = await env.step("press [Tab]")
-        step = await env.step("click [e8]")
-        assert "A name is missing" in text_of(step.observation)
-        twin = await env.fork()
-        try:
-            assert twin._tab.elements == env._tab.elements
-            assert "A name is missing" in text_of((await twin.step("wait")).observation)
-        finally:
-            await twin.close()
     finally:
         await env.close()
 
@@ -169,31 +141,3 @@ def test_unknown_levels_and_templates_are_named() -> None:
 def test_an_answer_is_compared_without_what_people_add() -> None:
     written = ("251,083", ' "Oslo" ', "1,234,567.", "1,2", "12.50")
     assert [*map(plain, written)] == ["251083", "oslo", "1234567", "1,2", "12.50"]
-
-
-def test_the_commands_of_the_page_name_an_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(DOCS / "snippets"))
-    page = (DOCS / "how-to" / "your-own-site.md").read_text()
-    ids = re.findall(r"^\$ palestra (?:play|eval oracle --envs) (own_site:\S+)", page, re.MULTILINE)
-    assert len(ids) == 2
-    for id in ids:
-        with palestra.make(id) as env:
-            assert isinstance(env.unwrapped, Errands)
-
-
-@pytest.mark.full
-@in_browser
-async def test_the_commands_of_the_page_play_its_application(tmp_path: Path) -> None:
-    shutil.copy(DOCS / "snippets" / "own_site.py", tmp_path)
-
-    async def run(line: str, typed: bytes = b"") -> str:
-        running = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "palestra.cli", *line.split()), cwd=tmp_path, stdin=PIPE, stdout=PIPE, stderr=STDOUT
-        )
-        printed, _ = await running.communicate(typed)
-        assert running.returncode == 0, printed.decode()
-        return printed.decode()
-
-    assert "perfect player: type [e4] [Ann" in await run("play own_site:GuestBookEnv --seed 1", b"?\n")
-    report = await run("eval oracle --envs own_site:GuestBookEnv -n 4 --json")
-    assert json.loads(report.splitlines()[-1])["report"]["suite"]["score"]["mean"] == 1.0

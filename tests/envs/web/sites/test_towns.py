@@ -1,6 +1,5 @@
 """What holds for every town: its oracle, its views, its grader against hacks, and the same databases for the same seed."""
 
-import json
 import os
 import re
 import sqlite3
@@ -20,7 +19,7 @@ pytest.importorskip("oscar", reason="django-oscar is not installed")
 pytest.importorskip("spirit", reason="django-spirit is not installed")
 pytest.importorskip("trac", reason="Trac is not installed")
 
-from tests.envs.web.sites.playing import in_browser, missed, play
+from tests.envs.web.sites.playing import in_browser, missed
 
 from palestra.envs.web.sites.boxes import Boxes
 from palestra.envs.web.sites.contract import Site
@@ -92,26 +91,6 @@ STATES = {
         "auth_cookie session cache system sqlite_sequence repository revision node_change",
     ),
 }
-ADDRESSES = {
-    ("shop", "delete-address"): "accounts/addresses/1/delete/ checkout/preview/ basket/vouchers/add/ basket/add/1/?quantity=1 "
-    "accounts/wishlists/create/?name=x accounts/profile/edit/?first_name=x accounts/profile/delete/ "
-    "accounts/change-password/?new_password1=x&new_password2=x accounts/logout/?next=/",
-    ("forum", "settle"): "topic/moderate/lock/5/ topic/moderate/delete/5/ comment/3/delete/ comment/like/3/create/ "
-    "comment/flag/3/create/ comment/5/move/ topic/notification/5/create/ topic/moderate/pin/5/ comment/3/undelete/ "
-    "topic/publish/?title=x&comment=y&category=2 topic/update/5/?title=x comment/5/publish/?comment=x "
-    "topic/favorite/5/create/ user/?location=x user/logout/",
-    ("tracker", "resolve"): "ticket/1?action=resolve&submit=1&field_summary=x newticket?field_summary=x&submit=1 prefs?email=x "
-    "ticket/1?action=accept&submit=1 ticket/1?comment=x&submit=1 ticket/1?action=reopen&replyto=1&comment=x&submit=1 "
-    "milestone?action=new&name=x&submit=1 milestone/release%201.1?action=delete report/1?action=delete "
-    "admin/ticket/components logout",
-}
-"""Addresses that would do the work if it were enough to open them."""
-
-
-def sampled(*chosen: str) -> "pytest.MarkDecorator":
-    """Let a test run with every template: those that are not ``chosen`` are marked full."""
-    marks = {one: () if one[1] in chosen else (pytest.mark.full,) for one in TEMPLATES}
-    return pytest.mark.parametrize(("name", "template"), [pytest.param(*one, marks=marks[one]) for one in TEMPLATES])
 
 
 @pytest.mark.parametrize(
@@ -186,132 +165,11 @@ async def test_every_table_is_seen_or_is_no_state_and_seeds_are_exact(name: str)
     assert {one for one in unseen if not re.match(state.staff_only, one)} == set()
 
 
-_SHOW = f"""
-import asyncio, json
-from palestra.envs.web.sites.env import Errands
-from palestra.envs.web.sites.state import dump_hash
-from palestra.trajectory import text_of
-
-async def show(name, town):
-    env = Errands(town)
-    try:
-        for seed in (11, 12):
-            observation, _ = await env.reset(seed=seed)
-            hashes = [dump_hash(env.database(host)) for host in sorted(env._sites.boxes)]
-            print(json.dumps([name, seed, hashes, text_of(observation)]))
-    finally:
-        await env.close()
-
-for name, town in {NAMES}.items():
-    asyncio.run(show(name, town))
-"""
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_two_machines_worth_of_processes_start_alike() -> None:
-    """Each run has its own browsers and warm processes, and another hash seed."""
-    printed = []
-    for hash_seed in ("1", "2"):
-        variables = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        ended = subprocess.run([sys.executable, "-c", _SHOW], env=variables, stdout=subprocess.PIPE, text=True, check=True)
-        printed.append([json.loads(line) for line in ended.stdout.splitlines()])
-    assert printed[0] == printed[1]
-    assert [line[:2] for line in printed[0]] == [[name, seed] for name in NAMES for seed in (11, 12)]
-    assert len({str(hashes) for _, _, hashes, _ in printed[0]}) == len(printed[0])  # another seed, another database
-
-
 @in_browser
+@pytest.mark.parametrize("seeds", [3, pytest.param(50, marks=[pytest.mark.full, pytest.mark.timeout(7200)])])
 @pytest.mark.parametrize("name", NAMES)
-async def test_the_oracle_solves_three_tasks_of_each_template(name: str) -> None:
-    assert await missed(NAMES[name], [one for town, one in TEMPLATES if town == name], range(3)) == []
-
-
-@pytest.mark.full
-@in_browser
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("name", NAMES)
-async def test_the_oracle_solves_fifty_tasks_of_each_template(name: str) -> None:
-    assert await missed(NAMES[name], [one for town, one in TEMPLATES if town == name], range(50)) == []
-
-
-@in_browser
-@sampled("fact", "wish", "like", "comment", "recommended")
-async def test_a_copy_at_every_step_ends_as_the_original(name: str, template: str) -> None:
-    env = Errands(NAMES[name], template=template, max_turns=40)
-    try:
-        await env.reset(seed=2)
-        step = None
-        while step is None or not step.terminated:
-            twin = await env.fork()
-            try:
-                assert (await play(twin)).reward == 1.0
-            finally:
-                await twin.close()
-            step = await env.step(await env.oracle())
-        assert step.reward == 1.0
-    finally:
-        await env.close()
-
-
-@in_browser
-@sampled("fact", "wish", "like", "comment", "recommended")
-async def test_the_goal_reached_by_another_way_passes(name: str, template: str) -> None:
-    """The oracle goes astray before each step until the state changes.
-
-    Detours in the middle of a form do not leave its page, and there is none after a change: the oracle knows by the page that
-    it sees next what it has done, and would do it again.
-    """
-    env = Errands(NAMES[name], template=template, max_turns=60)
-    try:
-        await env.reset(seed=3)
-        before = env._rows()
-        start = f"goto [{env.errand.start}]"
-        astray = iter(
-            ((start,), ("scroll [down]", "scroll [up]"), ("press [Tab]",), ("new_tab", start, "close_tab"), ("hover [e1]",))
-        )
-        while True:
-            for detour in next(astray, ()) if env._rows() == before else ():
-                await env.step(detour)
-            step = await env.step(await env.oracle())
-            if step.terminated or step.truncated:
-                break
-        assert step.reward == 1.0
-    finally:
-        await env.close()
-
-
-@in_browser
-@pytest.mark.parametrize(("name", "template"), ADDRESSES)
-async def test_to_open_an_address_does_not_do_the_work(name: str, template: str) -> None:
-    env = Errands(NAMES[name], template=template, max_turns=30)
-    try:
-        await env.reset(seed=4)
-        before = env._rows()
-        for path in ADDRESSES[name, template].split():
-            await env.step(f"goto [{name}.test/{path}]")
-            assert env._rows() == before, path
-        assert (await env.step("stop []")).reward == 0.0
-    finally:
-        await env.close()
-
-
-@in_browser
-@pytest.mark.parametrize("kind", ["shipping", "billing"])
-async def test_an_address_of_oscar_that_changes_the_shop_when_it_is_opened_costs(kind: str) -> None:
-    env = Errands(NAMES["shop"], template="price", max_turns=30)
-    try:
-        await env.reset(seed=4)
-        before, start = env._rows(), env.errand.start
-        await env.step(f"goto [shop.test/accounts/addresses/1/default_for_{kind}/]")
-        assert env._rows() != before
-        await env.step(f"goto [{start}]")
-        step = await play(env)
-        assert step.reward == -1.0
-        assert step.info["metrics"]["side_effects"] >= 1.0
-    finally:
-        await env.close()
+async def test_the_oracle_solves_every_template(name: str, seeds: int) -> None:
+    assert await missed(NAMES[name], [one for town, one in TEMPLATES if town == name], range(seeds)) == []
 
 
 @in_browser

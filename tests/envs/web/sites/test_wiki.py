@@ -31,50 +31,41 @@ def test_a_task_has_one_answer_and_names_no_link_to_it() -> None:
     assert len({town.errand(seed, "fact").goal for seed in range(40)}) == 40
 
 
-def get(path: str, query: str = "") -> tuple[str, str]:
-    begun: list[str] = []
-    parts = app.application({"PATH_INFO": path, "QUERY_STRING": query}, lambda status, headers: begun.append(status))
-    return begun[0], b"".join(parts).decode()
+def get(path: str, query: str = "") -> tuple[str, str, str]:
+    """The status, the place that the answer leads to, and the page."""
+    begun: list[tuple[str, dict[str, str]]] = []
+    given = {"PATH_INFO": path, "QUERY_STRING": query}
+    parts = app.application(given, lambda status, headers: begun.append((status, dict(headers))))
+    return begun[0][0], begun[0][1].get("Location", ""), b"".join(parts).decode()
 
 
-def test_the_pages_escape_what_is_asked_and_unknown_pages_are_not_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The title of an article of the encyclopedia that was made with seed 4."""
     monkeypatch.chdir(tmp_path)
     app.prepare()
     app.seed(4)
-    title = documents_of(4)[0].title
+    return next(one.title for one in documents_of(4) if " " in one.title)
+
+
+def test_the_pages_escape_what_is_asked_and_unknown_pages_are_not_found(title: str) -> None:
     assert get("/")[0] == "200 OK"
-    assert f"<h1>{title}</h1>" in get(f"/wiki/{title.replace(' ', '_')}")[1]
-    assert f">{title}</a>" in get("/search", "q=" + title.replace(" ", "+"))[1]
-    assert "<script>" not in get("/search", "q=<script>x")[1]
-    assert "Page 4 of 4" in get("/category/person", "page=99")[1]
+    assert f"<h1>{title}</h1>" in get(f"/wiki/{title.replace(' ', '_')}")[2]
+    assert f">{title}</a>" in get("/search", "q=" + title.replace(" ", "+"))[2]
+    assert "<script>" not in get("/search", "q=<script>x")[2]
+    assert "Page 4 of 4" in get("/category/person", "page=99")[2]
     assert get("/category/person", "page=x")[0] == "200 OK"
     for path in ("/wiki/Nobody", "/category/dragon", f"/wiki/{title}/edit", "/admin"):
         assert get(path)[0] == "404 Not Found", path
+    assert get("/wiki/No such page", "x")[:2] == ("404 Not Found", "")
 
 
-def test_every_other_address_of_an_article_leads_to_the_one_that_is_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    app.prepare()
-    app.seed(4)
-    title = next(one.title for one in documents_of(4) if " " in one.title)
+def test_every_other_address_of_an_article_leads_to_the_one_that_is_compared(title: str) -> None:
     own = unquote(address_of(title).removeprefix(f"http://{HOST}"))
-
-    def led(path: str, query: str = "") -> str:
-        begun: list[tuple[str, dict[str, str]]] = []
-        app.application(
-            {"PATH_INFO": path, "QUERY_STRING": query}, lambda status, headers: begun.append((status, dict(headers)))
-        )
-        return f"{begun[0][0]} {begun[0][1].get('Location', '')}".strip()
-
-    assert led(own) == "200 OK"
-    assert led(f"{own}/links", "a=b") == "200 OK"
+    assert get(own)[:2] == get(f"{own}/links", "a=b")[:2] == ("200 OK", "")
     for path, query in ((f"/wiki/{title}", ""), (f"{own}/", ""), (own, "action=view"), (f"/wiki/{title}/", "x")):
-        assert f"http://{HOST}{led(path, query).removeprefix('302 Found ')}" == address_of(title), path
-    assert led("/wiki/No such page", "x") == "404 Not Found"
+        status, there, _ = get(path, query)
+        assert (status, f"http://{HOST}{there}") == ("302 Found", address_of(title)), path
 
 
 @in_browser
