@@ -1,7 +1,4 @@
-"""The proofs on the page about AgentGym: each runs, and each is on the page.
-
-The folders ``tests/envs/craft``, ``babyai``, ``science`` and ``deepsearch`` test the same defects in more depth.
-"""
+"""The proofs on the page about AgentGym: each runs, and each is on the page."""
 
 import re
 from pathlib import Path

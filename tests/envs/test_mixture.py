@@ -53,7 +53,7 @@ def test_what_is_no_state_is_refused(state: dict[str, object]) -> None:
         palestra.mix({EASY: 1}).resume(state)
 
 
-@pytest.mark.parametrize("weights", [{}, {EASY: 0}, {EASY: -1}, {EASY: float("nan")}, {"nothing:*": 1}])
+@pytest.mark.parametrize("weights", [{}, {EASY: 0}, {EASY: -1}, {EASY: float("nan")}, {EASY: float("inf")}, {"nothing:*": 1}])
 def test_mixtures_of_nothing_are_refused(weights: dict[str, float]) -> None:
     with pytest.raises(UsageError):
         palestra.mix(weights)

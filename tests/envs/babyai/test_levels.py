@@ -99,3 +99,17 @@ def test_the_numbering_and_the_panel_of_90() -> None:
     assert (len(test), len(read_tasks("train")), len(AGENTGYM)) == (90, 814, 18)
     with pytest.raises(UsageError, match="train or test"):
         read_tasks("dev")
+
+
+@pytest.mark.parametrize("seed", [33, 44])
+def test_the_oracle_opens_a_box_in_its_way_if_it_must_pick_up_nothing_else(seed: int) -> None:
+    env = BabyAI("PickupDistDebug")
+    env.reset(seed=seed)
+    actions, ended = [], False
+    while not ended:
+        actions.append(env.oracle())
+        step = env.step(actions[-1])
+        ended = step.terminated or step.truncated
+    assert step.info["success"]
+    assert actions.count("toggle") == 1
+    assert sum(action.startswith("pick up") for action in actions) == 1

@@ -103,3 +103,10 @@ def test_jsonl_comes_back_as_it_was_written(tmp_path: Path, rows: list[dict[str,
 def test_a_bad_description_is_told(text: str) -> None:
     with pytest.raises(SchemaError):
         parse(text)
+
+
+def test_an_empty_file_is_missing_data(folder: Path) -> None:
+    (folder / "GSM8K").mkdir()
+    (folder / "GSM8K" / "train.jsonl").write_text("")
+    with pytest.raises(MissingData, match="no rows"):
+        load("GSM8K")

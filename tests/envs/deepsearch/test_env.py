@@ -90,3 +90,10 @@ def test_episodes_share_one_index_which_the_next_process_finds_on_disk(monkeypat
     monkeypatch.setattr(bm25, "_VERSION", 99)  # an index of another format is another folder
     with pytest.raises(AssertionError, match="built again"):
         index._words.__wrapped__(index._Held(invented(0, SMALL)))
+
+
+async def test_under_agentgym_s_rule_a_wrong_answer_may_be_tried_again() -> None:
+    env = small(retry=True)
+    await env.reset(seed=0)
+    wrong, right = [await env.step(f"<answer>{answer}</answer>") for answer in ("nobody", env.question.answers[0])]
+    assert (wrong.terminated, wrong.reward, right.terminated, right.reward) == (False, 0.0, True, 1.0)

@@ -21,7 +21,10 @@ def slow_pegs(guess: tuple[int, ...], code: tuple[int, ...]) -> tuple[int, int]:
     return black, white
 
 
-@given(st.integers(0, 2**32), st.lists(st.lists(st.integers(0, 7), max_size=4), min_size=1, max_size=12), st.booleans())
+GUESSES = st.one_of(*[st.lists(st.integers(1, 6), min_size=3, max_size=3)] * 5, st.lists(st.integers(0, 7), max_size=4))
+
+
+@given(st.integers(0, 2**32), st.lists(GUESSES, min_size=1, max_size=12), st.booleans())
 def test_the_answers_and_rewards_are_true(seed: int, guesses: list[list[int]], duplicates: bool) -> None:
     game = Mastermind(3, 6, 10, duplicates)
     game.reset(seed=seed)

@@ -38,7 +38,8 @@ CONTEXT = {
     "run.sh": ("#!/bin/sh\n", 0o755),
     "with space.txt": ("space\n", 0o644),
     "data/one.csv": ("1,2\n", 0o644),
-    "data/deep/two.csv": ("3\n", 0o640),
+    "data/deep/three.txt": ("3\n", 0o644),
+    "data/deep/two.csv": ("2\n", 0o640),
 }
 TREE = """/app/moved
 drwxr-xr-x
@@ -51,6 +52,7 @@ drwxr-xr-x deep/er
 -rw------- deep/er/b.txt
 -rw-r--r-- deep/er/with space.txt
 lrwxrwxrwx deep/link -> two.csv
+-rw-r--r-- deep/three.txt
 -rw-r----- deep/two.csv
 drwxr-xr-x in
 -rw-r--r-- in/one.csv

@@ -91,6 +91,7 @@ FAULTS = {
     "not JSON": ("#!/bin/sh\necho '{' > /logs/verifier/reward.json\n", "is not JSON"),
     "JSON number": ("#!/bin/sh\necho 1 > /logs/verifier/reward.json\n", "not an object"),
     "JSON text": ('#!/bin/sh\necho \'{"reward": "1"}\' > /logs/verifier/reward.json\n', '"reward" is not a number'),
+    "JSON truth": ("#!/bin/sh\necho '{\"reward\": true}' > /logs/verifier/reward.json\n", '"reward" is not a number'),
     "JSON NaN": ("#!/bin/sh\necho '{\"reward\": NaN}' > /logs/verifier/reward.json\n", "not finite"),
     "huge": ('#!/bin/sh\necho \'{"reward": 1' + "0" * 400 + "}' > /logs/verifier/reward.json\n", "not finite"),
     "two names": ('#!/bin/sh\necho \'{"a": 1, "b": 0}\' > /logs/verifier/reward.json\n', "choose one with"),

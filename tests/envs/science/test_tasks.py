@@ -57,6 +57,8 @@ class SlowGarden:
 
     def take(self, action: str) -> Answer:
         self.taken.append(action)
+        if action == "dance":
+            return Answer(NOT_UNDERSTOOD, 10, False)
         if action != "focus on fruit":
             return Answer("", 10, False)
         ripe = self.taken.count("wait1") >= self.ripe_after
@@ -66,11 +68,11 @@ class SlowGarden:
 @pytest.mark.parametrize(
     ("ripe_after", "followed"),
     [
-        (0, (["water plant", "focus on fruit"], 100)),
-        (2, (["water plant", "wait1", "wait1", "focus on fruit"], 100)),
-        (1000, (["water plant", *["wait1"] * 30, "focus on fruit", "look around"], 10)),
+        (0, (["dance", "water plant", "focus on fruit"], 100)),
+        (2, (["dance", "water plant", "wait1", "wait1", "focus on fruit"], 100)),
+        (1000, (["dance", "water plant", *["wait1"] * 30, "focus on fruit", "look around"], 10)),
     ],
 )
 def test_a_path_waits_for_a_thing_that_it_focuses_on(ripe_after: int, followed: tuple[list[str], int]) -> None:
     garden = cast("Simulator", SlowGarden(ripe_after))
-    assert follow(garden, Game("grow-fruit", 0), "", ["water plant", "focus on fruit", "look around"]) == followed
+    assert follow(garden, Game("grow-fruit", 0), "", ["dance", "water plant", "focus on fruit", "look around"]) == followed

@@ -37,3 +37,10 @@ def test_boxes_that_are_not_finite_are_not_drawn(number: float, place: int) -> N
     box[place] = number
     left, top, wide, high = box
     assert drawn((left, top, wide, high)) == drawn()
+
+
+@pytest.mark.parametrize(
+    "box", [(-30.0, 5.0, 10.0, 10.0), (5.0, -30.0, 10.0, 10.0), (100.0, 5.0, 9.0, 9.0), (5.0, 60.0, 9.0, 9.0)]
+)
+def test_boxes_outside_of_the_picture_are_not_drawn(box: tuple[float, float, float, float]) -> None:
+    assert drawn(box) == drawn()

@@ -38,6 +38,7 @@ from palestra.envs.web.sites.tracker.views import VIEWS as TRACKER_VIEWS
 from palestra.envs.web.sites.tracker.world import tracker_of
 from palestra.references import resolve
 from palestra.registry import list_envs
+from palestra.trajectory import StopReason
 
 NAMES = {name: f"palestra.envs.web.sites.{name}.town:town" for name in ("wiki", "shop", "forum", "tracker", "across")}
 TOWNS: dict[str, Town] = {name: resolve(where) for name, where in NAMES.items()}
@@ -132,13 +133,14 @@ def test_no_hack_of_the_state_passes(name: str, template: str) -> None:
         hacks += [wanted - Counter([change]), wanted + Counter([change])]
     answer = errand.answers[0] if errand.answers else ""
 
-    def reward(found: "Counter[Change]", said: str = answer, *, stopped: bool = True) -> float:
-        return judged(errand, found, said, errand.ends_at, stopped=stopped).reward
+    def reward(found: "Counter[Change]", said: str = answer) -> float:
+        return judged(errand, found, said, errand.ends_at, stopped=True).reward
 
     assert reward(wanted) == 1.0
     assert [hack for hack in hacks if hack != wanted and reward(hack) > 0.0] == []
     assert reward(wanted + other) == reward(wanted + wanted + other) == -1.0
-    assert reward(wanted, stopped=False) == 0.0
+    late = judged(errand, wanted, answer, errand.ends_at, stopped=False)
+    assert (late.reward, late.truncated, late.info["stop_reason"]) == (0.0, True, StopReason.TURN_LIMIT)
     assert not answer or reward(wanted, f"not {answer}") == 0.0
 
 
