@@ -1,4 +1,7 @@
-"""A network small enough to take its gradient apart, and a batch to train it on."""
+"""A network small enough to take its gradient apart, and a batch to train it on.
+
+Learners and batches are typed ``Any``: what is optional in them is there in these tests.
+"""
 
 import itertools
 import math
@@ -44,13 +47,13 @@ def tiny_network(**changes: Any) -> ActorCritic:
     return network
 
 
-def random_batch(seed: int = 0, episodes: int = 7) -> Batch:
+def random_batch(seed: int = 0, episodes: int = 7) -> Any:
     """Episodes in one or two segments."""
     rng = np.random.default_rng(seed)
     return Batch.of([random_trajectory(rng, turns=3, segments=1 + m % 2, member=m) for m in range(episodes)])
 
 
-def measured_batch(learner: Learner, seed: int = 0, episodes: int = 7) -> Batch:
+def measured_batch(learner: Learner, seed: int = 0, episodes: int = 7) -> Any:
     """The same, with everything an update needs; the old policy differs from the present one, so that ratios are not 1."""
     batch, rng = random_batch(seed, episodes), np.random.default_rng(seed + 1)
     measured = learner.measure(batch)
@@ -74,7 +77,7 @@ def learner_of(
     loss: LossConfig | None = None,
     role: type[Learner] = Learner,
     **changes: Any,
-) -> Learner:
+) -> Any:
     """A learner of the tiny network with micro-batches of this size."""
     packing = PackingConfig(positions, changes.pop("layout", "padded"))
     config = LearnerConfig(packing=packing, loss=loss or LossConfig(kl_coefficient=0.1, entropy_coefficient=0.01), **changes)

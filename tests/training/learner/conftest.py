@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture
 def alone() -> Iterator[Any]:
-    """A group of one rank, which sends to itself what ranks send to each other."""
+    """A group of one rank over gloo, which sends to itself what ranks send to each other."""
     dist = pytest.importorskip("torch.distributed")
     from palestra.training.learner.context import ContextGroup
 

@@ -1,7 +1,4 @@
-"""Tiny random models of the families that the learner is proved on, and which of them may be packed.
-
-``docs/reference/families.md`` shows this table; ``test_families.py`` holds it against the models.
-"""
+"""Tiny random models of the families that ``docs/reference/families.md`` names, and which of them may be packed."""
 
 import warnings
 from pathlib import Path
@@ -36,9 +33,8 @@ LINEAR: dict[str, Any] = {
 
 
 class Family(NamedTuple):
-    """A family of models: its name on the page, and the smallest configuration that has all of its kinds of layers."""
+    """A family of models: the smallest configuration that has all of its kinds of layers."""
 
-    name: str
     config: dict[str, Any]
     obstacle: str = ""
     """Why segments cannot be packed; empty if they can."""
@@ -47,18 +43,17 @@ class Family(NamedTuple):
 
 
 FAMILIES: dict[str, Family] = {
-    "llama": Family("Llama", {"tie_word_embeddings": True}),
-    "mistral": Family("Mistral", {"sliding_window": 8}),
-    "qwen2": Family("Qwen2.5", {"layer_types": MIXED, "sliding_window": 8, "use_sliding_window": True}),
-    "qwen3": Family("Qwen3", {"tie_word_embeddings": True}),
-    "qwen3_moe": Family("Qwen3-MoE", EXPERTS),
-    "gemma3_text": Family("Gemma 3", {"layer_types": MIXED, "sliding_window": 8, "tie_word_embeddings": True}),
-    "olmo3": Family("Olmo 3", {"layer_types": MIXED, "sliding_window": 8}),
-    "gpt_oss": Family("gpt-oss", {"layer_types": MIXED, "sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2}),
-    "qwen3_5_text": Family("Qwen3.5", LINEAR, "linear attention"),
-    "qwen3_next": Family("Qwen3-Next", {**LINEAR, **EXPERTS, "shared_expert_intermediate_size": 32}, "linear attention"),
+    "llama": Family({"tie_word_embeddings": True}),
+    "mistral": Family({"sliding_window": 8}),
+    "qwen2": Family({"layer_types": MIXED, "sliding_window": 8, "use_sliding_window": True}),
+    "qwen3": Family({"tie_word_embeddings": True}),
+    "qwen3_moe": Family(EXPERTS),
+    "gemma3_text": Family({"layer_types": MIXED, "sliding_window": 8, "tie_word_embeddings": True}),
+    "olmo3": Family({"layer_types": MIXED, "sliding_window": 8}),
+    "gpt_oss": Family({"layer_types": MIXED, "sliding_window": 8, "num_local_experts": 4, "num_experts_per_tok": 2}),
+    "qwen3_5_text": Family(LINEAR, "linear attention"),
+    "qwen3_next": Family({**LINEAR, **EXPERTS, "shared_expert_intermediate_size": 32}, "linear attention"),
     "falcon_h1": Family(
-        "Falcon-H1",
         {"mamba_d_ssm": 64, "mamba_n_heads": 4, "mamba_d_head": 16, "mamba_d_state": 16, "mamba_n_groups": 1},
         "state-space layers",
         ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "in_proj"),

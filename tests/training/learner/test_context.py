@@ -1,25 +1,24 @@
-"""Ranks that divide the positions of a micro-batch, over gloo: the gradient of one rank, and of two ranks without it."""
+"""Ranks that divide the positions of a micro-batch compute what one rank computes; here they are threads of one process.
 
-import warnings
+``test_ranks.py`` does it over gloo, with shards.
+"""
+
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-import torch.multiprocessing as mp
 from tests.training.learner.families import FAMILIES, family_model
+from tests.training.learner.together import in_threads
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_model, tiny_network
 
 from palestra.errors import PalestraError, UsageError
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.learner.batch import Layout, micro_batch
-from palestra.training.learner.context import ContextGroup, part_of
-from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.context import ContextGroup, context_group, part_of
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import LoraSettings, ModelConfig
+from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:peft")]
 
@@ -29,68 +28,93 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "recompute": {"layout": "packed", "recompute": True},
     "one head of keys": {"layout": "packed", "heads_of_keys": 1},
     "lora": {"lora": LoraSettings(rank=4)},
-    "compile": {"layout": "packed", "compile": "aot_eager"},
-    "gspo": {"loss": LossConfig(kind="gspo", entropy_coefficient=0.01)},
+    "gspo": {"loss": LossConfig(kind="gspo", entropy_coefficient=0.01), "critic": False},
 }
-WIDE = ("padded", "packed")
-"""The settings that four ranks compute as well."""
 SOUND = [kind for kind, family in FAMILIES.items() if not family.obstacle]
-REFUSED = {
-    "qwen3_5_text": "mixes positions outside of attention",
-    "qwen3_next": "mixes positions outside of attention",
-    "falcon_h1": "mixes positions outside of attention",
-    "sdpa": 'needs model.attention = "segments", got "sdpa"',
-    "dynamic": "rotary positions of type dynamic",
-    "heads": "divides the heads of attention among ranks, and the model has 3",
-    "prefix": "cannot be used with model.share_prefix",
-    "three": "needs groups of 3 ranks, but the learner has 2",
-}
 
 
-def make(setting: str, together: int) -> Learner:
-    options = dict(SETTINGS[setting])
-    heads = options.pop("heads_of_keys", None)
-    settings = {key: options.pop(key) for key in ("recompute", "lora", "compile") if key in options}
-    network = load_model(ModelConfig(""), tiny_model(num_key_value_heads=heads)) if heads else tiny_network(**settings)
-    return learner_of(60, network=network, context_parallel=together, **options)
+def network_of(setting: str) -> ActorCritic:
+    if setting in FAMILIES:
+        return load_model(ModelConfig(""), family_model(setting))
+    chosen = SETTINGS[setting]
+    if heads := chosen.get("heads_of_keys"):
+        return load_model(ModelConfig(""), tiny_model(num_key_value_heads=heads))
+    torch.manual_seed(3)  # adapters are drawn
+    return tiny_network(**{key: chosen[key] for key in ("recompute", "lora", "critic") if key in chosen})
 
 
-def family_learner(kind: str, together: int, layout: Layout) -> Learner:
-    network = load_model(ModelConfig(""), family_model(kind))
-    return learner_of(60, network=network, context_parallel=together, layout=layout)
-
-
-def result(learner: Learner) -> dict[str, Any]:
-    """What a learner computes for a batch."""
+def computed(network: ActorCritic, setting: str, together: int) -> tuple[torch.Tensor, dict[str, float], Any]:
+    """The gradient, the metrics and the measurements of a rank."""
+    chosen = SETTINGS.get(setting, {"layout": "packed"})
+    options = {key: chosen[key] for key in ("layout", "loss") if key in chosen}
+    learner = learner_of(60, network=network, context_parallel=together, **options)
     batch = measured_batch(learner)
-    measured = learner.measure(batch)
-    metrics = learner.accumulate(batch)
-    return {
-        "gradient": gradients(learner),
-        "metrics": metrics,
-        "logprobs": torch.from_numpy(measured.logprobs),
-        "values": torch.zeros(0) if measured.final_values is None else torch.from_numpy(measured.final_values),
-    }
+    measured, metrics = learner.measure(batch), learner.accumulate(batch)
+    return gradients(learner), metrics, measured
 
 
-def broken(together: int) -> dict[str, Any]:
-    """The policy computes NaN for one segment, and the others are learned from."""
-    config = LearnerConfig(context_parallel=together)
-    learner = Learner(tiny_network(critic=False), config)
+@pytest.mark.parametrize(
+    ("setting", "ranks", "together"),
+    [
+        *((setting, 2, 2) for setting in [*SETTINGS, *SOUND]),
+        *((setting, *sizes) for setting in ("padded", "packed") for sizes in ((2, 1), (3, 1), (4, 2))),
+    ],
+)
+def test_the_gradients_of_all_ranks_add_up_to_that_of_one(
+    setting: str, ranks: int, together: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gradient, metrics, measured = computed(network_of(setting), setting, 1)
+    networks = [network_of(setting) for _ in range(ranks)]
+    found = in_threads(ranks, lambda rank: computed(networks[rank], setting, together), monkeypatch)
+    size = float(gradient.abs().max())
+    assert size > 1e-3
+    assert float((sum(part for part, _, _ in found) - gradient).abs().max()) <= 1e-5 * size
+    for part, rank_metrics, rank_measured in found:
+        assert not torch.equal(part, gradient)
+        assert rank_metrics == pytest.approx(metrics, rel=1e-5, abs=1e-6)
+        for name in ("logprobs", "entropies", "values", "final_values"):
+            if (expected := getattr(measured, name)) is not None:
+                np.testing.assert_allclose(getattr(rank_measured, name), expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_all_ranks_leave_out_a_segment_that_one_of_them_computes_as_nan(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def learned(network: ActorCritic, together: int) -> tuple[torch.Tensor, dict[str, float], list[int]]:
+        learner = learner_of(network=network, loss=LossConfig(), context_parallel=together)
+        learner.accumulate(batch)
+        metrics, seen = learner.accumulate(batch), learner.seen
+        return gradients(learner), metrics, np.unique(batch.segments[np.isnan(seen.logprobs)]).tolist()
+
     batch = random_batch()
-    batch = replace(batch, sampled=learner.measure(batch).logprobs)
-    # With two ranks, the first half of the segment is on the rank that has its beginning.
-    spoil(learner.network, batch.ids[4][: len(batch.ids[4]) // together])
-    metrics = learner.accumulate(replace(batch, advantages=np.random.default_rng(1).normal(size=len(batch.positions))))
-    seen = learner.seen
-    assert seen is not None
-    lost = np.unique(batch.segments[np.isnan(seen.logprobs)]).tolist()
-    return {"gradient": gradients(learner), "metrics": metrics, "lost": lost}
+    sampled = learner_of(network=tiny_network(critic=False)).measure(batch).logprobs
+    advantages = np.random.default_rng(1).normal(size=len(sampled))
+    batch = replace(batch, sampled=sampled, advantages=advantages)
+    networks = [tiny_network(critic=False) for _ in range(3)]
+    for network in networks:  # the first half of the segment is on the rank that has its beginning
+        spoil(network, batch.ids[4][: len(batch.ids[4]) // 2])
+    gradient, metrics, lost = learned(networks[2], 1)
+    found = in_threads(2, lambda rank: learned(networks[rank], together), monkeypatch)
+    assert lost == [4]
+    assert metrics["not_finite"] == 1 / len(batch.ids)
+    assert all(rank_lost == lost and rank_metrics == pytest.approx(metrics, abs=1e-6) for _, rank_metrics, rank_lost in found)
+    assert float((found[0][0] + found[1][0] - gradient).abs().max()) <= 1e-5 * float(gradient.abs().max())
 
 
-def refused(kind: str) -> str:
-    """What the learner answers to what it cannot divide."""
-    config, model, together = ModelConfig(""), None, 2
+@pytest.mark.parametrize(
+    ("kind", "named"),
+    [
+        ("qwen3_5_text", "mixes positions outside of attention"),
+        ("qwen3_next", "mixes positions outside of attention"),
+        ("falcon_h1", "mixes positions outside of attention"),
+        ("sdpa", 'needs model.attention = "segments", got "sdpa"'),
+        ("dynamic", "rotary positions of type dynamic"),
+        ("heads", "divides the heads of attention among ranks, and the model has 3"),
+        ("prefix", "cannot be used with model.share_prefix"),
+        ("three", "needs groups of 3 ranks, but the learner has 2"),
+    ],
+)
+def test_what_cannot_be_divided_is_refused_by_name(kind: str, named: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, model = ModelConfig(""), None
     if kind in FAMILIES:
         model = family_model(kind)
     elif kind == "sdpa":
@@ -101,106 +125,82 @@ def refused(kind: str) -> str:
         model = tiny_model(rope_scaling={"rope_type": "dynamic", "factor": 2.0})
     elif kind == "heads":
         model = tiny_model(hidden_size=48, num_attention_heads=3, num_key_value_heads=1)
-    else:
-        together = 3
-    try:
-        learner_of(network=load_model(config, model or tiny_model()), context_parallel=together)
-    except PalestraError as error:
-        return str(error)
-    return ""
-
-
-def work(rank: int, ranks: int, folder: str) -> None:
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    if ranks > 1:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/meet-{ranks}", rank=rank, world_size=ranks)
-    found: dict[str, Any] = {}
-    for together in [1] if ranks == 1 else [2] if ranks == 4 else [1, 2]:
-        chosen = WIDE if ranks == 4 else SETTINGS
-        found |= {f"{setting} {together}": result(make(setting, together)) for setting in chosen}
-        if ranks < 4:
-            found[f"broken {together}"] = broken(together)
-    if ranks < 4:
-        found |= {kind: result(family_learner(kind, ranks, "padded" if ranks == 1 else "packed")) for kind in SOUND}
-    if ranks == 2:
-        found["refused"] = {kind: refused(kind) for kind in REFUSED}
-    if rank == 0:
-        torch.save(found, Path(folder) / f"found-{ranks}.pt")
-    if ranks > 1:
-        dist.destroy_process_group()
-
-
-@pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("context")
-    work(0, 1, str(folder))
-    for ranks in (2, 4):
-        mp.spawn(work, (ranks, str(folder)), nprocs=ranks)
-    return {ranks: torch.load(folder / f"found-{ranks}.pt", weights_only=True) for ranks in (1, 2, 4)}
-
-
-def same(one: dict[str, Any], other: dict[str, Any]) -> None:
-    size = float(one["gradient"].abs().max())
-    assert size > 1e-3
-    assert float((one["gradient"] - other["gradient"]).abs().max()) <= 1e-5 * size
-    assert other["metrics"] == pytest.approx(one["metrics"], rel=1e-5, abs=1e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("setting", SETTINGS)
-def test_ranks_that_divide_micro_batches_compute_what_one_rank_computes(found: Any, setting: str) -> None:
-    one = found[1][f"{setting} 1"]
-    others = [found[2][f"{setting} 1"], found[2][f"{setting} 2"], *([found[4][f"{setting} 2"]] if setting in WIDE else [])]
-    for other in others:
-        same(one, other)
-        torch.testing.assert_close(other["logprobs"], one["logprobs"], atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(other["values"], one["values"], atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", SOUND)
-def test_families_with_plain_attention_can_be_divided(found: Any, kind: str) -> None:
-    """Sliding windows, sinks and experts included."""
-    same(found[1][kind], found[2][kind])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_a_broken_segment_is_left_out(found: Any) -> None:
-    one, other = found[1]["broken 1"], found[2]["broken 2"]
-    assert one["lost"] == other["lost"] == [4]
-    same(one, other)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("kind", REFUSED)
-def test_what_cannot_be_divided_is_refused_by_name(found: Any, kind: str) -> None:
-    message = found[2]["refused"][kind]
-    assert REFUSED[kind] in message
-    assert "learner.context_parallel = " in message
+    networks = [load_model(config, model or tiny_model())] * 2
+    together = 3 if kind == "three" else 2
+    with pytest.raises(PalestraError) as refused:
+        in_threads(2, lambda rank: learner_of(network=networks[rank], context_parallel=together), monkeypatch)
+    assert named in str(refused.value)
+    assert f"learner.context_parallel = {together}" in str(refused.value)
 
 
 def test_one_rank_cannot_divide_anything() -> None:
+    assert context_group(1) is None
     with pytest.raises(UsageError, match="needs groups of 2 ranks, but the learner has 1: set --ranks"):
         learner_of(context_parallel=2)
+
+
+def test_neighbors_form_the_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    def placed(rank: int) -> tuple[int, int, list[int]]:
+        context: Any = context_group(2)
+        return context.size, context.rank, context.group.members
+
+    assert in_threads(4, placed, monkeypatch) == [(2, 0, [0, 1]), (2, 1, [0, 1]), (2, 0, [2, 3]), (2, 1, [2, 3])]
+
+
+@pytest.mark.parametrize("keys", [1, 2, 4])
+def test_whole_rows_of_own_heads_and_back(keys: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before attention every rank has some heads of all positions, after it all heads of its own positions."""
+    generator = torch.Generator().manual_seed(0)
+    query, key = torch.randn(1, 4, 6, 3, generator=generator), torch.randn(1, keys, 6, 3, generator=generator)
+
+    def exchanged(rank: int) -> tuple[torch.Tensor, ...]:
+        context: Any = context_group(2)
+        own = query.chunk(2, dim=2)[rank].clone().requires_grad_()
+        whole, keys_of_rank, _ = context.with_whole_rows(own, *[key.chunk(2, dim=2)[rank]] * 2)
+        back = context.with_own_positions(whole.transpose(1, 2))
+        (back * (1.0 + query.chunk(2, dim=2)[rank].transpose(1, 2))).sum().backward()
+        torch.testing.assert_close(own.grad, 1.0 + own.detach())
+        torch.testing.assert_close(back.transpose(1, 2), own)
+        assert context.own_heads(torch.arange(4)).tolist() == [2 * rank, 2 * rank + 1]
+        assert context.largest(torch.tensor(float(rank))) == 1.0
+        return whole.detach(), keys_of_rank
+
+    found = in_threads(2, exchanged, monkeypatch)
+    torch.testing.assert_close(torch.cat([whole for whole, _ in found], dim=1), query)
+    repeated = key if keys > 1 else key.repeat_interleave(2, dim=1)
+    torch.testing.assert_close(torch.cat([keys_of_rank for _, keys_of_rank in found], dim=1), repeated)
+
+
+def test_numbers_are_gathered_and_each_rank_gets_the_gradient_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gathered(rank: int) -> list[float]:
+        context: Any = context_group(2)
+        own: Any = torch.tensor([[5.0, 7.0], [3.0]][rank], requires_grad=True)
+        whole = context.gathered(own, torch.tensor([[2, 0], [1]][rank]), 4)
+        (whole * torch.tensor([1.0, 10.0, 100.0, 1000.0])).sum().backward()
+        assert own.grad.tolist() == [[100.0, 1.0], [10.0]][rank]
+        return list(whole.tolist())
+
+    assert in_threads(2, gathered, monkeypatch) == [[7.0, 3.0, 5.0, 0.0]] * 2
 
 
 @pytest.mark.parametrize("layout", ["padded", "packed"])
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_the_parts_of_all_ranks_are_the_whole(layout: Layout, size: int) -> None:
-    batch = random_batch()
-    micro = micro_batch(batch, [0, 3, 2, 5], layout)
+    micro = micro_batch(random_batch(), [0, 3, 2, 5], layout)
     parts = [part_of(micro, ContextGroup(size, rank)) for rank in range(size)]
-    joined = np.concatenate([part.input_ids for part, _ in parts], axis=1)
-    assert np.array_equal(joined[:, : micro.input_ids.shape[1]], micro.input_ids)
-    assert not joined[:, micro.input_ids.shape[1] :].any()
+    length = micro.input_ids.shape[1]
+    for name in ("input_ids", "position_ids"):
+        joined = np.concatenate([getattr(part, name) for part, _ in parts], axis=1)
+        assert np.array_equal(joined[:, :length], getattr(micro, name))
+        assert not joined[:, length:].any()
+    width = joined.shape[1]
+    assert width - length < size
+    assert all((own.token_count, own.segment_count) == (len(micro.tokens), 4) for _, own in parts)
     assert sorted(np.concatenate([own.tokens for _, own in parts])) == list(range(len(micro.tokens)))
     assert sorted(np.concatenate([own.segments for _, own in parts])) == [0, 1, 2, 3]
     for part, own in parts:
+        assert (part.prefix, part.attention_mask) == (0, None)
+        assert part.bounds == ((0, width) if micro.bounds is None else (*micro.bounds[:-1], width))
         assert np.array_equal(part.input_ids.reshape(-1)[part.ends], micro.input_ids.reshape(-1)[micro.ends[own.segments]])
         assert np.array_equal(part.targets, micro.targets[own.tokens])
         before = micro.position_ids.reshape(-1)[micro.predictors[own.tokens]]

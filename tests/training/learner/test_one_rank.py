@@ -1,161 +1,133 @@
-"""What ranks do together, by a group of one rank: it computes what all of them have."""
+"""What ranks do with shards, shown by a group of one rank: it computes what a learner without a group computes."""
 
-import hashlib
-from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
-from tests.training.tiny import learner_of
+from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, spoil, tiny_network
+from torch.distributed.fsdp import FSDPModule
+from torch.distributed.tensor import DTensor
 
-from palestra.durable.checkpoint import FileEntry
-from palestra.errors import SchemaError, Unsupported, UsageError
-from palestra.training.algorithms.loss import LossConfig
-from palestra.training.learner import ranks
-from palestra.training.learner.batch import PackingConfig
-from palestra.training.learner.checks import check_context, check_packing, check_sharing
-from palestra.training.learner.context import ContextGroup, context_group
+from palestra.training.learner.context import ContextGroup
 from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.learner.model import ActorCritic, LoraSettings, ModelConfig
-from palestra.training.learner.state import GENERATOR, StateReader, TensorRows, write_state
+from palestra.training.learner.model import ActorCritic, LoraSettings, shard
+from palestra.training.learner.optimizer import fresh_state, moment_rows
+from palestra.training.learner.state import StateReader
 
-pytestmark = pytest.mark.torch
-
-
-def test_the_numbers_of_all_ranks_are_gathered_and_each_gets_the_gradient_of_its_own(alone: ContextGroup) -> None:
-    own = torch.tensor([5.0, 7.0], requires_grad=True)
-    whole = alone.gathered(own, torch.tensor([2, 0]), 3)
-    assert whole.tolist() == [7.0, 0.0, 5.0]
-    (whole * torch.tensor([1.0, 10.0, 100.0])).sum().backward()
-    assert own.grad is not None
-    assert own.grad.tolist() == [100.0, 1.0]
-    assert alone.largest(torch.tensor(3.5)) == 3.5
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore::UserWarning:peft")]
 
 
-def test_what_is_exchanged_comes_back_with_its_gradient(alone: ContextGroup) -> None:
-    query, key = torch.randn(2, 4, 3, 5, requires_grad=True), torch.randn(2, 2, 3, 5)
-    exchanged, *_ = alone.with_whole_rows(query, key, key)
-    torch.testing.assert_close(exchanged, query)
-    (exchanged * 2).sum().backward()
-    torch.testing.assert_close(query.grad, torch.full_like(query, 2.0))
-    assert alone.own_heads(torch.arange(4)).tolist() == [0, 1, 2, 3]
+def sharded(**changes: Any) -> ActorCritic:
+    torch.manual_seed(3)  # adapters are drawn
+    network = tiny_network(**changes)
+    shard(network)
+    return network
 
 
-@pytest.mark.parametrize("check", [check_packing, check_sharing, check_context])
-def test_a_check_accepts_rounding_and_refuses_another_result(
-    check: Callable[[ActorCritic], None], alone: ContextGroup, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    network = learner_of().network
-    network.context = alone
-    check(network)
-    for difference in (1.0, float("nan")):
-        monkeypatch.setattr("palestra.training.learner.checks._difference", lambda *_, found=difference: found)
-        with pytest.raises(Unsupported, match="hidden states differ by"):
-            check(network)
+def plain(**changes: Any) -> ActorCritic:
+    torch.manual_seed(3)
+    return tiny_network(**changes)
 
 
-ORDERS: list[tuple[Any, ...]] = [
-    ("measure", 1),
-    ("measure_reference", 2),
-    ("measure_teacher", 3),
-    ("update", 4, 5),
-    ("weights",),
-    ("checkpoint_weights", "bfloat16"),
-    ("write_weights", 6, "float32"),
-    ("write_adapters", 7, "float32"),
-    ("release",),
-    ("save", 8),
-    ("load", 9),
-]
+CHANGES: dict[str, dict[str, Any]] = {
+    "full": {},
+    "lora": {"lora": LoraSettings(rank=2)},
+    "bfloat16": {"compute": "bfloat16"},
+    "packed": {"layout": "packed"},
+    "offload": {"offload": True},
+}
 
 
-def test_those_who_follow_make_every_call_of_the_leader_and_take_part_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[Any, ...]] = []
-    made: list[tuple[Any, ...]] = []
-
-    class Line:
-        def give(self, *order: Any) -> None:
-            sent.append(order)
-
-        def take(self) -> tuple[Any, ...]:
-            return sent.pop(0)
-
-    def gathering(order: tuple[Any, ...]) -> Iterator[int]:
-        yield 0
-        made.append(order)
-
-    def do(name: str, *arguments: Any) -> Any:
-        if "weights" in name and "write" not in name:
-            return gathering((name, *arguments))
-        return made.append((name, *arguments))
-
-    monkeypatch.setattr(ranks, "_Orders", Line)
-    for name, *_ in ORDERS:
-        monkeypatch.setattr(Learner, name, lambda _, *arguments, verb=name: do(verb, *arguments))
-    leader = ranks.Leader.__new__(ranks.Leader)
-    leader._orders = ranks._Orders()
-    for name, *arguments in ORDERS:
-        list(getattr(leader, name)(*arguments) or ())
-    leader.dismiss()
-    assert sent == [*ORDERS, ("dismiss",)]
-    assert made == ORDERS
-    made.clear()
-    ranks.follow(Learner.__new__(Learner))
-    assert made == ORDERS
+@pytest.mark.parametrize("kind", CHANGES)
+def test_shards_measure_learn_and_write_what_a_whole_network_does(kind: str, alone: ContextGroup, tmp_path: Path) -> None:
+    changes = dict(CHANGES[kind])
+    options = {key: changes.pop(key) for key in ("layout", "offload") if key in changes}
+    whole, parts = (learner_of(60, network=make(**changes), learning_rate=1e-2, **options) for make in (plain, sharded))
+    tolerance = 0.15 if kind == "bfloat16" else 1e-6
+    batch = measured_batch(whole)
+    torch.testing.assert_close(parts.measure(batch).logprobs, whole.measure(batch).logprobs, atol=tolerance, rtol=0)
+    for learner in (whole, parts):
+        learner.accumulate(batch)
+    size = float(gradients(whole).abs().max())
+    assert float((gradients(parts) - gradients(whole)).abs().max()) <= tolerance * size
+    assert all(isinstance(parameter, DTensor) for parameter in parts.parameters)
+    for learner in (whole, parts):
+        learner.optimizer.zero_grad()
+    if kind == "bfloat16":
+        assert all(parameter.dtype == torch.float32 for parameter in parts.parameters)
+        return
+    assert parts.update(batch) == pytest.approx(whole.update(batch), rel=1e-5, abs=1e-6)
+    expected = dict(whole.weights())
+    for name, weight in parts.weights():
+        torch.testing.assert_close(weight, expected[name], atol=1e-5, rtol=0, msg=name)
+    parts.save(tmp_path)
+    again = learner_of(60, network=sharded(**changes), learning_rate=1e-2, **options)
+    again.load(tmp_path)
+    assert again.update(batch) == parts.update(batch)
+    assert all(torch.equal(a.full_tensor(), b.full_tensor()) for a, b in zip(again.parameters, parts.parameters, strict=True))
 
 
-@pytest.mark.parametrize("cuts", [(0, 5), (0, 2, 5), (0, 1, 1, 4, 5)])
-@pytest.mark.parametrize("taken", [(0, 5), (1, 4), (3, 3)])
-def test_rows_that_any_number_of_ranks_saved_are_joined(cuts: tuple[int, ...], taken: tuple[int, int], tmp_path: Path) -> None:
-    whole, number = torch.arange(10, dtype=torch.float32).view(5, 2), torch.tensor(3.0)
-    for rank, (start, stop) in enumerate(pairwise(cuts)):
-        held = {
-            "sharded": TensorRows(whole[start:stop], start, (5, 2), True),
-            "single": TensorRows(number, 0, (), False),
-            GENERATOR: TensorRows(torch.tensor([rank], dtype=torch.uint8), 0, (1,), False),
-        }
-        write_state(tmp_path, rank, len(cuts) - 1, 7, held)
-    reader = StateReader(tmp_path)
-    assert (reader.updates, reader.names()) == (7, {"sharded", "single", GENERATOR})
-    for name, entry in reader.files.items():
-        data = (tmp_path / name).read_bytes()
-        assert entry == FileEntry(len(data), hashlib.sha256(data).hexdigest())
-    start, stop = taken
-    into, one = torch.zeros(stop - start, 2), torch.tensor(0.0)
-    reader.fill("sharded", TensorRows(into, start, (5, 2), True))
-    reader.fill("single", TensorRows(one, 0, (), False))
-    assert torch.equal(into, whole[start:stop])
-    assert one == number
-    assert [reader.own(GENERATOR, rank) is None for rank in range(len(cuts))] == [False] * (len(cuts) - 1) + [True]
-    with pytest.raises(SchemaError, match=r"sharded has shape \[5, 2\] in the checkpoint and \[6, 2\] here"):
-        reader.fill("sharded", TensorRows(torch.zeros(6, 2), 0, (6, 2), True))
-    with pytest.raises(SchemaError, match="unknown is incomplete"):
-        reader.fill("unknown", TensorRows(torch.zeros(1, 2), 0, (1, 2), True))
+def test_every_layer_is_a_group_of_parameters_and_keeps_nothing_gathered_after_a_check(alone: ContextGroup) -> None:
+    network = sharded()
+    layers = network.language_model.get_decoder().layers
+    assert all(isinstance(module, FSDPModule) for module in (network, *layers))
+    hooks = [part._get_fsdp_state()._fsdp_param_group for part in (network, *layers)]
+    assert [len(group.fsdp_params) for group in hooks] == [
+        4,
+        9,
+        9,
+    ]  # embedding, last norm, critic; a layer's matrices and norms
+    learner_of(network=network, layout="packed")
+    assert all(isinstance(parameter, DTensor) for parameter in network.parameters())
 
 
-@pytest.mark.parametrize(
-    ("made", "fields"),
-    [
-        (PackingConfig(), (16_384, "padded")),
-        (LoraSettings(), (16, 32.0, "all-linear")),
-        (ModelConfig("m"), ("m", "cpu", None, False, "float32", False, "", "segments", 2048, False)),
-        (LearnerConfig(), (1e-6, 0, None, "linear", (0.9, 0.95), 0.0, False, 1, 1.0, 1.0, PackingConfig(), LossConfig())),
-    ],
-    ids=lambda made: type(made).__name__,
-)
-def test_defaults(made: Any, fields: tuple[object, ...]) -> None:
-    assert msgspec.structs.astuple(made) == fields
+def test_a_frozen_copy_in_shards_is_measured_and_stays(alone: ContextGroup) -> None:
+    frozen, teacher = sharded(critic=False), sharded(critic=False)
+    learner = Learner(plain(), LearnerConfig(), reference=frozen, teacher=teacher)
+    expected = learner.measure(random_batch()).logprobs
+    for measured in (learner.measure_reference(random_batch()), learner.measure_teacher(random_batch())):
+        torch.testing.assert_close(measured, expected, atol=1e-6, rtol=0)
+    for network in (frozen, teacher):
+        assert not network.training
+        assert not any(parameter.requires_grad for parameter in network.parameters())
+        assert all(isinstance(parameter, DTensor) for parameter in network.parameters()), "nothing stays gathered"
+    spoil(frozen, random_batch().ids[0])
+    assert not torch.isfinite(torch.from_numpy(learner.measure_reference(random_batch()))).all()
 
 
-def test_a_new_learner_has_made_no_update_and_measures_first() -> None:
-    made = learner_of()
-    assert (made.updates, made.measures_first, made.seen) == (0, True, None)
+def test_adapters_are_written_from_shards_as_from_a_whole_network(alone: ContextGroup, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    written = []
+    for make in (plain, sharded):
+        learner = learner_of(network=make(lora=LoraSettings(rank=2)))
+        learner.measure(random_batch())
+        (tmp_path / make.__name__).mkdir()
+        learner.write_adapters(tmp_path / make.__name__, "bfloat16")
+        written.append(load_file(tmp_path / make.__name__ / "adapter_model.safetensors"))
+    assert written[0].keys() == written[1].keys()
+    assert all(torch.equal(tensor, written[1][name]) for name, tensor in written[0].items())
+    assert all(tensor.dtype == torch.bfloat16 for tensor in written[0].values())
 
 
-def test_without_a_number_of_ranks_nothing_is_divided(alone: ContextGroup) -> None:
-    assert context_group(1) is None
-    with pytest.raises(UsageError, match="groups of 2 ranks, but the learner has 1"):
-        context_group(2)
+@pytest.mark.parametrize("offload", [False, True])
+def test_moments_have_the_rows_of_their_parameter(alone: ContextGroup, offload: bool) -> None:
+    learner = learner_of(network=sharded(), offload=offload)
+    parameter = learner.parameters[0]
+    state = fresh_state(learner.optimizer, parameter)
+    assert [isinstance(moment, DTensor) for moment in state.values()] == [False, not offload, not offload]
+    count, first, _ = (moment_rows(moment, parameter) for moment in state.values())
+    assert (count.shape, count.sharded) == ((), False)
+    assert (first.rows.shape, first.shape, first.start, first.sharded) == (parameter.shape, tuple(parameter.shape), 0, True)
+
+
+def test_a_run_that_was_saved_in_shards_is_taken_up_whole(alone: ContextGroup, tmp_path: Path) -> None:
+    parts, whole = learner_of(60, network=sharded()), learner_of(60, network=plain())
+    parts.update(measured_batch(whole))
+    entries = parts.save(tmp_path)
+    assert entries == StateReader(tmp_path).files
+    whole.load(tmp_path)
+    assert whole.updates == 1
+    for mine, saved in zip(whole.parameters, parts.parameters, strict=True):
+        assert torch.equal(mine, saved.full_tensor())
