@@ -146,12 +146,8 @@ class Server:
 
     # SGLang
 
-    async def sglang_load_adapter(self, request: web.Request) -> web.Response:
-        await self.load_adapter(request)
-        return web.json_response({"success": True})
-
-    async def sglang_unload_adapter(self, request: web.Request) -> web.Response:
-        await self.unload_adapter(request)
+    async def sglang_adapter(self, request: web.Request) -> web.Response:
+        await (self.unload_adapter if "unload" in request.path else self.load_adapter)(request)
         return web.json_response({"success": True})
 
     async def generate(self, request: web.Request) -> web.Response:
@@ -182,27 +178,19 @@ class Server:
 
     def app(self) -> web.Application:
         app = web.Application()
-        app.add_routes(
-            [
-                web.get("/v1/models", self.models),
-                web.get("/health", self.health),
-                web.post("/v1/completions", self.completions),
-                web.post("/pause", self.pause),
-                web.post("/resume", self.resume),
-                web.post("/collective_rpc", self.rpc),
-                web.post("/sleep", self.sleep),
-                web.get("/is_sleeping", self.is_sleeping),
-                web.post("/wake_up", self.wake_up),
-                web.post("/v1/load_lora_adapter", self.load_adapter),
-                web.post("/v1/unload_lora_adapter", self.unload_adapter),
-                web.post("/load_lora_adapter", self.sglang_load_adapter),
-                web.post("/unload_lora_adapter", self.sglang_unload_adapter),
-                web.post("/generate", self.generate),
-                web.post("/pause_generation", self.pause),
-                web.post("/continue_generation", self.resume),
-                web.post("/update_weights_from_disk", self.update),
-            ]
-        )
+        read = {"/v1/models": self.models, "/health": self.health, "/is_sleeping": self.is_sleeping}
+        called = {
+            "/v1/completions": self.completions,
+            "/pause": self.pause,
+            "/resume": self.resume,
+            "/collective_rpc": self.rpc,
+        }
+        called |= {"/sleep": self.sleep, "/wake_up": self.wake_up, "/v1/load_lora_adapter": self.load_adapter}
+        called |= {"/v1/unload_lora_adapter": self.unload_adapter, "/load_lora_adapter": self.sglang_adapter}
+        called |= {"/unload_lora_adapter": self.sglang_adapter, "/generate": self.generate, "/pause_generation": self.pause}
+        called |= {"/continue_generation": self.resume, "/update_weights_from_disk": self.update}
+        app.add_routes([web.get(path, answer) for path, answer in read.items()])
+        app.add_routes([web.post(path, answer) for path, answer in called.items()])
         return app
 
 

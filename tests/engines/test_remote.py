@@ -66,19 +66,18 @@ async def test_a_failed_call_is_made_again_and_the_turn_is_there_once(provider: 
     assert tokens.ids.tolist() == written([5, 6, 7], 5)
 
 
-async def test_a_call_that_keeps_failing_is_the_infrastructures_fault(provider: WorkerProvider) -> None:
+@pytest.mark.parametrize(
+    ("fault", "error", "named", "calls"),
+    [("500", InfrastructureError, "6 calls failed", 6), ("400", PolicyError, "refused the call", 1)],
+)
+async def test_a_call_that_keeps_failing_ends_and_a_refused_one_is_not_repeated(
+    provider: WorkerProvider, fault: str, error: type[Exception], named: str, calls: int
+) -> None:
     for server in provider.servers:
-        server.faults.extend(["500"] * 20)
-    with pytest.raises(InfrastructureError, match="6 calls failed"):
+        server.faults.extend([fault] * 20)
+    with pytest.raises(error, match=named):
         await provider.engine.generate(PROMPT, Sampling(5))
-
-
-async def test_a_refused_call_is_not_repeated(provider: WorkerProvider) -> None:
-    for server in provider.servers:
-        server.faults.append("400")
-    with pytest.raises(PolicyError, match="refused the call"):
-        await provider.engine.generate(PROMPT, Sampling(5))
-    assert sum(len(server.faults) for server in provider.servers) == 1
+    assert sum(20 - len(server.faults) for server in provider.servers) == calls
 
 
 async def test_calls_spread_and_a_session_stays(provider: WorkerProvider) -> None:
@@ -212,18 +211,11 @@ async def test_a_request_states_every_field_that_the_server_would_fill_in(provid
     assert stated["ignore_eos"] is vllm
 
 
-async def test_a_limit_of_the_servers_own_does_not_end_a_reply(provider: WorkerProvider) -> None:
-    for server in provider.servers:
-        server.own_limit = 4
-    tokens, finish = await provider.engine.generate(PROMPT, Sampling(10))
-    assert tokens.ids.tolist() == written([5, 6, 7], 10)
-    assert finish is Finish.LENGTH
-
-
-async def test_an_end_of_text_id_that_the_request_does_not_name_does_not_end_a_reply(provider: WorkerProvider) -> None:
+@pytest.mark.parametrize("limit", [{"own_limit": 4}, {"own_stop": written([5, 6, 7], 10)[3]}], ids=["length", "stop id"])
+async def test_a_limit_of_the_servers_own_does_not_end_a_reply(provider: WorkerProvider, limit: dict[str, int]) -> None:
     expected = written([5, 6, 7], 10)
     for server in provider.servers:
-        server.own_stop = expected[3]
+        vars(server).update(limit)
     tokens, finish = await provider.engine.generate(PROMPT, Sampling(10))
     assert tokens.ids.tolist() == expected
     assert finish is Finish.LENGTH

@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-import transformers
 from tests.engines.vllm_process import vllm_server, vllm_venv
 
 from palestra.core import Sampling
@@ -46,6 +44,9 @@ class OldRequest(VLLMEngine):
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One model twice: with a neutral generation_config.json, and with one that asks for a penalty."""
+    import torch
+    import transformers
+
     made = {}
     # vLLM's attention on a CPU knows heads of 32 and more: a width of 128.
     for name, asked in (("neutral", {}), ("penalised", {"repetition_penalty": 1.3, "min_p": 0.05, "max_new_tokens": 8})):
@@ -94,6 +95,9 @@ async def test_greedy_tokens_do_not_depend_on_the_models_generation_config(engin
 async def test_five_thousand_first_tokens_fit_the_learners_softmax(
     engines: dict[str, VLLMEngine], folders: dict[str, Path]
 ) -> None:
+    import torch
+    import transformers
+
     model = transformers.AutoModelForCausalLM.from_pretrained(folders["penalised"], dtype=torch.float32)
     with torch.no_grad():
         expected = torch.softmax(model(torch.tensor([PROMPT])).logits[0, -1].double(), dim=-1)
@@ -114,8 +118,10 @@ async def _first_tokens(engine: VLLMEngine) -> Counter[int]:
     return Counter(await asyncio.gather(*(draw() for _ in range(DRAWS))))
 
 
-def _chi_square(counts: Counter[int], expected: torch.Tensor) -> float:
+def _chi_square(counts: Counter[int], expected: Any) -> float:
     """How likely counts at least this far from ``expected`` are; words expected less than five times form one bin."""
+    import torch
+
     observed = torch.tensor([counts[word] for word in range(len(expected))], dtype=torch.float64)
     expected = expected * DRAWS
     common = expected >= 5

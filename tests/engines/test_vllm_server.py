@@ -6,13 +6,10 @@ PALESTRA_VLLM_VENV=… pytest -m vllm -s tests/engines/test_vllm_server.py
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-import transformers
 from tests.engines.vllm_process import vllm_server
 
 from palestra.core import Sampling
@@ -24,10 +21,6 @@ from palestra.policies.sampled import SampledPolicy
 from palestra.policies.shots import OracleShots
 from palestra.rendering import renderer_for
 from palestra.rollout import rollout
-from palestra.training.learner.batch import Batch, PackingConfig
-from palestra.training.learner.learner import Learner, LearnerConfig
-from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import LoraSettings, ModelConfig
 from palestra.trajectory import Completion, Segment, Span, StopReason, Task, Trajectory, Turn
 
 pytestmark = [pytest.mark.vllm, pytest.mark.torch, pytest.mark.timeout(3600)]
@@ -38,19 +31,14 @@ EPISODES = 200
 class Watched(VLLMEngine):
     """Notes what went over the wire."""
 
-    turns = 0
-    echoed = 0
-    equally_long = 0
     aborted = 0
 
     async def _complete(self, replica: ServerReplica, prompt: list[int], sampling: Sampling) -> Any:
         answer = await super()._complete(replica, prompt, sampling)
         (choice,) = answer["choices"]
-        self.turns += 1
-        self.echoed += choice["prompt_token_ids"] == prompt
+        assert choice["prompt_token_ids"] == prompt
+        assert not choice["token_ids"] or len(choice["token_ids"]) == len(choice["logprobs"]["token_logprobs"])
         self.aborted += choice["finish_reason"] == "abort"
-        logprobs = choice["logprobs"]["token_logprobs"] if choice["token_ids"] else []
-        self.equally_long += len(choice["token_ids"]) == len(logprobs)
         return answer
 
 
@@ -74,10 +62,11 @@ async def engine(url: str) -> AsyncIterator[Watched]:
 
 
 async def test_two_hundred_episodes_with_a_change_of_weights_in_the_middle(engine: Watched, model: Path) -> None:
+    import transformers
+
     renderer = renderer_for(transformers.AutoTokenizer.from_pretrained(model))
     policy = SampledPolicy(renderer, engine, Sampling(24), shots=OracleShots(1))
     played: list[Trajectory] = []
-    began = perf_counter()
     changed: asyncio.Task[None] | None = None
     options: Any = {"n": EPISODES, "concurrency": 32, "seed": 0, "deadline": 1800.0}
     async for trajectory in rollout("game:GuessTheNumber-v0-easy", policy, **options):
@@ -86,38 +75,20 @@ async def test_two_hundred_episodes_with_a_change_of_weights_in_the_middle(engin
             changed = asyncio.create_task(engine.update_weights(model, 1))
     assert changed is not None
     await changed
-    versions = {span.version for t in played for segment in t.segments for span in segment.spans}
-    split = sum(
-        len({span.version for segment in t.segments for span in segment.spans if span.turn == turn}) > 1
-        for t in played
-        for turn in range(len(t.turns))
-    )
-    turns = sum(len(trajectory.turns) for trajectory in played)
-    sampled = sum(len(segment.logprobs) for t in played for segment in t.segments)
-    print(
-        f"\n{len(played)} episodes, {turns} turns, {sampled} sampled tokens in {perf_counter() - began:.0f} s; "
-        f"{engine.turns} calls, prompt echoed equal in {engine.echoed}, ids and log-probs equally long in "
-        f"{engine.equally_long}, {engine.aborted} interrupted; versions {sorted(versions)}, {split} turns sampled by both; "
-        f"stops {sorted({t.stop.value for t in played})}, failures {sum(len(t.failures) for t in played)}"
-    )
     assert len(played) == EPISODES
-    assert turns > EPISODES, "the episodes have several turns"
-    assert engine.echoed == engine.equally_long == engine.turns
-    assert versions == {0, 1}
+    assert sum(len(trajectory.turns) for trajectory in played) > EPISODES, "the episodes have several turns"
+    assert {span.version for t in played for segment in t.segments for span in segment.spans} == {0, 1}
     assert engine.aborted > 0, "something was under way when the weights changed"
     assert all(len(trajectory.segments) == 1 for trajectory in played)
     assert not any(trajectory.stop is StopReason.ERROR or trajectory.failures for trajectory in played)
 
 
-async def test_a_stop_token_is_part_of_what_was_sampled(engine: Watched) -> None:
+async def test_a_stop_token_is_part_of_what_was_sampled_and_logprobs_are_of_the_tempered_distribution(engine: Watched) -> None:
     tokens, _ = await engine.generate(ints(range(20, 40)), Sampling(20, temperature=0.0))
     stop = int(tokens.ids[3])
     stopped, finish = await engine.generate(ints(range(20, 40)), Sampling(20, temperature=0.0, stop_ids=(stop,)))
     assert finish.value == "stop"
     assert int(stopped.ids[-1]) == stop
-
-
-async def test_logprobs_are_of_the_tempered_distribution(engine: Watched) -> None:
     hot = await engine.generate(ints(range(20, 60)), Sampling(1, top_k=1))
     cold = await engine.generate(ints(range(20, 60)), Sampling(1, temperature=0.25, top_k=1))
     assert hot.tokens.ids.tolist() == cold.tokens.ids.tolist()
@@ -126,6 +97,13 @@ async def test_logprobs_are_of_the_tempered_distribution(engine: Watched) -> Non
 
 @pytest.mark.filterwarnings("ignore::UserWarning:peft")
 async def test_an_adapter_samples_what_the_learner_computes(model: Path, tmp_path: Path) -> None:
+    import torch
+
+    from palestra.training.learner.batch import Batch, PackingConfig
+    from palestra.training.learner.learner import Learner, LearnerConfig
+    from palestra.training.learner.loading import load_model
+    from palestra.training.learner.model import LoraSettings, ModelConfig
+
     network = load_model(ModelConfig(str(model), lora=LoraSettings(rank=8)))
     learner = Learner(network, LearnerConfig(packing=PackingConfig(1024)))
     with torch.no_grad():

@@ -11,7 +11,7 @@ import transformers
 from palestra.core import Sampling
 from palestra.engines.hf import HFEngine
 from palestra.errors import SchemaError, UsageError
-from palestra.models import build_tiny, fetch_smollm2, model_home
+from palestra.models import build_tiny, fetch_smollm2
 from palestra.models.home import is_model, new_model
 from palestra.registry import make, register
 from palestra.rendering import renderer_for
@@ -102,16 +102,6 @@ def test_too_large_and_unknown_text_are_refused(tmp_path: Path) -> None:
         build_tiny(tmp_path / "large", envs="game:GuessTheNumber*", width=512)
     with pytest.raises(UsageError, match="no environment"):
         build_tiny(tmp_path / "none", envs="nobody:*")
-
-
-def test_models_lie_where_the_user_says(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
-    assert model_home() == tmp_path / "models"
-
-
-def test_a_model_that_is_there_is_not_fetched_again(tmp_path: Path) -> None:
-    (tmp_path / "model.safetensors").touch()
-    assert fetch_smollm2(tmp_path) == tmp_path
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ Every life is a fork of one process that has imported everything, loaded the mod
 import argparse
 import contextlib
 import hashlib
+import inspect
 import os
 import random
 import shutil
@@ -80,25 +81,21 @@ class Points:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def around(self, owner: Any, name: str) -> None:
-        """A point before and one after every call of ``owner.name``."""
+        """A point before and one after every call of ``owner.name``, which may be a coroutine."""
         original, label = getattr(owner, name), f"{getattr(owner, '__name__', owner)}.{name}"
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
             self.pass_by(f"before {label}")
             result = original(*args, **kwargs)
+            if inspect.iscoroutine(result):
+                return ended(result)
             self.pass_by(f"after {label}")
             return result
 
-        setattr(owner, name, wrapped)
-
-    def around_async(self, owner: Any, name: str) -> None:
-        original, label = getattr(owner, name), f"{owner.__name__}.{name}"
-
-        async def wrapped(*args: Any, **kwargs: Any) -> Any:
-            self.pass_by(f"before {label}")
-            result = await original(*args, **kwargs)
+        async def ended(result: Any) -> Any:
+            done = await result
             self.pass_by(f"after {label}")
-            return result
+            return done
 
         setattr(owner, name, wrapped)
 
@@ -106,18 +103,13 @@ class Points:
         """Into a process of its own: nothing is put back."""
         for name in ("fsync", "rename", "replace", "mkdir", "unlink"):
             self.around(os, name)
-        self.around(shutil, "rmtree")
-        self.around(Ledger, "_append")
-        self.around(Checkpoints, "_write_name")
-        self.around(TrajectoryWriter, "write")
-        self.around(record.RunRecord, "add")
-        self.around(learner.Learner, "update")
-        self.around(learner.Learner, "accumulate")
-        self.around(learner, "write_state")
-        self.around(state, "write_whole")
-        self.around(warm_start, "imitate")
-        self.around_async(trainer.Trainer, "_publish")
-        self.around_async(HFEngine, "generate")
+        for owner, name in (
+            *((shutil, "rmtree"), (Ledger, "_append"), (Checkpoints, "_write_name"), (TrajectoryWriter, "write")),
+            *((record.RunRecord, "add"), (learner.Learner, "update"), (learner.Learner, "accumulate")),
+            *((learner, "write_state"), (state, "write_whole"), (warm_start, "imitate")),
+            *((trainer.Trainer, "_publish"), (HFEngine, "generate")),
+        ):
+            self.around(owner, name)
         self._halve_the_optimizer()
 
     def _halve_the_optimizer(self) -> None:
@@ -248,15 +240,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=220)
     parser.add_argument("--outside", type=int, default=30)
-    parser.add_argument("--share", default="1/1", help="2/3 does the second third of it, for a machine that one must share")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         trial = Trial(Path(scratch))
         print(f"{len(trial.labels)} points of {len(set(trial.labels))} kinds: {dict(Counter(trial.labels))}", flush=True)
-        share, shares = map(int, options.share.split("/"))
-        points = list(trial.chosen(options.points))[share - 1 :: shares]
+        points = list(trial.chosen(options.points))
         outcomes: dict[str, bool | None] = {f"{point} {trial.labels[point]}": trial.killed_at(point) for point in points}
-        rng, wanted = random.Random(share), len(points) + len(range(options.outside)[share - 1 :: shares])
+        rng, wanted = random.Random(1), len(points) + options.outside
         while len(outcomes) < wanted:
             seconds = rng.uniform(0.02, trial.seconds)
             if (same := trial.killed_after(seconds)) is not None:

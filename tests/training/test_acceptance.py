@@ -1,12 +1,10 @@
 """The acceptance list on a CPU: every row that a CPU can show passes, and the others say that it cannot."""
 
-import importlib.util
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -14,7 +12,6 @@ from palestra.cli.app import app
 from palestra.encoding import decode_json
 from palestra.training import acceptance
 from palestra.training.acceptance import CHECKS, Machine, Missed, accept
-from palestra.training.learner import loading
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(900)]
 
@@ -45,29 +42,6 @@ def test_a_row_that_misses_its_bar_fails_and_the_next_one_is_still_run(monkeypat
         ("other", "failed", "KeyError: 'a key'"),
         ("two", "passed", "fine"),
     ]
-
-
-def test_the_gpus_of_a_machine_without_any() -> None:
-    done = CliRunner().invoke(app, ["doctor", "--gpu", "--json"], catch_exceptions=False)
-    report = decode_json(done.stdout.encode(), dict)
-    assert report["devices"] == []
-    assert report["packages"]["torch"]
-
-
-def test_flash_attention_is_compared_in_the_precision_that_it_supports(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    compared = []
-
-    def measured(machine: Machine, layout: str, **changes: Any) -> np.ndarray[Any, Any]:
-        settings = machine.settings(**changes)
-        loading._check_settings(settings)
-        compared.append((settings.attention, settings.compute))
-        return np.zeros(3)
-
-    monkeypatch.setattr(Machine, "device", "cuda")
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(acceptance, "_measured", measured)
-    CHECKS["flash attention"](Machine(tmp_path, "a model"))
-    assert compared == [("sdpa", "bfloat16"), ("flash_attention_2", "bfloat16")]
 
 
 @pytest.mark.parametrize(

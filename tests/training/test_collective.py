@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import torch
 from aiohttp import web
@@ -24,11 +23,8 @@ from palestra.connections import free_port
 from palestra.engines.remote import RemoteEngine
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
-from palestra.errors import PolicyError, UsageError
+from palestra.errors import PolicyError
 from palestra.training.collective import CollectiveTransfer, bucketed
-from palestra.training.config import TrainConfig
-from palestra.training.engines import EngineSetup, collective_transfer
-from palestra.training.launching import server_commands
 from palestra.training.learner.learner import Learner
 from palestra.training.publishing import PolicyWeights
 from palestra.training.served import ServedEngine
@@ -162,18 +158,3 @@ async def test_a_server_without_a_transfer_is_named_with_what_it_lacks(status: i
         with pytest.raises(PolicyError, match=r"does not receive weights .*--weight-transfer-config .*VLLM_SERVER_DEV_MODE=1"):
             await engine.update_weights(PolicyWeights(learner_of()), 1)
         await engine.close()
-
-
-def test_settings_that_cannot_work_are_refused() -> None:
-    def convert(**engine: object) -> TrainConfig:
-        settings = {"kind": "vllm", "transfer": "collective", "dtype": "bfloat16", **engine}
-        return msgspec.convert({"model": {"path": "m"}, "envs": {"game:x": 1.0}, "steps": 1, "engine": settings}, TrainConfig)
-
-    with pytest.raises(msgspec.ValidationError, match=r'but engine\.dtype = "float32": set engine\.dtype = "bfloat16"'):
-        convert(urls=["http://x"], dtype="float32")
-    with pytest.raises(msgspec.ValidationError, match=r"but engine\.sleep shares GPUs"):
-        convert(urls=["http://x"], sleep=True)
-    with pytest.raises(UsageError, match="sends from a GPU to GPUs"):
-        collective_transfer(EngineSetup(convert(urls=["http://x"]), "m", Path("run"), None))
-    (command,) = server_commands(convert(launch={}), "m")
-    assert command.arguments[-2:] == ("--weight-transfer-config", '{"backend": "nccl"}')

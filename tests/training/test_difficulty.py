@@ -62,13 +62,6 @@ def test_rows_are_drawn_by_their_rates_and_none_twice_in_a_step() -> None:
     assert steps == [[drawing.draw(8 * step + place, known) for place in range(8)] for step in range(200)]
 
 
-def test_levels_are_drawn_by_their_rates() -> None:
-    drawing = TrainingTasks(config("pools", LEVELS))
-    known = KnownOutcomes({LEVELS[0]: [StepOutcome(0, 64, 64)], LEVELS[1]: [StepOutcome(0, 64, 20)]}, {})
-    counts = Counter(drawing.draw(number, known).env for number in range(2000))
-    assert counts[LEVELS[0]] / 2000 == pytest.approx(0.2 / 1.2, abs=0.03)
-
-
 @pytest.mark.parametrize("envs", [[FILE], LEVELS, [FILE, *LEVELS]])
 def test_without_a_rule_outcomes_change_nothing(envs: list[str]) -> None:
     drawing = TrainingTasks(config(None, envs))
@@ -97,13 +90,6 @@ def test_tasks_are_drawn_evenly_if_all_have_the_weight_0() -> None:
     levels = TrainingTasks(config(rule, LEVELS))
     counts = Counter(levels.draw(number, NOTHING).env for number in range(2000))
     assert counts[LEVELS[0]] / 2000 == pytest.approx(0.5, abs=0.04)
-
-
-def test_rows_remain_if_all_levels_have_the_weight_0() -> None:
-    easy = {"use": "pools", "easy_weight": 0.0}
-    known = KnownOutcomes({env: [StepOutcome(0, 64, 64)] for env in LEVELS}, {})
-    drawing = TrainingTasks(config(easy, [FILE, *LEVELS]))
-    assert {drawing.draw(number, known).env for number in range(64)} == {FILE}
 
 
 def test_a_rule_without_a_choice_is_refused() -> None:

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -20,7 +21,7 @@ from palestra.training.algorithms.shaping import Shaping
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.experience import any_used, prepare
 from palestra.training.learner.batch import Batch
-from palestra.training.learner.learner import Learner, Measured
+from palestra.training.learner.learner import Measured
 from palestra.training.record import RunRecord
 from palestra.training.summary import summarize
 from palestra.trajectory import Completion, Segment, StopReason, Task, Tokens, Trajectory, TrajectoryGroup, Turn
@@ -31,7 +32,7 @@ LIMITS = SampleLimits(VOCABULARY, 1000)
 PLAIN = LossConfig(importance="none")
 
 
-def as_sampled_by(learner: Learner, groups: list[TrajectoryGroup]) -> list[TrajectoryGroup]:
+def as_sampled_by(learner: Any, groups: list[TrajectoryGroup]) -> list[TrajectoryGroup]:
     """The same groups, with the log-probabilities that ``learner`` would have recorded."""
 
     def resampled(member: Trajectory) -> Trajectory:
@@ -46,13 +47,19 @@ def as_sampled_by(learner: Learner, groups: list[TrajectoryGroup]) -> list[Traje
     return [TrajectoryGroup(g.task, tuple(resampled(m) for m in g.members)) for g in groups]
 
 
+def prepared(groups: Any, learner: Any, method: str = "grpo", *, rule: str = "at_least", **settings: Any) -> Any:
+    """The step that these groups make."""
+    partial = msgspec.convert({"rule": rule}, PartialGroups)
+    return prepare(groups, learner, AdvantageConfig(method, **settings), partial, LIMITS)
+
+
 @pytest.fixture
-def learner() -> Learner:
+def learner() -> Any:
     return learner_of(loss=PLAIN)
 
 
 @pytest.fixture
-def groups(learner: Learner) -> list[TrajectoryGroup]:
+def groups(learner: Any) -> list[TrajectoryGroup]:
     rng = np.random.default_rng(0)
     return as_sampled_by(learner, [random_group(rng, 3, group=g) for g in range(3)])
 
@@ -65,26 +72,29 @@ def change(groups: list[TrajectoryGroup], group: int, member: int, **changes: ob
     return made
 
 
-def test_healthy_groups_are_all_used_with_their_advantages(learner: Learner, groups: list[TrajectoryGroup]) -> None:
-    made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+def sampled_by_another(groups: list[TrajectoryGroup], group: int, member: int = 0) -> list[TrajectoryGroup]:
+    """The groups, with log-probabilities of one member that the learner does not compute."""
+    segments = groups[group].members[member].segments
+    off = tuple(msgspec.structs.replace(one, logprobs=floats(np.asarray(one.logprobs) - 5.0)) for one in segments)
+    return change(groups, group, member, segments=off)
+
+
+def test_healthy_groups_are_all_used_with_their_advantages(learner: Any, groups: list[TrajectoryGroup]) -> None:
+    made = prepared(groups, learner)
     assert made.outcomes == [["used"] * 3] * 3
     assert made.invalid == {}
     expected = advantages([[episode_of(m) for m in g.members] for g in groups], AdvantageConfig("grpo"))
     flat = np.concatenate([credit.per_token() for row in expected for credit in row if credit is not None])
-    assert made.batch.advantages is not None
-    assert made.batch.old is not None
     np.testing.assert_allclose(made.batch.advantages, flat)
     np.testing.assert_allclose(made.batch.old, made.batch.sampled, atol=1e-5)
 
 
-def test_failed_poisoned_and_mismatched_members_leave_by_their_names(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+def test_failed_poisoned_and_mismatched_members_leave_by_their_names(learner: Any, groups: list[TrajectoryGroup]) -> None:
     groups = change(groups, 0, 1, stop=StopReason.ERROR)
     spoiled = groups[1].members[0].turns
     groups = change(groups, 1, 0, turns=(msgspec.structs.replace(spoiled[0], reward=float("nan")), *spoiled[1:]))
-    other = groups[2].members[2].segments
-    off = tuple(msgspec.structs.replace(s, logprobs=floats(np.full(len(s.logprobs), -40.0))) for s in other)
-    groups = change(groups, 2, 2, segments=off)
-    made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups("at_least", 2), LIMITS)
+    groups = sampled_by_another(groups, 2, 2)
+    made = prepared(groups, learner)
     assert made.outcomes == [
         ["used", "failed", "used"],
         ["reward_nan", "used", "used"],
@@ -93,14 +103,13 @@ def test_failed_poisoned_and_mismatched_members_leave_by_their_names(learner: Le
     assert made.invalid == {"reward_nan": 1, "sampler_mismatch": 1}
     assert made.counts.used == 6
     assert made.batch.count == 6
-    assert made.batch.advantages is not None
     assert np.isfinite(made.batch.advantages).all()
 
 
-def test_what_is_quarantined_is_counted_and_in_no_curve(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+def test_what_is_quarantined_is_counted_and_in_no_curve(learner: Any, groups: list[TrajectoryGroup]) -> None:
     huge = change(groups, 0, 0, turns=(Turn("o", Completion("a"), 1e9, {"success": True}),))
     huge = change(huge, 1, 2, stop=StopReason.ERROR)
-    made = prepare(huge, learner, AdvantageConfig("grpo"), PartialGroups("drop"), LIMITS)
+    made = prepared(huge, learner, rule="drop")
     numbers = summarize(huge, made)
     rest = [member for group in made.counted(huge) for member in group.members]
     assert huge[0].members[0] not in rest
@@ -113,18 +122,6 @@ def test_what_is_quarantined_is_counted_and_in_no_curve(learner: Learner, groups
     assert counts == {"members": 9, **fates}
 
 
-def test_a_member_that_the_update_rejects_is_in_no_curve(learner: Learner, groups: list[TrajectoryGroup]) -> None:
-    learner.measures_first = False
-    off = tuple(
-        msgspec.structs.replace(s, logprobs=floats(np.asarray(s.logprobs) - 5.0)) for s in groups[0].members[0].segments
-    )
-    groups = change(groups, 0, 0, segments=off)
-    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
-    learner.accumulate(waiting.batch)
-    numbers = summarize(groups, waiting.after(learner.seen))
-    assert (numbers["episodes"], numbers["members/used"], numbers["members/invalid"]) == (8, 8, 1)
-
-
 def test_a_group_of_invalid_members_is_replaced_like_one_that_failed(groups: list[TrajectoryGroup]) -> None:
     rule = PartialGroups("at_least", 2)
     assert any_used(groups[:1], rule, LIMITS, Shaping())
@@ -134,38 +131,16 @@ def test_a_group_of_invalid_members_is_replaced_like_one_that_failed(groups: lis
     assert not any_used(spoiled[:1], rule, LIMITS, Shaping())
 
 
-def test_a_partial_group_takes_its_members_with_it(learner: Learner, groups: list[TrajectoryGroup]) -> None:
-    groups = change(groups, 0, 1, stop=StopReason.DEADLINE)
-    made = prepare(groups, learner, AdvantageConfig("rloo"), PartialGroups("drop"), LIMITS)
-    assert made.outcomes[0] == ["dropped", "failed", "dropped"]
-    assert made.batch.count == 6
-
-
-def test_values_targets_and_kl_reach_the_advantages() -> None:
-    frozen = tiny_network(critic=False)
-    learner = learner_of(loss=PLAIN)
-    learner.reference = frozen
-    rng = np.random.default_rng(1)
-    groups = as_sampled_by(learner, [random_group(rng, 2)])
-    config = AdvantageConfig("ppo_turn", kl_in_reward=0.5, whiten=False)
-    made = prepare(groups, learner, config, PartialGroups(), LIMITS)
-    assert made.batch.targets is not None
-    assert made.batch.reference is not None
-    assert (~np.isnan(made.batch.targets)).sum() == sum(len(m.turns) for m in groups[0].members)
-
-
 @pytest.mark.parametrize("method", ["grpo", "reinforce_pp", "ppo_turn", "ppo_token"])
 def test_segments_whose_turns_alternate_get_the_advantages_of_separate_ones(method: str) -> None:
     learner = learner_of(loss=PLAIN)
     learner.reference = tiny_network(critic=False)
     rng = np.random.default_rng(2)
     alternating, separate = zip(*(two_agents(rng, member) for member in range(3)), strict=True)
-    config = AdvantageConfig(method, kl_in_reward=0.1, discount=0.9)
     made = []
     for members in (alternating, separate):
         (group,) = as_sampled_by(learner, [TrajectoryGroup(members[0].task, members)])
-        batch = prepare([group], learner, config, PartialGroups(), LIMITS).batch
-        assert batch.advantages is not None
+        batch = prepared([group], learner, method, kl_in_reward=0.1, discount=0.9).batch
         assert len(np.unique(batch.advantages.round(6))) > 1
         made.append([batch.advantages[batch.tokens_of(e)] for e in range(3)])
     for ours, theirs in zip(*made, strict=True):
@@ -199,68 +174,44 @@ def test_the_kl_to_the_reference_lowers_the_reward() -> None:
         for parameter in learner.reference.parameters():
             parameter.mul_(1.2)
     groups = as_sampled_by(learner, [random_group(np.random.default_rng(1), 2)])
-    config = AdvantageConfig("reinforce", kl_in_reward=0.5)
-    with_kl, without = (
-        prepare(groups, learner, msgspec.structs.replace(config, kl_in_reward=weight), PartialGroups(), LIMITS).batch
-        for weight in (0.5, 0.0)
-    )
-    assert with_kl.reference is not None
-    assert with_kl.old is not None
+    with_kl, without = (prepared(groups, learner, "reinforce", kl_in_reward=weight).batch for weight in (0.5, 0.0))
     for e in range(2):
         tokens = with_kl.tokens_of(e)
         paid = 0.5 * (with_kl.old - with_kl.reference)[tokens].sum()
         assert abs(paid) > 0.1
         # The return of the first token is the whole reward of the episode, less the KL of all its tokens.
-        assert with_kl.advantages is not None
-        assert without.advantages is not None
         assert without.advantages[tokens][0] - with_kl.advantages[tokens][0] == pytest.approx(paid, abs=1e-5)
 
 
-def test_a_step_in_which_everything_failed_is_no_error(learner: Learner, groups: list[TrajectoryGroup]) -> None:
-    for g in range(3):
-        for m in range(3):
-            groups = change(groups, g, m, stop=StopReason.ERROR)
-    made = prepare(groups, learner, AdvantageConfig("rebn"), PartialGroups(), LIMITS)
-    assert made.batch.count == 0
-    assert made.counts.failed == 9
-    assert made.batch.split(4, np.random.default_rng(0)) == []
-
-
-def test_what_an_update_sees_of_its_own_batch_is_entered_afterwards(learner: Learner, groups: list[TrajectoryGroup]) -> None:
+def test_what_an_update_sees_of_its_own_batch_is_entered_afterwards(learner: Any, groups: list[TrajectoryGroup]) -> None:
     """Without a measurement before it, the step has the same batch and, after the update, the same metrics and verdicts."""
-    settings = AdvantageConfig("grpo"), PartialGroups(), LIMITS
-    measured = prepare(groups, learner, *settings)
+    measured = prepared(groups, learner)
     learner.measures_first = False
-    segments = groups[1].members[0].segments
-    off = tuple(msgspec.structs.replace(one, logprobs=floats(np.asarray(one.logprobs) - 5.0)) for one in segments)
-    wrong = change(groups, 1, 0, segments=off)
+    wrong = sampled_by_another(groups, 1)
     for some, reason in ((groups, "used"), (wrong, "sampler_mismatch")):
-        waiting = prepare(some, learner, *settings)
+        waiting = prepared(some, learner)
         assert waiting.batch.old is None
         assert waiting.measured == {}
         learner.accumulate(waiting.batch)
         seen = waiting.after(learner.seen)
         assert seen.outcomes[1][0] == reason
         assert seen.measured.keys() == measured.measured.keys()
-    np.testing.assert_array_equal(prepare(groups, learner, *settings).batch.advantages, measured.batch.advantages)
+    np.testing.assert_array_equal(prepared(groups, learner).batch.advantages, measured.batch.advantages)
     assert seen.invalid == {"sampler_mismatch": 1}
     assert seen.after(None) is seen
 
 
 def test_a_member_that_the_update_finds_invalid_does_not_shift_the_recorded_advantages(
-    learner: Learner, groups: list[TrajectoryGroup], tmp_path: Path
+    learner: Any, groups: list[TrajectoryGroup], tmp_path: Path
 ) -> None:
     learner.measures_first = False
-    other = groups[0].members[0].segments
-    off = tuple(msgspec.structs.replace(s, logprobs=floats(np.asarray(s.logprobs) - 5.0)) for s in other)
-    groups = change(groups, 0, 0, segments=off)
-    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+    groups = sampled_by_another(groups, 0)
+    waiting = prepared(groups, learner)
     learner.accumulate(waiting.batch)
     seen = waiting.after(learner.seen)
     assert seen.outcomes[0] == ["sampler_mismatch", "used", "used"]
     RunRecord(tmp_path).sample(1, groups, seen)
     advantages = seen.batch.advantages
-    assert advantages is not None
     written = list(read_trajectories(tmp_path / "trajectories.jsonl"))
     assert len(written) == len(seen.members)
     for e, one in enumerate(written):
@@ -281,7 +232,7 @@ def test_an_episode_that_lost_one_of_its_segments_is_used_and_the_segment_is_cou
         groups = change(groups, 0, 0, segments=(first, msgspec.structs.replace(second, logprobs=second.logprobs - 9.0)))
     else:
         spoil(learner.network, groups[0].members[0].segments[1].ids)
-    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
+    waiting = prepared(groups, learner)
     learner.accumulate(waiting.batch)
     seen = waiting.after(learner.seen)
     assert seen.outcomes == [["used"] * 3]
@@ -299,9 +250,8 @@ def test_an_episode_without_a_reference_does_not_spoil_its_group() -> None:
     learner.reference = tiny_network(critic=False)
     groups = as_sampled_by(learner, [random_group(np.random.default_rng(1), 3)])
     spoil(learner.reference, groups[0].members[1].segments[0].ids)
-    made = prepare(groups, learner, AdvantageConfig("grpo", kl_in_reward=0.1), PartialGroups("at_least", 2), LIMITS)
+    made = prepared(groups, learner, kl_in_reward=0.1)
     assert made.outcomes == [["used", "recomputed_not_finite", "used"]]
-    assert made.batch.advantages is not None
     assert np.isfinite(made.batch.advantages).all()
 
 
@@ -315,7 +265,7 @@ def test_what_is_not_finite_under_the_reference_alone_is_entered_before_the_upda
     groups = as_sampled_by(learner, [TrajectoryGroup(members[0].task, tuple(members))])
     for segment in groups[0].members[1].segments[:spoiled]:
         spoil(learner.reference, segment.ids)
-    made = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups("at_least", 2), LIMITS).after(None)
+    made = prepared(groups, learner).after(None)
     whole = spoiled == 2
     assert made.outcomes == [["used", "recomputed_not_finite" if whole else "used", "used"]]
     assert made.invalid == ({"recomputed_not_finite": 1} if whole else {})
@@ -326,15 +276,12 @@ def test_what_is_not_finite_under_the_reference_alone_is_entered_before_the_upda
 def test_an_episode_that_was_computed_as_nan_is_not_taken_for_an_idle_one(groups: list[TrajectoryGroup]) -> None:
     learner = learner_of(network=tiny_network(critic=False), loss=PLAIN)
     learner.measures_first = False
-    waiting = prepare(groups, learner, AdvantageConfig("grpo"), PartialGroups(), LIMITS)
-    assert waiting.batch.advantages is not None
+    waiting = prepared(groups, learner)
     first = waiting.batch.tokens_of(0)
     idle = waiting.batch.advantages.copy()
     idle[first] = 0.0
     learner.accumulate(replace(waiting.batch, advantages=idle))
     seen = learner.seen
-    assert seen is not None
-    assert seen.computed is not None
     assert not seen.computed[first].any()
     assert seen.computed.sum() == len(seen.computed) - len(np.arange(len(seen.computed))[first])
     assert waiting.after(seen).outcomes[0][0] == "used"

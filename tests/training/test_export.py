@@ -66,10 +66,7 @@ def test_the_exported_model_is_the_learners(settings: dict[str, Any], tiny_model
     assert tokenizer.get_vocab() == before.get_vocab()
     assert tokenizer.chat_template == before.chat_template
     card = (folder / "README.md").read_text()
-    assert card.startswith("---\nlibrary_name:")
-    assert "after 1 steps" in card
-    assert "| 1 | " in card, "the curves have a row per step"
-    assert '"group_size": 2' in card, "the recipe"
+    assert all(part in card for part in ("after 1 steps", "| 1 | ", '"group_size": 2')), "steps, curves and recipe"
     sampling = transformers.GenerationConfig.from_pretrained(folder)
     assert (sampling.temperature, sampling.top_k, sampling.repetition_penalty, sampling.max_new_tokens) == (1.0, 0, 1.0, 4)
     with pytest.raises(UsageError, match="is not empty: replace it with --overwrite, or name another folder with --out"):
@@ -86,15 +83,12 @@ def test_overwriting_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
-def test_what_is_no_trained_run_is_refused(tmp_path: Path) -> None:
+def test_what_is_no_trained_run_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="does not hold a training run"):
         export_model(tmp_path)
     (tmp_path / "config.json").write_text('{"run": "evaluation"}')
     with pytest.raises(UsageError, match="name the folder that palestra train wrote"):
         export_model(tmp_path)
-
-
-def test_a_run_without_a_checkpoint_is_refused(tiny_model: Path, tmp_path: Path) -> None:
     config = msgspec.to_builtins(run(tiny_model))
     (tmp_path / "config.json").write_bytes(msgspec.json.encode({"run": "training", **config}))
     with pytest.raises(UsageError, match="has no complete checkpoint"):

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from palestra.errors import UnknownEnv, UsageError
-from palestra.models import build_tiny, find_model, model_home
+from palestra.models import build_tiny
 from palestra.references import Hook, hook
 from palestra.registry import make, unregister
 from palestra.rollout import collect
@@ -60,24 +60,14 @@ def test_each_attempt_of_a_variant_has_the_turns_of_the_limit(attempts: Hook, tu
     assert [step.truncated or step.terminated for step in steps] == [False] * (turns - 1) + [True]
 
 
-def test_models_have_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PALESTRA_HOME", str(tmp_path))
-    assert find_model("some/folder") == "some/folder"
-    built = Path(find_model(f"tiny:{GAME}"))
-    assert built.parent == model_home()
-    assert (built / "model.safetensors").exists()
-    assert find_model(f"tiny:{GAME}") == built
-
-
-def test_a_warm_start_is_not_slowed_by_the_decay_of_the_run(tmp_path: Path) -> None:
-    model = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=0, width=16)
+def test_a_warm_start_is_not_slowed_by_the_decay_of_the_run(tiny_model: Path, tmp_path: Path) -> None:
     lessons = {"teacher": "random", "episodes": 4, "epochs": 1, "minibatches": 2, "learning_rate": 1e-2}
-    data = {"steps": 1, "model": {"path": str(model)}, "envs": {GAME: 1.0}, "warm_start": lessons}
+    data = {"steps": 1, "model": {"path": str(tiny_model)}, "envs": {GAME: 1.0}, "warm_start": lessons}
     weights = []
     for name, settings in (("steady", {}), ("falling", {"decay": [0, 1]})):
         config = msgspec.convert({**data, "learner": settings}, TrainConfig)
         assert config.warm_start is not None
-        made = warm_start(config, config.warm_start, str(model), tmp_path / name)
+        made = warm_start(config, config.warm_start, str(tiny_model), tmp_path / name)
         weights.append((made / "model.safetensors").read_bytes())
     assert weights[0] == weights[1]
 
@@ -87,34 +77,15 @@ def fives(number: int = 5) -> Callable[[str], str]:
     return lambda _: rf"\boxed{{{number}}}"
 
 
-def test_a_teacher_of_ones_own_is_imitated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_teacher_of_ones_own_is_imitated(tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taught: list[Trajectory] = []
     monkeypatch.setattr("palestra.training.warm_start.imitate", lambda _, lessons, **options: taught.extend(lessons))
-    model = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=0, width=16)
     lessons = {"teacher": {"use": f"{__name__}:fives", "number": 7}, "episodes": 4}
-    data = {"steps": 1, "model": {"path": str(model)}, "envs": {GAME: 1.0}, "warm_start": lessons}
+    data = {"steps": 1, "model": {"path": str(tiny_model)}, "envs": {GAME: 1.0}, "warm_start": lessons}
     config = msgspec.convert(data, TrainConfig)
     assert config.warm_start is not None
-    warm_start(config, config.warm_start, str(model), tmp_path / "warm")
+    warm_start(config, config.warm_start, str(tiny_model), tmp_path / "warm")
     assert {turn.completion.text for one in taught for turn in one.turns} == {r"\boxed{7}"}
-
-
-def test_a_warm_start_plays_as_the_recipe_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Played(Exception):
-        pass
-
-    def stop(*_: object, **options: object) -> None:
-        raise Played(options["concurrency"], options["deadline"], options["retries"])
-
-    monkeypatch.setattr("palestra.training.warm_start.collect", stop)
-    model = build_tiny(tmp_path / "tiny", envs="game:GuessTheNumber*", words=0, width=16)
-    play = {"concurrency": 3, "deadline": 7.0, "retries": 5}
-    data = {"steps": 1, "model": {"path": str(model)}, "envs": {GAME: 1.0}, "play": play, "warm_start": {"teacher": "random"}}
-    config = msgspec.convert(data, TrainConfig)
-    assert config.warm_start is not None
-    with pytest.raises(Played) as found:
-        warm_start(config, config.warm_start, str(model), tmp_path / "warm")
-    assert found.value.args == (3, 7.0, 5)
 
 
 def test_an_unknown_teacher_is_refused() -> None:

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,14 +127,6 @@ def test_killed_servers_are_started_again_and_no_generation_is_lost(tmp_path: Pa
     assert sorted(path.name for path in tmp_path.iterdir()) == ["server-0.log", "server-1.log"]
 
 
-@pytest.mark.full
-@pytest.mark.timeout(900)
-def test_fifty_kills(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setattr(launching, "_QUICK", 0.0)
-    assert len([line for line in asyncio.run(_survive(tmp_path, 50)) if "-9" in line]) == 50
-
-
 def test_a_server_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
     async def run(command: list[str]) -> None:
         engine, _ = launched(tmp_path, [], [ServerCommand(tuple(command), "http://127.0.0.1:9", None)])
@@ -149,29 +141,38 @@ def test_a_server_that_cannot_start_is_a_sentence(tmp_path: Path) -> None:
         asyncio.run(run(["false"]))
 
 
-def test_servers_get_gpus_that_the_run_itself_may_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+SHARED = 'devices = "4" puts a server on GPU 4, which is the learner'
+
+
+@pytest.mark.parametrize(
+    ("visible", "device", "launch", "devices"),
+    [
+        ("4, 5,GPU-c0ffee", "cuda", {}, ["5", "GPU-c0ffee"]),
+        ("4, 5,GPU-c0ffee", "cuda", {"devices": ["0", "5"]}, ["0", "5"]),
+        (None, "cuda", {}, ["1", "2"]),
+        (None, "cuda:2", {"devices": ["0", "1"]}, ["0", "1"]),
+        (None, "cpu", {}, [None, None]),
+    ],
+)
+def test_servers_get_gpus_that_the_run_may_use_and_the_learner_does_not(
+    visible: str | None, device: str, launch: dict[str, Any], devices: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert settings(device=device, launch=launch).server_devices == devices
+
+
+def test_a_gpu_of_the_learner_or_one_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5,GPU-c0ffee")
-    assert settings(device="cuda").server_devices == ["5", "GPU-c0ffee"]
-    assert settings(device="cuda", launch={"devices": ["0", "5"]}).server_devices == ["0", "5"]
     shared = settings(device="cuda", launch={"devices": ["4", "5"]})
-    with pytest.raises(UsageError, match='devices = "4" puts a server on GPU 4, which is the learner'):
-        shared.check_devices()
-    with pytest.raises(UsageError, match='devices = "4" puts a server on GPU 4, which is the learner'):
-        first_model(shared, tmp_path)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    shared.check_devices()
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4, 5,GPU-c0ffee")
+    for work in (shared.check_devices, lambda: first_model(shared, tmp_path), lambda: estimate(shared)):
+        with pytest.raises(UsageError, match=SHARED):
+            work()
     with pytest.raises(UsageError, match=r'has 3 GPUs, but the learner on "cuda:1" and 2 servers after it need 4.*devices'):
         server_commands(settings(device="cuda:1"), "m")
-
-
-def test_servers_and_learner_do_not_share_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert settings(device="cuda").server_devices == ["1", "2"]
-    assert settings(device="cuda:2", launch={"devices": ["0", "1"]}).server_devices == ["0", "1"]
-    assert settings().server_devices == [None, None]
-    with pytest.raises(UsageError, match='devices = "0,1" puts a server on GPU 0, which is the learner'):
-        estimate(settings(device="cuda", launch={"devices": ["0,1", "2"]}))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    shared.check_devices()
     with pytest.raises(msgspec.ValidationError, match="the GPUs of 1 servers, but there are 2 replicas"):
         settings(launch={"devices": ["1"]})
     with pytest.raises(msgspec.ValidationError, match=r'command needs a part "\{port\}"'):
@@ -264,42 +265,22 @@ class Loading:
         pass
 
 
+@pytest.mark.parametrize("work", ["update", "sleep"])
 @pytest.mark.parametrize(
     ("failures", "ends", "calls", "error"),
     [(1, 0, 1, "failure 1"), (2, 2, 3, None), (2, 1, 2, "failure 2"), (99, 99, 6, "failure 6")],
 )
-def test_weights_are_loaded_again_only_if_a_server_ended(
-    failures: int, ends: int, calls: int, error: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_weights_are_loaded_and_servers_sent_to_sleep_again_only_if_a_server_ended(
+    work: str, failures: int, ends: int, calls: int, error: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(launching, "_NOTICE", 0.05)
     said: list[str] = []
     loading = Loading(failures, ends, tmp_path, said)
     engine = LaunchedEngine(loading, loading, loading.fleet)  # type: ignore[arg-type]
-    if error is None:
-        asyncio.run(engine.update_weights("w", 1))
-        assert engine.context_length == 7
-    else:
-        with pytest.raises(InfrastructureError, match=error):
-            asyncio.run(engine.update_weights("w", 1))
+    with pytest.raises(InfrastructureError, match=error) if error else nullcontext():
+        asyncio.run(engine.update_weights("w", 1) if work == "update" else engine.sleep())
     assert loading.calls == calls
     assert len(said) == calls - 1
-
-
-@pytest.mark.parametrize("ends", [1, 0])
-def test_servers_sleep_when_they_are_back_if_they_ended_before(
-    ends: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(launching, "_NOTICE", 0.05)
-    said: list[str] = []
-    loading = Loading(1, ends, tmp_path, said)
-    engine = LaunchedEngine(loading, loading, loading.fleet)  # type: ignore[arg-type]
-    if ends:
-        asyncio.run(engine.sleep())
-        assert loading.calls == 2
-        assert said == ["the servers are sent to sleep again, because servers ended: failure 1"]
-    else:
-        with pytest.raises(InfrastructureError, match="failure 1"):
-            asyncio.run(engine.sleep())
 
 
 def test_servers_end_even_if_the_engine_cannot_be_closed_and_before_it(tmp_path: Path) -> None:

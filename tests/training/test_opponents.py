@@ -111,23 +111,18 @@ def test_a_player_that_the_recipe_does_not_name_fails_the_episode() -> None:
     assert arranged(1.0).policy_of(EpisodeKey(Task("game")), "") is not arranged(1.0).opponent
 
 
-def test_only_the_group_of_the_model_is_learned_from() -> None:
-    opponents = arranged(1.0)
-    learning = opponents.learning_player(0)
-    groups = [_group(player) for player in PLAYERS]
-    assert [one.members[0].player for one in opponents.learned_from(groups)] == [learning]
-    (left,) = opponents.learned_from([_group("other")])
-    assert all(member.player == learning and not member.turns for member in left.members)
-
-
-def test_episodes_in_which_the_model_did_not_act_stay_in_its_group() -> None:
+def test_the_group_of_the_model_is_learned_from_with_the_episodes_in_which_it_did_not_act() -> None:
     opponents = arranged(1.0)
     learning = str(opponents.learning_player(0))
     other = next(player for player in PLAYERS if player != learning)
-    (group,) = opponents.learned_from([_group(other), _group(learning, 1)])
-    assert [(member.member, bool(member.turns)) for member in group.members] == [(0, False), (1, True)]
-    (group,) = opponents.learned_from([_group(other, 0), _group("third", 1)])
-    assert [(member.member, member.player, member.turns) for member in group.members] == [(0, learning, ()), (1, learning, ())]
+    for groups, acted in (
+        ([_group(other), _group(learning)], [True, True]),
+        ([_group(other), _group(learning, 1)], [False, True]),
+        ([_group(other, 0), _group("third", 1)], [False, False]),
+    ):
+        (group,) = opponents.learned_from(groups)
+        assert [(member.member, member.player) for member in group.members] == [(0, learning), (1, learning)]
+        assert [bool(member.turns) for member in group.members] == acted
 
 
 def test_a_cut_belongs_to_the_player_whose_reply_was_cut() -> None:
@@ -141,6 +136,9 @@ def test_a_cut_belongs_to_the_player_whose_reply_was_cut() -> None:
     assert cut.reward == 0.0
 
 
+SERVED = {"kind": "vllm", "urls": ["http://127.0.0.1:9"]}
+
+
 def _group(player: str, *numbers: int) -> TrajectoryGroup:
     turns = (Turn("o", Completion("a"), 1.0),)
     members = tuple(
@@ -150,29 +148,22 @@ def _group(player: str, *numbers: int) -> TrajectoryGroup:
 
 
 @pytest.mark.parametrize(
-    ("table", "message"),
+    ("table", "changes", "message"),
     [
-        ({"players": ["one"]}, "length >= 2"),
-        ({"players": ["a", "a"]}, "names a player twice"),
-        ({"kind": "future"}, "opponent.kind"),
-        ({"share": 0.0}, "> 0.0"),
-        ({"urls": ["http://127.0.0.1:9"]}, "opponent.urls is for servers"),
-        ({"kind": "mine:policy"}, 'opponent.every is for opponent.kind = "past"'),
+        ({"players": ["one"]}, {}, "length >= 2"),
+        ({"players": ["a", "a"]}, {}, "names a player twice"),
+        ({"kind": "future"}, {}, "opponent.kind"),
+        ({"share": 0.0}, {}, "> 0.0"),
+        ({"urls": ["http://127.0.0.1:9"]}, {}, "opponent.urls is for servers"),
+        ({"kind": "mine:policy"}, {}, 'opponent.every is for opponent.kind = "past"'),
+        ({}, {"engine": SERVED}, r"name others in opponent\.urls"),
+        ({"urls": ["http://127.0.0.1:9/"]}, {"engine": SERVED}, r"1:9 is in engine\.urls and in opponent\.urls"),
+        ({}, {"agent": {"program": "my_agent:run"}}, "cannot play as an agent"),
     ],
 )
-def test_wrong_settings_are_named(table: dict[str, Any], message: str) -> None:
+def test_wrong_settings_are_named(table: dict[str, Any], changes: dict[str, Any], message: str) -> None:
     with pytest.raises((UsageError, msgspec.ValidationError), match=message):
-        config(opponent=table)
-
-
-def test_servers_of_the_model_cannot_sample_the_opponent() -> None:
-    served = {"kind": "vllm", "urls": ["http://127.0.0.1:9"]}
-    with pytest.raises(msgspec.ValidationError, match=r"name others in opponent\.urls"):
-        config(engine=served)
-    with pytest.raises(msgspec.ValidationError, match=r"http://127\.0\.0\.1:9 is in engine\.urls and in opponent\.urls"):
-        config(engine=served, opponent={"urls": ["http://127.0.0.1:9/"]})
-    with pytest.raises(msgspec.ValidationError, match="cannot play as an agent"):
-        config(agent={"program": "my_agent:run"})
+        config(opponent=table, **changes)
 
 
 @pytest.mark.gate
@@ -206,16 +197,6 @@ def _has_the_weights_of(trainer: Trainer, folder: Path) -> None:
     state = model.state_dict()
     assert kept
     assert all(torch.equal(state[name], tensor) for name, tensor in kept.items())
-
-
-@pytest.mark.slow
-async def test_what_an_opponent_of_ones_own_plays_is_not_learned_from(tiny_model: Path, tmp_path: Path) -> None:
-    own = config(tiny_model, steps=2, opponent={"kind": f"{__name__}:one_stone", "every": 20, "pool": 5})
-    await _trained(own, tmp_path)
-    lines = _metrics(tmp_path)
-    assert [line["opponent/episodes"] for line in lines] == [8.0, 8.0]
-    assert all(-1.0 <= line["opponent/reward"] <= 1.0 for line in lines)
-    assert [line["members/members"] for line in lines] == [8, 8]
 
 
 @pytest.mark.slow

@@ -101,22 +101,6 @@ def test_a_part_that_does_not_fit_is_refused_before_a_model_is_loaded(recipe: Pa
         check_parts(load_recipe(recipe, [override]))
 
 
-def test_an_override_may_add_a_keyword_to_a_named_part(recipe: Path) -> None:
-    config = load_recipe(recipe, ["advantage.method=own_parts.learning:centered", "advantage.method.scale=3"])
-    assert config.advantage.method == {"use": "own_parts.learning:centered", "scale": 3}
-
-
-def test_a_file_of_questions_takes_a_grader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "grading_by_length.py").write_text("def grade(answer, row): return len(answer) / 10")
-    (tmp_path / "questions.jsonl").write_text('{"question": "2 + 2?", "answer": "4"}\n')
-    env = hook(f"data:{tmp_path / 'questions.jsonl'}", grader="grading_by_length:grade")
-    register_variants({"own:Questions": Variant(env)})
-    played = palestra.make("own:Questions")
-    played.reset(seed=0)
-    assert played.step("12345").reward == 0.5
-
-
 @pytest.mark.parametrize(
     "env", ["'data:./questions.jsonl?grader=own_grading:grade'", "{use='data:./questions.jsonl', grader='own_grading:grade'}"]
 )
@@ -148,11 +132,6 @@ def test_max_turns_of_a_recipes_environment_truncates_its_episodes(max_turns: in
     finally:
         unregister(id)
     assert {(one.stop, len(one.turns)) for one in played} == {(StopReason.TURN_LIMIT, max_turns)}
-
-
-def test_the_page_shows_the_recipe() -> None:
-    page = PACKAGE.parents[1] / "how-to" / "replace-a-part.md"
-    assert f"```toml\n{(PACKAGE / 'recipe.toml').read_text()}```" in page.read_text()
 
 
 def test_python_names_a_part_by_the_object(recipe: Path) -> None:

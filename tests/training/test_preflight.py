@@ -24,11 +24,6 @@ pytestmark = pytest.mark.torch
 GAME = "game:GuessTheNumber-v0-easy"
 
 
-@pytest.fixture(scope="module")
-def model(tiny_model: Path) -> Path:
-    return tiny_model
-
-
 def trainer(model: Path, folder: Path, env: str = GAME, **changes: Any) -> Trainer:
     data = {
         "model": {"path": str(model)},
@@ -109,8 +104,8 @@ def ids() -> Any:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_sound_run_has_nothing_fatal(model: Path, tmp_path: Path) -> None:
-    assert not [finding for finding in found(trainer(model, tmp_path)) if finding.fatal]
+def test_a_sound_run_has_nothing_fatal(tiny_model: Path, tmp_path: Path) -> None:
+    assert not [finding for finding in found(trainer(tiny_model, tmp_path)) if finding.fatal]
 
 
 @pytest.mark.parametrize(
@@ -122,8 +117,8 @@ def test_a_sound_run_has_nothing_fatal(model: Path, tmp_path: Path) -> None:
         ("try:Jammed-v0", True, "a call of the tool jammed ends as crashed"),
     ],
 )
-def test_environments_are_tried(model: Path, tmp_path: Path, ids: None, env: str, fatal: bool, said: str) -> None:
-    first = found(trainer(model, tmp_path, env))[0]
+def test_environments_are_tried(tiny_model: Path, tmp_path: Path, ids: None, env: str, fatal: bool, said: str) -> None:
+    first = found(trainer(tiny_model, tmp_path, env))[0]
     assert (first.fatal, first.where) == (fatal, env)
     assert said in first.what
 
@@ -131,36 +126,36 @@ def test_environments_are_tried(model: Path, tmp_path: Path, ids: None, env: str
 @pytest.mark.gate
 @pytest.mark.usefixtures("ids")
 @pytest.mark.slow
-def test_a_tool_that_works_is_no_finding(model: Path, tmp_path: Path) -> None:
-    assert not [finding for finding in found(trainer(model, tmp_path, "try:Lent-v0")) if finding.fatal]
+def test_a_tool_that_works_is_no_finding(tiny_model: Path, tmp_path: Path) -> None:
+    assert not [finding for finding in found(trainer(tiny_model, tmp_path, "try:Lent-v0")) if finding.fatal]
 
 
-def test_an_unknown_environment_is_named(model: Path, tmp_path: Path) -> None:
+def test_an_unknown_environment_is_named(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(palestra.errors.UnknownEnv, match="GuessTheNumber"):
-        found(trainer(model, tmp_path, "game:GuessTheNumbr-v0"))
+        found(trainer(tiny_model, tmp_path, "game:GuessTheNumbr-v0"))
 
 
-def test_limits_that_the_oracle_cannot_keep_are_fatal(model: Path, tmp_path: Path) -> None:
-    (finding, *_) = found(trainer(model, tmp_path, play={"tasks": 1, "group_size": 2, "max_tokens": 2}))
+def test_limits_that_the_oracle_cannot_keep_are_fatal(tiny_model: Path, tmp_path: Path) -> None:
+    (finding, *_) = found(trainer(tiny_model, tmp_path, play={"tasks": 1, "group_size": 2, "max_tokens": 2}))
     assert "tokens, and play.max_tokens is 2" in finding.what
-    small = trainer(model, tmp_path / "b")
+    small = trainer(tiny_model, tmp_path / "b")
     small.engine.context_length = 20
     (finding, *_) = found(small)
     assert finding.fatal
     assert "20 positions" in finding.what
 
 
-def test_a_horizon_that_is_too_short_is_noted(model: Path, tmp_path: Path) -> None:
+def test_a_horizon_that_is_too_short_is_noted(tiny_model: Path, tmp_path: Path) -> None:
     horizon = {"default": {"use": "fixed", "turns": 1}}
-    findings = found(trainer(model, tmp_path, horizon=horizon))
+    findings = found(trainer(tiny_model, tmp_path, horizon=horizon))
     assert any("the horizon never exceeds 1" in finding.what and not finding.fatal for finding in findings)
 
 
 @pytest.mark.gate
 @pytest.mark.usefixtures("ids")
 @pytest.mark.slow
-def test_words_that_the_tokens_do_not_keep_are_fatal(model: Path, tmp_path: Path) -> None:
-    subject = trainer(model, tmp_path, "try:Door-v0")
+def test_words_that_the_tokens_do_not_keep_are_fatal(tiny_model: Path, tmp_path: Path) -> None:
+    subject = trainer(tiny_model, tmp_path, "try:Door-v0")
     read = subject.sampled.renderer.read
     subject.sampled.renderer.read = lambda prompt, ids: read(prompt, ids)._replace(text="opne")  # type: ignore[method-assign]
     (finding, *_) = found(subject)
@@ -169,8 +164,8 @@ def test_words_that_the_tokens_do_not_keep_are_fatal(model: Path, tmp_path: Path
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_learner_that_is_another_policy_than_the_engine_is_fatal(model: Path, tmp_path: Path) -> None:
-    subject = trainer(model, tmp_path, learner={"temperature": 1.0})
+def test_a_learner_that_is_another_policy_than_the_engine_is_fatal(tiny_model: Path, tmp_path: Path) -> None:
+    subject = trainer(tiny_model, tmp_path, learner={"temperature": 1.0})
     measure = subject.learner.measure
 
     def shifted(batch: Any) -> Any:
@@ -189,9 +184,9 @@ def one_number(group: TrajectoryGroup) -> Any:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_group_reward_that_returns_the_wrong_thing_is_found_before_the_first_step(model: Path, tmp_path: Path) -> None:
+def test_a_group_reward_that_returns_the_wrong_thing_is_found_before_the_first_step(tiny_model: Path, tmp_path: Path) -> None:
     play = {"tasks": 1, "group_size": 2, "max_tokens": 96, "group_reward": f"{__name__}:one_number"}
-    (finding, *_) = found(trainer(model, tmp_path, play=play))
+    (finding, *_) = found(trainer(tiny_model, tmp_path, play=play))
     assert finding.fatal
     assert "play.group_reward must return a list with one number per member (2), got 1.0" in finding.what
 
@@ -223,22 +218,22 @@ def half_turns(step: int, outcomes: Any) -> Any:
     ],
 )
 def test_a_part_of_the_step_that_does_the_wrong_thing_is_found_before_it(
-    model: Path, tmp_path: Path, changes: dict[str, Any], said: str
+    tiny_model: Path, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
-    (finding, *_) = found(trainer(model, tmp_path, **changes))
+    (finding, *_) = found(trainer(tiny_model, tmp_path, **changes))
     assert finding.fatal
     assert said in str(finding)
 
 
 @pytest.mark.slow
-def test_parts_that_ship_pass_the_trial_of_the_step(model: Path, tmp_path: Path) -> None:
+def test_parts_that_ship_pass_the_trial_of_the_step(tiny_model: Path, tmp_path: Path) -> None:
     changes: dict[str, Any] = {"advantage": {"method": "gigpo"}, "learner": {"loss": {"kind": "gspo", "kl_coefficient": 0.1}}}
-    assert not [one for one in found(trainer(model, tmp_path, **changes)) if one.fatal]
+    assert not [one for one in found(trainer(tiny_model, tmp_path, **changes)) if one.fatal]
 
 
-def test_the_vocabulary_is_written_for_the_viewer(model: Path, tmp_path: Path) -> None:
-    trainer(model, tmp_path).ledger.close()
+def test_the_vocabulary_is_written_for_the_viewer(tiny_model: Path, tmp_path: Path) -> None:
+    trainer(tiny_model, tmp_path).ledger.close()
     words = msgspec.json.decode((tmp_path / "vocabulary.json").read_bytes())
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_model)
     assert words == [tokenizer.decode([token]) for token in range(len(tokenizer))]
     assert len(set(words)) > len(words) / 2, "the words differ"

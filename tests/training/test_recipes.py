@@ -27,8 +27,6 @@ def test_a_gpu_recipe_can_be_planned_without_weights(recipe: Path) -> None:
     assert done.exit_code == 0
     assert "(by its name)" in done.output
     config = load_recipe(recipe)
-    assert config.learner.learning_rate == 1e-6
-    assert config.learner.loss.clip_low == config.learner.loss.clip_high == 0.2
     for env in config.envs:
         spec(env)
     for env in config.evaluation.envs if config.evaluation else ():
@@ -41,37 +39,6 @@ def test_a_cpu_recipe_can_be_planned(recipe: Path) -> None:
     plan = estimate(load_recipe(recipe))
     assert plan.turns >= 1
     assert 0 < sum(plan.memory.values()) < 16e9
-
-
-def test_the_papers_numbers_are_in_the_recipes() -> None:
-    gem = load_recipe(RECIPES / "gpu" / "gem-game-qwen3-4b.toml")
-    assert (gem.steps, gem.epochs, gem.play.tasks * gem.play.group_size, gem.play.max_tokens) == (500, 2, 128, 4096)
-    assert (gem.advantage.method, gem.advantage.discount, gem.learner.loss.kl_coefficient) == ("rebn", 0.9, 0.0)
-    assert load_recipe(RECIPES / "gpu" / "gem-math-python-qwen3-4b.toml").advantage.discount == 1.0
-    search = load_recipe(RECIPES / "gpu" / "scalinginter-search-qwen2.5-7b.toml")
-    assert (search.learner.loss.kl, search.learner.loss.kl_coefficient) == ("k3", 1e-3)
-
-
-@pytest.mark.parametrize(
-    ("names", "env", "turns", "limit"),
-    [
-        ("search", "qa:HotpotQA-search", [5, 8, 10], None),
-        ("deepsearch worlds", "search:invented-2hop", [5, 8, 10], 30),
-        ("web", "web:shop-medium", [8, 12, 15], 20),
-        ("craft worlds", "craft:minecraft-depth1-train", [10, 20, 30], None),
-        ("babyai worlds", "babyai:train", [6, 13, 20], None),
-        ("science worlds", "science:find-animal-train", [10, 20, 30], None),
-    ],
-)
-def test_each_world_has_the_papers_horizons_alone_and_in_the_mixture(
-    names: str, env: str, turns: list[int], limit: int | None
-) -> None:
-    for name in names.split():
-        recipe = load_recipe(RECIPES / "gpu" / f"scalinginter-{name}-qwen2.5-7b.toml")
-        assert recipe.horizon is not None
-        assert [recipe.horizon.at(env, step) for step in (0, 99, 100, 199, 200, 299)] == [turn for turn in turns for _ in "12"]
-        if name != "worlds":
-            assert limit is None or {spec(own).max_turns for own in recipe.envs} == {limit}  # the turn limit in evaluation
 
 
 class Gate:
@@ -102,11 +69,6 @@ def test_a_name_states_a_size(name: str, size: float) -> None:
     assert model_size(config, 1).parameters == size
 
 
-def test_a_name_without_a_size_is_not_guessed() -> None:
-    config = load_recipe("cpu/guess", ["model.path=nobody/knows"])
-    assert model_size(config, 1).source == "its size is not known here"
-
-
 @pytest.mark.slow
 def test_the_plan_takes_the_micro_batch_that_the_packer_makes() -> None:
     def activations(*changes: str) -> float:
@@ -116,16 +78,6 @@ def test_the_plan_takes_the_micro_batch_that_the_packer_makes() -> None:
     assert activations("minibatches=12") < 0.9 * whole  # fewer episodes per update than positions
     assert activations("learner.packing.positions=1000000") == whole
     assert activations("learner.packing.positions=256") < 0.5 * whole
-
-
-@pytest.mark.slow
-def test_moments_on_the_host_are_not_counted_on_the_gpu() -> None:
-    recipe = "gpu/gem-game-qwen3-4b"
-    beside, host = (estimate(load_recipe(recipe, [f"learner.offload={offload}"])) for offload in ("false", "true"))
-    assert host.host == beside.memory["optimizer"] == 8 * host.model.trained
-    assert beside.host == 0
-    assert host.learner.on_each_of(4) == pytest.approx(beside.learner.on_each_of(4) - host.host / 4)
-    assert any(line.startswith("host ") for line in host.lines())
 
 
 def one_policy(setup: object) -> str:

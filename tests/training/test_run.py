@@ -24,11 +24,6 @@ pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 GAME = "game:GuessTheNumber-v0-easy"
 
 
-@pytest.fixture(scope="module")
-def model(tiny_model: Path) -> Path:
-    return tiny_model
-
-
 def config(folder: Path, /, **changes: Any) -> TrainConfig:
     data: dict[str, Any] = {
         "model": {"path": str(folder)},
@@ -41,22 +36,24 @@ def config(folder: Path, /, **changes: Any) -> TrainConfig:
     return msgspec.convert(data, TrainConfig)
 
 
-def test_train_evaluates_on_held_out_tasks(model: Path, tmp_path: Path) -> None:
-    train(config(model, evaluation={"every": 2, "n": 3}), tmp_path)
+def test_train_evaluates_on_held_out_tasks(tiny_model: Path, tmp_path: Path) -> None:
+    train(config(tiny_model, evaluation={"every": 2, "n": 3}), tmp_path)
     assert ["evaluation/score" in line for line in read_metrics(tmp_path)] == [False, True]
     assert read_report(tmp_path / "evaluations" / "step-00000002").suite.issued == 3
-    assert (tmp_path / "evaluations" / "step-00000002" / "report.md").read_text().startswith(f"# {model.name} after step 2\n")
+    assert (
+        (tmp_path / "evaluations" / "step-00000002" / "report.md").read_text().startswith(f"# {tiny_model.name} after step 2\n")
+    )
     assert msgspec.json.decode((tmp_path / "config.json").read_bytes())["evaluation"]["n"] == 3
 
 
-async def test_train_works_where_a_loop_is_running_already(model: Path, tmp_path: Path) -> None:
-    train(config(model, steps=1), tmp_path, check=False)
+async def test_train_works_where_a_loop_is_running_already(tiny_model: Path, tmp_path: Path) -> None:
+    train(config(tiny_model, steps=1), tmp_path, check=False)
     assert len(read_metrics(tmp_path)) == 1
 
 
-def test_train_checks_the_run_before_its_first_step(model: Path, tmp_path: Path) -> None:
+def test_train_checks_the_run_before_its_first_step(tiny_model: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"play\.max_tokens is 2"):
-        train(config(model, play={"tasks": 1, "group_size": 2, "max_tokens": 2}), tmp_path)
+        train(config(tiny_model, play={"tasks": 1, "group_size": 2, "max_tokens": 2}), tmp_path)
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
@@ -64,45 +61,45 @@ def test_train_checks_the_run_before_its_first_step(model: Path, tmp_path: Path)
     ("changes", "named"), [({"seed": 1}, "seed was 0 and is now 1"), ({"advantage": {"method": "grpo"}}, "advantage.method")]
 )
 def test_another_run_in_the_same_folder_is_refused_and_changes_nothing(
-    model: Path, tmp_path: Path, changes: dict[str, Any], named: str
+    tiny_model: Path, tmp_path: Path, changes: dict[str, Any], named: str
 ) -> None:
-    train(config(model, steps=1), tmp_path, check=False)
+    train(config(tiny_model, steps=1), tmp_path, check=False)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     with pytest.raises(UsageError, match=named):
-        train(config(model, **changes), tmp_path, check=False)
+        train(config(tiny_model, **changes), tmp_path, check=False)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-def test_the_same_run_resumes_and_says_from_where(model: Path, tmp_path: Path) -> None:
+def test_the_same_run_resumes_and_says_from_where(tiny_model: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    train(config(model, steps=1), tmp_path, check=False, say=said.append)
-    train(config(model, steps=2), tmp_path, check=False, say=said.append)
+    train(config(tiny_model, steps=1), tmp_path, check=False, say=said.append)
+    train(config(tiny_model, steps=2), tmp_path, check=False, say=said.append)
     assert said == ["resuming from step 1 of 2"]
     assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2]
 
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(model: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_named_and_the_one_before_it_is_used(tiny_model: Path, tmp_path: Path) -> None:
     said: list[str] = []
-    train(config(model), tmp_path, check=False)
+    train(config(tiny_model), tmp_path, check=False)
     (tmp_path / "checkpoints" / "step-00000002" / "learner-00000.safetensors").write_bytes(b"damaged")
-    train(config(model, steps=3), tmp_path, check=False, say=said.append)
+    train(config(tiny_model, steps=3), tmp_path, check=False, say=said.append)
     assert [line["step"] for line in read_metrics(tmp_path)] == [1, 2, 3]
     assert "step-00000002 is damaged" in said[0]
     assert said[1:] == ["resuming from step 1 of 3"]
 
 
-def test_two_trainers_cannot_share_a_folder(model: Path, tmp_path: Path) -> None:
-    settings = config(model, warm_start={"episodes": 4})
+def test_two_trainers_cannot_share_a_folder(tiny_model: Path, tmp_path: Path) -> None:
+    settings = config(tiny_model, warm_start={"episodes": 4})
     with claimed(settings, tmp_path), pytest.raises(UsageError, match="is in use by"):
         train(settings, tmp_path, check=False)
     assert not (tmp_path / "warm-start").exists(), "the second trainer is refused before it builds anything"
 
 
-def test_a_folder_without_a_finished_step_becomes_the_new_run(model: Path, tmp_path: Path) -> None:
+def test_a_folder_without_a_finished_step_becomes_the_new_run(tiny_model: Path, tmp_path: Path) -> None:
     lessons = {"teacher": "random", "episodes": 4, "epochs": 1, "minibatches": 1}
-    first = config(model, steps=1, warm_start=lessons)
+    first = config(tiny_model, steps=1, warm_start=lessons)
     with claimed(first, tmp_path):
         (tmp_path / "warm-start").mkdir()
         (tmp_path / "vocabulary.json").write_text("[]")
@@ -113,8 +110,8 @@ def test_a_folder_without_a_finished_step_becomes_the_new_run(model: Path, tmp_p
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_evaluations_of_steps_that_are_made_again_are_removed(model: Path, tmp_path: Path) -> None:
-    settings = config(model, steps=1, evaluation={"every": 1, "n": 2})
+def test_evaluations_of_steps_that_are_made_again_are_removed(tiny_model: Path, tmp_path: Path) -> None:
+    settings = config(tiny_model, steps=1, evaluation={"every": 1, "n": 2})
     train(settings, tmp_path, check=False)
     stale = tmp_path / "evaluations" / "step-00000002"
     stale.mkdir()
@@ -132,17 +129,17 @@ def test_evaluations_of_steps_that_are_made_again_are_removed(model: Path, tmp_p
     ],
 )
 def test_a_model_or_device_that_is_not_there_is_named_with_what_to_type(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], said: str
 ) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     with pytest.raises(UsageError, match=said):
-        train(config(model, model={"path": str(model), **changes}), tmp_path)
+        train(config(tiny_model, model={"path": str(tiny_model), **changes}), tmp_path)
 
 
-def test_a_folder_that_cannot_be_written_is_named(model: Path, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_named(tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match=r"cannot write .*choose another folder"):
-        train(config(model), tmp_path / "file" / "run")
+        train(config(tiny_model), tmp_path / "file" / "run")
 
 
 class Signalled:

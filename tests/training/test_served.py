@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -19,10 +20,10 @@ from palestra.engines.remote import RemoteEngine
 from palestra.engines.replicas import LoraAdapter, ServerReplica
 from palestra.engines.sglang import SGLangEngine
 from palestra.engines.vllm import VLLMEngine
-from palestra.errors import InfrastructureError, PolicyError
+from palestra.errors import PolicyError, UsageError
 from palestra.training.assembly import assemble
 from palestra.training.config import TRANSFER, TrainConfig
-from palestra.training.engines import EngineSetup
+from palestra.training.engines import EngineSetup, collective_transfer
 from palestra.training.launching import server_commands
 from palestra.training.publishing import PolicyWeights
 
@@ -195,49 +196,6 @@ async def test_a_server_that_fails_at_its_sleep_is_left_alone_until_the_next_wei
     assert first.awake == second.awake == {"weights", "kv_cache"}
 
 
-async def test_a_sleep_that_no_server_hears_does_not_stop_generations_for_ever() -> None:
-    server = Server()
-    async with connected(server) as engine:
-        await engine.update_weights("/one", 1)
-        engine.replicas[0].healthy = False  # it has just ended
-        with pytest.raises(InfrastructureError, match="no healthy replica is left"):
-            await engine.sleep()
-        engine.suspect(engine.replicas[0].url)
-        await revived(engine)
-        await engine.update_weights("/two", 2)
-        made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
-    assert made.tokens.version == 2
-
-
-async def test_a_vllm_server_that_cannot_sleep_is_named_with_what_it_lacks() -> None:
-    async def absent(request: web.Request) -> web.Response:
-        return web.Response(status=404, body=b'{"detail":"Not Found"}', content_type="application/json")
-
-    server = Server()
-    server.sleep = absent  # type: ignore[method-assign]
-    async with connected(server) as engine:
-        with pytest.raises(PolicyError, match=r"does not sleep: .*--enable-sleep-mode, .*VLLM_SERVER_DEV_MODE=1"):
-            await engine.sleep()
-
-
-def test_sleep_that_cannot_work_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def convert(engine: dict[str, object], **changes: object) -> TrainConfig:
-        data = {"model": {"path": "m", "device": "cuda:1"}, "envs": {"game:x": 1.0}, "steps": 1, **changes}
-        return msgspec.convert({**data, "engine": {"sleep": True, **engine}}, TrainConfig)
-
-    others: tuple[dict[str, object], ...] = ({}, {"kind": "sglang", "urls": ["http://x"]})
-    for kind in others:
-        with pytest.raises(msgspec.ValidationError, match=r"engine\.sleep is for vLLM servers"):
-            convert(kind)
-    with pytest.raises(msgspec.ValidationError, match=r"set staleness = 0"):
-        convert({"kind": "vllm", "urls": ["http://x"]}, staleness=1)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    launched = convert({"kind": "vllm", "launch": {"replicas": 2}})
-    launched.check_devices()
-    assert launched.server_devices == ["1", "2"]
-    assert all("--enable-sleep-mode" in command.arguments for command in server_commands(launched, "m"))
-
-
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
 async def test_adapters_change_the_model_of_the_run_whatever_the_server_had_loaded(kind: type[RemoteEngine]) -> None:
     server = Server()
@@ -283,13 +241,6 @@ def test_servers_that_the_run_starts_hold_its_model(tmp_path: Path, engine: dict
     assert transfer.base == (str(tmp_path) if loaded else "")
 
 
-def test_no_two_processes_give_an_adapter_the_same_name(tmp_path: Path, tiny_model: Path) -> None:
-    config = settings(tiny_model, "http://x", "vllm", "lora")
-    setup = EngineSetup(config, str(tiny_model), tmp_path / "run", None)
-    first, second = (TRANSFER.load("lora")(setup).run for _ in range(2))
-    assert first != second, "a server that is used again would take the cached prefixes of the other process"
-
-
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
 async def test_a_model_folder_replaces_the_adapter(kind: type[RemoteEngine]) -> None:
     server = Server()
@@ -299,26 +250,6 @@ async def test_a_model_folder_replaces_the_adapter(kind: type[RemoteEngine]) -> 
         made = await engine.generate(ints([1, 2, 3]), Sampling(max_tokens=1))
     assert made.tokens.ids[0] == next_token([1, 2, 3], "/merged")
     assert not server.adapters
-
-
-async def test_close_does_not_wait_for_a_server_that_has_ended() -> None:
-    server = Server()
-    async with serving(server.app()) as url:
-        engine = await VLLMEngine([url]).connect()
-        await engine.update_weights(LoraAdapter("/one", "a"), 1)
-    async with asyncio.timeout(20):
-        await engine.close()
-
-
-async def test_a_vllm_server_that_loads_no_adapters_is_named_with_what_it_lacks() -> None:
-    async def absent(request: web.Request) -> web.Response:
-        return web.Response(status=404, body=b'{"detail":"Not Found"}', content_type="application/json")
-
-    server = Server()
-    server.load_adapter = server.unload_adapter = absent  # type: ignore[method-assign]
-    async with connected(server) as engine:
-        with pytest.raises(PolicyError, match=r"--enable-lora, and with .* VLLM_ALLOW_RUNTIME_LORA_UPDATING=1"):
-            await engine.update_weights(LoraAdapter("/one", "a"), 1)
 
 
 @pytest.mark.parametrize("kind", [VLLMEngine, SGLangEngine])
@@ -362,19 +293,72 @@ async def test_a_transfer_may_be_a_strangers(tmp_path: Path, tiny_model: Path) -
     assert [entry for entry in server.log if "load" in entry] == [f"load by hand {version}" for version in range(3)]
 
 
-def test_a_transfer_that_cannot_work_is_refused(tiny_model: Path) -> None:
-    def convert(**changes: object) -> TrainConfig:
-        data = {"model": {"path": "m"}, "envs": {"game:x": 1.0}, "steps": 1, **changes}
-        return msgspec.convert(data, TrainConfig)
+@pytest.mark.parametrize(
+    ("lacking", "work", "named"),
+    [
+        ("sleep", lambda engine: engine.sleep(), r"does not sleep: .*--enable-sleep-mode, .*VLLM_SERVER_DEV_MODE=1"),
+        (
+            "load_adapter",
+            lambda engine: engine.update_weights(LoraAdapter("/one", "a"), 1),
+            r"--enable-lora, and with .* VLLM_ALLOW_RUNTIME_LORA_UPDATING=1",
+        ),
+    ],
+)
+async def test_a_vllm_server_is_named_with_what_it_lacks(lacking: str, work: Any, named: str) -> None:
+    async def absent(request: web.Request) -> web.Response:
+        return web.Response(status=404, body=b'{"detail":"Not Found"}', content_type="application/json")
 
-    with pytest.raises(msgspec.ValidationError, match=r"sends adapters: train some, with the table \[model\.lora\]"):
-        convert(engine={"kind": "vllm", "urls": ["http://x"], "transfer": "lora"})
-    with pytest.raises(msgspec.ValidationError, match=r"engine\.transfer is for servers"):
-        convert(engine={"transfer": {"use": "lora"}})
-    with pytest.raises(msgspec.ValidationError, match=r"train some"):
-        convert(engine={"kind": "vllm", "urls": ["http://x"], "transfer": {"use": "lora"}})
-    assert convert(engine={"kind": "mine:engine", "transfer": "mine:transfer"}).engine.transfer_name == "mine:transfer"
-    engine = {"kind": "vllm", "launch": {}, "transfer": {"use": "lora"}}
-    launched = convert(model={"path": "m", "lora": {"rank": 9}}, engine=engine)
-    (command,) = server_commands(launched, "m")
+    server = Server()
+    setattr(server, lacking, absent)
+    async with connected(server) as engine:
+        with pytest.raises(PolicyError, match=named):
+            await work(engine)
+
+
+URLS = {"kind": "vllm", "urls": ["http://x"]}
+
+
+def convert(engine: dict[str, object], **changes: object) -> TrainConfig:
+    data = {"model": {"path": "m"}, "envs": {"game:x": 1.0}, "steps": 1, "engine": engine, **changes}
+    return msgspec.convert(data, TrainConfig)
+
+
+@pytest.mark.parametrize(
+    ("engine", "changes", "named"),
+    [
+        ({"sleep": True}, {}, r"engine\.sleep is for vLLM servers"),
+        ({"sleep": True, "kind": "sglang", "urls": ["http://x"]}, {}, r"engine\.sleep is for vLLM servers"),
+        ({"sleep": True, **URLS}, {"staleness": 1}, r"set staleness = 0"),
+        ({"transfer": "lora", **URLS}, {}, r"sends adapters: train some, with the table \[model\.lora\]"),
+        ({"transfer": {"use": "lora"}, **URLS}, {}, r"train some"),
+        ({"transfer": {"use": "lora"}}, {}, r"engine\.transfer is for servers"),
+        (
+            {"transfer": "collective", "dtype": "float32", **URLS},
+            {},
+            r'set engine\.dtype = "bfloat16"',
+        ),
+        ({"transfer": "collective", "dtype": "bfloat16", "sleep": True, **URLS}, {}, r"but engine\.sleep shares GPUs"),
+    ],
+)
+def test_settings_of_servers_that_cannot_work_are_refused(
+    engine: dict[str, object], changes: dict[str, object], named: str
+) -> None:
+    with pytest.raises(msgspec.ValidationError, match=named):
+        convert(engine, **changes)
+
+
+def test_servers_that_the_run_starts_get_the_arguments_that_they_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    asleep = convert({"sleep": True, "kind": "vllm", "launch": {"replicas": 2}}, model={"path": "m", "device": "cuda:1"})
+    asleep.check_devices()
+    assert asleep.server_devices == ["1", "2"]
+    assert all("--enable-sleep-mode" in command.arguments for command in server_commands(asleep, "m"))
+    adapted = convert({"kind": "vllm", "launch": {}, "transfer": {"use": "lora"}}, model={"path": "m", "lora": {"rank": 9}})
+    (command,) = server_commands(adapted, "m")
     assert " ".join(command.arguments).endswith("--enable-lora --max-lora-rank 16 --max-loras 2")
+    collective = convert({"kind": "vllm", "launch": {}, "transfer": "collective", "dtype": "bfloat16"})
+    (command,) = server_commands(collective, "m")
+    assert command.arguments[-2:] == ("--weight-transfer-config", '{"backend": "nccl"}')
+    with pytest.raises(UsageError, match="sends from a GPU to GPUs"):
+        collective_transfer(EngineSetup(collective, "m", Path("run"), None))
+    assert convert({"kind": "mine:engine", "transfer": "mine:transfer"}).engine.transfer_name == "mine:transfer"

@@ -50,6 +50,11 @@ def run(config: TrainConfig, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture
+def copied(run: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(run, tmp_path / "run"))
+
+
 def vouch(path: Path) -> None:
     """Write a manifest that is right about every file of the checkpoint."""
     old = verify_or_old(path)
@@ -69,9 +74,8 @@ def verify_or_old(path: Path) -> Manifest:
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_poisoned_checkpoint_runs_no_code(config: TrainConfig, run: Path, tmp_path: Path) -> None:
-    mark, folder = tmp_path / "code has run", tmp_path / "run"
-    shutil.copytree(run, folder)
+def test_a_poisoned_checkpoint_runs_no_code(config: TrainConfig, copied: Path, tmp_path: Path) -> None:
+    mark, folder = tmp_path / "code has run", copied
     bomb = pickle.dumps(Bomb(mark))
     for path in Checkpoints(folder / "checkpoints").paths():
         targets = [file for file in path.rglob("*") if file.is_file() and file.name != "manifest.json"]
@@ -84,9 +88,8 @@ def test_a_poisoned_checkpoint_runs_no_code(config: TrainConfig, run: Path, tmp_
     assert not mark.exists()
 
 
-def test_unknown_files_beside_a_good_checkpoint_are_never_opened(config: TrainConfig, run: Path, tmp_path: Path) -> None:
-    mark, folder = tmp_path / "code has run", tmp_path / "run"
-    shutil.copytree(run, folder)
+def test_unknown_files_beside_a_good_checkpoint_are_never_opened(config: TrainConfig, copied: Path, tmp_path: Path) -> None:
+    mark, folder = tmp_path / "code has run", copied
     for path in Checkpoints(folder / "checkpoints").paths():
         (path / "learner").mkdir(exist_ok=True)
         for file in (path / "learner" / ".metadata", path / "generator-00000.pt", path / "learner-00001.safetensors"):
@@ -97,9 +100,8 @@ def test_unknown_files_beside_a_good_checkpoint_are_never_opened(config: TrainCo
     assert not mark.exists()
 
 
-def test_a_poisoned_warm_start_runs_no_code(config: TrainConfig, run: Path, tmp_path: Path) -> None:
-    mark, folder = tmp_path / "code has run", tmp_path / "run"
-    shutil.copytree(run, folder)
+def test_a_poisoned_warm_start_runs_no_code(config: TrainConfig, copied: Path, tmp_path: Path) -> None:
+    mark, folder = tmp_path / "code has run", copied
     (folder / "warm-start" / "model.safetensors").unlink()
     (folder / "warm-start" / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(mark)))
     with pytest.raises(PalestraError, match="warm-start"):
@@ -143,9 +145,30 @@ def resumed(config: TrainConfig, folder: Path) -> tuple[str, list[str]]:
     return refused_or_done(lambda: train(settings, folder, check=False, say=notes.append)), notes
 
 
-def check_training(config: TrainConfig, run: Path, undisturbed: Any, tmp_path: Path, name: str, kind: str) -> None:
-    outside, folder = Outside(tmp_path / "outside"), tmp_path / "run"
-    shutil.copytree(run, folder)
+SAMPLED_FILES = {
+    ("metrics.jsonl", "garbage"),
+    ("trajectories.jsonl", "garbage"),
+    ("ledger", "folder"),
+    ("checkpoints", "link to a folder"),
+    ("checkpoints/latest", "folder"),
+    ("checkpoints/latest.new", "link to a file"),
+    (f"{NEWEST}/learner-00000.safetensors", "link to the same content"),
+    ("warm-start/model.safetensors", "link to a file"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param(name, kind, marks=pytest.mark.slow if (name, kind) in SAMPLED_FILES else pytest.mark.full)
+        for name in FILES
+        for kind in KINDS
+    ],
+)
+def test_what_stands_in_the_place_of_a_file_costs_neither_the_run_nor_what_is_outside(
+    config: TrainConfig, copied: Path, undisturbed: Any, tmp_path: Path, name: str, kind: str
+) -> None:
+    outside, folder = Outside(tmp_path / "outside"), copied
     (folder / name).parent.mkdir(exist_ok=True)
     KINDS[kind](folder / name, outside)
     said, _ = resumed(config, folder)
@@ -159,40 +182,10 @@ def check_training(config: TrainConfig, run: Path, undisturbed: Any, tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("metrics.jsonl", "garbage"),
-        ("trajectories.jsonl", "garbage"),
-        ("ledger", "folder"),
-        ("checkpoints", "link to a folder"),
-        ("checkpoints/latest", "folder"),
-        ("checkpoints/latest.new", "link to a file"),
-        (f"{NEWEST}/learner-00000.safetensors", "link to the same content"),
-        ("warm-start/model.safetensors", "link to a file"),
-    ],
-)
-def test_what_stands_in_the_place_of_a_file_costs_neither_the_run_nor_what_is_outside(
-    config: TrainConfig, run: Path, undisturbed: Any, tmp_path: Path, name: str, kind: str
-) -> None:
-    check_training(config, run, undisturbed, tmp_path, name, kind)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", FILES)
-def test_what_stands_in_the_place_of_any_file_costs_neither_the_run_nor_what_is_outside(
-    config: TrainConfig, run: Path, undisturbed: Any, tmp_path: Path, name: str, kind: str
-) -> None:
-    check_training(config, run, undisturbed, tmp_path, name, kind)
-
-
-@pytest.mark.slow
 def test_stray_files_beside_the_checkpoints_stay_and_end_no_run(
-    config: TrainConfig, run: Path, undisturbed: Any, tmp_path: Path
+    config: TrainConfig, copied: Path, undisturbed: Any, tmp_path: Path
 ) -> None:
-    outside, folder = Outside(tmp_path / "outside"), tmp_path / "run"
-    shutil.copytree(run, folder)
+    outside, folder = Outside(tmp_path / "outside"), copied
     checkpoints = folder / "checkpoints"
     for name in STRAYS:
         (checkpoints / name).write_bytes(b"mine")
@@ -250,11 +243,10 @@ SAMPLED = ("a step below 0", "a step far ahead", "no notes", "outcomes that are 
     ],
 )
 def test_the_checkpoint_before_a_hostile_manifest_is_taken(
-    config: TrainConfig, run: Path, undisturbed: Any, tmp_path: Path, changes: dict[str, Any]
+    config: TrainConfig, copied: Path, undisturbed: Any, tmp_path: Path, changes: dict[str, Any]
 ) -> None:
     Outside(tmp_path / "outside")
-    folder = tmp_path / "run"
-    shutil.copytree(run, folder)
+    folder = copied
     rehashed(folder / NEWEST / "manifest.json", **changes)
     said, notes = resumed(config, folder)
     assert said == ""
@@ -264,10 +256,9 @@ def test_the_checkpoint_before_a_hostile_manifest_is_taken(
 
 @pytest.mark.slow
 def test_a_hostile_checkpoint_of_a_step_far_ahead_does_not_end_the_run(
-    config: TrainConfig, run: Path, undisturbed: Any, tmp_path: Path
+    config: TrainConfig, copied: Path, undisturbed: Any, tmp_path: Path
 ) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(run, folder)
+    folder = copied
     ahead = folder / "checkpoints" / "step-1000000000"
     shutil.copytree(folder / NEWEST, ahead)
     rehashed(ahead / "manifest.json", step=10**9)
@@ -279,9 +270,8 @@ def test_a_hostile_checkpoint_of_a_step_far_ahead_does_not_end_the_run(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["removed", "emptied"])
-def test_metrics_that_are_gone_are_missed_aloud(config: TrainConfig, run: Path, tmp_path: Path, damage: str) -> None:
-    folder = tmp_path / "run"
-    shutil.copytree(run, folder)
+def test_metrics_that_are_gone_are_missed_aloud(config: TrainConfig, copied: Path, tmp_path: Path, damage: str) -> None:
+    folder = copied
     metrics = folder / "metrics.jsonl"
     metrics.unlink() if damage == "removed" else metrics.write_bytes(b"")
     said, notes = resumed(config, folder)

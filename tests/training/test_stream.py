@@ -23,7 +23,7 @@ from palestra.seeding import derive
 from palestra.testing.clock import VirtualClockLoop
 from palestra.training.admission import Admission
 from palestra.training.assembly import assemble
-from palestra.training.config import EntropyTarget, TrainConfig
+from palestra.training.config import TrainConfig
 from palestra.training.record import read_metrics
 from palestra.training.stream import GroupStream, PlayedTask
 from palestra.training.trainer import Trainer
@@ -200,19 +200,6 @@ def test_without_settling_a_crash_loses_no_group_and_counts_none_twice(tiny_mode
         assert all(one.info["step"] - 1 - span.version <= 4 for segment in one.segments for span in segment.spans)
 
 
-def test_ledger_names_the_step_of_what_it_did_not_consume(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "ledger") as ledger:
-        for name in ("0.0", "0.1", "1.0"):
-            ledger.issue(name)
-            ledger.lease(name)
-        ledger.fail("0.0", "Deadline", step=3)
-        ledger.drop("0.1", "masked", 3)
-        ledger.drop("1.0", "constant")
-    with Ledger(tmp_path / "ledger") as ledger:
-        assert [ledger.step_of(name) for name in ("0.0", "0.1", "1.0")] == [3, 3, None]
-        assert msgspec.structs.asdict(ledger.audit())["dropped"] == 2
-
-
 # ---------------------------------------------------------------------------------------------------------- dynamic sampling
 
 
@@ -238,17 +225,6 @@ def test_constant_groups_are_replaced_before_the_step_and_stay_replaced_after_a_
     assert all(line["members/used"] == 6 for line in lines)
     taken = [step for step in steps_of(tmp_path / "whole").values() if step]
     assert sorted(taken) == sorted([1, 2, 3, 4] * 3)
-
-
-def test_an_entropy_coefficient_follows_its_target() -> None:
-    target = EntropyTarget(target=0.5, start=0.01, rate=0.02, largest=0.04)
-    assert target.after(0.01, 0.4) == pytest.approx(0.03)
-    assert target.after(0.03, 0.4) == 0.04
-    assert target.after(0.01, 0.6) == 0.0
-    with pytest.raises(msgspec.ValidationError, match="entropy and entropy_target both set the entropy coefficient"):
-        small_config(Path("nowhere"), entropy={"start": 0.1}, entropy_target={"target": 0.5})
-    with pytest.raises(msgspec.ValidationError, match=r"set partial.keep_constant = false as well"):
-        small_config(Path("nowhere"), partial={"refill": 1})
 
 
 @pytest.mark.gate

@@ -158,10 +158,9 @@ def test_episodes_that_a_teacher_did_not_finish_are_counted_in_a_note(tiny_model
     assert settings.warm_start is not None
     said: list[str] = []
     warm_start(settings, settings.warm_start, str(tiny_model), here / "warm", say=said.append)
-    assert len(said) == 1
-    assert said[0].startswith("warm start: ")
-    assert "of 30 episodes of" in said[0]
-    assert "the answer is smudged" in said[0]
+    (note,) = said
+    assert "of 30 episodes of" in note
+    assert "the answer is smudged" in note
 
 
 # ------------------------------------------------------------------------------------------------------ a file that changes

@@ -16,7 +16,6 @@ from tests.training.samples import VOCABULARY
 from tests.training.tiny import gradients, learner_of, measured_batch, random_batch, tiny_network
 
 from palestra.encoding import ints
-from palestra.engines import remote
 from palestra.engines.vllm import VLLMEngine
 from palestra.errors import InfrastructureError, PolicyError, UsageError
 from palestra.training.algorithms.groups import Array
@@ -36,15 +35,13 @@ def test_the_difference_of_the_log_probabilities_is_added_to_the_advantages() ->
     batch = random_batch()
     total, rng = len(batch.positions), np.random.default_rng(0)
     batch = replace(batch, old=rng.normal(size=total), advantages=rng.normal(size=total))
-    assert batch.old is not None
-    assert batch.advantages is not None
     said = batch.old + np.linspace(-1.0, 6.0, total)
     said[3] = -np.inf
     settings = TeacherSettings(path="t", weight=0.5, task=2.0, largest=4.0)
+    found: Any
     found, measured = taught(batch, lambda _: said, settings)
     expected = 2.0 * batch.advantages + 0.5 * np.minimum(np.linspace(-1.0, 6.0, total), 4.0)
     expected[3] = 2.0 * batch.advantages[3]
-    assert found.advantages is not None
     np.testing.assert_allclose(found.advantages, expected, atol=1e-12)
     assert measured["teacher/not_finite"] == 1 / total
     known = np.arange(total) != 3
@@ -101,12 +98,11 @@ def test_the_expected_gradient_is_that_of_the_kl_and_following_it_reaches_the_te
     teacher, learner = Learner(other, config), Learner(tiny_network(critic=False), config, teacher=other)
     settings, batch = TeacherSettings(path="t"), every_continuation()
 
-    def expected() -> Batch:
+    def expected() -> Any:
         """Every token as often as the model samples it: the loss divides by their number."""
-        measured = replace(batch, old=learner.measure(batch).logprobs)
+        measured: Any = replace(batch, old=learner.measure(batch).logprobs)
+        found: Any
         found, _ = taught(measured, learner.measure_teacher, settings)
-        assert found.advantages is not None
-        assert measured.old is not None
         return replace(found, advantages=VOCABULARY * np.exp(measured.old) * found.advantages)
 
     first = kl(learner, teacher)
@@ -149,19 +145,12 @@ def teacher(tiny_model: Path, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_run_plays_and_learns_with_a_teacher(tiny_model: Path, teacher: Path, tmp_path: Path) -> None:
-    shown: list[Any] = []
-    trainer = assemble(config(tiny_model, {"path": str(teacher)}, steps=2), tmp_path / "run", show=shown.append)
-    asyncio.run(trainer.train())
-    assert all(step["teacher/kl"] > 0.1 and step["teacher/not_finite"] == 0 and step["updates"] == 1 for step in shown)
-
-
 def halving(setup: TeacherSetup, *, factor: float) -> Teacher:
     """A teacher of one's own: every sampled token is less likely."""
 
-    def measure(batch: Batch) -> Array:
-        assert batch.old is not None
-        return batch.old - factor
+    def measure(batch: Any) -> Array:
+        lower: Array = batch.old - factor
+        return lower
 
     return measure
 
@@ -245,14 +234,6 @@ def test_a_teacher_is_found_as_a_model_is_and_before_the_warm_start(
     with pytest.raises(UsageError, match=r'teacher\.path = ".*" has other tokens than the model'):
         assemble(config(tiny_model, {"path": "tiny:game:GuessTheNumber-v0-easy"}, **warm), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-async def test_one_dead_server_of_a_teacher_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "LONGEST_WAIT", 0.01)
-    server, batch = Server(), random_batch()
-    async with serving(server.app()) as url:
-        found = await asyncio.to_thread(_asked, url, batch, "http://127.0.0.1:9")
-    assert np.isfinite(found).all()
 
 
 async def test_a_server_without_log_probs_of_the_prompt_is_named() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import itertools
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -25,19 +26,13 @@ from palestra.training.config import TrainConfig
 from palestra.training.experience import Experience
 from palestra.training.imitation import TaughtPolicy
 from palestra.training.stream import PlayedTask
-from palestra.training.summary import solved
 from palestra.training.tasks import KnownOutcomes
 from palestra.training.trainer import Trainer
-from palestra.trajectory import Completion, Content, StopReason, Task, Trajectory, TrajectoryGroup, Turn
+from palestra.trajectory import Content, Task, TrajectoryGroup
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(300)]
 
 GAME = "game:GuessTheNumber-v0-easy"
-
-
-@pytest.fixture(scope="module")
-def model(tiny_model: Path) -> Path:
-    return tiny_model
 
 
 def config(model: Path, *, critic: bool = False, **changes: Any) -> TrainConfig:
@@ -78,10 +73,10 @@ def fingerprint(trainer: Trainer) -> str:
 @pytest.mark.gate
 @pytest.mark.parametrize("method", ["rebn", "grpo", "ppo_turn", "ppo_token", "gigpo"])
 @pytest.mark.slow
-def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, method: str) -> None:
+def test_a_run_accounts_for_everything_it_did(tiny_model: Path, tmp_path: Path, method: str) -> None:
     shown: list[Any] = []
     settings = config(
-        model,
+        tiny_model,
         steps=2,
         play={"tasks": 3, "group_size": 2, "max_tokens": 6},
         engine={"batch": 8, "rows": 8},
@@ -89,11 +84,11 @@ def test_a_run_accounts_for_everything_it_did(model: Path, tmp_path: Path, metho
         critic=method.startswith("ppo"),
     )
     trainer = train(settings, tmp_path, show=shown.append)
-    audit = Ledger(tmp_path / "ledger")
-    with audit:
-        assert audit.audit().balanced
-        assert audit.audit().issued == 12
-        assert audit.audit().committed == audit.audit().consumed > 0
+    with Ledger(tmp_path / "ledger") as ledger:
+        audit = ledger.audit()
+    assert audit.balanced
+    assert audit.issued == 12
+    assert audit.committed == audit.consumed > 0
     lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
     assert [line["step"] for line in lines] == [1, 2]
     assert lines == shown
@@ -129,55 +124,44 @@ def crash_in(name: str, step: int, *, after: bool) -> Callable[[Trainer], None]:
 
     def arm(trainer: Trainer) -> None:
         owner = next(one for one in (trainer, trainer.checkpoints, trainer.record) if hasattr(one, name))
-        attribute = name
-        original, calls = getattr(owner, attribute), [0]
+        original, calls = getattr(owner, name), itertools.count(1)
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            calls[0] += 1
-            if calls[0] < step:
+            if next(calls) < step:
                 return original(*args, **kwargs)
             result = original(*args, **kwargs) if after else None
             if asyncio.iscoroutine(result):
                 result.close()
             raise Crash
 
-        setattr(owner, attribute, wrapped)
+        setattr(owner, name, wrapped)
 
     return arm
 
 
 @pytest.fixture(scope="module")
-def undisturbed(model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    return fingerprint(train(config(model), tmp_path_factory.mktemp("undisturbed")))
+def undisturbed(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return fingerprint(train(config(tiny_model), tmp_path_factory.mktemp("undisturbed")))
 
 
 @pytest.mark.gate
 @pytest.mark.parametrize(
-    "crash",
+    ("name", "call", "after"),
     [
-        crash_in("_play", 1, after=False),
-        crash_in("_prepare", 2, after=True),
-        crash_in("_learn", 3, after=True),
-        crash_in("_account", 2, after=True),
-        crash_in("_account", 4, after=False),
-        crash_in("begin", 1, after=True),
-        crash_in("commit", 1, after=False),
-        crash_in("commit", 1, after=True),
-        crash_in("commit", 2, after=True),
-        crash_in("sample", 2, after=False),
-        crash_in("add", 3, after=True),
+        *(("_play", 1, False), ("_prepare", 2, True), ("_learn", 3, True), ("_account", 2, True), ("_account", 4, False)),
+        *(("begin", 1, True), ("commit", 1, False), ("commit", 1, True), ("commit", 2, True), ("sample", 2, False)),
+        ("add", 3, True),
     ],
-    ids=lambda crash: "",
 )
 @pytest.mark.slow
 def test_a_run_that_crashed_ends_where_the_undisturbed_one_ends(
-    model: Path, tmp_path: Path, undisturbed: str, crash: Callable[[Trainer], None]
+    tiny_model: Path, tmp_path: Path, undisturbed: str, name: str, call: int, after: bool
 ) -> None:
-    trainer = assemble(config(model), tmp_path)
-    crash(trainer)
+    trainer = assemble(config(tiny_model), tmp_path)
+    crash_in(name, call, after=after)(trainer)
     with pytest.raises(Crash):
         asyncio.run(trainer.train())
-    trainer = train(config(model), tmp_path)
+    trainer = train(config(tiny_model), tmp_path)
     assert fingerprint(trainer) == undisturbed
     lines = [msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines()]
     assert [line["step"] for line in lines] == [1, 2, 3, 4]
@@ -206,10 +190,10 @@ def learn_after(trainer: Trainer, count: int) -> None:
 @pytest.mark.gate
 @pytest.mark.parametrize("crash", [None, "_learn", "commit"])
 @pytest.mark.slow
-def test_groups_are_played_ahead_and_never_staler_than_allowed(model: Path, tmp_path: Path, crash: str | None) -> None:
+def test_groups_are_played_ahead_and_never_staler_than_allowed(tiny_model: Path, tmp_path: Path, crash: str | None) -> None:
     shown: list[Any] = []
     settings = config(
-        model, staleness=2, ahead=2, play={"tasks": 3, "group_size": 2, "max_tokens": 6}, engine={"batch": 4, "rows": 8}
+        tiny_model, staleness=2, ahead=2, play={"tasks": 3, "group_size": 2, "max_tokens": 6}, engine={"batch": 4, "rows": 8}
     )
     trainer = assemble(settings, tmp_path, show=shown.append)
     if crash is None:
@@ -245,9 +229,9 @@ class Poisoned(AsyncEnv):
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_invalid_episodes_reach_neither_curves_nor_horizons_and_the_accounts_agree(model: Path, tmp_path: Path) -> None:
+def test_invalid_episodes_reach_neither_curves_nor_horizons_and_the_accounts_agree(tiny_model: Path, tmp_path: Path) -> None:
     register("test:Poisoned-v0", Poisoned)
-    trainer = train(config(model, envs={"test:Poisoned-v0": 1.0}, steps=1), tmp_path)
+    trainer = train(config(tiny_model, envs={"test:Poisoned-v0": 1.0}, steps=1), tmp_path)
     (line,) = (msgspec.json.decode(line) for line in (tmp_path / "metrics.jsonl").read_bytes().splitlines())
     assert (line["reward"], line["success"], line["invalid/reward_huge"]) == (1.0, 0.0, 2)
     ((outcome,),) = trainer.outcomes.values()
@@ -258,33 +242,8 @@ def test_invalid_episodes_reach_neither_curves_nor_horizons_and_the_accounts_agr
         assert ledger.audit().dropped == 4
 
 
-@pytest.mark.gate
-@pytest.mark.slow
-def test_a_horizon_cuts_and_the_cut_is_no_end(model: Path, tmp_path: Path) -> None:
-    horizon = {"default": {"use": "stepwise", "turns": [1, 2], "every": 1}}
-    teacher = {"teacher": "random", "episodes": 32, "epochs": 8, "minibatches": 4, "learning_rate": 5e-3}
-    train(config(model, steps=2, horizon=horizon, warm_start=teacher, samples=9), tmp_path)
-    for one in read_trajectories(tmp_path / "trajectories.jsonl"):
-        horizon_then = one.info["step"]
-        assert len(one.turns) <= horizon_then
-        if one.stop is StopReason.TURN_LIMIT:
-            assert len(one.turns) == horizon_then
-            assert one.truncated
-
-
-def test_an_episode_that_was_cut_has_not_solved_its_task() -> None:
-    def played(stop: StopReason, success: bool | None, env: str = "game:x") -> Trajectory:
-        info = {} if success is None else {"success": success}
-        return Trajectory(Task(env), stop, turns=(Turn("o", Completion("a"), 0.0, info),))
-
-    cut, won = played(StopReason.TURN_LIMIT, None), played(StopReason.TERMINATED, True)
-    silent = played(StopReason.TERMINATED, None, "game:silent")
-    assert solved([[won, cut, cut, silent, Trajectory(Task("game:x"), StopReason.DEADLINE)]]) == [[True, False, False]]
-    assert solved([[cut, silent]]) == [[]]
-
-
-def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: Path) -> None:
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(tiny_model: Path) -> None:
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_model)
     renderer = renderer_for(tokenizer)
     policy = TaughtPolicy(as_policy("oracle"), renderer, lambda text: list(tokenizer.encode(text)), 2048)
     for one in collect(GAME, policy, n=8, seed=0, progress=False):
@@ -297,10 +256,10 @@ def test_a_teachers_words_become_the_tokens_the_model_would_have_sampled(model: 
 
 @pytest.mark.gate
 @pytest.mark.slow
-def test_a_warm_start_teaches_the_form_and_is_made_once(model: Path, tmp_path: Path) -> None:
+def test_a_warm_start_teaches_the_form_and_is_made_once(tiny_model: Path, tmp_path: Path) -> None:
     teacher = {"teacher": "random", "episodes": 128, "epochs": 10, "minibatches": 8, "learning_rate": 5e-3}
     settings = config(
-        model,
+        tiny_model,
         steps=1,
         warm_start=teacher,
         play={"tasks": 16, "group_size": 2, "max_tokens": 8},
@@ -333,11 +292,11 @@ class Waiting(AsyncEnv):
 
 
 @pytest.mark.slow
-def test_a_slow_checkpoint_costs_no_episode_that_is_being_played(model: Path, tmp_path: Path) -> None:
+def test_a_slow_checkpoint_costs_no_episode_that_is_being_played(tiny_model: Path, tmp_path: Path) -> None:
     register("test:Waiting-v0", Waiting)
     deadline, writing = 15.0, 16.0
     settings = config(
-        model,
+        tiny_model,
         envs={"test:Waiting-v0": 1.0},
         steps=2,
         staleness=1,

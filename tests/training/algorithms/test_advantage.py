@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -121,15 +120,13 @@ def test_grpo_standardizes_the_total_reward_inside_the_group() -> None:
     close(of(credits, 1, 0).advantages, [-5.0 / (5.0 + 1e-6)])
 
 
-def test_dr_grpo_only_centres() -> None:
-    credits = advantages([[episode(1.0), episode(0.0), episode(0.0), episode(2.0)]], AdvantageConfig("dr_grpo"))
-    close([of(credits, 0, m).advantages[0] for m in range(4)], [0.25, -0.75, -0.75, 1.25])
-
-
-def test_rloo_compares_with_the_others() -> None:
-    # others' means: (0+0+2)/3, (1+0+2)/3, the same, (1+0+0)/3
-    credits = advantages([[episode(1.0), episode(0.0), episode(0.0), episode(2.0)]], AdvantageConfig("rloo"))
-    close([of(credits, 0, m).advantages[0] for m in range(4)], [1 / 3, -1.0, -1.0, 5 / 3])
+@pytest.mark.parametrize(
+    ("method", "expected"), [("dr_grpo", [0.25, -0.75, -0.75, 1.25]), ("rloo", [1 / 3, -1.0, -1.0, 5 / 3])]
+)
+def test_a_total_is_compared_with_the_mean_of_the_group_or_of_the_others(method: str, expected: list[float]) -> None:
+    # R = 1, 0, 0, 2: mean 0.75; the others' means are 2/3, 1, 1, 1/3
+    credits = advantages([[episode(1.0), episode(0.0), episode(0.0), episode(2.0)]], AdvantageConfig(method))
+    close([of(credits, 0, m).advantages[0] for m in range(4)], expected)
 
 
 def test_reinforce_pp_gives_each_token_its_return_less_the_kl_still_to_come() -> None:
@@ -299,15 +296,17 @@ def test_whiten_ignores_a_shift_and_never_divides_by_rounding(values: list[float
     assert abs(white.mean()) < 1e-6
 
 
-def test_missing_measurements_are_named() -> None:
-    with pytest.raises(ValueError, match="critic"):
-        advantages([[episode(1.0)]], AdvantageConfig("ppo_turn"))
-    with pytest.raises(ValueError, match="reference"):
-        advantages([[episode(1.0)]], AdvantageConfig("grpo", kl_in_reward=0.1))
-    with pytest.raises(ValueError, match="anchor"):
-        advantages([[episode(1.0)]], AdvantageConfig("gigpo"))
-    with pytest.raises(ValueError, match="2 sampled tokens but 1 values"):
-        episode(1.0, lengths=(2,), values=(1.0,))
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        (AdvantageConfig("ppo_turn"), "critic"),
+        (AdvantageConfig("grpo", kl_in_reward=0.1), "reference"),
+        (AdvantageConfig("gigpo"), "anchor"),
+    ],
+)
+def test_missing_measurements_are_named(config: AdvantageConfig, named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        advantages([[episode(1.0)]], config)
 
 
 def test_what_a_method_of_ones_own_returns_is_checked_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,24 +343,3 @@ def test_what_a_method_of_ones_own_returns_is_checked_before_it_is_used(monkeypa
     for value in [*wrong, *([[credit]] for credit in credits)]:
         with pytest.raises(UsageError, match=r"^advantage\.method (must return|returned)"):
             answered(value)
-
-
-def test_credit_is_imported_from_the_documented_place() -> None:
-    import palestra.training
-
-    assert palestra.training.Credit is Credit
-    assert "Credit" in palestra.training.__all__
-
-
-def test_ppo_discounts_what_later_tokens_reveal_by_95_percent_unless_it_is_told_another_number() -> None:
-    member = GroupMember(np.array([0.0, 1.0]), np.array([1, 1]), True, values=np.array([0.5, 0.25]))
-    plain = AdvantageConfig("ppo_turn", whiten=False)
-    settings = {
-        "default": plain,
-        "stated": msgspec.structs.replace(plain, gae_lambda=0.95),
-        "none": msgspec.structs.replace(plain, gae_lambda=0.0),
-    }
-    raw = {name: advantages([[member]], config)[0][0] for name, config in settings.items()}
-    found = {name: None if credit is None else credit.advantages.tolist() for name, credit in raw.items()}
-    # The second turn earns 1 − 0.25; the first moves from 0.5 to 0.25, and gets 95 % of what the second earns.
-    assert found == {"default": [-0.25 + 0.95 * 0.75, 0.75], "stated": [-0.25 + 0.95 * 0.75, 0.75], "none": [-0.25, 0.75]}

@@ -86,6 +86,11 @@ def test_the_view_counts_sampled_tokens_over_all_segments() -> None:
     assert view.anchors == ("first", "second")
 
 
+def test_what_is_not_measured_has_no_future() -> None:
+    cut = GroupMember(np.zeros(1), np.ones(1, dtype=np.int64), terminated=False)
+    assert (cut.kl, cut.values, cut.anchors, cut.role, cut.bootstrap) == (None, None, (), ("", ""), 0.0)
+
+
 def test_a_failed_trajectory_has_no_view_and_a_cut_one_is_not_terminated() -> None:
     assert episode_of(trajectory(stop=StopReason.DEADLINE)) is None
     cut = episode_of(trajectory(stop=StopReason.TURN_LIMIT))

@@ -20,8 +20,8 @@ from palestra.training.algorithms.loss import LossConfig
 from palestra.training.algorithms.shaping import CUTS, Overlong, Shaping, overlong_penalty, shaped
 from palestra.training.algorithms.validity import SampleLimits
 from palestra.training.config import PlaySettings
-from palestra.training.experience import Experience, prepare
-from palestra.trajectory import Completion, Finish, StopReason, Task, Tokens, Trajectory, TrajectoryGroup
+from palestra.training.experience import prepare
+from palestra.trajectory import Completion, Finish, StopReason, Task, Tokens, TrajectoryGroup
 
 pytestmark = pytest.mark.torch
 
@@ -44,7 +44,7 @@ class MostlyCut:
         return msgspec.structs.replace(next(self.replies), tokens=tokens)
 
 
-async def lesson(play: PlaySettings, method: str, **network: Any) -> Experience:
+async def lesson(play: PlaySettings, method: str, **network: Any) -> Any:
     """One group of four, played and prepared as the trainer does it."""
     episodes = rollout([Task(GAME, 1)], MostlyCut(), group_size=4, cut_as_invalid=play.cut == "as_invalid")
     groups = [group async for group in grouped(episodes, 4)]
@@ -56,7 +56,6 @@ async def lesson(play: PlaySettings, method: str, **network: Any) -> Experience:
 @pytest.mark.parametrize("cut", ["as_invalid", -0.1, -1.0])
 async def test_a_cut_never_pays_more_than_a_finished_reply_without_a_move(method: str, cut: Any) -> None:
     made = await lesson(PlaySettings(cut=cut), method, critic=method.startswith("ppo"))
-    assert made.batch.advantages is not None
     stopped, *cuts = (made.batch.advantages[made.batch.tokens_of(e)].mean() for e in range(made.batch.count))
     assert len(cuts) == 3
     assert all(one <= stopped + 1e-9 for one in cuts)
@@ -83,11 +82,10 @@ def test_masking_takes_the_last_turn_and_nothing_else(seed: int, turns: int, seg
     one = random_trajectory(np.random.default_rng(seed), turns=turns, segments=min(segments, turns))
     cut = msgspec.structs.replace(one, stop=stop)
     assert shaped(one, Shaping("mask")) is one
-    left = shaped(cut, Shaping("mask"))
+    left: Any = shaped(cut, Shaping("mask"))
     if turns == 1:
         assert left is None
         return
-    assert left is not None
     assert left.turns == cut.turns[:-1]
     assert {span.turn for segment in left.segments for span in segment.spans} == set(range(turns - 1))
     for before, after in zip(cut.segments, left.segments, strict=False):
@@ -99,8 +97,7 @@ def test_masking_takes_the_last_turn_and_nothing_else(seed: int, turns: int, seg
 def test_a_number_replaces_the_reward_of_the_cut_turn_alone(seed: int, reward: float) -> None:
     one = random_trajectory(np.random.default_rng(seed), turns=3)
     cut = msgspec.structs.replace(one, stop=StopReason.LENGTH_CUT)
-    paid = shaped(cut, Shaping(reward))
-    assert paid is not None
+    paid: Any = shaped(cut, Shaping(reward))
     assert [turn.reward for turn in paid.turns] == [*(turn.reward for turn in one.turns[:-1]), reward]
     assert shaped(one, Shaping(reward)) is one
 
@@ -128,17 +125,10 @@ def test_the_soft_penalty_reaches_the_advantages() -> None:
     groups = [TrajectoryGroup(Task("game:x", 0), tuple(members))]
 
     def advantages(shaping: Shaping) -> list[float]:
-        made = prepare(groups, learner, AdvantageConfig("dr_grpo"), PartialGroups(), LIMITS, shaping)
-        assert made.batch.advantages is not None
+        made: Any = prepare(groups, learner, AdvantageConfig("dr_grpo"), PartialGroups(), LIMITS, shaping)
         return [float(made.batch.advantages[made.batch.tokens_of(e)][0]) for e in range(2)]
 
     assert advantages(Shaping()) == [0.0, 0.0]
     penalties = [-2.0 * min(length, 8) / 8 for length in lengths]
     expected = np.array(penalties) - np.mean(penalties)
     np.testing.assert_allclose(advantages(Shaping(overlong=Overlong(8, 2.0), limit=8)), expected)
-
-
-def test_trajectories_that_were_not_cut_keep_their_rewards() -> None:
-    one: Trajectory = random_trajectory(np.random.default_rng(0))
-    for cut in ("as_invalid", "mask", -1.0):
-        assert shaped(one, Shaping(cut)) is one

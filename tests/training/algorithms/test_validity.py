@@ -7,13 +7,11 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from tests.training.samples import VOCABULARY, random_group, random_trajectory
+from tests.training.samples import VOCABULARY, random_trajectory
 
 from palestra.encoding import floats, ints
-from palestra.training.algorithms.advantage import AdvantageConfig, advantages
-from palestra.training.algorithms.groups import episode_of
+from palestra.training.algorithms.advantage import AdvantageConfig
 from palestra.training.algorithms.validity import InvalidSample, SampleLimits, inspect, inspect_measured, quarantine
-from palestra.training.learner.batch import Batch
 from palestra.trajectory import (
     AgentCall,
     AgentRecord,
@@ -120,22 +118,13 @@ def test_every_kind_is_tested_and_there_are_at_least_thirty() -> None:
 
 
 @pytest.mark.parametrize("kind", list(INVALID))
-def test_each_kind_is_named(kind: InvalidSample) -> None:
+def test_each_kind_is_named_and_leaves_its_siblings_untouched(kind: InvalidSample) -> None:
     assert inspect(healthy(), LIMITS) is None
     assert inspect(INVALID[kind](), LIMITS) is kind
-
-
-@pytest.mark.parametrize("kind", list(INVALID))
-def test_a_poisoned_member_leaves_its_siblings_untouched(kind: InvalidSample) -> None:
     siblings = [msgspec.structs.replace(healthy(), member=m) for m in range(3)]
-    invalid = forged(INVALID[kind](), member=3)
-    group = TrajectoryGroup(Task("game:x", 0), (siblings[0], invalid, *siblings[1:]))
+    group = TrajectoryGroup(Task("game:x", 0), (siblings[0], forged(INVALID[kind](), member=3), *siblings[1:]))
     (reasons,) = quarantine([group], LIMITS)
     assert reasons == [None, kind, None, None]
-    kept = siblings
-    credits = advantages([[None if r else episode_of(m) for m, r in zip(group.members, reasons, strict=True)]], GRPO)
-    assert all(np.isfinite(c.per_token()).all() for c in credits[0] if c is not None)
-    assert len(Batch.of(kept).positions) == 18
 
 
 def test_members_that_do_not_belong_are_named() -> None:
@@ -232,13 +221,6 @@ def test_what_the_trainer_measures_can_poison_too() -> None:
     off = sampled - np.array([0.0, 1.5 * LIMITS.mismatch])
     assert inspect_measured(sampled, off, one, LIMITS.mismatch) is None
     assert inspect_measured(sampled, off, two, LIMITS.mismatch) is InvalidSample.SAMPLER_MISMATCH
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_healthy_samples_pass(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    groups = [random_group(rng, 4, group=g) for g in range(3)]
-    assert quarantine(groups, SampleLimits(VOCABULARY, 1000)) == [[None] * 4] * 3
 
 
 def test_in_flight_updates_and_silent_turns_pass() -> None:
