@@ -146,8 +146,6 @@ def test_a_result_cannot_end_the_familys_tag_and_a_failed_one_says_so() -> None:
         assert expected in text
 
 
-
-
 plain = st.text("abcdefg 123", min_size=1, max_size=12).map(str.strip).filter(bool)
 results = st.lists(
     st.builds(lambda text, ok: format_result("f", ToolResult(text, ok)), plain, st.booleans()), min_size=1, max_size=3

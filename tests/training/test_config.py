@@ -150,8 +150,6 @@ def test_a_wrong_override_is_blamed_and_not_the_recipe(overrides: list[str], sai
     assert "guess.toml" not in str(raised.value)
 
 
-
-
 @pytest.mark.parametrize("name", ["cpu/gues", "cpu/gues.toml", "guess", "/cpu/guess"])
 def test_a_misspelled_recipe_is_answered_with_the_nearest(name: str) -> None:
     with pytest.raises(UsageError, match=r"there is no recipe .*\. Did you mean cpu/guess") as raised:

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from palestra.errors import UnknownEnv, UsageError
-from palestra.models import build_tiny
 from palestra.references import Hook, hook
 from palestra.registry import make, unregister
 from palestra.rollout import collect

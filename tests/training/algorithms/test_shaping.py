@@ -106,6 +106,7 @@ def test_the_soft_penalty_is_linear_in_the_buffer() -> None:
     # limit 100, buffer 20: free to 80, half way −0.5, full at 100
     assert [overlong_penalty(n, 100, 20) for n in (0, 80, 90, 100, 500)] == [0.0, 0.0, -0.5, -1.0, -1.0]
     assert overlong_penalty(95, 100, 100) == -0.95
+    assert [Overlong(buffer).tokens(100) for buffer in (0.2, 0.001, 0.99, 1, 30.0)] == [20, 1, 99, 1, 30]
     with pytest.raises(UsageError, match=r"must lie in 1\.\.100 \(max_tokens\), got 0"):
         overlong_penalty(5, 100, 0)
     with pytest.raises(UsageError, match=r"overlong\.buffer must lie in 1\.\.10 \(max_tokens\)"):

@@ -16,9 +16,9 @@ from palestra.encoding import ints
 from palestra.errors import UsageError
 from palestra.training.algorithms.loss import LossConfig
 from palestra.training.learner.batch import WORTH_SHARING, Batch, Layout, PackingConfig, micro_batch, plan
-from palestra.training.learner.learner import Learner, LearnerConfig
+from palestra.training.learner.learner import LearnerConfig
 from palestra.training.learner.loading import load_model
-from palestra.training.learner.model import LoraSettings, ModelConfig, shard
+from palestra.training.learner.model import Inputs, LoraSettings, ModelConfig, shard
 from palestra.training.learner.state import GENERATOR, StateReader
 
 pytestmark = pytest.mark.torch
@@ -340,6 +340,13 @@ def test_a_new_learner_has_made_no_update_measures_first_and_its_critic_expects_
     assert (made.updates, made.measures_first, made.seen, made.rank, made.ranks) == (0, True, None, 0, 1)
     values = made.measure(random_batch()).values
     assert not values.any()
+
+
+def test_an_entropy_has_a_gradient_only_if_the_loss_asks_for_it() -> None:
+    network, micro = tiny_network(), micro_batch(random_batch(), [0, 1], "padded")
+    inputs = Inputs.of(micro, torch.device("cpu"))
+    found = [network(inputs, 1.0, *asked).statistics.entropy.requires_grad for asked in ((), (False,), (True,))]
+    assert found == [False, False, True]
 
 
 @pytest.mark.parametrize("shared", [WORTH_SHARING - 1, WORTH_SHARING, 40])

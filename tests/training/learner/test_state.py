@@ -3,13 +3,14 @@
 import hashlib
 import json
 import os
+import threading
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from tests.training.learner.together import in_threads
 from tests.training.tiny import learner_of, random_batch, tiny_network
 
@@ -143,12 +144,23 @@ def test_ranks_divide_the_files_of_the_weights_and_rank_0_writes_the_index_of_al
     largest = max(parameter.numel() for parameter in networks[0].parameters())
     monkeypatch.setattr(weights, "_FILE_BYTES", 2 * largest)  # half of the largest tensor in float32
 
-    def write(rank: int) -> None:
-        learner = learner_of(network=networks[rank])
-        learner.write_weights(tmp_path, "bfloat16")
-        assert (tmp_path / "model.safetensors.index.json").exists() or rank
+    indexed, late = threading.Event(), set(range(1, ranks))
 
-    in_threads(ranks, write, monkeypatch)
+    def save_late(tensors: dict[str, torch.Tensor], path: Path, **options: Any) -> None:
+        """All ranks but the first begin when the index is there, or would be if nothing held it back."""
+        rank = int(path.name.split("-")[1])
+        if rank in late:
+            late.remove(rank)
+            indexed.wait(0.2)
+        save_file(tensors, path, **options)
+
+    def index(folder: Path) -> None:
+        weights.index_weights(folder)
+        indexed.set()
+
+    monkeypatch.setattr(weights, "save_file", save_late)
+    monkeypatch.setattr("palestra.training.learner.learner.index_weights", index)
+    in_threads(ranks, lambda rank: learner_of(network=networks[rank]).write_weights(tmp_path, "bfloat16"), monkeypatch)
     files = {path.name: load_file(path) for path in tmp_path.glob("*.safetensors")}
     assert {name.split("-")[1] for name in files} == {f"{rank:05d}" for rank in range(ranks)}
     index = json.loads((tmp_path / "model.safetensors.index.json").read_text())
@@ -164,6 +176,19 @@ def test_ranks_divide_the_files_of_the_weights_and_rank_0_writes_the_index_of_al
 def test_ranks_meet_after_what_they_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No rank goes on before all files are there."""
     networks = [tiny_network(critic=False) for _ in range(2)]
+    read = threading.Event()
+
+    def write_late(folder: Path, rank: int, *state_of_rank: Any) -> None:
+        if rank:
+            read.wait(0.2)
+        write_state(folder, rank, *state_of_rank)
+
+    def reader(folder: Path) -> StateReader:
+        read.set()
+        return StateReader(folder)
+
+    monkeypatch.setattr("palestra.training.learner.learner.write_state", write_late)
+    monkeypatch.setattr("palestra.training.learner.learner.StateReader", reader)
 
     def save_and_load(rank: int) -> tuple[int, bool, int]:
         learner = learner_of(network=networks[rank])
