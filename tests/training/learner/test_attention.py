@@ -90,12 +90,26 @@ class Kernels:
         self.demand(q, k, v, causal, 4)
         return self.compute(q, k, v, softmax_scale)
 
-    def varlen(self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, softmax_scale: float, **lengths: Any) -> Tensor:
+    def varlen(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        *,
+        cu_seqlens_q: Tensor,
+        cu_seqlens_k: Tensor,
+        max_seqlen_q: int,
+        max_seqlen_k: int,
+        causal: bool,
+        dropout_p: float,
+        softmax_scale: float,
+    ) -> Tensor:
         self.demand(q, k, v, causal, 3)
-        assert lengths["cu_seqlens_q"].dtype == lengths["cu_seqlens_k"].dtype == torch.int32
-        bounds = lengths["cu_seqlens_q"].tolist()
-        assert (bounds[0], bounds[-1]) == (0, len(q))
-        assert lengths["max_seqlen_q"] == lengths["max_seqlen_k"] == int(np.diff(bounds).max())
+        assert cu_seqlens_q.dtype == cu_seqlens_k.dtype == torch.int32
+        bounds = cu_seqlens_q.tolist()
+        assert bounds[0] == 0
+        assert bounds[-1] == len(q)
+        assert max_seqlen_q == max_seqlen_k == int(np.diff(bounds).max())
         self.calls.append(bounds)
         parts = [[some[a:b].unsqueeze(0) for some in (q, k, v)] for a, b in pairwise(bounds)]
         return torch.cat([self.compute(one, other, third, softmax_scale)[0] for one, other, third in parts])
