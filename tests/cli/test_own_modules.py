@@ -121,9 +121,8 @@ def test_serve_finds_a_class_in_the_working_folder(folder: Path) -> None:
 @pytest.mark.slow
 def test_ray_workers_find_a_class_in_the_working_folder(folder: Path) -> None:
     pytest.importorskip("ray")
-    done = palestra(
-        folder, *["rollout", "oracle", "-e", "reach:Slow", "-n", "3", "--cluster", "local", "--workers", "1", "-o", "run"]
-    )
+    cluster = ["--cluster", "local", "--workers", "1"]
+    done = palestra(folder, "rollout", "oracle", "-e", "reach:Slow", "-n", "3", *cluster, "-o", "run")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "consumed 3" in done.stdout
 

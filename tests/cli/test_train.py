@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from palestra.cli.app import app
 from palestra.cli.endings import Interrupted
 from palestra.cli.train import run_folder
 from palestra.errors import UsageError
@@ -56,9 +58,9 @@ def test_a_recipe_becomes_a_run_that_can_be_looked_at(recipe: Path, tmp_path: Pa
     assert _tensorboard(run / "tensorboard")["reward"] == pytest.approx([line["reward"] for line in lines])
     # The same command has nothing left to do; with more steps it goes on.
     assert "step 4" not in palestra("train", recipe, "--out", run)
-    resumed = palestra("train", recipe, "steps=4", "--out", run)
-    assert "resuming from step 3 of 4" in resumed
-    assert "step 4/4" in resumed
+    resumed = CliRunner().invoke(app, ["train", str(recipe), "steps=4", "--out", str(run)])
+    assert "resuming from step 3 of 4" in resumed.stderr
+    assert "step 4/4" in resumed.stdout
     assert [line["step"] for line in read_metrics(run)] == [1, 2, 3, 4]
     palestra("plot", run, "-o", tmp_path / "curves.svg")
     assert (tmp_path / "curves.svg").read_text().count("<polyline") == 4
