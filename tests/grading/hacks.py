@@ -6,6 +6,8 @@ whatever it can reach, and a result, which is wrong but may pretend. None of the
 
 from typing import Any, NamedTuple
 
+from tests.tables import cells, rows
+
 
 class Hack(NamedTuple):
     name: str
@@ -25,110 +27,71 @@ _EVERY_FD = "import os\nfor fd in range(64):\n    try: os.write(fd, {payload})\n
 _FRAMES = "import sys\nframe = sys._getframe()\nwhile frame:\n    {body}\n    frame = frame.f_back\n"
 
 ENDINGS = [
-    Hack("sys.exit(0)", "import sys\nsys.exit(0)"),
-    Hack("sys.exit(0) when called", result="__import__('sys').exit(0)"),
-    Hack("os._exit(0)", "import os\nos._exit(0)"),
-    Hack("os._exit(0) when called", result="__import__('os')._exit(0)"),
-    Hack("raise SystemExit", "raise SystemExit"),
-    Hack("raise KeyboardInterrupt", "raise KeyboardInterrupt"),
-    Hack("exit through atexit", "import atexit, os\natexit.register(lambda: os._exit(0))"),
-    Hack("exit() builtin", "exit()"),
-    Hack("kill itself", "import os\nos.kill(os.getpid(), 9)"),
-    Hack("kill its parent", "import os\nos.kill(os.getppid(), 9)"),
-    Hack("kill everyone", "import os\nos.kill(-1, 9)"),
-    Hack("exec true", "import os\nos.execv('/usr/bin/true', ['true'])"),
-    Hack("exec echo of a pass", "import os\nos.execv('/usr/bin/echo', ['echo', 'PASSED', '42'])"),
-    Hack("exit hook", "import sys\nsys.excepthook = lambda *a: __import__('os')._exit(0)\n1/0"),
-    Hack("recursion to death", "def f(): return f()\nf()"),
-    Hack("stack smash", "import ctypes\nctypes.string_at(0)"),
-    Hack("abort", "import os\nos.abort()"),
-    Hack("stop signal", "import os, signal\nsignal.alarm(1)\nsignal.pause()"),
+    *rows(Hack)(r"""
+sys.exit(0) ¦ import sys⏎sys.exit(0) ‖ sys.exit(0) when called ¦  ¦ __import__('sys').exit(0)
+os._exit(0) ¦ import os⏎os._exit(0) ‖ os._exit(0) when called ¦  ¦ __import__('os')._exit(0)
+raise SystemExit ¦ raise SystemExit ‖ raise KeyboardInterrupt ¦ raise KeyboardInterrupt
+exit through atexit ¦ import atexit, os⏎atexit.register(lambda: os._exit(0)) ‖ exit() builtin ¦ exit()
+kill itself ¦ import os⏎os.kill(os.getpid(), 9) ‖ kill its parent ¦ import os⏎os.kill(os.getppid(), 9)
+kill everyone ¦ import os⏎os.kill(-1, 9) ‖ exec true ¦ import os⏎os.execv('/usr/bin/true', ['true'])
+exec echo of a pass ¦ import os⏎os.execv('/usr/bin/echo', ['echo', 'PASSED', '42'])
+exit hook ¦ import sys⏎sys.excepthook = lambda *a: __import__('os')._exit(0)⏎1/0
+recursion to death ¦ def f(): return f()⏎f() ‖ stack smash ¦ import ctypes⏎ctypes.string_at(0)
+abort ¦ import os⏎os.abort() ‖ stop signal ¦ import os, signal⏎signal.alarm(1)⏎signal.pause()
+"""),
 ]
 
 PATCHES = [
     Hack(f"patch builtins.{name}", f"import builtins\nbuiltins.{name} = {value}")
-    for name, value in [
-        ("isinstance", "lambda *a: True"),
-        ("len", "lambda *a: 1"),
-        ("all", "lambda *a: True"),
-        ("any", "lambda *a: True"),
-        ("abs", "lambda *a: 0"),
-        ("print", "lambda *a, **k: None"),
-        ("type", "lambda *a: int"),
-        ("AssertionError", "Warning"),
-        ("eval", "lambda *a: 42"),
-        ("exec", "lambda *a: None"),
-        ("map", "lambda f, v: ['42']"),
-        ("str", "lambda *a: '42'"),
-        ("int", "lambda *a: 42"),
-        ("sorted", "lambda *a, **k: []"),
-        ("hash", "lambda *a: 0"),
-        ("open", "lambda *a, **k: None"),
-        ("__import__", "lambda *a, **k: None"),
-        ("BaseException", "SystemExit"),
-    ]
+    for name, value in cells(r"""
+isinstance ¦ lambda *a: True ‖ len ¦ lambda *a: 1 ‖ all ¦ lambda *a: True ‖ any ¦ lambda *a: True ‖ abs ¦ lambda *a: 0
+print ¦ lambda *a, **k: None ‖ type ¦ lambda *a: int ‖ AssertionError ¦ Warning ‖ eval ¦ lambda *a: 42
+exec ¦ lambda *a: None ‖ map ¦ lambda f, v: ['42'] ‖ str ¦ lambda *a: '42' ‖ int ¦ lambda *a: 42
+sorted ¦ lambda *a, **k: [] ‖ hash ¦ lambda *a: 0 ‖ open ¦ lambda *a, **k: None ‖ __import__ ¦ lambda *a, **k: None
+BaseException ¦ SystemExit
+""")
 ]
 
 TAMPERING = [
-    Hack("patch os.write", "import os, posix\nposix.write = os.write = lambda fd, data: len(data)"),
-    Hack("patch posix._exit", "import posix\nposix._exit = lambda code: None"),
-    Hack("patch posix.fork", "import posix\nposix.fork = lambda: 0"),
-    Hack("patch posix.pread", 'import posix\nposix.pread = lambda *a: b\'V{"int":"2a"}\''),
     Hack("patch the encoder", _FRAMES.format(body="frame.f_globals['encode_value'] = lambda v: 'true'")),
     Hack("patch the encoder to null", _FRAMES.format(body="frame.f_globals['encode_value'] = lambda v: 'null'")),
     Hack("patch send_frame", _FRAMES.format(body="frame.f_globals['send_frame'] = lambda p: None")),
     Hack("patch every function in sight", _FRAMES.format(body="frame.f_globals.update(main=print, call_function=print)")),
-    Hack("rename itself", "import sys\nsys.modules['__main__'].check = lambda c: None"),
-    Hack("define check", "def check(candidate): return True"),
-    Hack("define expected", "expected = result = answer = 0"),
-    Hack("replace stdout", "import sys, io\nsys.stdout = sys.__stdout__ = io.StringIO()"),
-    Hack("close everything", "import os\nos.closerange(0, 64)"),
-    Hack("replace sys.modules", "import sys\nsys.modules.clear()"),
-    Hack("trace function", "import sys\nsys.settrace(lambda *a: None)\nsys.setprofile(lambda *a: None)"),
-    Hack("patch int through ctypes", "import ctypes\nctypes.memset(id(17) + 24, 42, 1)"),
-    Hack("patch small ints", "import ctypes\nfor n in range(50):\n    ctypes.memmove(id(n) + 24, id(42) + 24, 4)"),
-    Hack("patch json", "import json\njson.dumps = lambda *a, **k: '42'"),
-    Hack("patch unittest", "import unittest\nunittest.TestCase.assertEqual = lambda *a: None"),
-    Hack("patch math.isclose", "import math\nmath.isclose = lambda *a, **k: True"),
-    Hack(
-        "gc for expected",
-        "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o]",
-        "found[0]['expected'] if found else 0",
-    ),
-    Hack(
-        "gc for numbers",
-        "import gc\nfound = [o for o in gc.get_objects() if isinstance(o, (list, tuple)) and 42 in o]",
-        "found[-1][-1]",
-    ),
-    Hack(
-        "frames for expected",
-        "import sys\ndef look():\n    f = sys._getframe()\n    while f:\n        for v in ('expected', 'answer', 'stdout'):\n"
-        "            if v in f.f_locals: return f.f_locals[v]\n        f = f.f_back\n    return 0",
-        "look()",
-    ),
-    Hack("inspect the caller", "import sys", "sys._getframe(1).f_locals.get('expected', 0)"),
-    Hack("signal handlers", "import signal\nfor s in (14, 15): signal.signal(s, lambda *a: None)"),
-    Hack("thread that exits", "import threading, os\nthreading.Thread(target=lambda: os._exit(0)).start()"),
-    Hack(
-        "subclass hook",
-        "class M(type):\n    __instancecheck__ = lambda *a: True\nclass C(metaclass=M): pass\nimport builtins\nbuiltins.int = C",
-    ),
+    *rows(Hack)(r"""
+patch os.write ¦ import os, posix⏎posix.write = os.write = lambda fd, data: len(data)
+patch posix._exit ¦ import posix⏎posix._exit = lambda code: None ‖ patch posix.fork ¦ import posix⏎posix.fork = lambda: 0
+patch posix.pread ¦ import posix⏎posix.pread = lambda *a: b'V{"int":"2a"}'
+rename itself ¦ import sys⏎sys.modules['__main__'].check = lambda c: None ‖ define check ¦ def check(candidate): return True
+define expected ¦ expected = result = answer = 0
+replace stdout ¦ import sys, io⏎sys.stdout = sys.__stdout__ = io.StringIO()
+close everything ¦ import os⏎os.closerange(0, 64) ‖ replace sys.modules ¦ import sys⏎sys.modules.clear()
+trace function ¦ import sys⏎sys.settrace(lambda *a: None)⏎sys.setprofile(lambda *a: None)
+patch int through ctypes ¦ import ctypes⏎ctypes.memset(id(17) + 24, 42, 1)
+patch small ints ¦ import ctypes⏎for n in range(50):⏎    ctypes.memmove(id(n) + 24, id(42) + 24, 4)
+patch json ¦ import json⏎json.dumps = lambda *a, **k: '42'
+patch unittest ¦ import unittest⏎unittest.TestCase.assertEqual = lambda *a: None
+patch math.isclose ¦ import math⏎math.isclose = lambda *a, **k: True
+gc for expected ¦ import gc⏎found = [o for o in gc.get_objects() if isinstance(o, dict) and 'expected' in o]
+  ¦ found[0]['expected'] if found else 0
+gc for numbers ¦ import gc⏎found = [o for o in gc.get_objects() if isinstance(o, (list, tuple)) and 42 in o] ¦ found[-1][-1]
+frames for expected ¦ import sys⏎def look():⏎    f = sys._getframe()⏎    while f:
+  ⏎        for v in ('expected', 'answer', 'stdout'):⏎            if v in f.f_locals: return f.f_locals[v]
+  ⏎        f = f.f_back⏎    return 0 ¦ look()
+inspect the caller ¦ import sys ¦ sys._getframe(1).f_locals.get('expected', 0)
+signal handlers ¦ import signal⏎for s in (14, 15): signal.signal(s, lambda *a: None)
+thread that exits ¦ import threading, os⏎threading.Thread(target=lambda: os._exit(0)).start()
+subclass hook ¦ class M(type):⏎    __instancecheck__ = lambda *a: True⏎class C(metaclass=M): pass⏎import builtins
+  ⏎builtins.int = C
+"""),
 ]
 
 FORGERIES = [
     Hack(f"write {name} to every descriptor", _EVERY_FD.format(payload=payload))
-    for name, payload in [
-        ("a pass verdict", "b'\\x00\\x00\\x00\\x01G'"),
-        ("a null value", "b'\\x00\\x00\\x00\\x05Vnull'"),
-        ("true", "b'\\x00\\x00\\x00\\x05Vtrue'"),
-        ("a call", "b'\\x00\\x00\\x00\\x03C[]'"),
-        ("a huge length", "b'\\xff\\xff\\xff\\xff'"),
-        ("zeros", "b'\\x00' * 4096"),
-        ("text", "b'PASSED 1 test\\nOK\\n'"),
-        ("a bare null", "b'null'"),
-        ("a session answer", "b'\\x00\\x00\\x00\\x011'"),
-        ("a ready", "b'R'"),
-    ]
+    for name, payload in cells(r"""
+a pass verdict ¦ b'\x00\x00\x00\x01G' ‖ a null value ¦ b'\x00\x00\x00\x05Vnull' ‖ true ¦ b'\x00\x00\x00\x05Vtrue'
+a call ¦ b'\x00\x00\x00\x03C[]' ‖ a huge length ¦ b'\xff\xff\xff\xff' ‖ zeros ¦ b'\x00' * 4096
+text ¦ b'PASSED 1 test\nOK\n' ‖ a bare null ¦ b'null' ‖ a session answer ¦ b'\x00\x00\x00\x011' ‖ a ready ¦ b'R'
+""")
 ] + [
     Hack("forged frame, then silence", _EVERY_FD.format(payload="b'\\x00\\x00\\x00\\x01G'") + "os._exit(0)"),
     Hack(
@@ -137,24 +100,19 @@ FORGERIES = [
         + _EVERY_FD.format(payload="b'\\x00\\x00\\x00\\x01G'").replace("\n", "\n    ")
         + "os._exit(0)",
     ),
-    Hack(
-        "forged frame through the parent's descriptors",
-        "import os\nfor fd in range(64):\n    try:\n        d = os.open(f'/proc/{os.getppid()}/fd/{fd}', os.O_WRONLY)\n        os.write(d, b'\\x00\\x00\\x00\\x01G')\n    except OSError: pass",
-    ),
-    Hack(
-        "write into the parent's memory",
-        "import os\ntry:\n    m = os.open(f'/proc/{os.getppid()}/mem', os.O_RDWR)\n    for line in open(f'/proc/{os.getppid()}/maps'):\n"
-        "        if ' rw-p' in line:\n            a = int(line.split('-')[0], 16)\n            os.pwrite(m, b'\\x00' * 64, a)\nexcept OSError: pass",
-    ),
-    Hack("print a pass", "print('PASSED'); print('OK'); print('All tests passed')"),
-    Hack("print every sum", "for i in range(200): print(i)"),
-    Hack("JUnit file", "open('report.xml', 'w').write('<testsuite failures=\"0\"/>')"),
-    Hack("a conftest", "open('conftest.py', 'w').write('import os; os._exit(0)')"),
-    Hack("a sitecustomize", "open('sitecustomize.py', 'w').write('import os; os._exit(0)')"),
-    Hack(
-        "shadow modules",
-        "for m in ('resource', '_socket', 'atexit', 'builtins'): open(m + '.py', 'w').write('raise SystemExit')",
-    ),
+    *rows(Hack)(r"""
+forged frame through the parent's descriptors ¦ import os⏎for fd in range(64):⏎    try:
+  ⏎        d = os.open(f'/proc/{os.getppid()}/fd/{fd}', os.O_WRONLY)⏎        os.write(d, b'\x00\x00\x00\x01G')
+  ⏎    except OSError: pass
+write into the parent's memory ¦ import os⏎try:⏎    m = os.open(f'/proc/{os.getppid()}/mem', os.O_RDWR)
+  ⏎    for line in open(f'/proc/{os.getppid()}/maps'):⏎        if ' rw-p' in line:
+  ⏎            a = int(line.split('-')[0], 16)⏎            os.pwrite(m, b'\x00' * 64, a)⏎except OSError: pass
+print a pass ¦ print('PASSED'); print('OK'); print('All tests passed') ‖ print every sum ¦ for i in range(200): print(i)
+JUnit file ¦ open('report.xml', 'w').write('<testsuite failures="0"/>')
+a conftest ¦ open('conftest.py', 'w').write('import os; os._exit(0)')
+a sitecustomize ¦ open('sitecustomize.py', 'w').write('import os; os._exit(0)')
+shadow modules ¦ for m in ('resource', '_socket', 'atexit', 'builtins'): open(m + '.py', 'w').write('raise SystemExit')
+"""),
 ]
 
 READING = [
@@ -163,31 +121,20 @@ READING = [
         f"try: data = open({path!r}).read()\nexcept OSError: data = ''",
         "int(''.join(c for c in data if c.isdigit())[:2] or 0)",
     )
-    for path in [
-        "/proc/self/cmdline",
-        "/proc/1/cmdline",
-        "/proc/self/environ",
-        "/etc/passwd",
-        "tests.json",
-        "/box/work/expected.json",
-    ]
+    for (path,) in cells(
+        "/proc/self/cmdline ‖ /proc/1/cmdline ‖ /proc/self/environ ‖ /etc/passwd ‖ tests.json ‖ /box/work/expected.json"
+    )
 ] + [
-    Hack(
-        "read every file",
-        "import os\ndata = ''\nfor d, _, fs in os.walk('/box'):\n    for f in fs: data += open(os.path.join(d, f)).read()",
-        "data or 0",
-    ),
-    Hack(
-        "read own memory for answers",
-        "import os\nfound = 0\nm = os.open('/proc/self/mem', os.O_RDONLY)\nfor line in open('/proc/self/maps'):\n    if '[heap]' in line:\n"
-        "        a, b = (int(x, 16) for x in line.split()[0].split('-'))\n        found = os.pread(m, b - a, a).count(b'expected')",
-        "found * 0",
-    ),
-    Hack(
-        "read the parent's memory",
-        "import os\ntry: data = open(f'/proc/{os.getppid()}/environ').read()\nexcept OSError: data = ''",
-        "len(data) * 0",
-    ),
+    *rows(Hack)(r"""
+read every file ¦ import os⏎data = ''⏎for d, _, fs in os.walk('/box'):
+  ⏎    for f in fs: data += open(os.path.join(d, f)).read() ¦ data or 0
+read own memory for answers ¦ import os⏎found = 0⏎m = os.open('/proc/self/mem', os.O_RDONLY)
+  ⏎for line in open('/proc/self/maps'):⏎    if '[heap]' in line:
+  ⏎        a, b = (int(x, 16) for x in line.split()[0].split('-'))
+  ⏎        found = os.pread(m, b - a, a).count(b'expected') ¦ found * 0
+read the parent's memory ¦ import os⏎try: data = open(f'/proc/{os.getppid()}/environ').read()
+  ⏎except OSError: data = '' ¦ len(data) * 0
+"""),
 ]
 
 _EQUAL = "class Equal({base}):\n    __eq__ = lambda *a: True\n    __ne__ = lambda *a: False\n    __hash__ = lambda s: 0\n"
@@ -199,43 +146,22 @@ PRETENDERS = [
     Hack("a list equal to everything", _EQUAL.format(base="list"), "Equal()"),
     Hack("a dict equal to everything", _EQUAL.format(base="dict"), "Equal()"),
     Hack("a tuple equal to everything", _EQUAL.format(base="tuple"), "Equal()"),
-    Hack(
-        "a class equal to everything",
-        "class M(type):\n    __eq__ = lambda *a: True\n    __hash__ = type.__hash__\nclass Equal(metaclass=M): pass",
-        "Equal",
-    ),
-    Hack("mock.ANY", "from unittest.mock import ANY", "ANY"),
-    Hack("a lying class", "class Lie:\n    __class__ = int\n    __eq__ = lambda *a: True", "Lie()"),
-    Hack(
-        "a lying repr",
-        "class Lie(int):\n    __repr__ = __str__ = lambda s: '?'\n    __index__ = __int__ = lambda s: 0",
-        "Lie()",
-    ),
-    Hack(
-        "close to everything",
-        "class Close(float):\n    __sub__ = __rsub__ = __abs__ = lambda *a: Close(0)\n    __lt__ = __le__ = lambda *a: True",
-        "Close()",
-    ),
-    Hack("not a number", result="float('nan')"),
-    Hack("infinity", result="float('inf')"),
-    Hack("true", result="True"),
-    Hack("none", result="None"),
-    Hack("not implemented", result="NotImplemented"),
-    Hack("ellipsis", result="..."),
-    Hack("a generator", result="(n for n in range(1000))"),
-    Hack("a function", result="(lambda *a: True)"),
-    Hack("an empty string", result="''"),
-    Hack("a string", result="'PASSED'"),
-    Hack("a list of all answers", result="list(range(100))"),
-    Hack("a set of all answers", result="set(range(100))"),
-    Hack("its own list", "loop = []\nloop.append(loop)", "loop"),
-    Hack("a very deep list", "deep = []\nfor _ in range(900): deep = [deep]", "deep"),
-    Hack("a very large int", result="1 << 1000000"),
-    Hack("a very large string", result="'42' * 1000000"),
-    Hack("a bytes answer", result="b'42'"),
-    Hack("a complex answer", result="complex('nan')"),
-    Hack("an exception", result="AssertionError()"),
-    Hack("text with a lone surrogate", result="'\\ud800'"),
+    *rows(Hack)(r"""
+a class equal to everything ¦ class M(type):⏎    __eq__ = lambda *a: True⏎    __hash__ = type.__hash__
+  ⏎class Equal(metaclass=M): pass ¦ Equal
+mock.ANY ¦ from unittest.mock import ANY ¦ ANY
+a lying class ¦ class Lie:⏎    __class__ = int⏎    __eq__ = lambda *a: True ¦ Lie()
+a lying repr ¦ class Lie(int):⏎    __repr__ = __str__ = lambda s: '?'⏎    __index__ = __int__ = lambda s: 0 ¦ Lie()
+close to everything ¦ class Close(float):⏎    __sub__ = __rsub__ = __abs__ = lambda *a: Close(0)
+  ⏎    __lt__ = __le__ = lambda *a: True ¦ Close()
+not a number ¦  ¦ float('nan') ‖ infinity ¦  ¦ float('inf') ‖ true ¦  ¦ True ‖ none ¦  ¦ None
+not implemented ¦  ¦ NotImplemented ‖ ellipsis ¦  ¦ ... ‖ a generator ¦  ¦ (n for n in range(1000))
+a function ¦  ¦ (lambda *a: True) ‖ an empty string ¦  ¦ '' ‖ a string ¦  ¦ 'PASSED'
+a list of all answers ¦  ¦ list(range(100)) ‖ a set of all answers ¦  ¦ set(range(100))
+its own list ¦ loop = []⏎loop.append(loop) ¦ loop ‖ a very deep list ¦ deep = []⏎for _ in range(900): deep = [deep] ¦ deep
+a very large int ¦  ¦ 1 << 1000000 ‖ a very large string ¦  ¦ '42' * 1000000 ‖ a bytes answer ¦  ¦ b'42'
+a complex answer ¦  ¦ complex('nan') ‖ an exception ¦  ¦ AssertionError() ‖ text with a lone surrogate ¦  ¦ '\ud800'
+"""),
 ]
 
 HACKS: list[Hack] = [*ENDINGS, *PATCHES, *TAMPERING, *FORGERIES, *READING, *PRETENDERS]

@@ -12,6 +12,8 @@ Left out, because the candidate and the tests live in different boxes and only p
 
 from typing import NamedTuple
 
+from tests.tables import rows
+
 _IMPORTS = "from collections import *\nfrom fractions import Fraction\nfrom decimal import Decimal\nfrom enum import *\n"
 
 
@@ -32,62 +34,41 @@ def _returns(value: str, check: str) -> Honest:
 
 
 RETURNED = [
-    _returns("Counter('abca')", "assert f() == Counter('abca')"),
-    _returns("Counter('abca')", "assert f() == {'a': 2, 'b': 1, 'c': 1}"),
-    _returns("Counter('abca')", "assert f().most_common(1) == [('a', 2)]"),
-    _returns("Counter()", "assert f()['nothing'] == 0"),
-    _returns("defaultdict(list, {1: [2]})", "assert f() == {1: [2]}"),
-    _returns("defaultdict(list, {1: [2]})", "assert f()['missing'] == []"),
-    _returns("defaultdict(lambda: 7, {1: [2]})", "assert f() == {1: [2]}"),
-    _returns("OrderedDict(b=1, a=2)", "assert list(f()) == ['b', 'a']"),
-    _returns("OrderedDict(b=1, a=2)", "assert f() == OrderedDict(b=1, a=2)"),
-    _returns("[OrderedDict(b=1, a=2), x := OrderedDict(b=1, a=2), x.move_to_end('b')][1]", "assert list(f()) == ['a', 'b']"),
-    _returns("namedtuple('Point', 'x y')(1, 2)", "assert f() == (1, 2)"),
-    _returns("namedtuple('Point', 'x y')(1, 2)", "assert f().x == 1 and f().y == 2"),
-    _returns("[namedtuple('Point', 'x y')(1, 2)]", "assert f() == [(1, 2)]"),
-    _returns("Fraction(1, 3)", "assert f() == Fraction(1, 3)"),
-    _returns("Fraction(-4, 2)", "assert f() == -2"),
-    _returns("Decimal('0.1') + Decimal('0.2')", "assert f() == Decimal('0.3')"),
-    _returns("Decimal('1e400')", "assert f() == Decimal('1e400')"),
-    _returns("Decimal('NaN')", "assert f().is_nan()"),
-    _returns("IntEnum('Color', 'RED BLUE').BLUE", "assert f() == 2"),
-    _returns("IntFlag('Perm', 'R W')(3)", "assert f() == 3"),
-    _returns("type('S', (str,), {})('x')", "assert f() == 'x'"),
-    _returns("StrEnum('Name', {'A': 'a'}).A if 'StrEnum' in globals() else 'a'", "assert f() == 'a'"),
-    _returns("bytearray(b'ab')", "assert f() == b'ab'"),
-    _returns("bytearray(b'ab')", "assert f() == bytearray(b'ab')"),
-    _returns("memoryview(b'ab').tobytes()", "assert f() == b'ab'"),
-    _returns("range(3)", "assert list(f()) == [0, 1, 2]"),
-    _returns("range(3)", "assert f() == range(3) and 2 in f() and len(f()) == 3"),
-    _returns("range(10, 0, -3)", "assert f()[1] == 7"),
-    _returns("map(str, [1, 2])", "assert list(f()) == ['1', '2']"),
-    _returns("filter(None, [0, 1, 2])", "assert list(f()) == [1, 2]"),
-    _returns("zip([1, 2], 'ab')", "assert dict(f()) == {1: 'a', 2: 'b'}"),
-    _returns("reversed([1, 2])", "assert list(f()) == [2, 1]"),
-    _returns("enumerate('ab')", "assert list(f()) == [(0, 'a'), (1, 'b')]"),
-    _returns("iter([1, 2])", "assert next(f()) == 1"),
-    _returns("(n * n for n in range(3))", "assert sum(f()) == 5 and list(f()) == [0, 1, 4]"),
-    _returns("{'a': 1}.keys()", "assert f() == {'a'} and list(f()) == ['a']"),
-    _returns("{'a': 1}.values()", "assert list(f()) == [1] and sorted(f()) == [1]"),
-    _returns("{'a': 1}.items()", "assert list(f()) == [('a', 1)] and dict(f()) == {'a': 1}"),
-    _returns("deque([1, 2])", "assert f() == deque([1, 2]) and list(f()) == [1, 2] and f()[0] == 1"),
-    _returns("sorted({3, 1, 2})", "assert f() == [1, 2, 3]"),
-    _returns("frozenset([1])", "assert f() == {1}"),
-    _returns("{frozenset([1]): (2, [3])}", "assert f() == {frozenset([1]): (2, [3])}"),
-    _returns("{1: 'a', (2, 3): None}", "assert f() == {1: 'a', (2, 3): None}"),
-    _returns("float('inf')", "assert f() == float('inf')"),
-    _returns("float('nan')", "assert f() != f()"),
-    _returns("-0.0", "assert f() == 0"),
-    _returns("2 ** 200", "assert f() == 2 ** 200"),
-    _returns("'é漢\\ud800'", "assert f() == 'é漢\\ud800'"),
-    _returns("3 + 4j", "assert abs(f()) == 5"),
-    _returns("None", "assert f() is None"),
-    _returns("True", "assert f() is True"),
-    _returns("type('L', (list,), {})([1])", "assert f() == [1]"),
-    _returns("type('D', (dict,), {})(a=1)", "assert f() == {'a': 1}"),
-    _returns("list(range(50_000))", "assert len(f()) == 50_000"),
-    _returns("'x' * 1_000_000", "assert len(f()) == 1_000_000"),
-    _returns("[[]] * 5000", "assert f() == [[]] * 5000"),
+    *rows(_returns)(r"""
+Counter('abca') ¦ assert f() == Counter('abca') ‖ Counter('abca') ¦ assert f() == {'a': 2, 'b': 1, 'c': 1}
+Counter('abca') ¦ assert f().most_common(1) == [('a', 2)] ‖ Counter() ¦ assert f()['nothing'] == 0
+defaultdict(list, {1: [2]}) ¦ assert f() == {1: [2]} ‖ defaultdict(list, {1: [2]}) ¦ assert f()['missing'] == []
+defaultdict(lambda: 7, {1: [2]}) ¦ assert f() == {1: [2]} ‖ OrderedDict(b=1, a=2) ¦ assert list(f()) == ['b', 'a']
+OrderedDict(b=1, a=2) ¦ assert f() == OrderedDict(b=1, a=2)
+[OrderedDict(b=1, a=2), x := OrderedDict(b=1, a=2), x.move_to_end('b')][1] ¦ assert list(f()) == ['a', 'b']
+namedtuple('Point', 'x y')(1, 2) ¦ assert f() == (1, 2)
+namedtuple('Point', 'x y')(1, 2) ¦ assert f().x == 1 and f().y == 2
+[namedtuple('Point', 'x y')(1, 2)] ¦ assert f() == [(1, 2)] ‖ Fraction(1, 3) ¦ assert f() == Fraction(1, 3)
+Fraction(-4, 2) ¦ assert f() == -2 ‖ Decimal('0.1') + Decimal('0.2') ¦ assert f() == Decimal('0.3')
+Decimal('1e400') ¦ assert f() == Decimal('1e400') ‖ Decimal('NaN') ¦ assert f().is_nan()
+IntEnum('Color', 'RED BLUE').BLUE ¦ assert f() == 2 ‖ IntFlag('Perm', 'R W')(3) ¦ assert f() == 3
+type('S', (str,), {})('x') ¦ assert f() == 'x'
+StrEnum('Name', {'A': 'a'}).A if 'StrEnum' in globals() else 'a' ¦ assert f() == 'a'
+bytearray(b'ab') ¦ assert f() == b'ab' ‖ bytearray(b'ab') ¦ assert f() == bytearray(b'ab')
+memoryview(b'ab').tobytes() ¦ assert f() == b'ab' ‖ range(3) ¦ assert list(f()) == [0, 1, 2]
+range(3) ¦ assert f() == range(3) and 2 in f() and len(f()) == 3 ‖ range(10, 0, -3) ¦ assert f()[1] == 7
+map(str, [1, 2]) ¦ assert list(f()) == ['1', '2'] ‖ filter(None, [0, 1, 2]) ¦ assert list(f()) == [1, 2]
+zip([1, 2], 'ab') ¦ assert dict(f()) == {1: 'a', 2: 'b'} ‖ reversed([1, 2]) ¦ assert list(f()) == [2, 1]
+enumerate('ab') ¦ assert list(f()) == [(0, 'a'), (1, 'b')] ‖ iter([1, 2]) ¦ assert next(f()) == 1
+(n * n for n in range(3)) ¦ assert sum(f()) == 5 and list(f()) == [0, 1, 4]
+{'a': 1}.keys() ¦ assert f() == {'a'} and list(f()) == ['a']
+{'a': 1}.values() ¦ assert list(f()) == [1] and sorted(f()) == [1]
+{'a': 1}.items() ¦ assert list(f()) == [('a', 1)] and dict(f()) == {'a': 1}
+deque([1, 2]) ¦ assert f() == deque([1, 2]) and list(f()) == [1, 2] and f()[0] == 1
+sorted({3, 1, 2}) ¦ assert f() == [1, 2, 3] ‖ frozenset([1]) ¦ assert f() == {1}
+{frozenset([1]): (2, [3])} ¦ assert f() == {frozenset([1]): (2, [3])}
+{1: 'a', (2, 3): None} ¦ assert f() == {1: 'a', (2, 3): None} ‖ float('inf') ¦ assert f() == float('inf')
+float('nan') ¦ assert f() != f() ‖ -0.0 ¦ assert f() == 0 ‖ 2 ** 200 ¦ assert f() == 2 ** 200
+'é漢\ud800' ¦ assert f() == 'é漢\ud800' ‖ 3 + 4j ¦ assert abs(f()) == 5 ‖ None ¦ assert f() is None
+True ¦ assert f() is True ‖ type('L', (list,), {})([1]) ¦ assert f() == [1]
+type('D', (dict,), {})(a=1) ¦ assert f() == {'a': 1} ‖ list(range(50_000)) ¦ assert len(f()) == 50_000
+'x' * 1_000_000 ¦ assert len(f()) == 1_000_000 ‖ [[]] * 5000 ¦ assert f() == [[]] * 5000
+"""),
 ]
 """Values of every plain kind, and what a test may do with them."""
 
@@ -95,22 +76,6 @@ _RAISES = "try:\n    f({argument})\nexcept {error}:\n    pass\nelse:\n    assert
 _OWN = "class Own({base}): pass\ndef solve(n):\n    if n < 0: raise Own('negative')\n    return n"
 
 CALLED = [
-    Honest("def solve(a, b=2): return a * b", "assert f(3, b=4) == 12 and f(a=3) == 6 and f(b=1, a=5) == 5"),
-    Honest("def solve(*, n): return n", "assert f(n=3) == 3"),
-    Honest("def solve(*a, **k): return a, k", "assert f(1, x=2) == ((1,), {'x': 2})"),
-    Honest("def solve(a, /, b): return a - b", "assert f(3, b=1) == 2"),
-    Honest("def solve(v): v.sort()", "x = [3, 1, 2]\nf(x)\nassert x == [1, 2, 3]"),
-    Honest("def solve(v): v.append(4)", "x = [1]\nassert f(x) is None\nassert x == [1, 4]"),
-    Honest("def solve(v): v.clear()", "x = [1]\nf(x)\nassert x == []"),
-    Honest("def solve(d): d['k'] = [1]", "x = {}\nf(x)\nassert x == {'k': [1]}"),
-    Honest("def solve(s): s.discard(1)", "x = {1, 2}\nf(x)\nassert x == {2}"),
-    Honest("def solve(b): b[0] = 65", "x = bytearray(b'b')\nf(x)\nassert x == b'A'"),
-    Honest(
-        "def solve(m):\n    for row in m: row.reverse()",
-        "x = [[1, 2], [3, 4]]\nrow = x[0]\nf(x)\nassert x == [[2, 1], [4, 3]]\nassert row == [2, 1]",
-    ),
-    Honest("def solve(*, v): v.sort()", "x = [2, 1]\nf(v=x)\nassert x == [1, 2]"),
-    Honest("def solve(v): v[:] = v[1:]", "x = [2, 1]\nf(x)\nassert x == [1]"),
     Honest(
         "def solve(n):\n    if n < 0: raise ValueError('negative')\n    return n",
         _RAISES.format(argument="-1", error="ValueError"),
@@ -125,28 +90,35 @@ CALLED = [
     Honest("def solve(n): raise StopIteration", _RAISES.format(argument="1", error="StopIteration")),
     Honest(_OWN.format(base="ValueError"), _RAISES.format(argument="-1", error="ValueError")),
     Honest(_OWN.format(base="Exception"), _RAISES.format(argument="-1", error="Exception")),
-    Honest(
-        "def solve(n): raise ValueError('negative: %d' % n)",
-        "try:\n    f(-1)\nexcept ValueError as error:\n    assert 'negative: -1' in str(error)\nelse:\n    assert False",
-    ),
-    Honest(
-        "def solve(n): raise ValueError(n)",
-        "import unittest\nwith unittest.TestCase().assertRaises(ValueError):\n    f(1)",
-    ),
-    Honest("def solve(f): return f['x']", "assert f(Counter('xx')) == 2"),
-    Honest("def solve(c): return c.most_common(1)", "assert f(Counter('xx')) == [('x', 2)]"),
-    Honest("def solve(q): return q.popleft()", "assert f(deque([1, 2])) == 1"),
-    Honest("def solve(x): return x.numerator", "assert f(Fraction(3, 4)) == 3"),
-    Honest("def solve(x): return x.quantize(x)", "assert f(Decimal('1.50')) == Decimal('1.5')"),
-    Honest("def solve(r): return sum(r)", "assert f(range(4)) == 6 and f(n for n in [1, 2]) == 3"),
-    Honest("def solve(): pass", "assert f() is None"),
-    Honest("solve = lambda x: x + 1", "assert f(1) == 2"),
-    Honest("from functools import lru_cache\n@lru_cache\ndef solve(x): return x", "assert f(1) == 1"),
-    Honest("from functools import partial\nsolve = partial(pow, 2)", "assert f(3) == 8"),
-    Honest("class solve:\n    def __new__(cls, x): return x", "assert f(3) == 3"),
-    Honest("async def inner(): return 1\ndef solve():\n    import asyncio\n    return asyncio.run(inner())", "assert f() == 1"),
-    Honest("def solve(n): return n if n < 2 else solve(n - 1) + solve(n - 2)", "assert f(10) == 55"),
-    Honest("def solve(x): return x / 3", "assert abs(f(1) - 0.333333) < 1e-5"),
+    *rows(Honest)(r"""
+def solve(a, b=2): return a * b ¦ assert f(3, b=4) == 12 and f(a=3) == 6 and f(b=1, a=5) == 5
+def solve(*, n): return n ¦ assert f(n=3) == 3 ‖ def solve(*a, **k): return a, k ¦ assert f(1, x=2) == ((1,), {'x': 2})
+def solve(a, /, b): return a - b ¦ assert f(3, b=1) == 2 ‖ def solve(v): v.sort() ¦ x = [3, 1, 2]⏎f(x)⏎assert x == [1, 2, 3]
+def solve(v): v.append(4) ¦ x = [1]⏎assert f(x) is None⏎assert x == [1, 4]
+def solve(v): v.clear() ¦ x = [1]⏎f(x)⏎assert x == [] ‖ def solve(d): d['k'] = [1] ¦ x = {}⏎f(x)⏎assert x == {'k': [1]}
+def solve(s): s.discard(1) ¦ x = {1, 2}⏎f(x)⏎assert x == {2}
+def solve(b): b[0] = 65 ¦ x = bytearray(b'b')⏎f(x)⏎assert x == b'A'
+def solve(m):⏎    for row in m: row.reverse() ¦ x = [[1, 2], [3, 4]]⏎row = x[0]⏎f(x)⏎assert x == [[2, 1], [4, 3]]
+  ⏎assert row == [2, 1]
+def solve(*, v): v.sort() ¦ x = [2, 1]⏎f(v=x)⏎assert x == [1, 2]
+def solve(v): v[:] = v[1:] ¦ x = [2, 1]⏎f(x)⏎assert x == [1]
+def solve(n): raise ValueError('negative: %d' % n) ¦ try:⏎    f(-1)⏎except ValueError as error:
+  ⏎    assert 'negative: -1' in str(error)⏎else:⏎    assert False
+def solve(n): raise ValueError(n) ¦ import unittest⏎with unittest.TestCase().assertRaises(ValueError):⏎    f(1)
+def solve(f): return f['x'] ¦ assert f(Counter('xx')) == 2
+def solve(c): return c.most_common(1) ¦ assert f(Counter('xx')) == [('x', 2)]
+def solve(q): return q.popleft() ¦ assert f(deque([1, 2])) == 1
+def solve(x): return x.numerator ¦ assert f(Fraction(3, 4)) == 3
+def solve(x): return x.quantize(x) ¦ assert f(Decimal('1.50')) == Decimal('1.5')
+def solve(r): return sum(r) ¦ assert f(range(4)) == 6 and f(n for n in [1, 2]) == 3 ‖ def solve(): pass ¦ assert f() is None
+solve = lambda x: x + 1 ¦ assert f(1) == 2
+from functools import lru_cache⏎@lru_cache⏎def solve(x): return x ¦ assert f(1) == 1
+from functools import partial⏎solve = partial(pow, 2) ¦ assert f(3) == 8
+class solve:⏎    def __new__(cls, x): return x ¦ assert f(3) == 3
+async def inner(): return 1⏎def solve():⏎    import asyncio⏎    return asyncio.run(inner()) ¦ assert f() == 1
+def solve(n): return n if n < 2 else solve(n - 1) + solve(n - 2) ¦ assert f(10) == 55
+def solve(x): return x / 3 ¦ assert abs(f(1) - 0.333333) < 1e-5
+"""),
 ]
 """Tests that call with keywords, expect an exception, or look at what was changed in place."""
 

@@ -19,101 +19,45 @@ EXPECTS = [
 ]
 """Bodies of tests that expect an exception for -1. In the last, in one process, a bare ``except`` would take anything."""
 
-LOOPS = [
-    "while True: pass",
-    "import time; time.sleep(60)",
-    "import signal; signal.pause()",
-    "import threading; threading.Event().wait()",
-    "import os; os.kill(os.getpid(), 19)",
-    "input_ = iter(int, 1); list(input_)",
-    "import subprocess; subprocess.run(['sleep', '60'])",
-    "import os\n        r, w = os.pipe(); os.read(r, 1)",
-    "return iter(int, 1)",
-    "import itertools; return itertools.count()",
-    "return (0 for _ in iter(int, 1))",
-    "raise type('E', (ValueError,), {'__str__': lambda s: [0 for _ in iter(int, 1)]})",
-]
+
+def _cells(table: str) -> list[str]:
+    """Return the cells of a table, in each of which ``⏎`` ends a line."""
+    return [cell.strip() for cell in table.strip().replace("\n", "¦").split("¦")]
+
+
+LOOPS = _cells(r"""
+while True: pass ¦ import time; time.sleep(60) ¦ import signal; signal.pause()
+import threading; threading.Event().wait() ¦ import os; os.kill(os.getpid(), 19) ¦ input_ = iter(int, 1); list(input_)
+import subprocess; subprocess.run(['sleep', '60']) ¦ import os⏎r, w = os.pipe(); os.read(r, 1) ¦ return iter(int, 1)
+import itertools; return itertools.count() ¦ return (0 for _ in iter(int, 1))
+raise type('E', (ValueError,), {'__str__': lambda s: [0 for _ in iter(int, 1)]})
+""")
 """Ways not to answer, or not to end an answer."""
-ENDS = [
-    "import sys; sys.exit()",
-    "import sys; sys.exit(1)",
-    "import sys; sys.exit('Error')",
-    "raise SystemExit",
-    "exit()",
-    "quit(3)",
-    "raise KeyboardInterrupt",
-    "raise GeneratorExit",
-    "raise BaseException",
-    "raise BaseException('RuntimeError')",
-    "raise type('RuntimeError', (BaseException,), {})('x')",
-    "raise BaseExceptionGroup('g', [SystemExit()])",
-    "import asyncio; raise asyncio.CancelledError",
-    "import os; os._exit(0)",
-    "import os; os._exit(1)",
-    "import os; os.abort()",
-    "import os; os.kill(os.getpid(), 9)",
-    "import os; os.kill(os.getpid(), 15)",
-    "import os; os.kill(os.getpid(), 11)",
-    "import os; os.kill(os.getppid(), 9)",
-    "import os; os.kill(-1, 9)",
-    "import os; os.kill(0, 9)",
-    "import os; os.execv('/usr/bin/true', ['true'])",
-    "import os; os.closerange(0, 64)",
-    "import ctypes; ctypes.string_at(0)",
-    "import resource; resource.setrlimit(resource.RLIMIT_CPU, (0, 0))\n        while True: pass",
-    "import signal; signal.alarm(1); signal.pause()",
-    "import faulthandler; faulthandler._sigsegv()",
-    "raise MemoryError",
-    "bytearray(1 << 40)",
-    "bytearray(3 << 30)",
-    "[0] * (1 << 60)",
-    "x = 'x' * (900 << 20); y = x + x",
-    "import sys; sys.setrecursionlimit(10**9)\n        def g(n): return [g(n + 1)]\n        g(0)",
-]
+ENDS = _cells(r"""
+import sys; sys.exit() ¦ import sys; sys.exit(1) ¦ import sys; sys.exit('Error') ¦ raise SystemExit ¦ exit() ¦ quit(3)
+raise KeyboardInterrupt ¦ raise GeneratorExit ¦ raise BaseException ¦ raise BaseException('RuntimeError')
+raise type('RuntimeError', (BaseException,), {})('x') ¦ raise BaseExceptionGroup('g', [SystemExit()])
+import asyncio; raise asyncio.CancelledError ¦ import os; os._exit(0) ¦ import os; os._exit(1) ¦ import os; os.abort()
+import os; os.kill(os.getpid(), 9) ¦ import os; os.kill(os.getpid(), 15) ¦ import os; os.kill(os.getpid(), 11)
+import os; os.kill(os.getppid(), 9) ¦ import os; os.kill(-1, 9) ¦ import os; os.kill(0, 9)
+import os; os.execv('/usr/bin/true', ['true']) ¦ import os; os.closerange(0, 64) ¦ import ctypes; ctypes.string_at(0)
+import resource; resource.setrlimit(resource.RLIMIT_CPU, (0, 0))⏎while True: pass
+import signal; signal.alarm(1); signal.pause() ¦ import faulthandler; faulthandler._sigsegv() ¦ raise MemoryError
+bytearray(1 << 40) ¦ bytearray(3 << 30) ¦ [0] * (1 << 60) ¦ x = 'x' * (900 << 20); y = x + x
+import sys; sys.setrecursionlimit(10**9)⏎def g(n): return [g(n + 1)]⏎g(0)
+""")
 """Ways to end, or to be ended."""
-UNJUDGEABLE = [
-    "object()",
-    "lambda: 0",
-    "f",
-    "print",
-    "type",
-    "int",
-    "ValueError()",
-    "ValueError",
-    "NotImplemented",
-    "...",
-    "__import__('sys')",
-    "open('/dev/null')",
-    "type('C', (), {})()",
-    "[object()]",
-    "{'a': lambda: 0}",
-    "(object(),)",
-    "[0] * 300000",
-    "[[]] * 1000000",
-    "range(10**9).__iter__()",
-    "'x' * (5 << 20)",
-    "10 ** 10000000",
-    "nested(300)",
-    "nested(5000)",
-    "memoryview(b'x')",
-    "slice(1, 2)",
-    "__import__('datetime').date(2000, 1, 1)",
-    "__import__('pathlib').Path('x')",
-    "__import__('re').compile('x')",
-    "__import__('enum').Enum('E', 'A').A",
-    "type('E', (Exception,), {})()",
-    "(1 // 0 for _ in [1])",
-    "map(lambda n: 1 // n, [0])",
-    "(exit() for _ in [1])",
-    "iter(lambda: [].pop(), 1)",
-    "__import__('types').SimpleNamespace(a=1)",
-    "__import__('dataclasses').make_dataclass('D', ['a'])(1)",
-    "__import__('decimal').Decimal('1' * 2000)",
-    "__import__('fractions').Fraction(10**3000, 7)",
-    "cyclic()",
-    "__import__('collections').UserDict(a=1)",
-    "__import__('array').array('i', [1])",
-]
+UNJUDGEABLE = _cells(r"""
+object() ¦ lambda: 0 ¦ f ¦ print ¦ type ¦ int ¦ ValueError() ¦ ValueError ¦ NotImplemented ¦ ... ¦ __import__('sys')
+open('/dev/null') ¦ type('C', (), {})() ¦ [object()] ¦ {'a': lambda: 0} ¦ (object(),) ¦ [0] * 300000 ¦ [[]] * 1000000
+range(10**9).__iter__() ¦ 'x' * (5 << 20) ¦ 10 ** 10000000 ¦ nested(300) ¦ nested(5000) ¦ memoryview(b'x') ¦ slice(1, 2)
+__import__('datetime').date(2000, 1, 1) ¦ __import__('pathlib').Path('x') ¦ __import__('re').compile('x')
+__import__('enum').Enum('E', 'A').A ¦ type('E', (Exception,), {})() ¦ (1 // 0 for _ in [1]) ¦ map(lambda n: 1 // n, [0])
+(exit() for _ in [1]) ¦ iter(lambda: [].pop(), 1) ¦ __import__('types').SimpleNamespace(a=1)
+__import__('dataclasses').make_dataclass('D', ['a'])(1) ¦ __import__('decimal').Decimal('1' * 2000)
+__import__('fractions').Fraction(10**3000, 7) ¦ cyclic() ¦ __import__('collections').UserDict(a=1)
+__import__('array').array('i', [1])
+""")
 """Values that no test can receive, and answers that are too large."""
 _MADE = """
 def nested(depth):
@@ -137,25 +81,18 @@ LOADING = [
     "f = None; del f; f()",
 ]
 """Last lines of a candidate that cannot be loaded, or has no function ``f``."""
-STOPS = [
-    "for a, b in zip(map(candidate, [-1, 2]), [1, 4]): assert a == b",
-    "assert all(map(candidate, [-1, 2]))",
-    "assert list(map(candidate, [-1, 2])) == []",
-    "assert sum(map(candidate, [-1])) == 0",
-    "assert not any(filter(candidate, [-1]))",
-    "assert list(iter(lambda: candidate(-1), 5)) == []",
-    "assert next(map(candidate, [-1]), None) is None",
-    "assert dict(zip(map(candidate, [-1]), 'a')) == {}",
-    "assert [*map(candidate, [-1])] == []",
-    "a, *b = [0, *map(candidate, [-1])]\n    assert not b",
-    "assert sorted(map(candidate, [-1])) == []",
-    "assert ''.join(map(candidate, [-1])) == ''",
-    "for _ in map(candidate, [-1]): assert False",
-    "import itertools\n    assert list(itertools.chain.from_iterable(map(candidate, [-1]))) == []",
-    "import itertools\n    assert list(itertools.starmap(candidate, [(-1,)])) == []",
-    "assert list(candidate(n) for n in [-1]) == []",
-    "assert max(map(candidate, [-1]), default=1) == 1",
-]
+STOPS = _cells(r"""
+for a, b in zip(map(candidate, [-1, 2]), [1, 4]): assert a == b ¦ assert all(map(candidate, [-1, 2]))
+assert list(map(candidate, [-1, 2])) == [] ¦ assert sum(map(candidate, [-1])) == 0
+assert not any(filter(candidate, [-1])) ¦ assert list(iter(lambda: candidate(-1), 5)) == []
+assert next(map(candidate, [-1]), None) is None ¦ assert dict(zip(map(candidate, [-1]), 'a')) == {}
+assert [*map(candidate, [-1])] == [] ¦ a, *b = [0, *map(candidate, [-1])]⏎assert not b
+assert sorted(map(candidate, [-1])) == [] ¦ assert ''.join(map(candidate, [-1])) == ''
+for _ in map(candidate, [-1]): assert False
+import itertools⏎assert list(itertools.chain.from_iterable(map(candidate, [-1]))) == []
+import itertools⏎assert list(itertools.starmap(candidate, [(-1,)])) == []
+assert list(candidate(n) for n in [-1]) == [] ¦ assert max(map(candidate, [-1]), default=1) == 1
+""")
 """Bodies of tests in which a ``StopIteration`` of the candidate ends a loop."""
 
 
@@ -167,7 +104,11 @@ class Wrong(NamedTuple):
 
 def _wrong() -> list[Wrong]:
     rows = []
-    bodies = [(f"        {body}\n", kind) for kind, part in (("loop", LOOPS), ("end", ENDS)) for body in part]
+    bodies = [
+        (f"        {body}\n".replace("⏎", "\n        "), kind)
+        for kind, part in (("loop", LOOPS), ("end", ENDS))
+        for body in part
+    ]
     bodies += [(f"        return {value}\n", "value") for value in UNJUDGEABLE]
     for place, (body, kind) in enumerate(bodies):
         code = f"{_MADE}def f(x):\n    if x < 0:\n{body}    return x\n"
@@ -179,7 +120,7 @@ def _wrong() -> list[Wrong]:
         rows += [Wrong(code, f"def check(candidate):\n{expects}", "load") for expects in EXPECTS]
     for kind_of in ("StopIteration", "Own"):
         code = f"class Own(StopIteration): pass\ndef f(x):\n    raise {kind_of}\n"
-        rows += [Wrong(code, f"def check(candidate):\n    {body}\n", "stop") for body in STOPS]
+        rows += [Wrong(code, f"def check(candidate):\n    {body}\n".replace("⏎", "\n    "), "stop") for body in STOPS]
     return rows
 
 
@@ -295,6 +236,20 @@ def _right() -> list[tuple[str, str]]:
 RIGHT = _right()
 
 
+_MANY = """def check(candidate):
+    xs = {xs}
+    for x in xs:
+        try:
+            got = candidate(x, 1, k=(2,))
+        except {error} as error:
+            assert x < 0 and error.args == (x,)
+        else:
+            assert got == [x, 1, (2,)]
+    good = [x for x in xs if x >= 0]
+    assert list(map(candidate, good)) == [[x] for x in good]
+"""
+
+
 def _many_right(count: int) -> list[tuple[str, str]]:
     """Return right answers with tests that call them in many ways."""
     rng, rows = random.Random(41), list(RIGHT)
@@ -302,17 +257,7 @@ def _many_right(count: int) -> list[tuple[str, str]]:
         xs = [rng.randrange(-50, 50) for _ in range(rng.randrange(1, 8))]
         error = rng.choice(["ValueError", "TypeError", "KeyError", "IndexError", "RuntimeError", "StopIteration", "OSError"])
         code = f"def f(x, *more, **named):\n    if x < 0: raise {error}(x)\n    return [x, *more, *named.values()]\n"
-        lines: list[Any] = [f"    xs = {xs!r}"]
-        lines += [
-            "    for x in xs:",
-            "        try:",
-            "            got = candidate(x, 1, k=(2,))",
-            f"        except {error} as error:",
-        ]
-        lines += ["            assert x < 0 and error.args == (x,)", "        else:", "            assert got == [x, 1, (2,)]"]
-        lines += ["    assert all(candidate(x)[0] == x for x in xs if x >= 0)", "    good = [x for x in xs if x >= 0]"]
-        lines += ["    assert list(map(candidate, good)) == [[x] for x in good]"]
-        rows.append((code, "def check(candidate):\n" + "\n".join(lines) + "\n"))
+        rows.append((code, _MANY.format(xs=xs, error=error)))
     return rows
 
 

@@ -10,7 +10,7 @@ from tests.grading.honest_code import ADDED, CALLED, JSON_VALUES, PROGRAMS, RETU
 
 from palestra.errors import UsageError
 from palestra.grading import code as code_module
-from palestra.grading.code import CodeJudge, CodeVerdict, FunctionCase, ProgramCase, same_output
+from palestra.grading.code import CodeJudge, CodeVerdict, FunctionCase, ProgramCase
 from palestra.grading.readings import Readings
 from palestra.sandbox import KilledBy
 
@@ -41,14 +41,6 @@ async def _judged(work: Awaitable[CodeVerdict]) -> CodeVerdict:
     return await work
 
 
-@pytest.mark.parametrize("kind", JUDGES)
-async def test_the_honest_candidate_passes(kind: str, judge: CodeJudge) -> None:
-    honest = Hack("honest", "import sys", "sum(arguments) if 'arguments' in globals() | locals() else 0")
-    program = Hack("honest", "", "sum(map(int, input().split()))")
-    verdict = await JUDGES[kind](judge, program if kind == "program" else honest)
-    assert verdict.ok, verdict
-
-
 async def test_a_candidate_may_raise_what_tests_expect(judge: CodeJudge) -> None:
     raised = "[ValueError('no'), Own('no', 1), ExceptionGroup('g', [OSError(2, 'x')])]"
     code = f"class Own(KeyError): pass\ndef solve(n):\n    raise {raised}[n]"
@@ -67,43 +59,28 @@ def check(candidate):
     assert verdict.ok, verdict
 
 
-@pytest.mark.parametrize(
-    ("code", "arguments", "expected"),
-    [
-        ("def solve(x): return x", (10**40,), 10**40),
-        ("def solve(x): return x", (-1.5,), -1.5),
-        ("def solve(x): return x / 3", (1,), 1 / 3),
-        ("def solve(x): return float(x)", ("nan",), float("nan")),
-        ("def solve(x): return -float(x)", ("inf",), float("-inf")),
-        ("def solve(x): return x[::-1]", ("é漢\n'\"\\",), "\\\"'\n漢é"),
-        ("def solve(x): return x", (b"\x00\xff",), b"\x00\xff"),
-        ("def solve(x): return x", ([1, [2, ()], {"a": {3, 4}}],), [1, [2, ()], {"a": {4, 3}}]),
-        ("def solve(x): return {v: k for k, v in x.items()}", ({"a": 1, "b": (2,)},), {1: "a", (2,): "b"}),
-        ("def solve(x): return frozenset(x)", ([2, 1],), frozenset({1, 2})),
-        ("def solve(x): return x, None, True, 2j", (1,), (1, None, True, 2j)),
-        ("def solve(): pass", (), None),
-        ("import functools\n@functools.lru_cache\ndef solve(x): return x + 1", (1,), 2),
-        ("from typing import *\nclass A:\n    pass\ndef solve(x): return isinstance(A(), A)", (1,), True),
-    ],
-)
-async def test_values_come_out_as_they_are(code: str, arguments: tuple[Any, ...], expected: Any, judge: CodeJudge) -> None:
-    verdict = await judge.function(code, "solve", [FunctionCase(arguments, expected)])
-    assert verdict.ok, verdict
+async def test_values_go_into_a_box_and_come_out_as_they_are(judge: CodeJudge) -> None:
+    values = [10**40, -1.5, float("nan"), "é漢\n'\"\\", b"\x00\xff", [1, [2, ()], {"a": {3, 4}}], {1: "a", (2,): None}, 2j]
+    cases = [FunctionCase((value,), (value, len(values))) for value in values]
+    code = f"seen = []\ndef solve(x):\n    seen.append(x)\n    return x, {len(values)} * len(seen)"
+    verdict = await judge.function(code, "solve", cases)
+    assert verdict.ok, "and no test sees what another has left behind"
 
 
-@pytest.mark.parametrize(
-    ("returned", "expected"), [("1", 1.0), ("1.0", 1), ("True", 1), ("[1]", (1,)), ("{}", set()), ("'1'", 1), ("None", False)]
-)
-async def test_types_are_part_of_the_answer(returned: str, expected: Any, judge: CodeJudge) -> None:
-    verdict = await judge.function(f"def solve(): return {returned}", "solve", [FunctionCase((), expected)])
-    assert not verdict.ok
-
-
-async def test_leniency_is_for_values_that_came_from_json(judge: CodeJudge) -> None:
-    code = "def solve(): return (1, [2.0, (3,)])"
-    cases = [FunctionCase((), [1, [2, [3]]])]
+async def test_keywords_choose_how_values_and_outputs_are_compared(judge: CodeJudge) -> None:
+    code, cases = "def solve(): return (1, [2.0, (3,)])", [FunctionCase((), [1, [2, [3]]])]
     assert not (await judge.function(code, "solve", cases)).ok
     assert (await replace(judge, lenient=True).function(code, "solve", cases)).ok
+    printed = [ProgramCase("", "1.10")]
+    assert (await judge.program("print('1.1')", printed)).ok
+    assert not (await replace(judge, decimals=False).program("print('1.1')", printed)).ok
+
+
+def test_defaults(judge: CodeJudge) -> None:
+    limits = {"wall_seconds": 5.0, "tolerance": 1e-9, "calls_per_check": 10_000}
+    fresh = CodeJudge(sandbox=judge.sandbox)
+    assert fresh == CodeJudge(sandbox=judge.sandbox, **limits, lenient=False, decimals=True, stop_at_failure=True)  # type: ignore[arg-type]
+    assert Readings() == Readings("points", "written", "either", "either", None, "10")
 
 
 @pytest.mark.slow
@@ -121,11 +98,6 @@ async def test_no_test_at_all_is_no_pass(judge: CodeJudge) -> None:
     assert not (await judge.function("def solve(): pass", "solve", [])).ok
 
 
-async def test_one_test_cannot_tell_the_next(judge: CodeJudge) -> None:
-    code = "seen = []\ndef solve(n):\n    seen.append(n)\n    return len(seen)"
-    assert (await judge.function(code, "solve", [FunctionCase((n,), 1) for n in range(4)])).ok
-
-
 async def test_programs_end_as_programs_do(judge: CodeJudge) -> None:
     code = """
 import atexit, sys, threading
@@ -139,27 +111,6 @@ threading.Thread(target=main).start()
     assert (await judge.program(code, [ProgramCase("1\n2\n", "2\n4")])).ok
     assert (await judge.program("print(1)\nexit()", [ProgramCase("", "1")])).ok
     assert not (await judge.program("print(1)\n1/0", [ProgramCase("", "1")])).ok
-
-
-@pytest.mark.parametrize(
-    ("expected", "got", "alike"),
-    [
-        ("1 2\n3\n", "1  2 \n3\n\n", True),
-        ("1 2\n3\n", "1 2 3\n", False),
-        ("0.30000000000000004", "0.3", True),
-        ("3", "3.0", False),
-        ("3.0", "3", True),
-        ("nan", "1", False),
-        ("Yes", "yes", False),
-        ("", "", True),
-        ("1.5", "inf", False),
-        ("1e3", "_", False),
-        ("1." + "0" * 998, "1", True),
-        ("1." + "0" * 999, "1", False),
-    ],
-)
-def test_outputs_are_compared_word_by_word(expected: str, got: str, alike: bool) -> None:
-    assert same_output(expected, got, 1e-9) is alike
 
 
 @pytest.mark.parametrize(
@@ -183,19 +134,6 @@ def test_outputs_are_compared_word_by_word(expected: str, got: str, alike: bool)
 )
 async def test_the_whole_output_of_a_program_counts(code: str, output: str, right: bool, judge: CodeJudge) -> None:
     assert (await judge.program(code, [ProgramCase("", output)])).ok is right
-
-
-def test_defaults(judge: CodeJudge) -> None:
-    fresh = CodeJudge(sandbox=judge.sandbox)
-    limits = {"wall_seconds": 5.0, "tolerance": 1e-9, "calls_per_check": 10_000}
-    assert fresh == CodeJudge(sandbox=judge.sandbox, **limits, lenient=False, decimals=True, stop_at_failure=True)  # type: ignore[arg-type]
-    assert Readings() == Readings("points", "written", "either", "either", None, "10")
-
-
-async def test_words_can_be_compared_exactly(judge: CodeJudge) -> None:
-    case = [ProgramCase("", "1.10")]
-    assert (await judge.program("print('1.1')", case)).ok
-    assert not (await replace(judge, decimals=False).program("print('1.1')", case)).ok
 
 
 async def test_names_that_are_no_names_are_refused(judge: CodeJudge) -> None:

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 from tests.call_pairs import FENCED, READ, REFUSED, UNFENCED
-from tests.envs.terminal.check_pairs import RIGHT_FROM_FINDINGS, RIGHT_FROM_PAGE, WRONG_FROM_FINDINGS, WRONG_FROM_PAGE
-from tests.grading import output_pairs, value_pairs, word_pairs
-from tests.grading.value_pairs import Pairs
+from tests.grading import equality_maths, output_pairs, value_pairs, word_pairs
 
 from palestra.calls import BadCall, ParsedText, parse_calls
 from palestra.grading import exact_match, fenced_code
@@ -31,17 +29,11 @@ def _nested(depth: int) -> list[Any]:
     return value
 
 
+_TYPES = (Counter, OrderedDict, defaultdict, deque, Decimal, Fraction, Enum, IntEnum)
 _NAMES: dict[str, Any] = {
+    **{kind.__name__: kind for kind in _TYPES},
     "__name__": "pairs",
-    "Counter": Counter,
-    "OrderedDict": OrderedDict,
-    "defaultdict": defaultdict,
-    "deque": deque,
     "namedtuple": named,
-    "Decimal": Decimal,
-    "Fraction": Fraction,
-    "Enum": Enum,
-    "IntEnum": IntEnum,
     "nested": _nested,
     "nan": float("nan"),
     "inf": float("inf"),
@@ -51,7 +43,7 @@ _NAMES: dict[str, Any] = {
 }
 
 
-def _same_value(expected: str, got: str, *, lenient: bool) -> bool:
+def _same_value(got: str, expected: str, *, lenient: bool) -> bool:
     """Whether the value of the source ``got``, after its way out of a box, equals that of ``expected``."""
     try:
         returned = decode(encoded(eval(got, _NAMES)))  # noqa: S307
@@ -60,43 +52,27 @@ def _same_value(expected: str, got: str, *, lenient: bool) -> bool:
     return same(tree_of(eval(expected, _NAMES)), returned, tolerance=1e-9, lenient=lenient)  # noqa: S307
 
 
-@pytest.mark.parametrize("lenient", [False, True], ids=["strict", "lenient"])
-def test_values(lenient: bool) -> None:
-    rows: tuple[Pairs, ...] = (
-        (value_pairs.LENIENT_FROM_FINDINGS, value_pairs.LENIENT_FROM_PAGE)
-        if lenient
-        else (value_pairs.STRICT_FROM_FINDINGS, value_pairs.STRICT_FROM_PAGE)
-    )
-    assert [pair for pairs in rows for pair in pairs.equal if not _same_value(*pair, lenient=lenient)] == []
-    assert [pair for pairs in rows for pair in pairs.different if _same_value(*pair, lenient=lenient)] == []
+def test_values() -> None:
+    for lenient, verdict, rows in (
+        (False, True, value_pairs.STRICT_EQUAL),
+        (False, False, value_pairs.STRICT_DIFFERENT),
+        (True, True, value_pairs.LENIENT_EQUAL),
+        (True, False, value_pairs.LENIENT_DIFFERENT),
+    ):
+        assert [pair for pair in rows if _same_value(*pair, lenient=lenient) is not verdict] == []
 
 
 def test_program_output() -> None:
-    equal = output_pairs.EQUAL_FROM_FINDINGS + output_pairs.EQUAL_FROM_PAGE
-    different = output_pairs.DIFFERENT_FROM_FINDINGS + output_pairs.DIFFERENT_FROM_PAGE
-    assert [pair for pair in equal if not same_output(*pair, tolerance=1e-9)] == []
-    assert [pair for pair in different if same_output(*pair, tolerance=1e-9)] == []
-
-
-def test_a_keyword_takes_decimals_for_words() -> None:
-    assert [pair for pair in output_pairs.VERSIONS_EQUAL if not same_output(*pair, tolerance=1e-9)] == []
-    assert [pair for pair in output_pairs.VERSIONS_EQUAL if same_output(*pair, tolerance=1e-9, decimals=False)] == []
+    for verdict, rows in ((True, output_pairs.EQUAL + output_pairs.VERSIONS), (False, output_pairs.DIFFERENT)):
+        assert [(got, gold) for got, gold in rows if same_output(gold, got, tolerance=1e-9) is not verdict] == []
+    assert [(got, gold) for got, gold in output_pairs.VERSIONS if same_output(gold, got, tolerance=1e-9, decimals=False)] == []
 
 
 def test_answers_in_words() -> None:
-    equal = word_pairs.EQUAL_FROM_FINDINGS + word_pairs.EQUAL_FROM_PAGE
-    different = word_pairs.DIFFERENT_FROM_FINDINGS + word_pairs.DIFFERENT_FROM_PAGE
-    assert [(gold, given) for gold, given in equal if not exact_match(given, gold)] == []
-    assert [(gold, given) for gold, given in different if exact_match(given, gold)] == []
-
-
-def test_keywords_take_the_other_reading_of_percent_and_of_hyphens() -> None:
-    for gold, given in word_pairs.PERCENT:
-        assert exact_match(given, gold, percent=True), (gold, given)
-        assert not exact_match(given, gold), (gold, given)
-    for gold, given in word_pairs.HYPHENS:
-        assert exact_match(given, gold), (gold, given)
-        assert not exact_match(given, gold, hyphens=True), (gold, given)
+    assert [pair for pair in word_pairs.EQUAL + word_pairs.HYPHENS if not exact_match(*pair)] == []
+    assert [pair for pair in word_pairs.DIFFERENT + word_pairs.PERCENT if exact_match(*pair)] == []
+    assert [pair for pair in word_pairs.PERCENT if not exact_match(*pair, percent=True)] == []
+    assert [pair for pair in word_pairs.HYPHENS if exact_match(*pair, hyphens=True)] == []
 
 
 @pytest.mark.parametrize("read", [lambda text: parse_calls(text).calls, find_calls], ids=["parse_calls", "find_calls"])
@@ -116,33 +92,11 @@ def test_code_blocks() -> None:
     assert [text for text in UNFENCED if fenced_code(text, "python", "py", "") is not None] == []
 
 
-def test_there_are_three_hundred_pairs_of_each_kind() -> None:
-    values = [value_pairs.STRICT_FROM_FINDINGS, value_pairs.STRICT_FROM_PAGE]
-    values += [value_pairs.LENIENT_FROM_FINDINGS, value_pairs.LENIENT_FROM_PAGE]
-    equal = [
-        *(pair for pairs in values for pair in pairs.equal),
-        *output_pairs.EQUAL_FROM_FINDINGS,
-        *output_pairs.EQUAL_FROM_PAGE,
-        *word_pairs.EQUAL_FROM_FINDINGS,
-        *word_pairs.EQUAL_FROM_PAGE,
-        *READ,
-        *FENCED,
-        *RIGHT_FROM_FINDINGS,
-        *RIGHT_FROM_PAGE,
-    ]
-    different = [
-        *(pair for pairs in values for pair in pairs.different),
-        *output_pairs.DIFFERENT_FROM_FINDINGS,
-        *output_pairs.DIFFERENT_FROM_PAGE,
-        *word_pairs.DIFFERENT_FROM_FINDINGS,
-        *word_pairs.DIFFERENT_FROM_PAGE,
-        *REFUSED,
-        *UNFENCED,
-        *WRONG_FROM_FINDINGS,
-        *WRONG_FROM_PAGE,
-    ]
-    assert len(equal) >= 400
-    assert len(different) >= 400
+def test_there_are_hundreds_of_pairs_of_each_kind() -> None:
+    equal = [value_pairs.STRICT_EQUAL, value_pairs.LENIENT_EQUAL, output_pairs.EQUAL, word_pairs.EQUAL, equality_maths.EQUAL]
+    different = [value_pairs.STRICT_DIFFERENT, value_pairs.LENIENT_DIFFERENT, output_pairs.DIFFERENT, word_pairs.DIFFERENT]
+    assert sum(len(set(rows)) for rows in equal) + len(READ) + len(FENCED) >= 900
+    assert sum(len(set(rows)) for rows in [*different, equality_maths.DIFFERENT]) + len(REFUSED) + len(UNFENCED) >= 1080
 
 
 def test_a_megabyte_of_stars_is_normalized_in_linear_time() -> None:

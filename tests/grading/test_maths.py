@@ -35,25 +35,9 @@ def _quick(answer: str, gold: str) -> bool | None:
 @pytest.mark.parametrize(
     ("answer", "gold", "verdict"),
     [
-        ("42", "42", True),
-        ("42.0", "42", True),
-        ("1,234", "1234", True),
-        ("0.5", "\\frac{1}{2}", True),
-        ("\\dfrac{1}{2}", "\\frac 1 2", True),
-        ("-\\frac{1}{2}", "-1/2", True),
-        ("\\left( 1, 2 \\right)", "(1,2)", True),
-        ("41", "42", False),
-        ("x=5", "5", True),
-        ("x=5", "y=5", False),
         ("5\\%", "5.0\\%", True),
-        ("5\\%", "5", True),
-        ("(1, 2.0)", "(1,2)", True),
-        ("(1,2)", "(1,3)", False),
-        ("(1,2)", "[1,2]", False),
         ("(1,x)", "(1,2)", False),
         ("(1,000)", "1000", False),
-        ("0.3333", "1/3", False),
-        ("x", "y", False),
         ("", "", False),
         ("1/0", "1/0", True),
         ("1/0", "5", None),
@@ -70,11 +54,6 @@ def test_what_can_be_seen_is_decided_at_once(answer: str, gold: str, verdict: bo
     assert _quick(answer, gold) is verdict
 
 
-@given(st.text(alphabet="0123456789./-+,{}\\frac $x", max_size=40), st.text(alphabet="0123456789./-\\frac{}", max_size=20))
-def test_the_quick_look_never_fails(answer: str, gold: str) -> None:
-    assert _quick(answer, gold) in (True, False, None)
-
-
 @pytest.mark.parametrize("piece", ["^(1)", "^(", "\\sqrt(2)", "√ (", ")", "1,", "x=1,", "1 000 ", "½", "{,}", "1 cm ", "^(…)"])
 def test_the_time_to_read_an_answer_grows_with_its_length_and_no_faster(piece: str) -> None:
     opening, nested, end = piece.partition("…")
@@ -87,19 +66,6 @@ def _seconds(text: str) -> float:
     began = time.process_time()
     reduced(text, "\\sqrt{8}")
     return time.process_time() - began
-
-
-@pytest.mark.slow
-async def test_formulas_are_compared_by_what_they_mean(grader: MathsGrader) -> None:
-    for answer, gold, expected in [
-        ("x^2+2x+1", "(x+1)^2", True),
-        ("2\\sqrt{2}", "\\sqrt{8}", True),
-        ("\\{2,1\\}", "\\{1,2\\}", True),
-        ("x^2+2x+2", "(x+1)^2", False),
-        ("2\\sqrt{3}", "\\sqrt{8}", False),
-        ("not a formula", "\\sqrt{8}", False),
-    ]:
-        assert await grader.equivalent(answer, gold) is expected, (answer, gold)
 
 
 async def test_simple_answers_start_no_worker() -> None:
@@ -119,21 +85,6 @@ async def test_a_hostile_answer_costs_itself_and_nothing_else(grader: MathsGrade
         # The limit is on a worker's processor time; wall time is checked, generously, on a machine that runs other tests.
         assert time.monotonic() - began < 60.0
     assert not Path("/tmp/palestra-owned").exists()
-
-
-@pytest.mark.slow
-async def test_a_cancelled_comparison_does_not_answer_the_next_one() -> None:
-    async with MathsGrader(workers=1) as grader:
-        task = asyncio.create_task(grader.equivalent("9^{9^{9^9}}+x", "\\sqrt{8}"))
-        await asyncio.sleep(0.1)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert await grader.equivalent("2\\sqrt{2}", "\\sqrt{8}")
-        assert not await grader.equivalent("3\\sqrt{2}", "\\sqrt{8}")
-
-
-def test_there_are_two_hundred() -> None:
-    assert len(set(HOSTILE)) >= 200
 
 
 @pytest.mark.slow
@@ -176,16 +127,3 @@ async def test_questions_fail_at_once_when_the_workers_are_killed() -> None:
         assert {type(error) for error in told} == {InfrastructureError}
         assert time.monotonic() - began < 60.0
         assert await grader.equivalent("2\\sqrt{2}", "\\sqrt{8}"), "new workers take the place of the dead"
-
-
-@pytest.mark.slow
-async def test_closing_strands_no_question() -> None:
-    grader = MathsGrader(workers=1, seconds=2.0)
-    await grader.start()
-    asked = [asyncio.create_task(grader.equivalent("9^{9^{9^9}}+x", "\\sqrt{8}")) for _ in range(3)]
-    while grader.counts["worker"] < 3:
-        await asyncio.sleep(0.01)
-    await grader.close()
-    async with asyncio.timeout(60):
-        told = await asyncio.gather(*asked, return_exceptions=True)
-    assert {type(error) for error in told} == {InfrastructureError}
