@@ -10,20 +10,20 @@ import os
 import socket
 import sys
 import tempfile
-import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 from tests.sandbox.abuse import CORPUS, Attempt
 
-from palestra.sandbox import Bubblewrap, Limits, Outcome, Program
+from palestra.sandbox import Bubblewrap, Limits, Program
 
 WALL_SECONDS = 2.0
 
 
 def processes_of_boxes() -> list[str]:
     """Every process that a box may have left: our children, and those with a box's uid (or ours, if we are not root)."""
-    own = os.getuid()
+    own, first = os.getuid(), 1_900_000_000 + os.getpid() % 4096 * 1024
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -32,15 +32,10 @@ def processes_of_boxes() -> list[str]:
             command = Path("/proc", pid, "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         except OSError:
             continue
-        of_a_box = _in_our_slots(uid) if own == 0 else uid == own and int(pid) != os.getpid()
+        of_a_box = first <= uid < first + 1024 if own == 0 else uid == own and int(pid) != os.getpid()
         if of_a_box or parent == os.getpid():
             found.append(f"{pid} {command[:80]}")
     return found
-
-
-def _in_our_slots(uid: int) -> bool:
-    first = 1_900_000_000 + os.getpid() % 4096 * 1024
-    return first <= uid < first + 1024
 
 
 def traces() -> dict[str, Any]:
@@ -55,45 +50,22 @@ def traces() -> dict[str, Any]:
     }
 
 
-async def attempt_all(places: dict[str, str]) -> list[dict[str, Any]]:
-    limits = Limits(wall_seconds=WALL_SECONDS, cpu_seconds=2)
-
-    async def one(attempt: Attempt) -> dict[str, Any]:
-        code = attempt.code
-        for name, value in places.items():
-            code = code.replace(name, value)
-        return _row(attempt, await sandbox.run(Program(code=code)))
-
-    async with Bubblewrap(limits, concurrency=3, warm=2) as sandbox, asyncio.TaskGroup() as group:
-        tasks = [group.create_task(one(attempt)) for attempt in CORPUS]
-    return [task.result() for task in tasks]
+def become(uid: int) -> None:
+    """Continue as ``uid``, as a program that this user starts."""
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)
 
 
-def _row(attempt: Attempt, outcome: Outcome) -> dict[str, Any]:
-    in_time = outcome.usage.wall_seconds < WALL_SECONDS + 1.5
-    return {
-        "name": attempt.name,
-        "contained": b"BREACH" not in outcome.stdout + outcome.stderr and in_time,
-        "seconds": round(outcome.usage.wall_seconds, 2),
-        "killed_by": outcome.killed_by,
-        "said": outcome.text[-200:],
-    }
-
-
-async def _preload() -> None:
+async def preload() -> None:
     """Read our own files while we still can: they may lie in a home folder."""
     async with Bubblewrap() as sandbox:
         await sandbox.run(Program(code=""))
 
 
-def main() -> None:
-    asyncio.run(_preload())
-    if len(sys.argv) > 1:
-        uid = int(sys.argv[1])
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable again, as any program that this user starts
+def report(attempt_all: Callable[[dict[str, str]], Coroutine[Any, Any, list[dict[str, Any]]]]) -> None:
+    """Print as JSON what the attempts did, and the traces before and after. The attempts get the places to reach for."""
     os.environ["CANARY_SECRET"] = "CANARY-in-the-environment"
     os.chdir("/")
     with tempfile.NamedTemporaryFile("w", prefix="abuse-canary-") as canary, socket.create_server(("127.0.0.1", 0)) as server:
@@ -106,12 +78,27 @@ def main() -> None:
             listener.listen()
             places = {"CANARY_FILE": canary.name, "PORT": str(server.getsockname()[1]), "ABSTRACT": abstract}
             places["HOST_PID"] = str(os.getpid())
-            before, began = traces(), time.monotonic()
+            before = traces()
             rows = asyncio.run(attempt_all(places))
             after = traces()
-    seconds = round(time.monotonic() - began, 1)
-    json.dump({"uid": os.getuid(), "rows": rows, "before": before, "after": after, "seconds": seconds}, sys.stdout)
+    json.dump({"uid": os.getuid(), "rows": rows, "before": before, "after": after}, sys.stdout)
+
+
+async def attempt_all(places: dict[str, str]) -> list[dict[str, Any]]:
+    async def tried(attempt: Attempt) -> dict[str, Any]:
+        outcome = await sandbox.run(Program(code=attempt.aimed_at(places)))
+        in_time = outcome.usage.wall_seconds < WALL_SECONDS + 1.5
+        contained = b"BREACH" not in outcome.stdout + outcome.stderr and in_time
+        return {"name": attempt.name, "contained": contained, "killed_by": outcome.killed_by, "said": outcome.text[-200:]}
+
+    limits = Limits(wall_seconds=WALL_SECONDS, cpu_seconds=2)
+    async with Bubblewrap(limits, concurrency=3, warm=2) as sandbox, asyncio.TaskGroup() as group:
+        tasks = [group.create_task(tried(attempt)) for attempt in CORPUS]
+    return [task.result() for task in tasks]
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(preload())
+    if len(sys.argv) > 1:
+        become(int(sys.argv[1]))
+    report(attempt_all)

@@ -11,6 +11,15 @@ def crowd(work, count=44):
         except OSError: break
 """
 
+_SHARED = f"""{_FORKS}
+import ctypes, mmap
+def work():
+    m = mmap.mmap({{fd}}, 800 << 20)
+    ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(m)), 1, len(m))
+    time.sleep(600)
+crowd(work)
+time.sleep(600)
+"""
 KINDS = {
     "anonymous, one process": """
 import time
@@ -27,24 +36,8 @@ crowd(lambda: time.sleep(600), 20)
 more = []
 while True: more.append(bytearray(8 << 20)); time.sleep(0.002)
 """,
-    "shared, mapped": f"""{_FORKS}
-import ctypes, mmap
-def work():
-    m = mmap.mmap(-1, 800 << 20)
-    ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(m)), 1, len(m))
-    time.sleep(600)
-crowd(work)
-time.sleep(600)
-""",
-    "shared, by its device": f"""{_FORKS}
-import ctypes, mmap
-def work():
-    m = mmap.mmap(os.open("/dev/zero", os.O_RDWR), 800 << 20)
-    ctypes.memset(ctypes.addressof(ctypes.c_char.from_buffer(m)), 1, len(m))
-    time.sleep(600)
-crowd(work)
-time.sleep(600)
-""",
+    "shared, mapped": _SHARED.format(fd=-1),
+    "shared, by its device": _SHARED.format(fd='os.open("/dev/zero", os.O_RDWR)'),
     "files in memory": f"""{_FORKS}
 def fill(folder):
     try:

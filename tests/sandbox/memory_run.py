@@ -5,13 +5,13 @@ version 1 of the memory controller to measure: everything runs in a control grou
 """
 
 import asyncio
-import ctypes
 import json
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
+from tests.sandbox.abuse_run import become, preload
 from tests.sandbox.memory_kinds import KINDS
 
 from palestra.sandbox import Bubblewrap, Limits, Program, profile
@@ -48,21 +48,11 @@ def main() -> None:
     (group / "cgroup.procs").write_text("0")
     below = Hierarchy(1, str(group)) if sys.argv[1] == "group" else None
     setattr(profile, "memory_hierarchy", lambda: below)  # noqa: B010
-    asyncio.run(_preload())
+    asyncio.run(preload())
     if len(sys.argv) > 2:
-        uid = int(sys.argv[2])
         os.chmod(group / "memory.max_usage_in_bytes", 0o666)
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-        ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # dumpable again, as any program that this user starts
+        become(int(sys.argv[2]))
     json.dump(asyncio.run(peaks(group)), sys.stdout)
-
-
-async def _preload() -> None:
-    """Read our own files while we still can: they may lie in a home folder."""
-    async with Bubblewrap() as sandbox:
-        await sandbox.run(Program(code=""))
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import os
 import sys
 from pathlib import Path
 
+from tests.sandbox.abuse_run import become
+
 CLONE_NEWUSER = 0x10000000
 UID = 12345
 
@@ -29,7 +31,4 @@ def enter() -> None:
     os.write(told_write, b"1")
     os.read(mapped_read, 1)
     Path("/proc/sys/user/max_user_namespaces").write_text("0")
-    os.setgroups([])
-    os.setresgid(UID, UID, UID)
-    os.setresuid(UID, UID, UID)
-    libc.prctl(4, 1, 0, 0, 0)  # dumpable again, as any program that this user starts
+    become(UID)

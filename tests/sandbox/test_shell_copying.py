@@ -154,7 +154,7 @@ async def test_an_agent_that_takes_away_etc_and_all_inodes_can_be_graded() -> No
 @ROOT_ONLY
 def test_the_same_holds_without_root() -> None:
     program = (
-        "import asyncio\nfrom tests.sandbox.shell_abuse import become, preload\n"
+        "import asyncio\nfrom tests.sandbox.abuse_run import become\nfrom tests.sandbox.shell_abuse import preload\n"
         "from tests.sandbox.test_shell_copying import fill\npreload()\nbecome(12345)\nasyncio.run(fill())"
     )
     environment = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}", "PATH": os.environ["PATH"]}

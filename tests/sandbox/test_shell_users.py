@@ -188,7 +188,8 @@ def test_what_is_missing_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 def main() -> None:
     """Play as nobody, as a program that this user starts."""
-    from tests.sandbox.shell_abuse import become, preload
+    from tests.sandbox.abuse_run import become
+    from tests.sandbox.shell_abuse import preload
 
     folder = Path(sys.argv[1])
     folder.mkdir()
