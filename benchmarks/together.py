@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from tests.cluster.chaos import hosts
+from tests.cluster.learning import last_step, titles
 
 from palestra.cluster.config import ClusterConfig, Pool
 from palestra.cluster.dispatcher import Dispatcher
@@ -30,10 +32,8 @@ from palestra.serve.tokens import new_token
 from palestra.testing.faults import FaultProxy
 from palestra.training.config import TrainConfig
 from palestra.trajectory import Trajectory
-from tests.cluster.chaos import hosts
-from tests.cluster.learning import last_step, titles
 
-GAME = "tests.cluster.fragile:Fragile"
+GAME = "fragile:Fragile"
 
 
 class PoisonedLearner(LearnerActor):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from palestra import AsyncEnv, Env, Step, StopReason, Task, Trajectory, rollout
+from palestra import AsyncEnv, Env, Step, Task, Trajectory, rollout
 from palestra.cluster import ClusterConfig, Dispatcher, Pool
 from palestra.cluster.rays import RayProvider, connect
 from palestra.rollout import AnyPolicy, RolloutOptions
@@ -196,19 +196,6 @@ def _children(pid: int) -> list[int]:
         with suppress(FileNotFoundError, ProcessLookupError):
             found += [int(child) for child in task.read_text().split()]
     return found
-
-
-async def hang(episodes: int, hangs: bool) -> Outcome:
-    """F3: one in twenty never answers; an episode may take three times as long as usual."""
-    name = "Hanging" if hangs else "Model"
-    tasks = [Task(f"{HERE}:{name}", number) for number in range(episodes)]
-    began = time.perf_counter()
-    played = [one async for one in rollout(tasks, "random", concurrency=256, deadline=1.5)]
-    outcome = Outcome(episodes, played, seconds=time.perf_counter() - began)
-    expected = [number % 20 == 7 for number in range(episodes)] if hangs else [False] * episodes
-    stops = {one.task.seed: one.stop is StopReason.DEADLINE for one in played}
-    assert [stops[number] for number in range(episodes)] == expected
-    return outcome
 
 
 @contextmanager

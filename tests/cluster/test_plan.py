@@ -87,21 +87,6 @@ def test_the_constants_in_the_package_are_read() -> None:
         Constants.read(CONSTANTS.with_name("none.json"))
 
 
-@pytest.mark.slow
-def test_the_command_prints_a_row_for_each() -> None:
-    result = CliRunner().invoke(app, ["plan", "--gpus", "8", "--episodes", "100", "--episodes", "1000"])
-    assert result.exit_code == 0
-    warning, *figures, names, first, second = result.stdout.splitlines()
-    assert warning.startswith("Simulated, not measured")
-    assert "cores  machines" in names
-    for row in (first, second):
-        assert "  simulated  " in row
-    for figure in figures[1:]:
-        assert re.search(
-            r"published|measured|assumed|estimated|bytes per parameter|by its size|--gpu-memory|--prices", figure
-        ), figure
-
-
 def test_eight_billion_parameters_do_not_train_on_one_gpu() -> None:
     refused = plan_or_refusal(1, 100, constants=FREE)
     assert isinstance(refused, Refused)

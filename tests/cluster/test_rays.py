@@ -49,11 +49,6 @@ async def test_killed_workers_and_actors_cost_time_and_nothing_else(ray: Any) ->
     assert digest(outcome.played) == digest(await chaos.played_here(outcome.issued, f"{chaos.HERE}:Patient"))
 
 
-async def test_worn_out_workers_get_a_new_process(ray: Any) -> None:
-    async with chaos.dispatcher(1, episodes_per_worker=20) as workers:
-        assert len([t async for t in workers.rollout(GAMES[0], "random", RolloutOptions(n=50))]) == 50
-        assert len({name.split("/")[1] for name in workers.workers}) >= 3
-        assert workers.deaths == 0
 
 
 async def test_environments_go_where_their_resources_are(ray: Any) -> None:
@@ -64,10 +59,6 @@ async def test_environments_go_where_their_resources_are(ray: Any) -> None:
     assert digest(played) == digest(collect(GAMES, "random", n=10, seed=3, progress=False))
 
 
-async def test_what_the_worker_cannot_do_is_told(ray: Any) -> None:
-    async with chaos.dispatcher(1) as workers:
-        with pytest.raises(UsageError, match="nobody"):
-            await anext(workers.rollout(GAMES[0], "nobody", RolloutOptions(n=1)))
 
 
 @pytest.mark.gate
