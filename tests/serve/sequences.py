@@ -10,22 +10,8 @@ import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
 
 from palestra.seeding import derive
-from palestra.serve import EnvServer, ServerLimits
+from palestra.serve import EnvServer, ServerLimits, wire
 from palestra.serve.tokens import new_token
-from palestra.serve.wire import (
-    PATH,
-    CallFrame,
-    Code,
-    Fault,
-    FromServer,
-    Hello,
-    ReplyFrame,
-    ResetFrame,
-    StepFrame,
-    Stepped,
-    decode_frame,
-    encode_frame,
-)
 from palestra.trajectory import Task
 from tests.serve.tally import REFERENCE, reward_of
 
@@ -100,15 +86,15 @@ def _pick(rng: np.random.Generator, choices: list[Any]) -> Any:
 async def converse(url: str, token: str, rng: np.random.Generator) -> bool:
     """Open a session, talk nonsense, then play two moves: whether they were answered rightly."""
     headers = {"Authorization": f"Bearer {token}"}
-    address = url.replace("http://", "ws://") + PATH
+    address = url.replace("http://", "ws://") + wire.PATH
     async with connect(address, additional_headers=headers, compression=None, ping_interval=None, proxy=None) as socket:
         for _ in range(int(rng.integers(3))):
             await socket.send(nonsense(rng))
-        await socket.send(encode_frame(Hello(versions=(1,), env=REFERENCE)))
+        await socket.send(wire.encode_frame(wire.Hello(versions=(1,), env=REFERENCE)))
         for _ in range(int(rng.integers(1, 15))):
             await socket.send(nonsense(rng))
-        await socket.send(encode_frame(CallFrame(_LAST, 7, 10.0, ResetFrame(Task(REFERENCE, 5)))))
-        await socket.send(encode_frame(CallFrame(_LAST + 1, 8, 10.0, StepFrame("move"))))
+        await socket.send(wire.encode_frame(wire.CallFrame(_LAST, 7, 10.0, wire.ResetFrame(Task(REFERENCE, 5)))))
+        await socket.send(wire.encode_frame(wire.CallFrame(_LAST + 1, 8, 10.0, wire.StepFrame("move"))))
         async with asyncio.timeout(120):
             return await _answered(socket)
 
@@ -117,9 +103,9 @@ async def _answered(socket: ClientConnection) -> bool:
     """Whether the last call was answered rightly, whichever Hello among the nonsense opened the session."""
     async for message in socket:
         assert isinstance(message, bytes)
-        frame = decode_frame(message, FromServer)
-        if isinstance(frame, ReplyFrame | Fault) and frame.seq == _LAST + 1:
-            return isinstance(frame, ReplyFrame) and frame.result == Stepped(
+        frame = wire.decode_frame(message, wire.FromServer)
+        if isinstance(frame, wire.ReplyFrame | wire.Fault) and frame.seq == _LAST + 1:
+            return isinstance(frame, wire.ReplyFrame) and frame.result == wire.Stepped(
                 "5:1:move", reward_of(5, 1, "move"), False, False, {"turn": 1}
             )
     return False
@@ -136,7 +122,7 @@ async def run(count: int, seed: int = 0, at_once: int = 20) -> tuple[int, int]:
             numbers = range(first, min(first + at_once, count))
             told = await asyncio.gather(*(converse(server.url, token, derive(seed, "talk", number)) for number in numbers))
             lost += told.count(False)
-        return server.sessions.metrics.faults[Code.INTERNAL] + len(failures), lost
+        return server.sessions.metrics.faults[wire.Code.INTERNAL] + len(failures), lost
 
 
 async def schemathesis(examples: int, seed: int = 1) -> tuple[int, int] | None:
@@ -159,7 +145,7 @@ async def schemathesis(examples: int, seed: int = 1) -> tuple[int, int] | None:
             failures = 0
         else:
             print(output[-3000:])
-            failures = max(1, server.sessions.metrics.faults[Code.INTERNAL])
+            failures = max(1, server.sessions.metrics.faults[wire.Code.INTERNAL])
     found = re.findall(r"(\d[\d,]*) generated", output)
     return int(found[-1].replace(",", "")) if found else 0, failures
 

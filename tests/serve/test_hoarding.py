@@ -12,21 +12,7 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from palestra.serve import EnvServer, ServerLimits
-from palestra.serve.wire import (
-    PATH,
-    CallFrame,
-    Close,
-    Fault,
-    FromServer,
-    Hello,
-    ResetFrame,
-    StepFrame,
-    Verb,
-    decode_frame,
-    encode_frame,
-    encode_json_frame,
-)
+from palestra.serve import EnvServer, ServerLimits, wire
 from palestra.trajectory import Task
 from tests.hoarding import MEGABYTE, Child, Watch, check, child, obey, pour, raw, ways
 from tests.serve.tally import REFERENCE
@@ -46,11 +32,11 @@ async def _serve(pipe: Any) -> None:
     async with EnvServer(REFERENCE, [TOKEN, OTHER], limits=LIMITS) as server:
 
         async def honest() -> None:
-            opened = server.sessions.hello(b"other", Hello((1,), REFERENCE))
-            assert not isinstance(opened, Fault)
-            verbs: list[Verb] = [ResetFrame(Task(REFERENCE, 1)), StepFrame("a"), Close()]
+            opened = server.sessions.hello(b"other", wire.Hello((1,), REFERENCE))
+            assert not isinstance(opened, wire.Fault)
+            verbs: list[wire.Verb] = [wire.ResetFrame(Task(REFERENCE, 1)), wire.StepFrame("a"), wire.Close()]
             for seq, verb in enumerate(verbs, 1):
-                server.sessions.take(opened[0], CallFrame(seq, seq, 10.0, verb))
+                server.sessions.take(opened[0], wire.CallFrame(seq, seq, 10.0, verb))
 
         async def address(_: Any) -> str:
             return server.url
@@ -77,7 +63,7 @@ def server() -> Iterator[Child]:
 # -------------------------------------------------------------------------------------------------------------------- the ways
 
 Way = Callable[[str], Awaitable[None]]
-HELLO = encode_frame(Hello((1,), REFERENCE))
+HELLO = wire.encode_frame(wire.Hello((1,), REFERENCE))
 
 
 def frame(payload: bytes, opcode: int = 0x82) -> bytes:
@@ -86,24 +72,24 @@ def frame(payload: bytes, opcode: int = 0x82) -> bytes:
     return head + b"\0\0\0\0" + payload
 
 
-def called(seq: int, verb: Verb) -> bytes:
-    return encode_frame(CallFrame(seq, seq, 10.0, verb))
+def called(seq: int, verb: wire.Verb) -> bytes:
+    return wire.encode_frame(wire.CallFrame(seq, seq, 10.0, verb))
 
 
 @contextlib.asynccontextmanager
 async def dialed(url: str) -> AsyncIterator[ClientConnection]:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    address = url.replace("http", "ws") + PATH
+    address = url.replace("http", "ws") + wire.PATH
     async with connect(
         address, additional_headers=headers, compression=None, ping_interval=None, proxy=None, close_timeout=0.1
     ) as socket:
         yield socket
 
 
-async def session(socket: ClientConnection, *verbs: Verb) -> None:
+async def session(socket: ClientConnection, *verbs: wire.Verb) -> None:
     for data in (HELLO, *(called(seq, verb) for seq, verb in enumerate(verbs, 1))):
         await socket.send(data)
-        decode_frame(bytes(await socket.recv()), FromServer)  # type: ignore[arg-type,unused-ignore]
+        wire.decode_frame(bytes(await socket.recv()), wire.FromServer)  # type: ignore[arg-type,unused-ignore]
 
 
 def sessions(count: int, size: int, steps: int = 1, char: str = "x") -> Way:
@@ -113,8 +99,8 @@ def sessions(count: int, size: int, steps: int = 1, char: str = "x") -> Way:
         async with contextlib.AsyncExitStack() as stack:
             for number in range(count):
                 socket = await stack.enter_async_context(dialed(url))
-                actions = [StepFrame(f"{number} {step}" + char * size) for step in range(steps)]
-                await session(socket, ResetFrame(Task(REFERENCE, number)), *actions)
+                actions = [wire.StepFrame(f"{number} {step}" + char * size) for step in range(steps)]
+                await session(socket, wire.ResetFrame(Task(REFERENCE, number)), *actions)
 
     return way
 
@@ -127,7 +113,7 @@ def poured(data: Callable[[], bytes], connections: int = 4, begun: bool = True) 
         for _ in range(connections):
             async with dialed(url) as socket:
                 if begun:
-                    await session(socket, ResetFrame(Task(REFERENCE, 1)))
+                    await session(socket, wire.ResetFrame(Task(REFERENCE, 1)))
                 socket.transport.pause_reading()
                 for start in range(0, len(written), MEGABYTE):
                     socket.transport.write(written[start : start + MEGABYTE])
@@ -165,7 +151,7 @@ def posted(path: str, body: bytes, connections: int, *, read: bool = True, lengt
 
 async def unread_answers(url: str) -> None:
     """One session's large answer, asked for again and again by HTTP connections that do not read."""
-    opened = encode_json_frame(Hello((1,), REFERENCE))
+    opened = wire.encode_json_frame(wire.Hello((1,), REFERENCE))
 
     async def post(path: str, body: bytes) -> bytes:
         async with raw(url) as (reader, writer):
@@ -174,8 +160,8 @@ async def unread_answers(url: str) -> None:
             return (await reader.read()).partition(b"\r\n\r\n")[2]
 
     path = f"/v1/sessions/{json.loads(await post('/v1/sessions', opened))['session']}/calls"
-    await post(path, encode_json_frame(CallFrame(1, 1, 10.0, ResetFrame(Task(REFERENCE, 1)))))
-    await post(path, body := encode_json_frame(CallFrame(2, 2, 10.0, StepFrame("x" * 1_000_000))))
+    await post(path, wire.encode_json_frame(wire.CallFrame(1, 1, 10.0, wire.ResetFrame(Task(REFERENCE, 1)))))
+    await post(path, body := wire.encode_json_frame(wire.CallFrame(2, 2, 10.0, wire.StepFrame("x" * 1_000_000))))
     await posted(path, body, 60, read=False)(url)
 
 
@@ -186,24 +172,12 @@ def nested(depth: int) -> Any:
     return value
 
 
-EMPTY = msgspec.msgpack.encode(
-    {
-        "type": "call",
-        "seq": 1,
-        "request": 1,
-        "deadline": 5.0,
-        "verb": {"type": "reset", "task": {"env": REFERENCE, "params": {"x": [[]] * 3_000_000}}},
-    }
-)
-SMALL = msgspec.msgpack.encode(
-    {
-        "type": "call",
-        "seq": 2,
-        "request": 1,
-        "deadline": 5.0,
-        "verb": {"type": "reset", "task": {"env": REFERENCE, "params": {"x": [[]] * 30_000}}},
-    }
-)
+def resets(seq: int, lists: int) -> bytes:
+    task = {"env": REFERENCE, "params": {"x": [[]] * lists}}
+    call = {"type": "call", "seq": seq, "request": 1, "deadline": 5.0, "verb": {"type": "reset", "task": task}}
+    return msgspec.msgpack.encode(call)
+
+
 WAYS: dict[str, Way] = {
     "small actions": sessions(400, 100),
     "actions of 60 kB": sessions(300, 60_000),
@@ -211,8 +185,8 @@ WAYS: dict[str, Way] = {
     "actions of a megabyte": sessions(30, 1_000_000),
     "actions that grow": sessions(20, 300_000, 4),
     "an action above the limit": sessions(10, 2_000_000),
-    "a reset of empty lists": poured(lambda: frame(EMPTY), begun=False),
-    "small resets of empty lists": poured(lambda: frame(HELLO) + frame(SMALL) * 60),
+    "a reset of empty lists": poured(lambda: frame(resets(1, 3_000_000)), begun=False),
+    "small resets of empty lists": poured(lambda: frame(HELLO) + frame(resets(2, 30_000)) * 60),
     "no frame": poured(lambda: frame(b"\x91" * 4_000_000)),
     "a hello of many versions": poured(
         lambda: frame(msgspec.msgpack.encode({"type": "hello", "versions": [1] * 3_000_000})), begun=False
@@ -225,18 +199,23 @@ WAYS: dict[str, Way] = {
     "text frames": poured(lambda: frame(b"{}", 0x81) * 200_000),
     "beats": poured(lambda: frame(msgspec.msgpack.encode({"type": "beat"})) * 100_000),
     "hellos": poured(lambda: frame(HELLO) * 50_000),
-    "steps at once": poured(lambda: b"".join(frame(called(seq, StepFrame("a"))) for seq in range(2, 20_000))),
-    "one call again and again": poured(lambda: frame(called(2, StepFrame("x" * 500_000))) * 40),
-    "calls that nobody reads": poured(lambda: b"".join(frame(called(seq, StepFrame("x" * 100_000))) for seq in range(2, 300))),
+    "steps at once": poured(lambda: b"".join(frame(called(seq, wire.StepFrame("a"))) for seq in range(2, 20_000))),
+    "one call again and again": poured(lambda: frame(called(2, wire.StepFrame("x" * 500_000))) * 40),
+    "calls that nobody reads": poured(
+        lambda: b"".join(frame(called(seq, wire.StepFrame("x" * 100_000))) for seq in range(2, 300))
+    ),
     "bodies that do not end": posted("/v1/sessions", b"x" * 4_000_000, 40, read=False, length=4_000_010),
     "bodies of empty lists": posted("/v1/sessions", b'{"type":"hello","versions":[' + b"[]," * 1_300_000, 6),
     "deep bodies": posted("/v1/sessions", json.dumps(nested(500)).encode() * 2000, 6),
     "tiny requests": posted("/v1/sessions", b"{}" * 2, 200),
-    "sessions that nobody plays": posted("/v1/sessions", encode_json_frame(Hello((1,), REFERENCE)), 400),
+    "sessions that nobody plays": posted("/v1/sessions", wire.encode_json_frame(wire.Hello((1,), REFERENCE)), 400),
     "answers that nobody reads": unread_answers,
     "requests for the health": posted("/health", b"", 200),
 }
-SAMPLE = ("actions of 60 kB", "a reset of empty lists", "fragments of a byte", "tiny pings", "answers that nobody reads")
+SAMPLE = [
+    *("actions of 60 kB", "a reset of empty lists", "frames that do not end", "fragments of a byte", "tiny pings"),
+    *("bodies that do not end", "answers that nobody reads"),
+]
 
 
 @pytest.mark.parametrize("name", ways(WAYS, SAMPLE, gate="tiny pings"))

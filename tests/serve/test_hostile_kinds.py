@@ -32,7 +32,7 @@ LATEST = DEADLINE + 10.0
 pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::pytest.PytestUnraisableExceptionWarning", "ignore::UserWarning", "ignore::RuntimeWarning"
-    ),
+    )
 ]
 
 

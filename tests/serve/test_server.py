@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -20,35 +19,20 @@ import palestra
 from palestra import registry
 from palestra.errors import MissingExtra, UnknownEnv, UsageError
 from palestra.installation import how_to_install
-from palestra.serve import EnvServer, RemoteEnv, ServerLimits
+from palestra.serve import EnvServer, RemoteEnv, ServerLimits, wire
 from palestra.serve.connection import LEASE_OVER, SUPERSEDED
 from palestra.serve.openapi import document
 from palestra.serve.tokens import new_token
-from palestra.serve.wire import (
-    PATH,
-    Beat,
-    CallFrame,
-    Code,
-    Fault,
-    FromServer,
-    Hello,
-    ReplyFrame,
-    ResetFrame,
-    StepFrame,
-    Welcome,
-    decode_frame,
-    encode_frame,
-    encode_json_frame,
-)
 from palestra.trajectory import Task
 from tests.serve import hostile, sequences
+from tests.serve.certificates import NEEDS_OPENSSL, certificate_and_key
 from tests.serve.tally import REFERENCE, reward_of
 
 ROOT = Path(__file__).parents[2]
 TOKEN = new_token()
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
-HELLO = Hello((1,), REFERENCE)
-RESET = CallFrame(1, 1, 10.0, ResetFrame(Task(REFERENCE, 3)))
+HELLO = wire.Hello((1,), REFERENCE)
+RESET = wire.CallFrame(1, 1, 10.0, wire.ResetFrame(Task(REFERENCE, 3)))
 
 
 @pytest.fixture
@@ -57,7 +41,7 @@ async def server() -> AsyncIterator[EnvServer]:
         yield running
 
 
-def dial(server: EnvServer, path: str = PATH, **headers: str) -> connect:
+def dial(server: EnvServer, path: str = wire.PATH, **headers: str) -> connect:
     address = server.url.replace("http", "ws") + path
     return connect(address, additional_headers=headers or BEARER, compression=None, ping_interval=None, proxy=None)
 
@@ -65,11 +49,11 @@ def dial(server: EnvServer, path: str = PATH, **headers: str) -> connect:
 async def told(socket: ClientConnection, *frames: Any) -> Any:
     """Send ``frames``; the answer to the last."""
     for frame in frames:
-        await socket.send(frame if isinstance(frame, bytes | str) else encode_frame(frame))
+        await socket.send(frame if isinstance(frame, bytes | str) else wire.encode_frame(frame))
     for _ in frames:
         answer = await asyncio.wait_for(socket.recv(), 60)
     assert isinstance(answer, bytes)
-    return decode_frame(answer, FromServer)
+    return wire.decode_frame(answer, wire.FromServer)
 
 
 async def http(
@@ -106,34 +90,34 @@ async def test_another_path_is_not_found(server: EnvServer) -> None:
 
 async def test_an_unknown_protocol_version_is_refused(server: EnvServer) -> None:
     async with dial(server) as socket:
-        answer = await told(socket, Hello((2, 3), REFERENCE))
-        assert (type(answer), answer.code) == (Fault, Code.VERSION)
-        assert isinstance(await told(socket, HELLO), Welcome)
+        answer = await told(socket, wire.Hello((2, 3), REFERENCE))
+        assert (type(answer), answer.code) == (wire.Fault, wire.Code.VERSION)
+        assert isinstance(await told(socket, HELLO), wire.Welcome)
 
 
 async def test_both_sides_know_the_smaller_size(server: EnvServer) -> None:
     async with dial(server) as socket:
-        assert (await told(socket, Hello((1,), REFERENCE, max_message=2048))).max_message == 2048
+        assert (await told(socket, wire.Hello((1,), REFERENCE, max_message=2048))).max_message == 2048
     async with dial(server) as socket:
         assert (await told(socket, HELLO)).max_message == 50_000
 
 
 @pytest.mark.parametrize(
-    "noise", [b"", b"\xc1", "text", encode_frame([1]), encode_frame(RESET)[:-1], encode_frame({"type": "call"})]
+    "noise", [b"", b"\xc1", "text", wire.encode_frame([1]), wire.encode_frame(RESET)[:-1], wire.encode_frame({"type": "call"})]
 )
 async def test_noise_costs_neither_connection_nor_session(server: EnvServer, noise: bytes | str) -> None:
     async with dial(server) as socket:
         await told(socket, HELLO, RESET)
         answer = await told(socket, noise)
-        assert (type(answer), answer.code) == (Fault, Code.BAD_FRAME)
-        answer = await told(socket, CallFrame(2, 2, 1.0, StepFrame("x")))
-        assert isinstance(answer, ReplyFrame)
+        assert (type(answer), answer.code) == (wire.Fault, wire.Code.BAD_FRAME)
+        answer = await told(socket, wire.CallFrame(2, 2, 1.0, wire.StepFrame("x")))
+        assert isinstance(answer, wire.ReplyFrame)
 
 
 async def test_a_message_in_pieces_is_one_message(server: EnvServer) -> None:
     async with dial(server) as socket:
         await told(socket, HELLO)
-        data = encode_frame(RESET)
+        data = wire.encode_frame(RESET)
         await socket.send([data[:5], data[5:9], data[9:]])
         assert isinstance(await asyncio.wait_for(socket.recv(), 60), bytes)
 
@@ -146,20 +130,20 @@ async def test_an_oversized_frame_ends_the_connection_and_not_the_session(server
         with pytest.raises(ConnectionClosed):
             await asyncio.wait_for(socket.recv(), 60)
     async with dial(server) as socket:
-        assert (await told(socket, Hello((1,), session=welcome.session))).seq == 1
-        assert isinstance(await told(socket, CallFrame(2, 2, 1.0, StepFrame("x"))), ReplyFrame)
+        assert (await told(socket, wire.Hello((1,), session=welcome.session))).seq == 1
+        assert isinstance(await told(socket, wire.CallFrame(2, 2, 1.0, wire.StepFrame("x"))), wire.ReplyFrame)
 
 
 async def test_a_repeated_call_is_answered_from_memory_even_elsewhere(server: EnvServer) -> None:
-    step = CallFrame(2, 2, 1.0, StepFrame("x"))
+    step = wire.CallFrame(2, 2, 1.0, wire.StepFrame("x"))
     async with dial(server) as first:
         welcome = await told(first, HELLO)
         await told(first, RESET, step)
         async with dial(server) as second:
-            await told(second, Hello((1,), session=welcome.session))
-            again = await told(second, CallFrame(2, 77, 1.0, StepFrame("x")))
+            await told(second, wire.Hello((1,), session=welcome.session))
+            again = await told(second, wire.CallFrame(2, 77, 1.0, wire.StepFrame("x")))
             assert (again.request, again.result.reward) == (77, reward_of(3, 1, "x"))
-            assert (await told(second, CallFrame(2, 78, 1.0, StepFrame("y")))).code is Code.CONFLICT
+            assert (await told(second, wire.CallFrame(2, 78, 1.0, wire.StepFrame("y")))).code is wire.Code.CONFLICT
             with pytest.raises(ConnectionClosed) as closed:
                 await asyncio.wait_for(first.recv(), 60)
             assert closed.value.rcvd is not None
@@ -169,7 +153,7 @@ async def test_a_repeated_call_is_answered_from_memory_even_elsewhere(server: En
 async def test_a_beat_is_answered_by_a_beat(server: EnvServer) -> None:
     async with dial(server) as socket:
         await told(socket, HELLO)
-        assert await told(socket, Beat(9)) == Beat(9)
+        assert await told(socket, wire.Beat(9)) == wire.Beat(9)
 
 
 async def test_a_connection_that_says_nothing_is_closed() -> None:
@@ -178,29 +162,6 @@ async def test_a_connection_that_says_nothing_is_closed() -> None:
             await asyncio.wait_for(socket.recv(), 60)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == LEASE_OVER
-
-
-@pytest.mark.slow
-async def test_a_client_that_does_not_read_is_not_read_from(server: EnvServer) -> None:
-    host, port = server.url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1024)
-    writer.write(
-        f"GET {PATH} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
-    )
-    await reader.readuntil(b"\r\n\r\n")
-    frame = encode_frame(HELLO)
-    writer.write(bytes((0x82, 0x80 | len(frame))) + bytes(4) + frame)
-    ping = b"\x89\xfd" + bytes(4) + bytes(125)
-    with pytest.raises(TimeoutError):  # the socket fills up: the server has stopped reading
-        await asyncio.wait_for(_pour(writer, ping * 100), 1)
-    writer.transport.abort()
-
-
-async def _pour(writer: asyncio.StreamWriter, data: bytes) -> None:
-    for _ in range(200_000):
-        writer.write(data)
-        await writer.drain()
 
 
 @pytest.mark.gate
@@ -263,17 +224,17 @@ async def test_http_needs_the_token_too(server: EnvServer, method: str, path: st
 
 
 async def test_a_whole_episode_over_plain_http(server: EnvServer) -> None:
-    status, _, body = await http(server, "POST", "/v1/sessions", encode_json_frame(HELLO))
+    status, _, body = await http(server, "POST", "/v1/sessions", wire.encode_json_frame(HELLO))
     assert status == 201
     path = f"/v1/sessions/{json.loads(body)['session']}"
-    status, _, body = await http(server, "POST", f"{path}/calls", encode_json_frame(RESET))
+    status, _, body = await http(server, "POST", f"{path}/calls", wire.encode_json_frame(RESET))
     assert (status, json.loads(body)["result"]["observation"]) == (200, "3:0:")
-    step = encode_json_frame(CallFrame(2, 9, 1.0, StepFrame("x")))
+    step = wire.encode_json_frame(wire.CallFrame(2, 9, 1.0, wire.StepFrame("x")))
     for _ in range(2):
         status, _, body = await http(server, "POST", f"{path}/calls", step)
         assert (status, json.loads(body)["result"]["reward"]) == (200, reward_of(3, 1, "x"))
     for seq, wanted in ((2, 409), (1, 409)):
-        call = encode_json_frame(CallFrame(seq, 9, 1.0, StepFrame("other")))
+        call = wire.encode_json_frame(wire.CallFrame(seq, 9, 1.0, wire.StepFrame("other")))
         assert (await http(server, "POST", f"{path}/calls", call))[0] == wanted
     assert (await http(server, "GET", path))[0] == 200
     assert (await http(server, "DELETE", path))[0] == 204
@@ -283,20 +244,22 @@ async def test_a_whole_episode_over_plain_http(server: EnvServer) -> None:
 
 async def test_slow_calls_over_plain_http() -> None:
     async with EnvServer("tests.serve.tally:Waiting", TOKEN) as server:
-        _, _, body = await http(server, "POST", "/v1/sessions", encode_json_frame(Hello((1,), "tests.serve.tally:Waiting")))
+        _, _, body = await http(
+            server, "POST", "/v1/sessions", wire.encode_json_frame(wire.Hello((1,), "tests.serve.tally:Waiting"))
+        )
         path = f"/v1/sessions/{json.loads(body)['session']}/calls"
-        reset = CallFrame(1, 1, 10.0, ResetFrame(Task("tests.serve.tally:Waiting", 3)))
-        assert (await http(server, "POST", path, encode_json_frame(reset)))[0] == 200
-        step = encode_json_frame(CallFrame(2, 1, 10.0, StepFrame("0.3")))
+        reset = wire.CallFrame(1, 1, 10.0, wire.ResetFrame(Task("tests.serve.tally:Waiting", 3)))
+        assert (await http(server, "POST", path, wire.encode_json_frame(reset)))[0] == 200
+        step = wire.encode_json_frame(wire.CallFrame(2, 1, 10.0, wire.StepFrame("0.3")))
         answers = await asyncio.gather(http(server, "POST", path, step), http(server, "POST", path, step))
         assert [json.loads(body)["result"]["observation"] for _, _, body in answers] == ["1", "1"]
-        late = encode_json_frame(CallFrame(3, 1, 0.05, StepFrame("60")))
+        late = wire.encode_json_frame(wire.CallFrame(3, 1, 0.05, wire.StepFrame("60")))
         assert (await http(server, "POST", path, late))[0] == 408
 
 
 async def test_a_full_server_says_429_and_when_to_come_back() -> None:
     async with EnvServer(REFERENCE, TOKEN, limits=ServerLimits(max_sessions=0)) as server:
-        status, headers, _ = await http(server, "POST", "/v1/sessions", encode_json_frame(HELLO))
+        status, headers, _ = await http(server, "POST", "/v1/sessions", wire.encode_json_frame(HELLO))
         assert (status, headers["retry-after"]) == (429, "1")
 
 
@@ -405,27 +368,10 @@ def test_the_command_serves_and_drains_on_sigterm(command: "subprocess.Popen[str
     assert token not in output + errors
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+@NEEDS_OPENSSL
 @pytest.mark.slow
 async def test_https_with_a_certificate_that_is_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    make: list[str | Path] = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "rsa:2048",
-        "-nodes",
-        "-keyout",
-        key,
-        "-out",
-        certificate,
-        "-days",
-        "1",
-        *names,
-    ]
-    subprocess.run(make, check=True, capture_output=True)
+    certificate, key = certificate_and_key(tmp_path)
     async with EnvServer(REFERENCE, TOKEN, certificate=certificate, key=key) as server:
         assert server.url.startswith("https://")
         with pytest.raises(UsageError, match=r"not trusted here .* set SSL_CERT_FILE"):  # at once, not at the deadline

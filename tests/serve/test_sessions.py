@@ -10,40 +10,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, invariant, multiple, rule
 
 from palestra.errors import UsageError
+from palestra.serve import wire
 from palestra.serve.faults import LONGEST_MESSAGE, fault_of
 from palestra.serve.host import Host
 from palestra.serve.session import ServerSession
 from palestra.serve.sessions import Sessions
-from palestra.serve.wire import (
-    Ask,
-    CallFrame,
-    Close,
-    Code,
-    Done,
-    Fault,
-    FromServer,
-    Hello,
-    ReplyFrame,
-    ResetFrame,
-    SeedActions,
-    ServerLimits,
-    Shown,
-    StepFrame,
-    Stepped,
-    Verb,
-    decode_frame,
-)
 from palestra.trajectory import Task
 from tests.serve.tally import REFERENCE, reward_of, told
 
 TTL = 60.0
-LIMITS = ServerLimits(ttl=TTL, max_sessions=6)
+LIMITS = wire.ServerLimits(ttl=TTL, max_sessions=6)
 SHARE = LIMITS.max_sessions // 2
 VERBS = st.one_of(
-    st.builds(ResetFrame, st.builds(Task, st.just(REFERENCE), st.integers(0, 3))),
-    st.builds(StepFrame, st.sampled_from(["a", "b", "end"])),
-    st.just(Ask("oracle")),
-    st.builds(SeedActions, st.integers(0, 3)),
+    st.builds(wire.ResetFrame, st.builds(Task, st.just(REFERENCE), st.integers(0, 3))),
+    st.builds(wire.StepFrame, st.sampled_from(["a", "b", "end"])),
+    st.just(wire.Ask("oracle")),
+    st.builds(wire.SeedActions, st.integers(0, 3)),
 )
 OWNERS = st.sampled_from([b"ann", b"bob"])
 
@@ -56,7 +38,7 @@ class Model:
     owner: bytes
     seen: float
     seq: int = 0
-    verb: Verb | None = None
+    verb: wire.Verb | None = None
     answer: Any = None
     seed: int | None = None
     """The task being played; ``None`` before the first reset."""
@@ -64,21 +46,21 @@ class Model:
     over: bool = True
     open: bool = True
 
-    def expected(self, verb: Verb) -> Any:
+    def expected(self, verb: wire.Verb) -> Any:
         """What the environment should say, and how it changes."""
-        if isinstance(verb, ResetFrame):
+        if isinstance(verb, wire.ResetFrame):
             self.seed, self.turn, self.over = verb.task.seed, 0, False
-            return Shown(told(self.seed, 0, ""), {})
-        if isinstance(verb, StepFrame):
+            return wire.Shown(told(self.seed, 0, ""), {})
+        if isinstance(verb, wire.StepFrame):
             if self.over or self.seed is None:
-                return Code.EPISODE_OVER
+                return wire.Code.EPISODE_OVER
             self.turn += 1
             self.over = verb.action == "end"
             reward = reward_of(self.seed, self.turn, verb.action)
-            return Stepped(told(self.seed, self.turn, verb.action), reward, self.over, False, {"turn": self.turn})
+            return wire.Stepped(told(self.seed, self.turn, verb.action), reward, self.over, False, {"turn": self.turn})
         if self.seed is None:
-            return Code.EPISODE_OVER
-        return Code.UNSUPPORTED if isinstance(verb, Ask) else Done()
+            return wire.Code.EPISODE_OVER
+        return wire.Code.UNSUPPORTED if isinstance(verb, wire.Ask) else wire.Done()
 
 
 class SessionRules(RuleBasedStateMachine):
@@ -94,7 +76,7 @@ class SessionRules(RuleBasedStateMachine):
         self.server = Sessions(Host([REFERENCE]), LIMITS, 2, clock=lambda: self.now)
         self.models: list[Model] = []
         first = self.open(b"ann")
-        self.call(first, ResetFrame(Task(REFERENCE, seed)), 1)
+        self.call(first, wire.ResetFrame(Task(REFERENCE, seed)), 1)
         return first
 
     def teardown(self) -> None:
@@ -102,15 +84,15 @@ class SessionRules(RuleBasedStateMachine):
             self.loop.run_until_complete(self.server.end_all())
             self.loop.close()
 
-    def take(self, model: Model, seq: int, verb: Verb) -> ReplyFrame | Fault:
+    def take(self, model: Model, seq: int, verb: wire.Verb) -> wire.ReplyFrame | wire.Fault:
         self.requests += 1
 
         async def ask() -> bytes:
-            return self.server.take(model.session, CallFrame(seq, self.requests, 10.0, verb))
+            return self.server.take(model.session, wire.CallFrame(seq, self.requests, 10.0, verb))
 
         model.seen = self.now
-        frame = decode_frame(self.loop.run_until_complete(ask()), FromServer)
-        assert isinstance(frame, ReplyFrame | Fault)
+        frame = wire.decode_frame(self.loop.run_until_complete(ask()), wire.FromServer)
+        assert isinstance(frame, wire.ReplyFrame | wire.Fault)
         assert (frame.seq, frame.request) == (seq, self.requests), "an answer names the call and the sending it answers"
         return frame
 
@@ -119,14 +101,14 @@ class SessionRules(RuleBasedStateMachine):
         return self.open(owner)
 
     def open(self, owner: bytes) -> Any:
-        found = self.server.hello(owner, Hello((1,), REFERENCE))
+        found = self.server.hello(owner, wire.Hello((1,), REFERENCE))
         full = sum(model.open for model in self.models if model.owner == owner) >= SHARE
         if self.server.draining or full:
-            assert isinstance(found, Fault)
-            assert found.code is (Code.DRAINING if self.server.draining else Code.BUSY)
+            assert isinstance(found, wire.Fault)
+            assert found.code is (wire.Code.DRAINING if self.server.draining else wire.Code.BUSY)
             assert found.retry_after > 0
             return multiple()
-        assert not isinstance(found, Fault)
+        assert not isinstance(found, wire.Fault)
         session, welcome = found
         assert len(welcome.session) == 32
         assert welcome.seq == 0
@@ -136,34 +118,34 @@ class SessionRules(RuleBasedStateMachine):
 
     @rule(model=sessions, owner=OWNERS)
     def resume(self, model: Model, owner: bytes) -> None:
-        found = self.server.hello(owner, Hello((1,), session=model.session.id))
+        found = self.server.hello(owner, wire.Hello((1,), session=model.session.id))
         if model.open and owner == model.owner:
-            assert not isinstance(found, Fault)
+            assert not isinstance(found, wire.Fault)
             assert found[0] is model.session
             assert found[1].seq == model.seq
             model.seen = self.now
         else:
-            assert isinstance(found, Fault)
-            assert found.code is Code.NO_SESSION
+            assert isinstance(found, wire.Fault)
+            assert found.code is wire.Code.NO_SESSION
 
     @rule(model=sessions, verb=VERBS, gap=st.integers(1, 3))
-    def go_on(self, model: Model, verb: Verb, gap: int) -> None:
+    def go_on(self, model: Model, verb: wire.Verb, gap: int) -> None:
         self.call(model, verb, gap)
 
-    def call(self, model: Model, verb: Verb, gap: int) -> None:
+    def call(self, model: Model, verb: wire.Verb, gap: int) -> None:
         seq = model.seq + gap
         frame = self.take(model, seq, verb)
         if not model.open:
-            assert isinstance(frame, Fault)
-            assert frame.code is Code.NO_SESSION
+            assert isinstance(frame, wire.Fault)
+            assert frame.code is wire.Code.NO_SESSION
             return
-        if self.server.draining and isinstance(verb, ResetFrame):
-            assert isinstance(frame, Fault)
-            assert frame.code is Code.DRAINING
+        if self.server.draining and isinstance(verb, wire.ResetFrame):
+            assert isinstance(frame, wire.Fault)
+            assert frame.code is wire.Code.DRAINING
             return
         expected = model.expected(verb)
-        if expected is Code.EPISODE_OVER:  # refused, so the number is still free
-            assert isinstance(frame, Fault)
+        if expected is wire.Code.EPISODE_OVER:  # refused, so the number is still free
+            assert isinstance(frame, wire.Fault)
             assert frame.code is expected
             return
         model.seq, model.verb, model.answer = seq, verb, expected
@@ -175,18 +157,18 @@ class SessionRules(RuleBasedStateMachine):
             self.check(self.take(model, model.seq, model.verb), model.answer)
 
     @rule(model=sessions, verb=VERBS)
-    def contradict(self, model: Model, verb: Verb) -> None:
+    def contradict(self, model: Model, verb: wire.Verb) -> None:
         if model.open and model.verb not in (None, verb):
             frame = self.take(model, model.seq, verb)
-            assert isinstance(frame, Fault)
-            assert frame.code is Code.CONFLICT
+            assert isinstance(frame, wire.Fault)
+            assert frame.code is wire.Code.CONFLICT
 
     @rule(model=sessions, verb=VERBS, back=st.integers(1, 3))
-    def arrive_late(self, model: Model, verb: Verb, back: int) -> None:
+    def arrive_late(self, model: Model, verb: wire.Verb, back: int) -> None:
         if model.open and model.seq - back >= 0:
             frame = self.take(model, model.seq - back, verb)
-            assert isinstance(frame, Fault)
-            assert frame.code is Code.STALE
+            assert isinstance(frame, wire.Fault)
+            assert frame.code is wire.Code.STALE
 
     @rule(model=sessions)
     def beat(self, model: Model) -> None:
@@ -197,8 +179,8 @@ class SessionRules(RuleBasedStateMachine):
     @rule(model=sessions)
     def close(self, model: Model) -> None:
         if model.open:
-            self.check(self.take(model, model.seq + 1, Close()), Done())
-            model.seq, model.verb, model.answer, model.open = model.seq + 1, Close(), Done(), False
+            self.check(self.take(model, model.seq + 1, wire.Close()), wire.Done())
+            model.seq, model.verb, model.answer, model.open = model.seq + 1, wire.Close(), wire.Done(), False
 
     @rule(seconds=st.sampled_from([1.0, 10.0, 30.0, 59.0, 61.0]))
     def wait(self, seconds: float) -> None:
@@ -217,12 +199,12 @@ class SessionRules(RuleBasedStateMachine):
     def drain(self, draining: bool) -> None:
         self.server.draining = draining
 
-    def check(self, frame: ReplyFrame | Fault, expected: Any) -> None:
-        if isinstance(expected, Code):
-            assert isinstance(frame, Fault)
+    def check(self, frame: wire.ReplyFrame | wire.Fault, expected: Any) -> None:
+        if isinstance(expected, wire.Code):
+            assert isinstance(frame, wire.Fault)
             assert frame.code is expected
         else:
-            assert isinstance(frame, ReplyFrame)
+            assert isinstance(frame, wire.ReplyFrame)
             assert frame.result == expected
 
     @invariant()

@@ -18,8 +18,7 @@ def test_each_token_has_an_owner_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "header",
-    ["", "Bearer", "Bearer ", A, f"Basic {A}", f"Bearer {A}x", f"Bearer {A[:-1]}", "Bearer é\udc80", f"Token {A}"],
+    "header", ["", "Bearer", "Bearer ", A, f"Basic {A}", f"Bearer {A}x", f"Bearer {A[:-1]}", "Bearer é\udc80", f"Token {A}"]
 )
 def test_no_other_header_has_an_owner(header: str) -> None:
     assert BearerTokens([A]).owner([header]) is None
