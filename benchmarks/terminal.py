@@ -28,7 +28,8 @@ from rows import Row, cpu_minutes, finish
 ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT))
 
-from tests.sandbox.shell_abuse import become, preload  # noqa: E402
+from tests.sandbox.abuse_run import become  # noqa: E402
+from tests.sandbox.shell_abuse import preload  # noqa: E402
 
 from palestra.sandbox.procfs import descendants_of  # noqa: E402
 from palestra.sandbox.profile import links_into_usr  # noqa: E402

@@ -218,7 +218,7 @@ async def _quiet(sandbox: Bubblewrap) -> None:
 
 async def search() -> list[Row]:
     """Index 100,000 documents of Debian's dictionaries, and ask them 2,000 questions."""
-    from tests.tools.dictionaries import read_dictionary
+    from dictionaries import read_dictionary
 
     from palestra.tools.search.bm25 import Bm25Index, build_index
 

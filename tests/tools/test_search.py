@@ -9,7 +9,6 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.tools.dictionaries import available, read_dictionary
 from typer.testing import CliRunner
 
 from palestra.cli.app import app
@@ -259,15 +258,6 @@ def test_the_command_builds_and_searches(tmp_path: Path) -> None:
     assert "[1] Dog" in found.output
 
 
-@pytest.mark.skipif(not available("foldoc"), reason="apt-get install dict-foldoc")
-@pytest.mark.slow
-def test_a_real_dictionary_can_be_searched(tmp_path: Path) -> None:
-    count = build_index(read_dictionary("foldoc"), tmp_path / "foldoc")
-    assert count > 10_000
-    index = Bm25Index(tmp_path / "foldoc")
-    titles = [hit.document.title.lower() for hit in index.search("a hash table collision resolution strategy", 10)]
-    assert any("hash" in title for title in titles), titles
-    assert "unix" in " ".join(hit.document.title.lower() for hit in index.search("unix operating system ken thompson", 10))
 
 
 @pytest.mark.slow

@@ -121,9 +121,7 @@ def test_the_hash_of_the_index_is_in_the_trajectory(tmp_path: Path) -> None:
     build_index(CORPUS, tmp_path / "index")
     index = Bm25Index(tmp_path / "index")
     palestra.register(
-        "try:Ask-v0",
-        Ask,
-        wrappers=[lambda env: UseTools(env, [SearchTool(index)], ToolRules(forms=(CallForm.SEARCH_TAG,)))],
+        "try:Ask-v0", Ask, wrappers=[lambda env: UseTools(env, [SearchTool(index)], ToolRules(forms=(CallForm.SEARCH_TAG,)))]
     )
     said = iter(["<search>yellow fruit</search>", "<search>yellow fruit</search>", "Banana"])
     (trajectory,) = palestra.collect("try:Ask-v0", lambda _: next(said), n=1)
