@@ -1,4 +1,4 @@
-"""Text to search: Debian's dictionaries, read at test time, never shipped."""
+"""Text to search: Debian's dictionaries, read when they are needed, never shipped."""
 
 import gzip
 from collections.abc import Iterator
@@ -8,10 +8,6 @@ from palestra.tools.search import Document
 
 FOLDER = Path("/usr/share/dictd")
 _DIGITS = {mark: value for value, mark in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
-
-
-def available(name: str) -> bool:
-    return (FOLDER / f"{name}.index").exists()
 
 
 def read_dictionary(name: str) -> Iterator[Document]:

@@ -10,7 +10,7 @@ _Row = TypeVar("_Row")
 
 
 def cells(table: str) -> list[list[str]]:
-    """Return the rows of ``table``, with ``¦`` between cells. ``‖`` ends a row, and a line that begins with blanks continues one."""
+    """Return the rows of ``table``, with ``¦`` between cells. ``‖`` ends a row; a line with blanks at its begin goes on."""
     lines = re.sub(r"\n +(?=[⏎¦])", "", table.strip("\n")).replace("‖", "\n").split("\n")
     return [[cell.strip(" ").replace("␣", " ").replace("⏎", "\n") for cell in line.split("¦")] for line in lines]
 

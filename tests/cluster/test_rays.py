@@ -9,7 +9,6 @@ import pytest
 
 from palestra.cluster import ClusterConfig, Dispatcher, Pool
 from palestra.cluster.rays import RayProvider, connect
-from palestra.errors import UsageError
 from palestra.rollout import RolloutOptions, collect
 from palestra.serve import EnvServer
 from palestra.serve.tokens import new_token
@@ -49,16 +48,12 @@ async def test_killed_workers_and_actors_cost_time_and_nothing_else(ray: Any) ->
     assert digest(outcome.played) == digest(await chaos.played_here(outcome.issued, f"{chaos.HERE}:Patient"))
 
 
-
-
 async def test_environments_go_where_their_resources_are(ray: Any) -> None:
     pools = (Pool(match="*Sudoku*", workers=1, cpus=2.0, runtime_env={"env_vars": {"MARK": "1"}}), Pool(workers=1))
     async with Dispatcher(RayProvider(), ClusterConfig(pools=pools)) as workers:
         played = [t async for t in workers.rollout(GAMES, "random", RolloutOptions(n=10, seed=3))]
         assert len(workers.workers) == 2
     assert digest(played) == digest(collect(GAMES, "random", n=10, seed=3, progress=False))
-
-
 
 
 @pytest.mark.gate

@@ -98,8 +98,6 @@ async def test_nothing_is_unpacked(server: EnvServer) -> None:
         assert not socket.protocol.extensions
 
 
-
-
 @pytest.mark.parametrize("size", [2**62, 2**63 - 1, 2**64 - 1, 2**32, MEGABYTE + 1])
 async def test_a_frame_that_says_it_is_huge_is_not_waited_for(server: EnvServer, size: int) -> None:
     async with dial(server, ANN) as socket:

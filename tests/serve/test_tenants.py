@@ -106,6 +106,54 @@ def test_shares_are_equal_and_can_be_empty() -> None:
 # -------------------------------------------------------------------------------------------------------------------- bytes
 
 
+async def begun(server: EnvServer, head: str, data: bytes = b"") -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that has sent ``head`` and ``data``, and waits with the end."""
+    host, port = server.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(f"{head}Host: x\r\nAuthorization: Bearer {ANN}\r\n\r\n".encode() + data)
+    return reader, writer
+
+
+async def test_frames_that_never_end_are_bounded_per_token() -> None:
+    upgrade = "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+    head = f"GET {wire.PATH} HTTP/1.1\r\n{upgrade}Sec-WebSocket-Version: 13\r\n"
+    frame = b"\x82\xff" + (4 * MEGABYTE).to_bytes(8, "big") + bytes(4) + b"x" * (4 * MEGABYTE - 10)
+    async with EnvServer(REFERENCE, [ANN, BOB], limits=ServerLimits(max_unfinished=8 * MEGABYTE)) as server:
+        attackers = [await begun(server, head) for _ in range(20)]
+        for reader, writer in attackers:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(frame)
+        ended = [asyncio.create_task(reader.read()) for reader, _ in attackers]
+        async with asyncio.timeout(60):
+            while sum(task.done() for task in ended) < 19:
+                await asyncio.sleep(0.01)
+        assert server.sessions.unfinished.held <= 4 * MEGABYTE
+        env = RemoteEnv(f"{server.url}#{REFERENCE}", token=BOB)
+        await env.reset(task=Task(REFERENCE, 1))
+        assert (await env.step("x" * MEGABYTE)).info["turn"] == 1
+        await env.close()
+        for _, writer in attackers:
+            writer.close()
+        async with asyncio.timeout(60):
+            await asyncio.wait(ended)
+            while server.sessions.unfinished.held:
+                await asyncio.sleep(0.01)
+
+
+async def test_bodies_that_never_end_are_bounded_too() -> None:
+    limits = ServerLimits(max_unfinished=2 * MEGABYTE, max_message=MEGABYTE)
+    async with EnvServer(REFERENCE, ANN, limits=limits) as server:
+        head = f"POST /v1/sessions HTTP/1.1\r\nContent-Length: {MEGABYTE}\r\n"
+        streams = [await begun(server, head, b"x" * (MEGABYTE - 10)) for _ in range(4)]
+        answers = [asyncio.create_task(reader.readline()) for reader, _ in streams]
+        await asyncio.wait(answers, timeout=60, return_when=asyncio.FIRST_COMPLETED)
+        assert b"HTTP/1.1 429 Too Many Requests\r\n" in {task.result() for task in answers if task.done()}
+        assert server.sessions.unfinished.held <= 2 * MEGABYTE
+        for _, writer in streams:
+            writer.close()
+        await asyncio.wait(answers)
+
+
 @pytest.mark.gate
 @pytest.mark.slow
 async def test_answers_that_are_kept_are_bounded() -> None:

@@ -13,7 +13,7 @@ import pytest
 from tests.tools.dead_tools import CALL, Product
 
 from palestra.calls import format_call
-from palestra.errors import InfrastructureError, MissingExtra
+from palestra.errors import MissingExtra
 from palestra.rollout import rollout
 from palestra.sandbox import Bubblewrap, Limits
 from palestra.sandbox import seccomp as seccomp_module
@@ -39,8 +39,6 @@ def played(*arguments: str, path: str = os.environ["PATH"]) -> dict[str, Any]:
 @pytest.mark.slow
 def test_too_few_descriptors_cost_time_and_no_episode() -> None:
     assert played("64", "224") == {"kinds": {"right": 64}, "messages": []}
-
-
 
 
 @pytest.mark.gate
@@ -181,5 +179,3 @@ def test_no_code_makes_its_episode_unscored(name: str, hostile_episodes: dict[st
     assert not episode.stop.failed
     assert len(episode.turns) == 4
     assert "tool_response" in episode.turns[1].observation
-
-

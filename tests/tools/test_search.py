@@ -258,8 +258,6 @@ def test_the_command_builds_and_searches(tmp_path: Path) -> None:
     assert "[1] Dog" in found.output
 
 
-
-
 @pytest.mark.slow
 async def test_a_real_embedder_finds_by_meaning(tmp_path: Path) -> None:
     pytest.importorskip("sentence_transformers", reason="sentence-transformers is not installed")
