@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
@@ -112,7 +113,11 @@ async def pydantic_ai_anthropic(episode: OpenEpisode, question: str) -> str:
 
 
 async def smolagents(episode: OpenEpisode, question: str) -> str:
-    return await asyncio.to_thread(_smolagents, episode, question)
+    # Not in the loop's own threads, which the gateway needs to answer.
+    return await asyncio.get_running_loop().run_in_executor(_THREADS, _smolagents, episode, question)
+
+
+_THREADS = ThreadPoolExecutor(16)
 
 
 def _smolagents(episode: OpenEpisode, question: str) -> str:

@@ -1,14 +1,8 @@
 """Episodes that a loop begins and never ends: they leave no environment, file, box, process or thread behind.
 
 ``Held`` counts how many of it are open, and holds what real environments hold. ``all_closed`` fails if the loop began too few
-episodes, or if something of them is left; every bridge has a test with it. ``Silent`` is a model that never answers, and
-``cut_off`` cancels the loop that waits for it.
-
-    with all_closed():
-        for seed in range(EPISODES):
-            their_loop.begin(Task(HELD, seed))  # and never ends
-
-Nothing here imports another framework, nor torch.
+episodes, or if something of them is left. ``Silent`` is a model that never answers, and ``cut_off`` cancels the loop that waits
+for it. Nothing here imports another framework, nor torch.
 """
 
 import asyncio
@@ -30,15 +24,11 @@ from palestra.sandbox.shared import shared_sandbox
 from tests.leftovers import nothing_left
 
 EPISODES = 1000
-HELD = "tests.integrations.abandoned:Held"
+HELD = f"{__name__}:Held"
 FILES, PROCESSES, BOXES = 10, 50, 100
 """Every tenth environment holds an open file, every fiftieth a process, and every hundredth an interpreter in a box."""
 BOXED = shutil.which("bwrap") is not None and find_spec("pyseccomp") is not None
 """Whether a box can be started here. ``scripts/bridge.sh`` installs what it needs."""
-LONGEST = 60.0
-"""Seconds to wait for the closing: a limit against hangs."""
-
-
 _names = itertools.count()
 
 
@@ -88,7 +78,7 @@ def _process() -> Iterator[None]:
 
 
 @contextmanager
-def all_closed(episodes: int = EPISODES, seconds: float = LONGEST) -> Iterator[None]:
+def all_closed(episodes: int = EPISODES) -> Iterator[None]:
     """Fails unless the block begins ``episodes`` episodes of ``Held``, and everything that they held is gone after it."""
     Held.made = Held.boxes = 0
     Held.open.clear()
@@ -97,7 +87,7 @@ def all_closed(episodes: int = EPISODES, seconds: float = LONGEST) -> Iterator[N
     try:
         with nothing_left():
             yield
-            assert not (left := _left(seconds, others)), left
+            assert not (left := _left(others)), left
         assert Held.made >= episodes, f"the loop began {Held.made} of {episodes} episodes"
         assert len(Held.processes) >= episodes // PROCESSES
         assert Held.boxes >= (episodes // BOXES if BOXED else 0)
@@ -107,23 +97,18 @@ def all_closed(episodes: int = EPISODES, seconds: float = LONGEST) -> Iterator[N
             process.wait()
 
 
-def _left(seconds: float, others: set[threading.Thread]) -> str:
+def _left(others: set[threading.Thread]) -> str:
     """What is left after a while beside the threads ``others``, or an empty text."""
-    until = time.monotonic() + seconds
+    until = time.monotonic() + 60.0
     while True:
         gc.collect()
-        left = _now(others)
-        if not left or time.monotonic() > until:
-            return left
+        threads = [thread.name for thread in set(threading.enumerate()) - others if thread.name.startswith("palestra-")]
+        processes = [process.pid for process in Held.processes if process.poll() is None]
+        if not Held.open and not threads and not processes:
+            return ""
+        if time.monotonic() > until:
+            return f"{len(Held.open)} of {Held.made} environments are open; processes: {processes}, threads: {threads}"
         time.sleep(0.05)
-
-
-def _now(others: set[threading.Thread]) -> str:
-    threads = [thread.name for thread in set(threading.enumerate()) - others if thread.name.startswith("palestra-")]
-    processes = [process.pid for process in Held.processes if process.poll() is None]
-    if not Held.open and not threads and not processes:
-        return ""
-    return f"{len(Held.open)} of {Held.made} environments are open; processes: {processes}, threads: {threads}"
 
 
 class Silent:

@@ -1,14 +1,8 @@
-r"""What the contract tests of all bridges share: rough episodes, a scripted model, and the comparison token by token.
+"""What the contract tests of all bridges share: rough episodes, a scripted model, and the comparison token by token.
 
 ``Rough`` is GuessTheNumber with the seed in its first observation; every eighth task breaks at its second step. ``Speller`` is
 the model. Its next tokens are a function of the tokens before, so an episode comes out the same in any loop, in any order, and
 in any process: ``expected`` plays the tasks in Palestra's own loop, and ``compare`` holds the rows of a trainer against them.
-
-    tasks = rough_tasks(200)
-    played = expected(tasks, tokenizer)                      # what Palestra records
-    rows = [Row(prompt, response, mask, logprobs), …]         # what the trainer received, without its padding
-    compare(rows, played); assert_rough(played)
-
 Nothing here imports another framework, nor torch.
 """
 
@@ -19,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from palestra import Message, Step, StopReason, Task, Trajectory
+from palestra.checking.report import CheckReport
 from palestra.core import Conversation, Sampling
 from palestra.encoding import Ints, ints
 from palestra.engines.calls import CallEngine, Sampled
@@ -29,7 +24,7 @@ from palestra.rollout import EpisodeKey, EpisodeRunner, RolloutOptions
 from palestra.trajectory import Completion, Finish, text_of
 
 GAME = "game:GuessTheNumber-v0-easy"
-ROUGH = "tests.integrations.bridging:Rough"
+ROUGH, WHOLE = f"{__name__}:Rough", f"{__name__}:Whole"
 MAX_TOKENS = 16
 CONTEXT = 2048
 NARROW = 260
@@ -62,9 +57,6 @@ class Whole(Rough):
 
     def step(self, action: str) -> Any:
         return self.paid(GuessTheNumber.step(self, action))
-
-
-WHOLE = "tests.integrations.bridging:Whole"
 
 
 def rough_tasks(count: int, env: str = ROUGH) -> list[Task]:
@@ -145,27 +137,20 @@ class Row(NamedTuple):
     logprobs: list[float]
 
 
-def compare(rows: Sequence[Row | tuple[list[int], list[int], list[int], list[float]]], played: Sequence[Trajectory]) -> None:
-    """Ids, mask and log-probs of the rows are those of the only segment of each trajectory, token by token.
+def compare(rows: Sequence[Row], trajectory: Trajectory) -> None:
+    """Each segment of ``trajectory`` is a row: the same ids, mask and log-probs, token by token.
 
-    An episode without a sampled token may stand as one masked token.
+    An episode without a sampled token may stand as masked tokens.
     """
-    for row, trajectory in zip(rows, played, strict=True):
-        prompt, response, mask, logprobs = row
-        if not trajectory.segments:
-            assert not any(mask)
-            continue
-        compare_segments([Row(prompt, response, mask, logprobs)], trajectory)
-
-
-def compare_segments(rows: Sequence[Row], trajectory: Trajectory) -> None:
-    """Each segment of ``trajectory`` is a row of its own, token by token and in order."""
+    if not trajectory.segments:
+        assert not any(flag for row in rows for flag in row.mask)
+        return
     for (prompt, response, mask, logprobs), segment in zip(rows, trajectory.segments, strict=True):
         start = segment.spans[0].start
         assert prompt + response == segment.ids.tolist()
         assert len(prompt) == start
         assert mask == segment.mask[start:].astype(int).tolist()
-        assert [value for value, one in zip(logprobs, mask, strict=True) if one] == segment.logprobs.tolist()
+        assert [value for value, flag in zip(logprobs, mask, strict=True) if flag] == segment.logprobs.tolist()
 
 
 def assert_rough(played: Sequence[Trajectory], *, failures: bool = True, overflow: bool = False) -> None:
@@ -236,3 +221,9 @@ def wait_for(happened: Callable[[], bool]) -> None:
 def run(coroutine: Any) -> Any:
     """Run ``coroutine`` in a loop of its own, with a limit against hangs."""
     return asyncio.run(asyncio.wait_for(coroutine, 600))
+
+
+def outcome(report: CheckReport) -> dict[str, list[str]]:
+    """The names of the checks of ``palestra check`` that did not pass, by what became of them."""
+    statuses = {str(finding.status) for finding in report.findings} - {"pass"}
+    return {status: [one.check for one in report.findings if str(one.status) == status] for status in statuses}

@@ -1,11 +1,17 @@
 """The adapters load nothing, and the page of bridges says what was run of each."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from palestra import Task
+from palestra.errors import UsageError
+from palestra.integrations.leases import first_messages, only_text
+from palestra.integrations.rows import task_of, task_rows
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(path for path in (ROOT / "src/palestra/integrations").glob("*.py") if path.stem != "__init__")
@@ -37,3 +43,21 @@ def test_a_bridge_says_what_its_tests_run(file: Path) -> None:
     text = file.read_text()
     wanted = ["framework"] if "# read: " in text else ["framework", "group", "runs", "equal", "leaks"]
     assert [key for key in wanted if f"# {key}: " not in text] == []
+
+
+def test_a_task_survives_the_way_through_a_row_of_another_trainers_data_set() -> None:
+    task = Task("game:GuessTheNumber-v0", 3, split="test", params={"max_turns": 4})
+    (row,) = task_rows([task], model="tiny")
+    assert row["model"] == "tiny"
+    for given in (json.loads(json.dumps(row)), {"task": json.loads(row["task"])}, {"task": task}):
+        assert task_of(given) == task
+    with pytest.raises(UsageError, match=r"only \['prompt'\]; make the rows with task_rows"):
+        task_of({"prompt": "x"})
+
+
+def test_the_messages_before_the_first_observation_are_kept_or_refused() -> None:
+    info = {"opening": [{"role": "system", "content": "You are careful."}]}
+    assert [message.role for message in first_messages("go", info)] == ["system", "user"]
+    with pytest.raises(UsageError, match=r"further messages \(system\)"):
+        only_text("go", info)
+    assert only_text("go", {}) == "go"

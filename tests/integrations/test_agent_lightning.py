@@ -17,16 +17,17 @@ from palestra import Task, Trajectory
 from palestra.errors import InfrastructureError, UsageError
 from palestra.integrations.agent_lightning import lit_agent, task_rows
 from tests.answering import answering
-from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
-from tests.integrations.bridging import GAME, MAX_TOKENS, NARROW, Speller, assert_rough, expected, rough_tasks, run
+from tests.integrations.abandoned import Silent, cut_off
+from tests.integrations.bridging import GAME, MAX_TOKENS, NARROW, Row, Speller, expected, rough_tasks, run
+from tests.integrations.contract import (
+    FRAMEWORK,
+    Bridge,
+    Received,
+    test_a_thousand_abandoned_episodes_leave_nothing,  # noqa: F401
+    test_two_hundred_episodes_arrive_token_by_token,  # noqa: F401
+)
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """AgentOps writes a log into the working folder."""
-    monkeypatch.chdir(tmp_path)
+pytestmark = FRAMEWORK
 
 
 @asynccontextmanager
@@ -59,58 +60,80 @@ async def serving(tokenizer: Any, length: int = NARROW) -> AsyncIterator[Any]:
         yield agl.LLM(endpoint=f"{url}/v1", model="m", api_key="none")
 
 
-async def played_by(agent: Any, tasks: Sequence[Task], tokenizer: Any) -> list[tuple[str, list[Any]]]:
-    """The status and the triplets of each task that Agent Lightning's runner plays with ``agent``."""
-    store, found = agl.InMemoryLightningStore(), []
-    runner = agl.LitAgentRunner(agl.AgentOpsTracer(), max_rollouts=len(tasks))
-    async with serving(tokenizer) as llm:
-        await store.add_resources({"llm": llm})
-        queued = [await store.enqueue_rollout(row) for row in task_rows(tasks)]
-        with runner.run_context(agent=agent, store=store):
-            await runner.iter()
-    for one in queued:
-        rollout = await store.get_rollout_by_id(one.rollout_id)
-        found.append((rollout.status, agl.TracerTraceToTriplet().adapt(await store.query_spans(one.rollout_id))))
-    return found
+def row_of(triplets: Sequence[Any]) -> Row:
+    """The turns of an episode as one sequence: the prompt of each begins with all that stood before."""
+    prompt = list(triplets[0].prompt["token_ids"])
+    ids, mask, logprobs = list(prompt), list[int](), list[float]()
+    for triplet in triplets:
+        before, written = triplet.prompt["token_ids"], triplet.response["token_ids"]
+        assert before[: len(ids)] == ids
+        mask += [0] * (len(before) - len(ids)) + [1] * len(written)
+        logprobs += [0.0] * (len(before) - len(ids)) + [entry["logprob"] for entry in triplet.response["logprobs"]]
+        ids = [*before, *written]
+    return Row(prompt, ids[len(prompt) :], mask, logprobs)
 
 
-def compare_triplets(triplets: Sequence[Any], one: Trajectory) -> None:
-    """Each turn with sampled tokens is a triplet: its prompt, its ids and its log-probs. The last one has the reward."""
-    (segment,) = one.segments
-    ids, done = segment.ids.tolist(), 0
-    for triplet, span in zip(triplets, segment.spans, strict=True):
-        assert triplet.prompt["token_ids"] == ids[: span.start]
-        assert triplet.response["token_ids"] == ids[span.start : span.stop]
-        wanted = segment.logprobs[done : done + span.stop - span.start].tolist()
-        assert [entry["logprob"] for entry in triplet.response["logprobs"]] == wanted
-        done += len(wanted)
-    assert [triplet.reward for triplet in triplets[:-1]] == [None] * (len(triplets) - 1)
-    assert triplets[-1].reward == one.reward
+class Lightning(Bridge):
+    context = NARROW
+    apart = 0.0
+
+    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
+        return run(self.played(tasks))
+
+    async def played(self, tasks: Sequence[Task]) -> list[Received | None]:
+        store, found = agl.InMemoryLightningStore(), list[Received | None]()
+        runner = agl.LitAgentRunner(agl.AgentOpsTracer(), max_rollouts=len(tasks))
+        self.turns = []
+        async with serving(self.tokenizer) as llm:
+            await store.add_resources({"llm": llm})
+            queued = [await store.enqueue_rollout(row) for row in task_rows(tasks)]
+            with runner.run_context(agent=lit_agent(max_tokens=MAX_TOKENS), store=store):
+                await runner.iter()
+        for one in queued:
+            rollout = await store.get_rollout_by_id(one.rollout_id)
+            triplets = agl.TracerTraceToTriplet().adapt(await store.query_spans(one.rollout_id))
+            failed = rollout.status == "failed"
+            assert failed or rollout.status == "succeeded"
+            # Only the last call has a reward. Of a failed attempt, Agent Lightning keeps the calls, and no reward.
+            assert [triplet.reward for triplet in triplets[: len(triplets) - (not failed)]] == [None] * (
+                len(triplets) - (not failed)
+            )
+            found.append(None if failed else Received([row_of(triplets)], triplets[-1].reward))
+            self.turns.append(len(triplets))
+        return found
+
+    def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:
+        scored = [(count, one) for count, one in zip(self.turns, played, strict=True) if not one.stop.failed]
+        assert [count for count, _ in scored] == [len(one.segments[0].spans) for _, one in scored]
+
+    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
+        async def answer(request: web.Request) -> web.Response:
+            answered: web.Response = await silent(request)
+            return answered
+
+        agent = lit_agent()
+        async with answering(answer) as url:
+            llm = agl.LLM(endpoint=f"{url}/v1", model="m", api_key="none")
+            await cut_off(asyncio.gather(*(agent(row, llm) for row in task_rows(tasks))), silent)
 
 
-def test_two_hundred_episodes_arrive_token_by_token(tokenizer: Any) -> None:
-    tasks = rough_tasks(200)
-    played = expected(tasks, tokenizer, context_length=NARROW, apart=0.0)
-    assert_rough(played, overflow=True)
-    found = run(played_by(lit_agent(max_tokens=MAX_TOKENS), tasks, tokenizer))
-    for (status, triplets), one in zip(found, played, strict=True):
-        assert status == ("failed" if one.stop.failed else "succeeded")
-        if one.stop.failed:  # Agent Lightning keeps the calls of a failed attempt, and no reward
-            assert [triplet.reward for triplet in triplets] == [None] * len(triplets)
-        else:
-            compare_triplets(triplets, one)
+@pytest.fixture
+def bridge(tokenizer: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Lightning:
+    monkeypatch.chdir(tmp_path)  # AgentOps writes a log into the working folder
+    return Lightning(tokenizer)
 
 
-def test_a_failed_episode_is_raised(tokenizer: Any) -> None:
+def test_a_failed_episode_is_raised_and_retries_are_left_to_agent_lightning(tokenizer: Any) -> None:
     broken = next(one.task for one in expected(rough_tasks(40), tokenizer) if one.stop.failed)
-    agent = lit_agent(max_tokens=MAX_TOKENS)
 
     async def play() -> None:
         async with serving(tokenizer) as llm:
-            await agent(task_rows([broken])[0], llm)
+            await lit_agent(max_tokens=MAX_TOKENS)(task_rows([broken])[0], llm)
 
     with pytest.raises(InfrastructureError, match=r"Agent Lightning cannot record.*broken on purpose"):
         run(play())
+    with pytest.raises(UsageError, match="max_attempts"):
+        lit_agent(retries=1)
 
 
 def test_sampling_parameters_reach_the_server_beside_those_of_the_adapter() -> None:
@@ -133,25 +156,3 @@ def test_sampling_parameters_reach_the_server_beside_those_of_the_adapter() -> N
     asked = {"model": "m", "max_tokens": 8, "return_token_ids": True}
     assert first == asked | {"logprobs": False, "temperature": 0.5, "top_k": 5}
     assert second == asked | {"logprobs": True}
-
-
-def test_retries_are_left_to_agent_lightning() -> None:
-    with pytest.raises(UsageError, match="max_attempts"):
-        lit_agent(retries=1)
-
-
-def test_a_thousand_episodes_that_agent_lightning_abandons_leave_nothing() -> None:
-    agent, silent = lit_agent(), Silent()
-
-    async def abandon() -> None:
-        async def answer(request: web.Request) -> web.Response:
-            answered: web.Response = await silent(request)
-            return answered
-
-        async with answering(answer) as url:
-            llm = agl.LLM(endpoint=f"{url}/v1", model="m", api_key="none")
-            rows = task_rows(Task(HELD, seed) for seed in range(EPISODES))
-            await cut_off(asyncio.gather(*(agent(row, llm) for row in rows)), silent)
-
-    with all_closed():
-        run(abandon())

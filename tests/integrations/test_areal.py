@@ -1,7 +1,8 @@
 """AReaL's own ``WorkflowExecutor`` runs the workflow: the tensors that it collects are those of the trajectories."""
 
 import logging
-from collections.abc import Iterator
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +15,19 @@ from areal.api.io_struct import ModelResponse
 from areal.infra import WorkflowExecutor
 
 from palestra import Task, Trajectory
-from palestra.integrations import areal as bridge
-from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed
-from tests.integrations.bridging import (
-    MAX_TOKENS,
-    NARROW,
-    Forgetting,
-    Row,
-    Speller,
-    assert_rough,
-    compare,
-    compare_segments,
-    expected,
-    rough_tasks,
-    run,
-    wait_for,
+from palestra.integrations import areal as adapter
+from tests.integrations.abandoned import EPISODES, Silent
+from tests.integrations.bridging import MAX_TOKENS, NARROW, Row, Speller, rough_tasks, run, wait_for
+from tests.integrations.contract import (
+    FRAMEWORK,
+    Bridge,
+    Received,
+    test_a_thousand_abandoned_episodes_leave_nothing,  # noqa: F401
+    test_every_segment_arrives_token_by_token,  # noqa: F401
+    test_two_hundred_episodes_arrive_token_by_token,  # noqa: F401
 )
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
-
-
-@pytest.fixture
-def gconfig() -> GenerationHyperparameters:
-    return GenerationHyperparameters(max_new_tokens=MAX_TOKENS, max_tokens=NARROW)
+pytestmark = FRAMEWORK
 
 
 class Sampler:
@@ -66,28 +57,6 @@ def versions_of(count: int) -> list[int]:
     return [2] * (count // 2) + [3] * (count - count // 2)
 
 
-@pytest.fixture
-def sampler(tokenizer: Any) -> Sampler:
-    return Sampler(tokenizer)
-
-
-@pytest.fixture
-def executor(sampler: Sampler) -> Iterator[WorkflowExecutor]:
-    made = executor_of(sampler, 16)
-    yield made
-    made.destroy()
-
-
-def executor_of(sampler: Sampler, most: int) -> WorkflowExecutor:
-    """AReaL's executor, with its threads: it plays up to ``most`` episodes at once."""
-    config = InferenceEngineConfig(
-        consumer_batch_size=8, max_concurrent_rollouts=most, max_head_offpolicyness=1000, check_trajectory_format=True
-    )
-    made = WorkflowExecutor(config, sampler)
-    made.initialize(logging.getLogger("areal"), train_data_parallel_size=1)
-    return made
-
-
 def rows_of(tensors: dict[str, Any]) -> list[Row]:
     rows = []
     for at in range(len(tensors["input_ids"])):
@@ -98,70 +67,70 @@ def rows_of(tensors: dict[str, Any]) -> list[Row]:
     return rows
 
 
-def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_rejected(
-    executor: WorkflowExecutor, sampler: Sampler, gconfig: GenerationHyperparameters, folder: Path, tokenizer: Any
-) -> None:
-    tasks = rough_tasks(200)
-    played = expected(tasks, tokenizer, context_length=NARROW)
-    assert_rough(played, overflow=True)
-    workflow = bridge.PalestraWorkflow(gconfig, str(folder), retries=0)
-    collected = executor.rollout_batch(bridge.task_rows(tasks), workflow)
-    kept = [one for one in played if not one.stop.failed]
-    assert len(collected) == len(kept) < len(played)
-    assert len(sampler.rids) == len(played), "one request id per episode"
-    found = {tuple(row.prompt): (row, tensors) for tensors in collected for row in rows_of(tensors)}
-    ordered = [found[tuple(one.segments[0].ids[: one.segments[0].spans[0].start].tolist())] for one in kept]
-    compare([row for row, _ in ordered], kept)
-    for (_, tensors), one in zip(ordered, kept, strict=True):
-        assert tensors["rewards"].tolist() == pytest.approx([one.reward])
-        assert tensors["versions"][0].tolist() == expected_versions(one)
+class AReaL(Bridge):
+    """Rejects failed episodes, and returns the others in any order."""
 
+    context = NARROW
+    gconfig = GenerationHyperparameters(max_new_tokens=MAX_TOKENS, max_tokens=NARROW)
 
-def expected_versions(played: Trajectory) -> list[int]:
-    (segment,) = played.segments
-    versions = [-1] * len(segment.ids)
-    for span in segment.spans:
-        versions[span.start : span.stop] = versions_of(span.stop - span.start)
-    return versions
+    def executor(self, most: int) -> WorkflowExecutor:
+        """AReaL's executor, with its threads: it plays up to ``most`` episodes at once."""
+        config = InferenceEngineConfig(
+            consumer_batch_size=8, max_concurrent_rollouts=most, max_head_offpolicyness=1000, check_trajectory_format=True
+        )
+        self.sampler = Sampler(self.tokenizer)
+        made = WorkflowExecutor(config, self.sampler)
+        made.initialize(logging.getLogger("areal"), train_data_parallel_size=1)
+        return made
 
+    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
+        workflow = adapter.PalestraWorkflow(self.gconfig, self.tokenizer, renderer=renderer, retries=0)
+        executor = self.executor(16)
+        collected = executor.rollout_batch(adapter.task_rows(tasks), workflow)
+        executor.destroy()
+        assert len(self.sampler.rids) == len(tasks), "one request id per episode"
+        found = {}
+        self.versions = {}
+        for tensors in collected:
+            rows, rewards = rows_of(tensors), tensors["rewards"].tolist()
+            assert len({*rewards}) == 1
+            game = re.search(r"Game\s*(\d+)", self.tokenizer.decode(rows[0].prompt))
+            assert game is not None
+            found[int(game[1])] = Received(rows, rewards[0])
+            self.versions[int(game[1])] = tensors["versions"].tolist()
+        return [found.get(task.seed) for task in tasks]
 
-def test_every_segment_becomes_a_row_token_by_token(
-    executor: WorkflowExecutor, gconfig: GenerationHyperparameters, tokenizer: Any
-) -> None:
-    tasks, renderer = rough_tasks(200), Forgetting(tokenizer)
-    played = [one for one in expected(tasks, tokenizer, context_length=NARROW, renderer=renderer) if not one.stop.failed]
-    workflow = bridge.PalestraWorkflow(gconfig, tokenizer, renderer=renderer, retries=0)
-    collected = executor.rollout_batch(bridge.task_rows(tasks), workflow)
-    found = {tuple(rows[0].prompt): (rows, tensors) for tensors in collected for rows in [rows_of(tensors)]}
-    assert len(found) == len(played)
-    for one in played:
-        rows, tensors = found[tuple(one.segments[0].ids[: one.segments[0].spans[0].start].tolist())]
-        compare_segments(rows, one)
-        assert tensors["rewards"].tolist() == pytest.approx([one.reward] * len(one.segments))
-    assert max(len(one.segments) for one in played) > 2
+    def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:
+        for one in played:
+            if one.stop.failed:
+                continue
+            for versions, segment in zip(self.versions[one.task.seed], one.segments, strict=True):
+                expected = [-1] * len(versions)
+                for span in segment.spans:
+                    expected[span.start : span.stop] = versions_of(span.stop - span.start)
+                assert versions == expected
 
-
-def test_areal_finds_the_workflow_by_its_name(sampler: Sampler, gconfig: GenerationHyperparameters, folder: Path) -> None:
-    from areal.infra.remote_inf_engine import RemoteInfEngine
-
-    name = "palestra.integrations.areal.PalestraWorkflow"
-    options = {"gconfig": gconfig, "tokenizer": str(folder), "max_turns": 1}
-    found = RemoteInfEngine._resolve_workflow(object.__new__(RemoteInfEngine), name, options)
-    assert type(found) is bridge.PalestraWorkflow
-    tensors = run(found.arun_episode(sampler, bridge.task_rows(rough_tasks(1))[0]))
-    assert tensors["input_ids"].shape == tensors["logprobs"].shape
-
-
-def test_a_thousand_episodes_that_areal_abandons_leave_nothing(
-    sampler: Sampler, gconfig: GenerationHyperparameters, tokenizer: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    workflow = bridge.PalestraWorkflow(gconfig, tokenizer)
-    executor = executor_of(sampler, EPISODES)
-    executor.rollout_batch(bridge.task_rows(rough_tasks(1)), workflow)  # loads what AReaL loads once
-    silent = Silent()
-    monkeypatch.setattr(sampler, "agenerate", silent)
-    with all_closed():
-        for row in bridge.task_rows(Task(HELD, seed) for seed in range(EPISODES)):
+    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
+        executor = self.executor(EPISODES)
+        self.sampler.agenerate = silent  # type: ignore[method-assign]
+        workflow = adapter.PalestraWorkflow(self.gconfig, self.tokenizer)
+        for row in adapter.task_rows(tasks):
             executor.submit(row, workflow)
         wait_for(lambda: silent.asked >= EPISODES)
         executor.destroy()
+
+
+@pytest.fixture
+def bridge(tokenizer: Any) -> AReaL:
+    return AReaL(tokenizer)
+
+
+def test_areal_finds_the_workflow_by_its_name(bridge: AReaL, folder: Path) -> None:
+    from areal.infra.remote_inf_engine import RemoteInfEngine
+
+    name = "palestra.integrations.areal.PalestraWorkflow"
+    options = {"gconfig": bridge.gconfig, "tokenizer": str(folder), "max_turns": 1}
+    found = RemoteInfEngine._resolve_workflow(object.__new__(RemoteInfEngine), name, options)
+    assert type(found) is adapter.PalestraWorkflow
+    tensors = run(found.arun_episode(Sampler(bridge.tokenizer), adapter.task_rows(rough_tasks(1))[0]))
+    assert tensors["input_ids"].shape == tensors["logprobs"].shape

@@ -6,17 +6,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 import palestra
 from palestra.core import Step
 from palestra.envs.web.actions import read_action
 from palestra.errors import EnvError, InfrastructureError, MissingExtra
-from palestra.integrations import browsergym, browsergym_calls, browsergym_process
+from palestra.integrations import browsergym, browsergym_process
 from palestra.integrations.browsergym import _ACTIONS, _ID, PYTHON, BrowserGymEnv
 from palestra.integrations.browsergym_calls import call_of
 from palestra.trajectory import StopReason
-from tests.answering import answering
 from tests.fake_python import fake_python
 
 
@@ -52,10 +50,6 @@ from tests.fake_python import fake_python
 def test_actions_in_both_forms_become_calls(message: str, call: str) -> None:
     order = read_action(message, _ACTIONS, ids=_ID)
     assert ("" if order.problem else call_of(order)) == call
-
-
-def test_every_action_has_a_call() -> None:
-    assert set(browsergym_calls._CALLS) == set(_ACTIONS)
 
 
 def test_a_page_cannot_write_a_line_of_the_observation() -> None:
@@ -241,52 +235,3 @@ async def test_miniwob_of_browsergym_pays_its_reward_and_leaves_no_process() -> 
     finally:
         await env.close()
     assert await gone(started)
-
-
-PAGE = "<title>Shop</title><h1>Hats</h1><label>Name <input></label><a href='/two' target=_blank>More</a>"
-
-
-async def answer(request: web.Request) -> web.Response:
-    if request.path == "/hang":
-        await asyncio.sleep(600)
-    return web.Response(text=PAGE if request.path == "/" else "<p>Second page</p>", content_type="text/html")
-
-
-@needs_package
-@pytest.mark.worlds
-@pytest.mark.browser
-@pytest.mark.timeout(900)
-async def test_an_open_ended_episode_types_opens_tabs_and_is_cancelled() -> None:
-    async with answering(answer, method="GET") as address:
-        env = BrowserGymEnv("openended", start_url=f"{address}/", goal="Look at hats.")
-        try:
-            first, _ = await env.reset(seed=0)
-            assert f'Task: "Look at hats."\nAddress: {address}/' in str(first)
-            field = id_of(first, "textbox")
-            typed = await env.step(f'type [{field}] [Ann\'s "hat"] [0]')
-            assert "value=" in str(typed.observation)
-            assert "Ann" in str(typed.observation).partition("value=")[2]
-            opened = await env.step(
-                f'<tool_call>{{"name": "click", "arguments": {{"element": "{id_of(first, "More")}"}}}}</tool_call>'
-            )
-            assert "Tab 1 (shown)" in str(opened.observation)
-            assert "Second page" in str(opened.observation)
-            back = await env.step("tab_focus [0]")
-            assert 'Tab 0 (shown): "Shop"' in str(back.observation)
-            refused = await env.step("goto [file:///etc/passwd]")
-            assert "http://" in str(refused.observation)
-            assert env._process is not None
-            assert env._process.pid is not None
-            started = below(env._process.pid)
-            step = asyncio.create_task(env.step(f"goto [{address}/hang]"))
-            done, _ = await asyncio.wait([step], timeout=1.0)
-            assert not done
-            step.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await step
-            assert await gone(started)
-            await env.reset(seed=0)
-            end = await env.step("stop [done]")
-            assert (end.terminated, end.reward, "success" in end.info) == (True, 0.0, False)
-        finally:
-            await env.close()

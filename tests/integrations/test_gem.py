@@ -16,7 +16,7 @@ import numpy as np
 from gem.envs.registration import ENV_REGISTRY
 
 import palestra
-from palestra import check_env, make
+from palestra import make
 from palestra.envs.data import loader
 from palestra.errors import MissingData, UsageError
 from palestra.integrations.gem import register_in_gem
@@ -155,16 +155,6 @@ def test_a_constructor_seed_fixes_the_episodes_and_spawn_copies_them() -> None:
     assert env.spawn().reset(seed=1)[0] == env.reset(seed=1)[0]
 
 
-def test_gems_wrappers_run_on_palestra() -> None:
-    from gem.wrappers.wrapper_factory import WRAPPER_FACTORY
-
-    register_in_gem("game:*")
-    env = WRAPPER_FACTORY["concat"](gem.make(f"palestra:{GAME}"))
-    first, _ = env.reset(seed=1)
-    second, *_ = env.step("\\boxed{5}")
-    assert len(second) > len(first)
-
-
 def test_ours_may_take_the_place_of_theirs() -> None:
     kept = dict(ENV_REGISTRY)
     try:
@@ -223,11 +213,6 @@ def test_their_episodes_in_palestra(id: str) -> None:
 
 
 ACTIONS = ["\\boxed{5}", "\\boxed{a}", "\\boxed{1 1 1}", "nothing", "\\boxed{e}", "\\boxed{25}"]
-
-
-def test_the_check_of_theirs() -> None:
-    report = check_env("gem:game:Sudoku-v0-easy", n=3)
-    assert [finding for finding in report.findings if finding.status == "fail"] == []
 
 
 def test_what_gem_cannot_make_says_why() -> None:

@@ -30,13 +30,6 @@ def test_a_vector_gives_the_results_of_gem_in_async_mode() -> None:
     assert with_palestra("vector", asynchronous=True) == json.loads(RESULTS.read_text())["vector"]
 
 
-def test_the_first_line_of_gems_readme_prints_every_id(capsys: pytest.CaptureFixture[str]) -> None:
-    palestra.print_envs()
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == len(palestra.list_envs())
-    assert any(line.startswith("game:GuessTheNumber-v0-hard  ") for line in printed)
-
-
 def test_a_registration_gives_keywords_to_the_class() -> None:
     palestra.register("mine:Guess-v0", "palestra.envs.games.guess_the_number:GuessTheNumber", low=5, high=6)
     with palestra.make("mine:Guess-v0") as env:

@@ -10,10 +10,9 @@ pytest.importorskip("gymnasium")
 import gymnasium
 
 from palestra import check_env, make
-from palestra.checking.report import Status
 from palestra.errors import UsageError
 from palestra.integrations.gymnasium import without_colors
-from tests.integrations.outcomes import outcome
+from tests.integrations.bridging import outcome
 
 LAKE = "gymnasium:FrozenLake-v1?render_mode=ansi&is_slippery=false&names=left,down,right,up&solved_at=1"
 
@@ -117,10 +116,3 @@ def test_what_cannot_be_played_says_why(id: str, message: str) -> None:
 )
 def test_the_check_passes_and_replays_are_equal(id: str, rest: dict[str, list[str]]) -> None:
     assert outcome(check_env(id, n=5)) == rest
-
-
-@pytest.mark.slow
-def test_the_check_says_why_an_environment_cannot_be_played() -> None:
-    (failed,) = check_env("gymnasium:Pendulum-v1", n=2).found(Status.FAIL)
-    assert failed.check == "episodes-run"
-    assert "only Discrete ones" in failed.detail

@@ -10,15 +10,18 @@ import pytest
 pytest.importorskip("harbor")
 
 from harbor.agents.nop import NopAgent
+from harbor.models.trajectories.trajectory import Trajectory as Document
 from harbor.models.trial.config import AgentConfig, EnvironmentConfig, TaskConfig, TrialConfig
 from harbor.trial.trial import Trial
 
+from palestra import collect
 from palestra.core import Step
 from palestra.envs.harbor.env import Harbor
 from palestra.envs.harbor.export import export_tasks
 from palestra.envs.harbor.players import nop
 from palestra.envs.terminal.families import FAMILIES
 from palestra.errors import EpisodeError
+from palestra.interchange import write_atif
 from tests.envs.harbor.folders import write
 from tests.envs.harbor.trials import TRIALS
 from tests.leftovers import nothing_left_here
@@ -191,3 +194,11 @@ async def test_trials_that_harbor_abandons_leave_no_box(tmp_path: Path) -> None:
         for first in range(AT_ONCE, ABANDONED, AT_ONCE):
             await abandon(first)
     assert Stuck.begun == ABANDONED
+
+
+def test_harbor_reads_our_documents(tmp_path: Path) -> None:
+    played = collect("game:Sudoku-v0-easy", "random", n=4, progress=False)
+    write_atif(played, tmp_path)
+    documents = [Document.model_validate_json(file.read_bytes()) for file in sorted(tmp_path.glob("*.json"))]
+    assert {document.schema_version for document in documents} == {"ATIF-v1.7"}
+    assert [len(document.steps) for document in documents] == [len(one.turns) + 1 for one in played]

@@ -11,7 +11,7 @@ import pytest
 from palestra import Step, Task
 from palestra.core import AsyncEnv, Env
 from palestra.errors import UsageError
-from palestra.integrations.leases import LentEnv, first_messages, only_text
+from palestra.integrations.leases import LentEnv
 from tests.leftovers import child_processes, nothing_left, open_files
 
 COUNTED = "tests.integrations.test_leases:Counted"
@@ -151,14 +151,6 @@ def test_several_players_are_refused() -> None:
         lent.reset(seed=0)
     lent.close()
     assert settled()
-
-
-def test_the_messages_before_the_first_observation_are_kept_or_refused() -> None:
-    info = {"opening": [{"role": "system", "content": "You are careful."}]}
-    assert [message.role for message in first_messages("go", info)] == ["system", "user"]
-    with pytest.raises(UsageError, match=r"further messages \(system\)"):
-        only_text("go", info)
-    assert only_text("go", {}) == "go"
 
 
 class Slow(AsyncEnv):

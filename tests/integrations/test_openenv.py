@@ -22,7 +22,7 @@ from palestra.errors import EnvError, InfrastructureError, MissingExtra, UsageEr
 from palestra.installation import how_to_install
 from palestra.integrations.openenv import _Hosted, openenv_app
 from palestra.integrations.openenv_env import OpenEnv
-from tests.integrations.outcomes import outcome
+from tests.integrations.bridging import outcome
 
 GAME = "game:GuessTheNumber-v0-easy"
 

@@ -15,27 +15,21 @@ pytest.importorskip("openrlhf")
 
 from palestra import Message, Task, Trajectory
 from palestra.errors import InfrastructureError, UsageError
-from palestra.integrations import openrlhf as bridge
+from palestra.integrations import openrlhf as adapter
 from palestra.integrations import sequences
 from palestra.trajectory import Finish
-from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
-from tests.integrations.bridging import (
-    MAX_TOKENS,
-    NARROW,
-    WHOLE,
-    Forgetting,
-    Row,
-    Speller,
-    assert_rough,
-    compare,
-    expected,
-    rough_tasks,
-    run,
+from tests.integrations.abandoned import Silent, cut_off
+from tests.integrations.bridging import MAX_TOKENS, NARROW, WHOLE, Forgetting, Row, Speller, run
+from tests.integrations.contract import (
+    FRAMEWORK,
+    Bridge,
+    Received,
+    test_a_thousand_abandoned_episodes_leave_nothing,  # noqa: F401
+    test_two_hundred_episodes_arrive_token_by_token,  # noqa: F401
 )
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+pytestmark = FRAMEWORK
 
-LENGTH = NARROW
 AGENT = (
     "from palestra.integrations.openrlhf import agent_executor\n\nAgentExecutor = agent_executor(max_tokens=16, retries=0)\n"
 )
@@ -59,40 +53,35 @@ def theirs() -> Any:
 class Engine:
     """The engine of OpenRLHF, with the scripted model behind it."""
 
-    def __init__(self, tokenizer: Any, cuts: float = 0.1) -> None:
+    def __init__(self, tokenizer: Any, cuts: float = 0.1, aborts: bool = False) -> None:
         self._tokenizer = tokenizer
         self._sample = Speller(tokenizer, cuts=cuts)
+        self._aborts = aborts
 
     async def generate(self, prompt_ids: list[int], params: Any, multi_modal_data: Any = None) -> Any:
         ids, logprobs, stopped, _version = self._sample(prompt_ids, params.max_tokens)
         found = [{one: Namespace(logprob=value)} for one, value in zip(ids, logprobs, strict=True)]
         text = self._tokenizer.decode(ids, skip_special_tokens=True)
-        finish = "stop" if stopped else "length"
+        finish = "abort" if self._aborts else "stop" if stopped else "length"
         return Namespace(outputs=[Namespace(token_ids=list(ids), text=text, finish_reason=finish, logprobs=found)])
 
 
-def execute(executor: Any, engine: Engine, tokenizer: Any, task: Task, logprobs: int | None = 1) -> dict[str, Any]:
-    (row,) = bridge.task_rows([task])
-    wanted = Namespace(max_tokens=None, logprobs=logprobs, temperature=1.0)
-    answer: dict[str, Any] = run(executor.execute(**given(row, wanted, tokenizer, engine)))
-    return answer
-
-
-def given(row: dict[str, str], wanted: Any, tokenizer: Any, engine: Any) -> dict[str, Any]:
+def given(row: dict[str, str], tokenizer: Any, engine: Any, logprobs: int | None = 1) -> dict[str, Any]:
     """The keywords that OpenRLHF passes."""
-    return {
-        **row,
-        "sampling_params": wanted,
-        "max_length": LENGTH,
-        "hf_tokenizer": tokenizer,
-        "llm_engine": engine,
-        "images": None,
-    }
+    wanted = Namespace(max_tokens=None, logprobs=logprobs, temperature=1.0)
+    rest = {"hf_tokenizer": tokenizer, "llm_engine": engine, "images": None}
+    return {**row, "sampling_params": wanted, "max_length": NARROW, **rest}
+
+
+def execute(executor: Any, engine: Engine, tokenizer: Any, task: Task, logprobs: int | None = 1) -> dict[str, Any]:
+    (row,) = adapter.task_rows([task])
+    answer: dict[str, Any] = run(executor.execute(**given(row, tokenizer, engine, logprobs)))
+    return answer
 
 
 def row_of(theirs: Any, answer: dict[str, Any], played: Trajectory) -> Row:
     """What OpenRLHF trains on. Its mask and log-probs begin with the second token."""
-    experience = theirs.experience(None, answer, max_len=LENGTH)
+    experience = theirs.experience(None, answer, max_len=NARROW)
     start, length = played.segments[0].spans[0].start, len(played.segments[0].ids)
     # OpenRLHF's own loop also keeps an observation after which there was no room for a reply. Nothing of it is trained on.
     assert not experience.action_mask[0][length - 1 :].any()
@@ -103,90 +92,78 @@ def row_of(theirs: Any, answer: dict[str, Any], played: Trajectory) -> Row:
     return Row(ids[:start], ids[start:], mask[start - 1 :], logprobs[start - 1 :])
 
 
-def test_two_hundred_episodes_arrive_token_by_token(theirs: Any, tokenizer: Any, tmp_path: Path) -> None:
+class Executor(Bridge):
+    """The executor that OpenRLHF loads from the agent's file. A failed episode raises an exception."""
+
+    context = NARROW
+
+    def __init__(self, tokenizer: Any, theirs: Any, executor: Any) -> None:
+        super().__init__(tokenizer)
+        self.theirs, self.executor = theirs, executor
+
+    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
+        engine, received = Engine(self.tokenizer), list[Received | None]()
+        self.answers = dict[int, Any]()
+        for task in tasks:
+            try:
+                answer = self.answers[task.seed] = execute(self.executor, engine, self.tokenizer, task)
+            except (InfrastructureError, RuntimeError) as error:
+                if "broken on purpose" not in str(error):
+                    raise
+                received.append(None)
+            else:
+                received.append(Received(lambda one, answer=answer: [row_of(self.theirs, answer, one)]))  # type: ignore[misc]
+        return received
+
+    def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:
+        # OpenRLHF's own loop says whether the last reply was cut, and not that there was no room for another.
+        for one in played:
+            if not one.stop.failed and (last := one.turns[-1].completion).usage is not None:
+                assert self.answers[one.task.seed]["truncated"] == (last.finish in (Finish.LENGTH, Finish.OVERFLOW))
+
+    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
+        engine = Namespace(generate=silent)
+        rows = adapter.task_rows(tasks)
+        await cut_off(asyncio.gather(*(self.executor.execute(**given(row, self.tokenizer, engine)) for row in rows)), silent)
+
+
+class MultiTurn(Executor):
+    """OpenRLHF's own loop around the agent. It limits a turn only by the room that is left, so a cut is an overflow."""
+
+    max_tokens = NARROW
+
+    def rough(self, played: Sequence[Trajectory]) -> None:
+        assert {"terminated", "turn_limit", "context_overflow", "error"} <= {one.stop for one in played}
+        assert any(one.turns[-1].completion.usage is None for one in played), "every episode had room for another reply"
+
+
+@pytest.fixture(params=["ours", "theirs"])
+def bridge(request: pytest.FixtureRequest, theirs: Any, tokenizer: Any, tmp_path: Path) -> Executor:
+    if request.param == "theirs":
+        return MultiTurn(tokenizer, theirs, adapter.multi_turn_executor(tokenizer)())
     file = tmp_path / "agent.py"
     file.write_text(AGENT)
-    executor, engine, tasks = theirs.load(str(file)), Engine(tokenizer), rough_tasks(200)
-    played = expected(tasks, tokenizer, max_tokens=MAX_TOKENS, context_length=LENGTH)
-    assert_rough(played, overflow=True)
-    compare_scored(theirs, executor, engine, tokenizer, played)
+    return Executor(tokenizer, theirs, theirs.load(str(file)))
 
 
-def compare_scored(theirs: Any, executor: Any, engine: Any, tokenizer: Any, played: Sequence[Trajectory]) -> None:
-    """Play the tasks of ``played`` with OpenRLHF: a failed one raises an exception, and the others have the same tokens."""
-    for one in played:
-        if one.stop.failed:
-            with pytest.raises((InfrastructureError, RuntimeError), match="broken on purpose"):
-                execute(executor, engine, tokenizer, one.task)
-            continue
-        answer = execute(executor, engine, tokenizer, one.task)
-        compare([row_of(theirs, answer, one)], [one])
-        # OpenRLHF's own loop says whether the last reply was cut, and not that there was no room for another.
-        last = one.turns[-1].completion
-        assert answer["truncated"] == (last.finish in (Finish.LENGTH, Finish.OVERFLOW)) or last.usage is None
+def test_an_aborted_reply_is_an_error(bridge: Executor) -> None:
+    with pytest.raises(InfrastructureError, match="'abort'"):
+        execute(bridge.executor, Engine(bridge.tokenizer, aborts=True), bridge.tokenizer, Task(WHOLE, 1))
 
 
 def test_without_log_probs_openrlhf_gets_none(theirs: Any, tokenizer: Any) -> None:
-    answer = execute(bridge.agent_executor()(), Engine(tokenizer), tokenizer, Task(WHOLE, 1), logprobs=None)
+    answer = execute(adapter.agent_executor()(), Engine(tokenizer), tokenizer, Task(WHOLE, 1), logprobs=None)
     assert answer["rollout_log_probs"] is None
-    assert theirs.experience(None, answer, max_len=LENGTH).rollout_log_probs is None
-
-
-def test_a_failed_episode_is_raised(tokenizer: Any) -> None:
-    executor, engine = bridge.agent_executor(max_tokens=MAX_TOKENS, retries=0)(), Engine(tokenizer)
-    broken = next(one.task for one in expected(rough_tasks(40), tokenizer) if one.stop.failed)
-    with pytest.raises(InfrastructureError, match=r"OpenRLHF cannot record an episode without a reward.*broken on purpose"):
-        execute(executor, engine, tokenizer, broken)
+    assert theirs.experience(None, answer, max_len=NARROW).rollout_log_probs is None
 
 
 def test_several_segments_are_refused(tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bridge, "appending_renderer", Forgetting)
-    executor, engine = bridge.agent_executor(max_tokens=MAX_TOKENS)(), Engine(tokenizer, cuts=0.0)
+    monkeypatch.setattr(adapter, "appending_renderer", Forgetting)
     with pytest.raises(UsageError, match="OpenRLHF takes one sequence per episode"):
-        execute(executor, engine, tokenizer, Task(WHOLE, 1))
-
-
-def test_the_loop_of_openrlhf_gives_the_same_tokens(theirs: Any, tokenizer: Any) -> None:
-    executor, engine, tasks = bridge.multi_turn_executor(tokenizer)(), Engine(tokenizer), rough_tasks(200)
-    # OpenRLHF's loop limits a turn only by the room that is left, so a cut is an overflow.
-    played = expected(tasks, tokenizer, max_tokens=LENGTH, context_length=LENGTH)
-    stops = {one.stop for one in played}
-    assert {"terminated", "turn_limit", "context_overflow", "error"} <= stops
-    assert any(one.turns[-1].completion.usage is None for one in played), "every episode had room for another reply"
-    compare_scored(theirs, executor, engine, tokenizer, played)
+        execute(adapter.agent_executor(max_tokens=MAX_TOKENS)(), Engine(tokenizer, cuts=0.0), tokenizer, Task(WHOLE, 1))
 
 
 def test_the_loop_of_openrlhf_needs_text_that_encodes_to_the_same_ids(tokenizer: Any) -> None:
-    class Other(Namespace):
-        """A tokenizer that encodes differently from what it decodes."""
-
-    other = Other(decode=tokenizer.decode, encode=lambda text, **_: [0])
+    other = Namespace(decode=tokenizer.decode, encode=lambda text, **_: [0])
     with pytest.raises(UsageError, match="use a bridge that exchanges ids"):
         sequences.exact_text(other, sequences.appending_renderer(tokenizer).first([Message("user", "Guess.")]), "OpenRLHF")
-
-
-@pytest.mark.parametrize("whose", ["ours", "theirs"])
-def test_a_thousand_abandoned_episodes_leave_nothing(whose: str, tokenizer: Any) -> None:
-    executor = (bridge.agent_executor() if whose == "ours" else bridge.multi_turn_executor(tokenizer))()
-    silent = Silent()
-
-    async def abandon() -> None:
-        wanted = Namespace(max_tokens=None, logprobs=1, temperature=1.0)
-        rows = bridge.task_rows(Task(HELD, seed) for seed in range(EPISODES))
-        calls = (executor.execute(**given(row, wanted, tokenizer, Namespace(generate=silent))) for row in rows)
-        await cut_off(asyncio.gather(*calls), silent)
-
-    with all_closed():
-        run(abandon())
-
-
-def test_an_aborted_reply_is_an_error(tokenizer: Any) -> None:
-    class Aborting(Engine):
-        async def generate(self, *args: Any, **kwargs: Any) -> Any:
-            output = await super().generate(*args, **kwargs)
-            output.outputs[0].finish_reason = "abort"
-            return output
-
-    for executor in (bridge.agent_executor(retries=0)(), bridge.multi_turn_executor(tokenizer)()):
-        with pytest.raises(InfrastructureError, match="'abort'"):
-            execute(executor, Aborting(tokenizer), tokenizer, Task(WHOLE, 1))

@@ -5,6 +5,7 @@ SGLang and what needs a GPU are stand-ins for the imports; RL2 samples from an H
 
 import sys
 import types
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,26 +18,23 @@ import datasets  # noqa: F401 - before the stand-ins, which it would ask for
 import peft  # noqa: F401
 import wandb  # noqa: F401
 
-from palestra import StopReason, Task
+from palestra import Task, Trajectory
 from palestra.errors import UsageError
-from palestra.integrations import rl2 as bridge
+from palestra.integrations import rl2 as adapter
 from palestra.trajectory import flatten
-from tests.integrations.abandoned import EPISODES, HELD, all_closed
-from tests.integrations.bridging import (
-    MAX_TOKENS,
-    ROUGH,
-    WHOLE,
-    Rewriting,
-    Row,
-    compare,
-    compare_segments,
-    expected,
-    rough_tasks,
-    run,
+from tests.integrations.abandoned import Silent
+from tests.integrations.bridging import MAX_TOKENS, WHOLE, Rewriting, Row, expected, rough_tasks, run
+from tests.integrations.contract import (
+    FRAMEWORK,
+    Bridge,
+    Received,
+    test_a_thousand_abandoned_episodes_leave_nothing,  # noqa: F401
+    test_every_segment_arrives_token_by_token,  # noqa: F401
+    test_two_hundred_episodes_arrive_token_by_token,  # noqa: F401
 )
 from tests.integrations.sglang import sglang
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+pytestmark = FRAMEWORK
 
 STAND_INS = """
     sglang sglang.srt sglang.srt.utils sglang.srt.model_executor sglang.srt.model_executor.model_runner sglang.srt.server_args
@@ -68,25 +66,11 @@ def rollout_class() -> Any:
 def worker_of(kind: Any, tokenizer: Any, url: str, max_turns: int, shown: bool = True) -> Any:
     """RL2's worker without its servers, with the environment file loaded by RL2."""
     worker = object.__new__(kind)
-    worker.config = SimpleNamespace(max_turns=max_turns, env_path=bridge.__file__)
+    worker.config = SimpleNamespace(max_turns=max_turns, env_path=adapter.__file__)
     worker.prepare_environment()
     worker.tokenizer, worker.router_url = tokenizer, url
     worker.train_sampling_params = {"max_new_tokens": MAX_TOKENS, "skip_special_tokens": not shown, "no_stop_trim": True}
     return worker
-
-
-def played_by_rl2(
-    kind: Any, tokenizer: Any, folder: Path, tasks: list[Task], max_turns: int = 100, shown: bool = True, renderer: Any = None
-) -> list[Any]:
-    async def play() -> list[Any]:
-        async with sglang(tokenizer) as url:
-            worker = worker_of(kind, tokenizer, url, max_turns, shown)
-            if renderer is not None:
-                worker.env._loaded = lambda model: (tokenizer, renderer)
-            return [(await worker.rollout(row, True))[0] for row in bridge.task_rows(tasks, str(folder))]
-
-    made: list[Any] = run(play())
-    return made
 
 
 def row_of(tensors: Any) -> Row:
@@ -97,44 +81,49 @@ def row_of(tensors: Any) -> Row:
     return Row(ids[:start], ids[start:], mask[start:], logprobs[start:])
 
 
-def test_two_hundred_episodes_arrive_token_by_token(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
-    tasks = rough_tasks(200, WHOLE)
-    ours = expected(tasks, tokenizer)
-    assert {one.stop for one in ours} >= {StopReason.LENGTH_CUT, StopReason.TERMINATED}
-    assert any(one.truncated and one.stop is not StopReason.LENGTH_CUT for one in ours)
-    theirs = played_by_rl2(rollout_class, tokenizer, folder, tasks)
-    compare([row_of(tensors) for (tensors,) in theirs], ours)
-    for (tensors,), one in zip(theirs, ours, strict=True):
-        (flat,) = flatten(one)
-        assert tensors["rewards"][len(flat.prompt) - 1 :].tolist() == flat.rewards.tolist()
-    assert max(len(one.turns) for one in ours) > 2
+class RL2(Bridge):
+    """Has no place for a failed episode."""
+
+    failures = False
+    renderer = Rewriting
+
+    def __init__(self, kind: Any, tokenizer: Any, folder: Path) -> None:
+        super().__init__(tokenizer)
+        self.kind, self.folder = kind, folder
+
+    async def played(
+        self, tasks: Sequence[Task], max_turns: int = 100, shown: bool = True, renderer: Any = None
+    ) -> list[list[Any]]:
+        async with sglang(self.tokenizer) as url:
+            worker = worker_of(self.kind, self.tokenizer, url, max_turns, shown)
+            if renderer is not None:
+                worker.env._loaded = lambda model: (self.tokenizer, renderer)
+            return [(await worker.rollout(row, True))[0] for row in adapter.task_rows(tasks, str(self.folder))]
+
+    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
+        self.tensors = run(self.played(tasks, renderer=renderer))
+        return [Received(list(map(row_of, some))) for some in self.tensors]
+
+    def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:
+        for some, one in zip(self.tensors, played, strict=True):
+            for tensors, flat in zip(some, flatten(one), strict=True):
+                assert tensors["rewards"][len(flat.prompt) - 1 :].tolist() == flat.rewards.tolist()
+
+    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
+        await self.played(tasks, max_turns=1)  # RL2 drops them at its turn limit
 
 
-def test_a_failed_episode_is_an_error_and_not_a_zero(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
-    broken = next(one.task for one in expected(rough_tasks(200), tokenizer) if one.stop.failed)
-    assert broken.env == ROUGH
+@pytest.fixture
+def bridge(rollout_class: Any, tokenizer: Any, folder: Path) -> RL2:
+    return RL2(rollout_class, tokenizer, folder)
+
+
+def test_a_failed_episode_is_an_error_and_not_a_zero(bridge: RL2) -> None:
+    broken = next(one.task for one in expected(rough_tasks(200), bridge.tokenizer) if one.stop.failed)
     with pytest.raises(Exception, match="broken on purpose"):
-        played_by_rl2(rollout_class, tokenizer, folder, [broken])
+        bridge.receive([broken])
 
 
-def test_every_segment_becomes_a_sequence_token_by_token(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
-    tasks, renderer = rough_tasks(200, WHOLE), Rewriting(tokenizer)
-    ours = expected(tasks, tokenizer, renderer=renderer)
-    theirs = played_by_rl2(rollout_class, tokenizer, folder, tasks, renderer=renderer)
-    for tensors, one in zip(theirs, ours, strict=True):
-        compare_segments([row_of(each) for each in tensors], one)
-        assert [each["rewards"].sum().item() for each in tensors] == [turn.reward for turn in one.turns]
-    assert max(len(one.segments) for one in ours) > 2
-
-
-def test_a_thousand_episodes_that_rl2_drops_at_its_turn_limit_leave_nothing(
-    rollout_class: Any, tokenizer: Any, folder: Path
-) -> None:
-    played_by_rl2(rollout_class, tokenizer, folder, rough_tasks(1, WHOLE), max_turns=1)  # loads what is loaded once
-    with all_closed():
-        played_by_rl2(rollout_class, tokenizer, folder, [Task(HELD, seed) for seed in range(EPISODES)], max_turns=1)
-
-
-def test_hidden_stop_tokens_are_noticed(rollout_class: Any, tokenizer: Any, folder: Path) -> None:
+def test_hidden_stop_tokens_are_noticed(bridge: RL2) -> None:
     with pytest.raises(UsageError, match="none of the first 64 replies ended with a stop token"):
-        played_by_rl2(rollout_class, tokenizer, folder, rough_tasks(100, WHOLE), shown=False)
+        run(bridge.played(rough_tasks(100, WHOLE), shown=False))

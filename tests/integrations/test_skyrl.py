@@ -4,7 +4,7 @@ import gc
 import sys
 import threading
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -41,8 +41,9 @@ from tests.integrations.bridging import (
     run,
     wait_for,
 )
+from tests.integrations.contract import FRAMEWORK, Bridge, test_a_thousand_abandoned_episodes_leave_nothing  # noqa: F401
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+pytestmark = FRAMEWORK
 
 
 class Mumbling(Speller):
@@ -116,7 +117,8 @@ def test_skyrls_own_loop_gives_the_same_tokens_and_rewards(tokenizer: Any, monke
     monkeypatch.setattr(bridging, "Speller", Mumbling)
     played = expected(tasks, tokenizer, options=RolloutOptions(retries=0, cut_as_invalid=True))
     assert_rough(played, failures=False)
-    compare(rows_of(output), played)
+    for row, one in zip(rows_of(output), played, strict=True):
+        compare([row], one)
     assert [floats(row).tolist() for row in output["rewards"]] == [flatten(one)[0].rewards.tolist() for one in played]
     solved = [one.success for one in played]
     assert output["rollout_metrics"]["environment/success"] == pytest.approx(sum(map(bool, solved)) / len(solved))
@@ -182,7 +184,7 @@ def test_our_generator_hands_over_the_trajectories_and_masks_the_failed_ones(tok
             assert row.prompt + row.response == one.segments[0].ids.tolist()
             assert sum(rewards) == pytest.approx(sum(others) / len(others))
         else:
-            compare([row], [one])
+            compare([row], one)
             assert rewards == flatten(one)[0].rewards.tolist()
     cuts = [reason == "length" for reason in output["stop_reasons"]]
     assert cuts == [one.stop in (StopReason.LENGTH_CUT, StopReason.CONTEXT_OVERFLOW) for one in played]
@@ -213,33 +215,34 @@ def test_several_segments_are_split_or_refused(tokenizer: Any, kept: list[Trajec
     assert max(len(one.segments) for one in kept) > 2
 
 
-def test_a_thousand_episodes_that_our_generator_abandons_leave_nothing(tokenizer: Any) -> None:
-    silent, client = Silent(), Client(tokenizer)
-    client.generate = silent  # type: ignore[method-assign]
-    generator = skyrl_generator.generator(config(), client, tokenizer)
+class OurGenerator(Bridge):
+    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Any:
+        return run(self.generate(batch(tasks), Client(self.tokenizer)))
 
-    async def abandon() -> None:
-        await cut_off(generator.generate(batch([Task(HELD, seed) for seed in range(EPISODES)])), silent)
+    async def generate(self, given: Any, client: Client) -> Any:
+        return await skyrl_generator.generator(config(), client, self.tokenizer).generate(given)
 
-    with all_closed():
-        run(abandon())
-
-
-def test_a_thousand_episodes_that_skyrls_own_generator_abandons_leave_nothing(tokenizer: Any) -> None:
-    """SkyRL never ends its pool of threads. They end by themselves, a moment after the generator has been collected."""
-    skyrl.register()
-
-    async def abandon() -> None:
-        silent, client = Silent(), Client(tokenizer)
+    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
+        client = Client(self.tokenizer)
         client.generate = silent  # type: ignore[method-assign]
-        loop = SkyRLGymGenerator(config(), SkyRLGymConfig(), client, tokenizer)
-        # Without its progress bar, whose thread tqdm keeps for the whole process.
-        await cut_off(loop.generate(batch([Task(HELD, seed) for seed in range(EPISODES)]), disable_tqdm=True), silent)
-
-    with all_closed():
-        run(abandon())
+        await cut_off(self.generate(batch(tasks), client), silent)
         gc.collect()
-        wait_for(lambda: not any(thread.name.startswith("skyrl-gym-env") for thread in threading.enumerate()))
+
+
+class SkyRLsGenerator(OurGenerator):
+    """SkyRL never ends its pool of threads. They end by themselves, a moment after the generator has been collected."""
+
+    async def generate(self, given: Any, client: Client) -> Any:
+        skyrl.register()
+        loop = SkyRLGymGenerator(config(), SkyRLGymConfig(), client, self.tokenizer)
+        return await loop.generate(given, disable_tqdm=True)  # tqdm keeps the thread of a progress bar for the whole process
+
+
+@pytest.fixture(params=[OurGenerator, SkyRLsGenerator])
+def bridge(request: pytest.FixtureRequest, tokenizer: Any) -> Iterator[OurGenerator]:
+    made: OurGenerator = request.param(tokenizer)
+    yield made
+    wait_for(lambda: not any(thread.name.startswith("skyrl-gym-env") for thread in threading.enumerate()))
 
 
 def test_a_thousand_environments_that_are_dropped_leave_nothing() -> None:

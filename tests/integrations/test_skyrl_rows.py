@@ -12,9 +12,8 @@ import skyrl_gym
 
 import palestra
 from palestra import Task, check_env, collect, make
-from palestra.checking.report import Status
 from palestra.errors import UsageError
-from tests.integrations.outcomes import outcome
+from tests.integrations.bridging import outcome
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -74,10 +73,3 @@ def test_the_check_passes(rows: str) -> None:
     # A row is a task, and the answer is text: there is nothing to draw at random, and no limit of turns is declared.
     skipped = ["ends", "oracle-solves", "random-plays", "constant-answer", "answer-hidden", "fork", "quick"]
     assert outcome(check_env(f"skyrl:gsm8k?rows={rows}", n=5)) == {"skip": skipped}
-
-
-def test_the_check_says_why_an_environment_cannot_be_played(rows: str) -> None:
-    with pytest.raises(UsageError, match=r'^"skyrl:gsm8k" needs a file of rows: write skyrl:gsm8k\?rows=FILE.jsonl'):
-        check_env("skyrl:gsm8k", n=2)
-    (failed,) = check_env(f"skyrl:nothing?rows={rows}", n=2).found(Status.FAIL)
-    assert 'skyrl-gym (tried with 0.4.0) cannot make "nothing"' in failed.detail

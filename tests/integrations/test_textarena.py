@@ -11,9 +11,8 @@ pytest.importorskip("textarena")
 import textarena
 
 from palestra import Env, StopReason, check_env, collect, make
-from palestra.checking.report import Status
 from palestra.errors import UsageError
-from tests.integrations.outcomes import outcome
+from tests.integrations.bridging import outcome
 
 pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
@@ -89,8 +88,3 @@ def test_random_actions_do_not_change_the_game() -> None:
 @pytest.mark.parametrize("id", [MINES, CROSSES])
 def test_the_check_passes(id: str) -> None:
     assert outcome(check_env(id, n=5)) == {"skip": ["oracle-solves", "answer-hidden", "fork", "quick"]}
-
-
-def test_the_check_says_why_a_game_cannot_be_played() -> None:
-    (failed,) = check_env("textarena:NoSuch-v0", n=2).found(Status.FAIL)
-    assert 'TextArena (tried with 0.7.4) cannot make "NoSuch-v0"' in failed.detail

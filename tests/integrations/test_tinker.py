@@ -20,28 +20,20 @@ from tinker_cookbook.rl.rollout_strategy import MinViableGroup, RolloutStrategy
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from palestra import StopReason, Task, Trajectory
-from palestra.core import Sampling
-from palestra.integrations import tinker as bridge
+from palestra.integrations import tinker as adapter
 from palestra.integrations.tinker import GroupOptions, PalestraGroup, task_source
-from palestra.policies.sampled import SampledPolicy
-from palestra.rollout import play
 from tests.integrations.abandoned import EPISODES, HELD, Held, Silent, all_closed, cut_off
-from tests.integrations.bridging import (
-    GAME,
-    MAX_TOKENS,
-    NARROW,
-    ROUGH,
-    Forgetting,
-    Row,
-    Speller,
-    assert_rough,
-    compare,
-    expected,
-    rough_tasks,
-    run,
+from tests.integrations.bridging import MAX_TOKENS, NARROW, ROUGH, Row, Speller, expected, rough_tasks, run
+from tests.integrations.contract import (
+    FRAMEWORK,
+    Bridge,
+    Received,
+    test_a_thousand_abandoned_episodes_leave_nothing,  # noqa: F401
+    test_every_segment_arrives_token_by_token,  # noqa: F401
+    test_two_hundred_episodes_arrive_token_by_token,  # noqa: F401
 )
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+pytestmark = FRAMEWORK
 
 STOPS = {
     StopReason.TERMINATED: "completed",
@@ -67,19 +59,15 @@ def completer(tokenizer: Any) -> Any:
     return TinkerTokenCompleter(Sampler(tokenizer), max_tokens=MAX_TOKENS)
 
 
-def rows_of(data: Sequence[Any], played: Sequence[Trajectory]) -> list[Row]:
-    """Each ``Datum`` as a row: Tinker shifts inputs and targets by one."""
-    rows = []
-    for datum, one in zip(data, played, strict=True):
-        columns = {key: value.to_torch().tolist() for key, value in datum.loss_fn_inputs.items()}
-        ids = datum.model_input.to_ints()
-        assert columns["target_tokens"][:-1] == ids[1:]
-        start = one.segments[0].spans[0].start
-        mask = [int(value) for value in columns["mask"]]
-        assert not any(mask[: start - 1])
-        whole = [*ids, columns["target_tokens"][-1]]
-        rows.append(Row(whole[:start], whole[start:], mask[start - 1 :], columns["logprobs"][start - 1 :]))
-    return rows
+def row_of(datum: Any, start: int) -> Row:
+    """A ``Datum`` as a row whose prompt has ``start`` tokens: Tinker shifts inputs and targets by one."""
+    columns = {key: value.to_torch().tolist() for key, value in datum.loss_fn_inputs.items()}
+    ids = datum.model_input.to_ints()
+    assert columns["target_tokens"][:-1] == ids[1:]
+    mask = [int(value) for value in columns["mask"]]
+    assert not any(mask[: start - 1])
+    ids = [*ids, columns["target_tokens"][-1]]
+    return Row(ids[:start], ids[start:], mask[start - 1 :], columns["logprobs"][start - 1 :])
 
 
 async def rollouts(groups: Sequence[Any], tokenizer: Any, strategy: RolloutStrategy | None = None) -> list[Any]:
@@ -92,28 +80,52 @@ async def rollouts(groups: Sequence[Any], tokenizer: Any, strategy: RolloutStrat
     return found
 
 
-def test_two_hundred_episodes_arrive_token_by_token_and_failed_ones_are_left_out(folder: Path, tokenizer: Any) -> None:
-    tasks = rough_tasks(200)
-    source = task_source(tasks, GroupOptions(str(folder), size=1), groups=8, held_out=tasks[:3])
-    train, held_out = run(source())
-    assert (len(train), len(held_out)) == (25, 1)
-    groups = [group for at in range(len(train)) for group in train.get_batch(at)]
-    assert all(isinstance(group, types.EnvGroupBuilder) for group in groups)
-    # A group with fewer than one success is dropped. A retry of a task that is broken fails again.
-    found = run(rollouts(groups, tokenizer, MinViableGroup(min_successful=1, max_retries=1)))
-    played = expected(tasks, tokenizer)
-    assert_rough(played)
-    assert [group is None for group in found] == [one.stop.failed for one in played]
-    kept = [group for group in found if group is not None]
-    scored = [one for one in played if not one.stop.failed]
-    data, places = assemble_training_data(kept, compute_advantages(kept))
-    assert [place["group_idx"] for place in places] == list(range(len(scored)))
-    compare(rows_of(data, scored), scored)
-    for group, one in zip(kept, scored, strict=True):
-        (trajectory,) = group.trajectories_G
-        assert [step.reward for step in trajectory.transitions] == [turn.reward for turn in one.turns]
-        assert trajectory.stop_reason == STOPS[one.stop]
-        assert trajectory.transitions[-1].metrics.get("success") == (None if one.success is None else float(one.success))
+class Tinker(Bridge):
+    """Drops a group that has fewer than one success. A retry of a task that is broken fails again."""
+
+    def __init__(self, tokenizer: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(tokenizer)
+        self.folder, self.monkeypatch = folder, monkeypatch
+
+    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
+        if renderer is not None:
+            self.monkeypatch.setattr(adapter, "_renderer", lambda _: renderer)
+        source = task_source(tasks, GroupOptions(str(self.folder), size=1), groups=8, held_out=tasks[:3])
+        train, held_out = run(source())
+        assert (len(train), len(held_out)) == (-(-len(tasks) // 8), 1)
+        groups = [group for at in range(len(train)) for group in train.get_batch(at)]
+        assert all(isinstance(group, types.EnvGroupBuilder) for group in groups)
+        self.groups = run(rollouts(groups, self.tokenizer, MinViableGroup(min_successful=1, max_retries=1)))
+        return [None if group is None else self.received(group) for group in self.groups]
+
+    def received(self, group: Any) -> Received:
+        data, _ = assemble_training_data([group], compute_advantages([group]))
+
+        def rows(one: Trajectory) -> list[Row]:
+            return [row_of(datum, segment.spans[0].start) for datum, segment in zip(data, one.segments, strict=True)]
+
+        return Received(rows, group.get_total_rewards()[0])
+
+    def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:
+        for group, one in zip(self.groups, played, strict=True):
+            if group is not None:
+                (trajectory,) = group.trajectories_G
+                assert [step.reward for step in trajectory.transitions] == [turn.reward for turn in one.turns]
+                assert trajectory.stop_reason == STOPS[one.stop]
+                success = None if one.success is None else float(one.success)
+                assert trajectory.transitions[-1].metrics.get("success") == success
+
+    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
+        options = GroupOptions(str(self.folder), size=100)
+        model = completer(self.tokenizer)
+        model.sampling_client.sample_async = silent
+        groups = [PalestraGroup(task, options) for task in tasks[: EPISODES // 100]]
+        await cut_off(asyncio.gather(*(do_group_rollout(group, model) for group in groups)), silent)
+
+
+@pytest.fixture
+def bridge(tokenizer: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Tinker:
+    return Tinker(tokenizer, folder, monkeypatch)
 
 
 def test_a_failed_member_is_neither_in_the_mean_of_its_group_nor_a_zero(folder: Path, tokenizer: Any) -> None:
@@ -124,7 +136,7 @@ def test_a_failed_member_is_neither_in_the_mean_of_its_group_nor_a_zero(folder: 
         """Four tasks in one group, one of which is broken."""
 
         async def make_envs(self) -> list[Any]:
-            self.made += (envs := [bridge.PalestraEnv(Task(ROUGH, seed), self.options) for seed in (0, 1, 2, broken)])
+            self.made += (envs := [adapter.PalestraEnv(Task(ROUGH, seed), self.options) for seed in (0, 1, 2, broken)])
             return envs
 
     group = Mixed(Task(ROUGH, 0), GroupOptions(str(folder)))
@@ -133,29 +145,6 @@ def test_a_failed_member_is_neither_in_the_mean_of_its_group_nor_a_zero(folder: 
     assert len(found.get_total_rewards()) == 3
     with pytest.raises(RuntimeError, match="broken on purpose"):
         run(do_group_rollout(Mixed(Task(ROUGH, 0), GroupOptions(str(folder))), completer(tokenizer)))
-
-
-def test_several_segments_become_several_data(folder: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    renderer = Forgetting(tokenizer)
-    monkeypatch.setattr(bridge, "_renderer", lambda _: renderer)
-    tasks = [Task(GAME, seed) for seed in range(12)]
-
-    async def both(task: Task) -> tuple[Any, Trajectory]:
-        policy = SampledPolicy(renderer, Speller(tokenizer).engine(), Sampling(max_tokens=MAX_TOKENS))
-        group = await do_group_rollout(PalestraGroup(task, GroupOptions(str(folder), size=1)), completer(tokenizer))
-        return group, await play(task, policy)
-
-    most = 0
-    for task in tasks:
-        group, one = run(both(task))
-        data, _ = assemble_training_data([group], compute_advantages([group]))
-        assert len(data) == len(one.segments)
-        for datum, segment in zip(data, one.segments, strict=True):
-            targets = datum.loss_fn_inputs["target_tokens"].to_torch().tolist()
-            assert [datum.model_input.to_ints()[0], *targets] == segment.ids.tolist()
-            assert datum.loss_fn_inputs["mask"].to_torch().tolist() == segment.mask[1:].astype(float).tolist()
-        most = max(most, len(data))
-    assert most > 2
 
 
 def test_limits_end_an_episode_and_say_why(folder: Path, tokenizer: Any) -> None:
@@ -192,18 +181,6 @@ def test_two_hundred_episodes_end_where_the_context_is_full(folder: Path, tokeni
         assert trajectory.stop_reason == ("context_overflow" if full else STOPS[one.stop])
         overflowed += full
     assert overflowed > 10
-
-
-def test_a_thousand_episodes_that_tinker_abandons_leave_nothing(folder: Path, tokenizer: Any) -> None:
-    groups = [PalestraGroup(Task(HELD, seed), GroupOptions(str(folder), size=100)) for seed in range(EPISODES // 100)]
-    model, silent = completer(tokenizer), Silent()
-    model.sampling_client.sample_async = silent
-
-    async def abandon() -> None:
-        await cut_off(asyncio.gather(*(do_group_rollout(group, model) for group in groups)), silent)
-
-    with all_closed():
-        run(abandon())
 
 
 def test_a_thousand_environments_that_are_dropped_without_a_cleanup_leave_nothing(folder: Path) -> None:

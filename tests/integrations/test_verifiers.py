@@ -26,7 +26,7 @@ from palestra import StopReason, Task, Trajectory
 from palestra.engines.calls import Sampled
 from palestra.integrations.verifiers import play_in
 from palestra.trajectory import text_of
-from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
+from tests.integrations.abandoned import HELD, Silent, all_closed, cut_off
 from tests.integrations.bridging import (
     CONTEXT,
     GAME,
@@ -38,13 +38,20 @@ from tests.integrations.bridging import (
     Speller,
     assert_rough,
     compare,
-    compare_segments,
     expected,
     rough_tasks,
     run,
 )
+from tests.integrations.contract import (
+    FRAMEWORK,
+    Bridge,
+    Received,
+    test_a_thousand_abandoned_episodes_leave_nothing,  # noqa: F401
+    test_every_segment_arrives_token_by_token,  # noqa: F401
+    test_two_hundred_episodes_arrive_token_by_token,  # noqa: F401
+)
 
-pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
+pytestmark = FRAMEWORK
 
 
 @pytest.fixture(autouse=True)
@@ -109,13 +116,6 @@ def serving(folder: Path, tokenizer: Any, *, apart: float = 0.0, length: int = C
     thread.join()
 
 
-@pytest.fixture(scope="module")
-def url(folder: Path, tokenizer: Any) -> Iterator[str]:
-    """The server whose replies have the tokens that the tokenizer makes of their text: every episode is one branch."""
-    with serving(folder, tokenizer) as found:
-        yield found
-
-
 def context_of(folder: Path, url: str, client: str) -> Any:
     kind: Any = {"train": partial(TrainClientConfig, renderer_model_name=str(folder)), "eval": EvalClientConfig}[client]
     sampling = vf.SamplingConfig(max_tokens=MAX_TOKENS)
@@ -164,33 +164,46 @@ def rows_of(trace: Any) -> list[Row]:
     return rows
 
 
-def test_two_hundred_episodes_of_the_train_client_arrive_token_by_token(folder: Path, tokenizer: Any, url: str) -> None:
-    context = context_of(folder, url, "train")
-    tasks = rough_tasks(200)
-    played = expected(tasks, tokenizer, apart=0.0)
-    assert_rough(played)
-    for episode, one in zip(run(episodes(tasks, context)), played, strict=True):
-        (trace,) = episode.traces
-        assert episode.ok == trace.ok == (not one.stop.failed), episode.errors
-        compare(rows_of(trace), [one])
-        if one.stop.failed:
-            assert "palestra" not in trace.rewards, "a failed episode has a reward"
-            assert "broken on purpose" in trace.errors[-1].message
-        else:
-            assert trace.rewards["palestra"].value == pytest.approx(one.reward)
-            assert trace.metrics.get("success") == (None if one.success is None else float(one.success))
+class Verifiers(Bridge):
+    """The train client. Replies that are spelled in other tokens than those of their text make branches of a trace."""
+
+    renderer = Afresh
+
+    def __init__(self, tokenizer: Any, folder: Path) -> None:
+        super().__init__(tokenizer)
+        self.folder = folder
+
+    def expected(self, tasks: Sequence[Task], renderer: Any = None) -> list[Trajectory]:
+        self.apart = 1 / 3 if renderer is not None else 0.0
+        return super().expected(tasks, renderer)
+
+    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
+        with serving(self.folder, self.tokenizer, apart=self.apart) as url:
+            played = run(episodes(tasks, context_of(self.folder, url, "train")))
+        self.traces = [trace for episode in played for trace in episode.traces]
+        assert [episode.ok for episode in played] == [trace.ok for trace in self.traces]
+        return [Received(rows_of(trace), trace.rewards["palestra"].value) if trace.ok else None for trace in self.traces]
+
+    def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:
+        for trace, one in zip(self.traces, played, strict=True):
+            if one.stop.failed:
+                assert "palestra" not in trace.rewards, "a failed episode has a reward"
+                assert "broken on purpose" in trace.errors[-1].message
+            else:
+                assert trace.metrics.get("success") == (None if one.success is None else float(one.success))
+
+    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
+        class Gone:
+            async def turn(self, message: str) -> Any:
+                await silent()
+
+        playing = asyncio.gather(*(play_in(Gone(), task) for task in tasks), return_exceptions=True)
+        await cut_off(playing, silent)
 
 
-def test_every_segment_becomes_a_branch(folder: Path, tokenizer: Any) -> None:
-    tasks = rough_tasks(200, WHOLE)
-    played = expected(tasks, tokenizer, renderer=Afresh(tokenizer))
-    assert max(len(one.segments) for one in played) > 2
-    with serving(folder, tokenizer, apart=1 / 3) as url:
-        found = run(episodes(tasks, context_of(folder, url, "train")))
-    for episode, one in zip(found, played, strict=True):
-        (trace,) = episode.traces
-        compare_segments(rows_of(trace), one)
-        assert trace.rewards["palestra"].value == pytest.approx(one.reward)
+@pytest.fixture
+def bridge(tokenizer: Any, folder: Path) -> Verifiers:
+    return Verifiers(tokenizer, folder)
 
 
 @pytest.mark.parametrize("client", ["eval", "train"])
@@ -203,30 +216,16 @@ def test_an_episode_whose_context_is_full_is_truncated_and_keeps_its_rewards(cli
     for episode, one in zip(found, played, strict=True):
         (trace,) = episode.traces
         assert trace.ok, trace.errors
-        cut = one.stop in (StopReason.CONTEXT_OVERFLOW, StopReason.LENGTH_CUT)
-        assert trace.is_truncated == cut
+        assert trace.is_truncated == (one.stop in (StopReason.CONTEXT_OVERFLOW, StopReason.LENGTH_CUT))
         assert trace.rewards["palestra"].value == pytest.approx(one.reward)
         if client == "train":
-            compare(rows_of(trace), [one])
-
-
-def same_text(messages: Sequence[Any], one: Trajectory) -> None:
-    said = [(message["role"], message["content"]) for message in messages]
-    for number, turn in enumerate(one.turns):
-        assert said[2 * number] == ("user", text_of(turn.observation))
-        assert said[2 * number + 1] == ("assistant", turn.completion.text)
-    assert len(said) == 2 * len(one.turns)
+            compare(rows_of(trace), one)
 
 
 @pytest.mark.parametrize("client", ["eval", "train"])
-def test_vf_eval_plays_eight_episodes(client: str, folder: Path, tokenizer: Any, url: str, tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).parent / "vf-eval"), "palestra-verifiers", "--env.taskset.env", GAME]
-    command += ["-n", "8", "-r", "1", "-m", str(folder), "--client.type", client, "--client.base-url", f"{url}/v1"]
-    command += ["--sampling.max-tokens", str(MAX_TOKENS), "--no-push", "--output-dir", str(tmp_path / "out")]
-    done = subprocess.run(
-        command, check=False, capture_output=True, text=True, timeout=600, cwd=tmp_path, env={**os.environ, "NO_KEY": "x"}
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+def test_vf_eval_plays_eight_episodes(client: str, folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    with serving(folder, tokenizer) as url:
+        vf_eval(client, folder, url, tmp_path)
     (file,) = (tmp_path / "out").rglob("traces.jsonl")
     episodes = [json.loads(line) for line in file.read_text().splitlines()]
     assert len(episodes) == 8
@@ -235,7 +234,9 @@ def test_vf_eval_plays_eight_episodes(client: str, folder: Path, tokenizer: Any,
         (trace,) = episode["traces"]
         assert sum(reward["score"] for reward in trace["rewards"].values()) == pytest.approx(one.reward)
         if client == "eval":
-            same_text([node["message"] for node in trace["nodes"]], one)
+            said = [(node["message"]["role"], node["message"]["content"]) for node in trace["nodes"]]
+            turns = [(("user", text_of(turn.observation)), ("assistant", turn.completion.text)) for turn in one.turns]
+            assert said == [message for turn in turns for message in turn]
         else:
             (segment,) = one.segments
             assert [id for node in trace["nodes"] for id in node["token_ids"]] == segment.ids.tolist()
@@ -245,22 +246,20 @@ def test_vf_eval_plays_eight_episodes(client: str, folder: Path, tokenizer: Any,
             assert logprobs == pytest.approx(segment.logprobs.tolist(), abs=1e-4)
 
 
-@pytest.mark.parametrize("how", ["error", "cancelled"])
-def test_a_thousand_abandoned_episodes_leave_nothing(how: str) -> None:
-    silent = Silent()
+def vf_eval(client: str, folder: Path, url: str, tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).parent / "vf-eval"), "palestra-verifiers", "--env.taskset.env", GAME]
+    command += ["-n", "8", "-r", "1", "-m", str(folder), "--client.type", client, "--client.base-url", f"{url}/v1"]
+    command += ["--sampling.max-tokens", str(MAX_TOKENS), "--no-push", "--output-dir", str(tmp_path / "out")]
+    done = subprocess.run(
+        command, check=False, capture_output=True, text=True, timeout=600, cwd=tmp_path, env={**os.environ, "NO_KEY": "x"}
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
+
+def test_an_episode_whose_program_goes_away_is_an_error() -> None:
     class Gone:
         async def turn(self, message: str) -> Any:
-            if how == "cancelled":
-                await silent()
             raise ConnectionError("the program has gone away")
 
-    async def abandon() -> None:
-        playing = asyncio.gather(*(play_in(Gone(), Task(HELD, seed)) for seed in range(EPISODES)), return_exceptions=True)
-        if how == "cancelled":
-            await cut_off(playing, silent)
-        else:
-            assert {type(error) for error in await playing} == {ConnectionError}
-
-    with all_closed():
-        run(abandon())
+    with all_closed(1), pytest.raises(ConnectionError):
+        run(play_in(Gone(), Task(HELD, 0)))

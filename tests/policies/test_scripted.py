@@ -7,8 +7,7 @@ import pytest
 
 from palestra import Completion, Conversation, Message, Task, as_async, collect
 from palestra.errors import Boundary, EventLoopBlocked, PolicyError, UsageError
-from palestra.policies import CallablePolicy, OraclePolicy, RandomPolicy, as_policy, next_completion, policy_name
-from palestra.registry import make_async
+from palestra.policies import CallablePolicy, RandomPolicy, as_policy, next_completion, policy_name
 from palestra.trajectory import text_of
 from tests.test_core import Dice
 
@@ -28,12 +27,6 @@ async def test_random_players_of_one_task_differ_and_each_repeats_itself() -> No
 
     assert await two(0) == await two(0)
     assert await two(0) != await two(1)
-
-
-async def test_the_oracle_asks_the_environment() -> None:
-    env = make_async("game:GuessTheNumber-v0-easy")
-    await env.reset(seed=0)
-    assert (await OraclePolicy().act(Conversation(env.task, env))).text == await env.oracle()
 
 
 async def _later(text: str) -> str:
