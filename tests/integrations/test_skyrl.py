@@ -4,7 +4,7 @@ import gc
 import sys
 import threading
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -41,7 +41,7 @@ from tests.integrations.bridging import (
     run,
     wait_for,
 )
-from tests.integrations.contract import FRAMEWORK, Bridge, test_a_thousand_abandoned_episodes_leave_nothing  # noqa: F401
+from tests.integrations.contract import FRAMEWORK
 
 pytestmark = FRAMEWORK
 
@@ -215,34 +215,33 @@ def test_several_segments_are_split_or_refused(tokenizer: Any, kept: list[Trajec
     assert max(len(one.segments) for one in kept) > 2
 
 
-class OurGenerator(Bridge):
-    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Any:
-        return run(self.generate(batch(tasks), Client(self.tokenizer)))
+def test_a_thousand_episodes_that_our_generator_abandons_leave_nothing(tokenizer: Any) -> None:
+    silent, client = Silent(), Client(tokenizer)
+    client.generate = silent  # type: ignore[method-assign]
+    generator = skyrl_generator.generator(config(), client, tokenizer)
 
-    async def generate(self, given: Any, client: Client) -> Any:
-        return await skyrl_generator.generator(config(), client, self.tokenizer).generate(given)
+    async def abandon() -> None:
+        await cut_off(generator.generate(batch([Task(HELD, seed) for seed in range(EPISODES)])), silent)
 
-    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
-        client = Client(self.tokenizer)
-        client.generate = silent  # type: ignore[method-assign]
-        await cut_off(self.generate(batch(tasks), client), silent)
-        gc.collect()
+    with all_closed():
+        run(abandon())
 
 
-class SkyRLsGenerator(OurGenerator):
+def test_a_thousand_episodes_that_skyrls_own_generator_abandons_leave_nothing(tokenizer: Any) -> None:
     """SkyRL never ends its pool of threads. They end by themselves, a moment after the generator has been collected."""
+    skyrl.register()
 
-    async def generate(self, given: Any, client: Client) -> Any:
-        skyrl.register()
-        loop = SkyRLGymGenerator(config(), SkyRLGymConfig(), client, self.tokenizer)
-        return await loop.generate(given, disable_tqdm=True)  # tqdm keeps the thread of a progress bar for the whole process
+    async def abandon() -> None:
+        silent, client = Silent(), Client(tokenizer)
+        client.generate = silent  # type: ignore[method-assign]
+        loop = SkyRLGymGenerator(config(), SkyRLGymConfig(), client, tokenizer)
+        # Without its progress bar, whose thread tqdm keeps for the whole process.
+        await cut_off(loop.generate(batch([Task(HELD, seed) for seed in range(EPISODES)]), disable_tqdm=True), silent)
 
-
-@pytest.fixture(params=[OurGenerator, SkyRLsGenerator])
-def bridge(request: pytest.FixtureRequest, tokenizer: Any) -> Iterator[OurGenerator]:
-    made: OurGenerator = request.param(tokenizer)
-    yield made
-    wait_for(lambda: not any(thread.name.startswith("skyrl-gym-env") for thread in threading.enumerate()))
+    with all_closed():
+        run(abandon())
+        gc.collect()
+        wait_for(lambda: not any(thread.name.startswith("skyrl-gym-env") for thread in threading.enumerate()))
 
 
 def test_a_thousand_environments_that_are_dropped_leave_nothing() -> None:

@@ -1,7 +1,6 @@
 """verl's own ``AgentLoopWorker`` on a CPU: what it passes to the trainer are the tokens of the trajectories."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,22 @@ from hydra import compose, initialize_config_dir
 
 from palestra import StopReason, Task, Trajectory
 from palestra.errors import InfrastructureError, UsageError
-from palestra.integrations import verl as adapter
-from tests.integrations.abandoned import Silent, cut_off
-from tests.integrations.bridging import MAX_TOKENS, WHOLE, Forgetting, Row, Speller, compare, expected, rough_tasks, run
-from tests.integrations.contract import (
-    FRAMEWORK,
-    Bridge,
-    Received,
-    test_a_thousand_abandoned_episodes_leave_nothing,  # noqa: F401
-    test_two_hundred_episodes_arrive_token_by_token,  # noqa: F401
+from palestra.integrations import verl as bridge
+from tests.integrations.abandoned import EPISODES, HELD, Silent, all_closed, cut_off
+from tests.integrations.bridging import (
+    MAX_TOKENS,
+    WHOLE,
+    Forgetting,
+    Row,
+    Speller,
+    assert_rough,
+    compare,
+    expected,
+    rough_tasks,
+    run,
 )
 
-pytestmark = FRAMEWORK
+pytestmark = [pytest.mark.bridges, pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are theirs
 
 PROMPT, RESPONSE = 128, 256
 
@@ -75,14 +78,21 @@ def worker(folder: Path, tokenizer: Any, tmp_path: Path, **settings: Any) -> Any
     return AgentLoopWorker(config, Server(tokenizer))
 
 
-def rows_for(tasks: Sequence[Task]) -> Any:
+def generated(worker: Any, tasks: list[Task]) -> Any:
+    return run(worker.generate_sequences(rows_for(tasks)))
+
+
+def rows_for(tasks: list[Task]) -> Any:
     from verl.protocol import DataProto
 
-    rows = adapter.task_rows(tasks)
+    rows = bridge.task_rows(tasks)
     columns: dict[str, Any] = {name: np.empty(len(rows), dtype=object) for name in ("task", "agent_name", "raw_prompt")}
     for at, row in enumerate(rows):
-        for name, column in columns.items():
-            column[at] = row[name.removeprefix("raw_")]
+        columns["task"][at], columns["agent_name"][at], columns["raw_prompt"][at] = (
+            row["task"],
+            row["agent_name"],
+            row["prompt"],
+        )
     return DataProto.from_dict(tensors={"dummy": torch.zeros(len(rows), 1)}, non_tensors=columns)
 
 
@@ -97,51 +107,33 @@ def rows_of(batch: Any) -> list[Row]:
     return rows
 
 
-class Verl(Bridge):
-    """Raises a failed episode; or, with ``failed: mask``, keeps it without a trained token."""
-
-    failures = False
-
-    def __init__(self, tokenizer: Any, folder: Path, tmp_path: Path) -> None:
-        super().__init__(tokenizer)
-        self.folders = folder, tmp_path
-
-    def worker(self, **settings: Any) -> Any:
-        folder, tmp_path = self.folders
-        return worker(folder, self.tokenizer, tmp_path, **settings)
-
-    def generated(self, tasks: Sequence[Task], **settings: Any) -> Any:
-        return run(self.worker(**settings).generate_sequences(rows_for(tasks))).batch
-
-    def receive(self, tasks: Sequence[Task], renderer: Any = None) -> Sequence[Received | None]:
-        working = self.worker()
-        self.batch = run(working.generate_sequences(rows_for(tasks))).batch
-        assert len({name for name, _ in working.llm_client.asked}) == len(tasks), "an episode has one request id"
-        rewards = self.batch["rm_scores"].sum(1).tolist()
-        return [Received([row], reward) for row, reward in zip(rows_of(self.batch), rewards, strict=True)]
-
-    def check(self, received: Sequence[Received | None], played: Sequence[Trajectory]) -> None:
-        for row, scores in zip(rows_of(self.batch), self.batch["rm_scores"], strict=True):
-            assert all(row.mask[int(at)] for at in scores.nonzero())
-
-    async def abandon(self, tasks: Sequence[Task], silent: Silent) -> None:
-        working = self.worker()
-        working.llm_client.generate = silent
-        await cut_off(working.generate_sequences(rows_for(tasks)), silent)
+def ours(tasks: list[Task], tokenizer: Any) -> list[Trajectory]:
+    played = expected(tasks, tokenizer)
+    assert max(len(one.segments[0].ids) - one.segments[0].spans[0].start for one in played) <= RESPONSE
+    return played
 
 
-@pytest.fixture
-def bridge(tokenizer: Any, folder: Path, tmp_path: Path) -> Verl:
-    return Verl(tokenizer, folder, tmp_path)
+def test_two_hundred_episodes_arrive_token_by_token(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    tasks = rough_tasks(200, WHOLE)
+    working = worker(folder, tokenizer, tmp_path)
+    output = generated(working, tasks)
+    played = ours(tasks, tokenizer)
+    assert_rough(played, failures=False)
+    for row, one in zip(rows_of(output.batch), played, strict=True):
+        compare([row], one)
+    assert len({name for name, _ in working.llm_client.asked}) == 200, "an episode has one request id"
+    scores = output.batch["rm_scores"]
+    assert scores.sum(1).tolist() == pytest.approx([one.reward for one in played], abs=1e-6)
+    assert all(row.mask[int(at)] for row, one in zip(rows_of(output.batch), scores, strict=True) for at in one.nonzero())
 
 
-def test_a_failed_episode_is_raised_or_masked_but_no_zero_is_trained(bridge: Verl) -> None:
-    tasks = rough_tasks(40)
+def test_a_failed_episode_is_raised_or_masked_but_no_zero_is_trained(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    tasks = rough_tasks(200)
     with pytest.raises(InfrastructureError, match=r"cannot record an episode without a reward.*broken on purpose"):
-        bridge.generated(tasks, options="{retries: 0}")
-    masked = bridge.generated(tasks, options="{retries: 0}", failed="mask")
-    played = bridge.expected(tasks)
-    assert any(one.stop.failed for one in played)
+        generated(worker(folder, tokenizer, tmp_path, options="{retries: 0}"), tasks)
+    masked = generated(worker(folder, tokenizer, tmp_path, options="{retries: 0}", failed="mask"), tasks).batch
+    played = ours(tasks, tokenizer)
+    assert_rough(played)
     for row, one in zip(rows_of(masked), played, strict=True):
         if one.stop.failed:
             assert not any(row.mask)
@@ -149,22 +141,35 @@ def test_a_failed_episode_is_raised_or_masked_but_no_zero_is_trained(bridge: Ver
             compare([row], one)
 
 
-def test_a_long_episode_ends_where_verl_has_no_room(bridge: Verl) -> None:
-    working, room = bridge.worker(), 40
+def test_a_long_episode_ends_where_verl_has_no_room(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    working, room = worker(folder, tokenizer, tmp_path), 40
     working.rollout_config.response_length = working.config.actor_rollout_ref.rollout.response_length = room
     tasks = rough_tasks(200, WHOLE)
-    batch = run(working.generate_sequences(rows_for(tasks))).batch
+    batch = generated(working, tasks).batch
     assert batch["responses"].shape[1] == room
     overflowed = 0
     for row, task in zip(rows_of(batch), tasks, strict=True):
         # The response may have ``room`` tokens, so the context of each episode has another length.
-        (one,) = expected([task], bridge.tokenizer, context_length=len(row.prompt) + room)
+        (one,) = expected([task], tokenizer, context_length=len(row.prompt) + room)
         compare([row], one)
         overflowed += one.stop is StopReason.CONTEXT_OVERFLOW
     assert overflowed > 10
 
 
-def test_several_segments_are_refused(bridge: Verl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(adapter, "appending_renderer", Forgetting)
+def test_several_segments_are_refused(folder: Path, tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bridge, "appending_renderer", Forgetting)
     with pytest.raises(UsageError, match="verl takes one sequence per episode"):
-        bridge.generated(rough_tasks(8, WHOLE))
+        generated(worker(folder, tokenizer, tmp_path), rough_tasks(8, WHOLE))
+
+
+def test_a_thousand_episodes_that_verl_abandons_leave_nothing(folder: Path, tokenizer: Any, tmp_path: Path) -> None:
+    working = worker(folder, tokenizer, tmp_path)
+    generated(working, rough_tasks(1, WHOLE))  # loads what verl loads once
+    silent = working.llm_client.generate = Silent()
+
+    async def abandon() -> None:
+        tasks = [Task(HELD, seed) for seed in range(EPISODES)]
+        await cut_off(working.generate_sequences(rows_for(tasks)), silent)
+
+    with all_closed():
+        run(abandon())
