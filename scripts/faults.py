@@ -6,6 +6,7 @@
     python scripts/faults.py plant --again --seed 3 --out durable.json        the unnoticed ones once more
     python scripts/faults.py show faults.json                                 a table, and what was not noticed
     python scripts/faults.py show faults.json --require 90 80                fail below these percentages: all tests, fast tests
+    python scripts/faults.py gate --folder gate                               40 faults: what does only `.ci/run --all` notice?
 
 A fault changes a single statement: a comparison, an operator, a constant or a condition; or it drops a return value, swaps two
 arguments, or removes the statement. A statement is drawn from all statements of an area by the seed, and then one of its
@@ -18,6 +19,14 @@ fault is known by its file, its statement and its change, not by its line, so th
 
 The process that plants imports the large packages once, and forks for every fault. The file of results is written after each
 fault; the same command continues it.
+
+``gate`` asks what the gate loses against ``.ci/run --all``. It plants one fault in each of 40 rooms: folders of
+``src/palestra`` with Python files of their own, the core's first. The seed is 4242. It was fixed before the tests were looked
+at, so nobody has chosen faults that the gate happens to notice. All tests of ``--all`` run once, in two workers, and coverage
+records which of them reach the files with a fault, also in the processes that a test starts. For each fault, the gate's tests
+that reach the line run, and if none of them fails, those that only ``--all`` runs. A test that failed has to pass without the
+fault, or it does not count. More than one of 40 that is noticed by ``--all`` alone, and any fault of the core that nothing
+notices, is a failure.
 """
 
 import argparse
@@ -31,6 +40,7 @@ import json
 import os
 import py_compile
 import random
+import re
 import resource
 import shutil
 import signal
@@ -42,6 +52,8 @@ import tomllib
 from collections.abc import Callable, Container, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 EQUIVALENT = Path(__file__).with_name("faults_equivalent.toml")
@@ -74,6 +86,11 @@ LEAST_SECONDS = 20.0
 """A run of tests may take twice as long as recorded, and this many seconds more."""
 MOST_SECONDS = {FAST: 60.0, SLOW: 90.0}
 """How many recorded seconds of tests run for one fault. The tests of the source's own test module come first."""
+STAGES = {"fast": MOST_SECONDS[FAST], "gate": MOST_SECONDS[SLOW], "all": MOST_SECONDS[SLOW]}
+"""The stages of the command ``gate``, with their seconds: fast tests, slow ones of the gate, those of ``--all`` alone."""
+ROOMS, ROOM_SEED = 40, 4242
+ALONE = 1
+"""How many faults ``--all`` alone may notice."""
 MOST_MEMORY = 8 << 30
 
 
@@ -265,11 +282,35 @@ def _changes(node: ast.expr) -> Iterator[tuple[str, ast.expr]]:
 
 def draw(area: str, seed: int, count: int, skipped: Container[str]) -> list[Fault]:
     """Return ``count`` faults of ``area``: statements drawn by the seed, and of each one fault."""
-    statements = _statements_of(area)
-    rng = random.Random(f"{area} {seed}")
+    return _drawn(area, _statements_of(area), seed, skipped)[:count]
+
+
+def _drawn(name: str, statements: list[list[Fault]], seed: int, skipped: Container[str]) -> list[Fault]:
+    rng = random.Random(f"{name} {seed}")
     rng.shuffle(statements)
     chosen = [rng.choice(faults) for faults in statements]
-    return [fault for fault in chosen if fault.key not in skipped][:count]
+    return [fault for fault in chosen if fault.key not in skipped]
+
+
+def draw_rooms(count: int, core: Sequence[str], skipped: Container[str]) -> dict[str, Fault]:
+    """Return room → fault for ``count`` rooms: those of the core, and others drawn by the seed."""
+    package = ROOT / "src" / "palestra"
+    files: dict[str, list[Path]] = {}
+    for path in sorted(package.rglob("*.py")):
+        files.setdefault(path.parent.relative_to(package).as_posix(), []).append(path)
+    rooms = [room for room in files if not is_core(room, core)]
+    random.Random(f"rooms {ROOM_SEED}").shuffle(rooms)
+    drawn: dict[str, Fault] = {}
+    for room in [*(room for room in files if is_core(room, core)), *rooms]:
+        statements = [faults for path in files[room] for faults in faults_of(path)]
+        if len(drawn) < count and (faults := _drawn(room, statements, ROOM_SEED, skipped)):
+            drawn[room] = faults[0]
+    return drawn
+
+
+def is_core(room: str, core: Sequence[str]) -> bool:
+    """Return whether the room is in one of the folders of the core, or is the package's own folder."""
+    return room == "." or any(Path(room).is_relative_to(folder) for folder in core)
 
 
 def _statements_of(area: str) -> list[list[Fault]]:
@@ -320,7 +361,7 @@ class Tree:
 
     def warm(self, tests: Sequence[str], log: Path) -> None:
         """Compile the tests as pytest does, once for all faults."""
-        forked(lambda: pytest_in(self, ["--collect-only", *tests], compiling=True), 600, log)
+        forked(lambda: run_pytest(self, ["--collect-only", *tests], compiling=True), 600, log)
 
     @contextlib.contextmanager
     def planted(self, fault: Fault) -> Iterator[None]:
@@ -365,15 +406,13 @@ def forked(work: Callable[[], int], seconds: float, log: Path) -> int | None:
     return status
 
 
-def pytest_in(tree: Tree, arguments: Sequence[str], plugins: Sequence[object] = (), *, compiling: bool = False) -> int:
+def run_pytest(tree: Tree, arguments: Sequence[str], plugins: Sequence[object] = (), *, compiling: bool = False) -> int:
     """Run pytest in this process, which is a fork and ends with it, on the copy of the tree."""
     os.chdir(tree.folder)
     os.environ["PYTHONPATH"] = f"{tree.folder / 'src'}{os.pathsep}{tree.folder}"
     os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     sys.dont_write_bytecode = not compiling
     sys.path[:0] = [str(tree.folder / "src"), str(tree.folder)]
-    import pytest
-
     base = tempfile.mkdtemp(dir=tree.folder.parent)
     options = [
         "-q",
@@ -412,14 +451,17 @@ class Recording:
         if not tests or "" in tests:  # run at import, or in a process of which nothing is recorded
             tests = list(self.seconds)
         stem = Path(fault.path).stem
+        return self.within(
+            most, sorted(set(tests) & self.seconds.keys(), key=lambda name: (f"test_{stem}." not in name, self.seconds[name]))
+        )
+
+    def within(self, most: float, tests: Sequence[str]) -> list[str]:
+        """Leave out each test that does not fit into what the ones before it leave of ``most`` seconds."""
         chosen: list[str] = []
-        left = most
-        for test in sorted(
-            set(tests) & self.seconds.keys(), key=lambda name: (f"test_{stem}." not in name, self.seconds[name])
-        ):
-            if self.seconds[test] <= left:
+        for test in tests:
+            if self.seconds[test] <= most:
                 chosen.append(test)
-                left -= self.seconds[test]
+                most -= self.seconds[test]
         return chosen
 
 
@@ -466,7 +508,7 @@ def record(area: str, marks: str, tree: Tree, folder: Path) -> Recording:
             watched = coverage.Coverage(data_file=None, config_file=False, include=[f"{tree.folder}/src/palestra/*"])
             watched.start()
             watch = _Watch(watched)
-            code = pytest_in(tree, [*changed, "-m", marks, "--maxfail=1000"], [watch])
+            code = run_pytest(tree, [*changed, "-m", marks, "--maxfail=1000"], [watch])
             watched.stop()
             data = watched.get_data()
             lines: dict[str, dict[int, list[str]]] = {
@@ -510,7 +552,7 @@ def run_tests(fault: Fault, recording: Recording, marks: str, tree: Tree, log: P
 
     def work() -> int:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        return pytest_in(tree, [*tests, f"--timeout={longest}", "--timeout-method=thread"])
+        return run_pytest(tree, [*tests, f"--timeout={longest}", "--timeout-method=thread"])
 
     code = forked(work, limit, log)
     verdict = "timeout" if code is None else "unnoticed" if code == 0 else "noticed"
@@ -581,6 +623,369 @@ def plant(arguments: argparse.Namespace) -> None:
                 part.replace(arguments.out)
 
 
+# ------------------------------------------------------------------------------------------------------------------- the gate
+
+
+class _Recorder:
+    """A plugin of a worker of pytest-xdist: after each test, a line of JSON with the lines that it has reached."""
+
+    def __init__(self, folder: Path) -> None:
+        import coverage
+
+        plan = json.loads((folder / "plan.json").read_text())
+        self.done, self.root = set(plan["done"]), Path.cwd()
+        self.coverage = coverage.Coverage(
+            data_file=None, config_file=False, include=[str(self.root / name) for name in plan["sources"]]
+        )
+        self.coverage.start()
+        os.environ["COVERAGE_PROCESS_START"] = str(folder / "processes.ini")  # coverage watches the processes of tests, too
+        self.records = (folder / "records" / f"{time.time():.3f}-{os.getpid()}.jsonl").open("w", buffering=1)
+        self.stages: dict[str, str] = {}
+        self.digests: dict[str, str] = {}
+        self.outcomes: set[str] = set()
+        self.seconds = 0.0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        for item in items:
+            stage = "gate" if item.get_closest_marker("gate") else "all"
+            self.stages[item.nodeid] = stage if item.get_closest_marker("slow") else "fast"
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in self.done])
+        items[:] = [item for item in items if item.nodeid not in self.done]
+
+    def _switch(self, phase: str, test: str) -> str:
+        name = _file_of(test)
+        digest = self.digests.get(name) or self.digests.setdefault(name, _digest([self.root / name]))
+        os.environ["PALESTRA_FAULTS_CONTEXT"] = context = f"{digest} {phase} {test}"
+        self.coverage.switch_context(context)
+        return context
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.outcomes, self.seconds = set(), 0.0
+        self.contexts = [self._switch("setup", nodeid)]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> None:
+        self.contexts.append(self._switch("call", item.nodeid))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self.seconds += report.duration
+        self.outcomes.add(report.outcome)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        data = self.coverage.get_data()
+        for context in self.contexts:
+            self.records.write(_reached(data, context))
+        outcome = next(name for name in ("failed", "skipped", "passed") if name in self.outcomes or name == "passed")
+        record = {"test": nodeid, "digest": self.digests[_file_of(nodeid)], "stage": self.stages[nodeid], "outcome": outcome}
+        self.records.write(json.dumps(record | {"seconds": round(self.seconds, 3), "at": time.time()}) + "\n")
+
+
+def _reached(data: Any, context: str) -> str:
+    data.set_query_context(context)
+    lines = {name[name.index("src/palestra/") :]: reached for name in data.measured_files() if (reached := data.lines(name))}
+    return json.dumps({"context": context, "lines": lines}) + "\n"
+
+
+def pytest_addoption(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Watch from the start, before conftest.py imports the package. pytest calls this for ``-p faults``."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pluginmanager.register(_Recorder(Path(os.environ["PALESTRA_FAULTS_FOLDER"])))
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
+
+
+class GateRecording(Recording):
+    """Which tests of ``.ci/run --all`` reach which lines of the files with a fault."""
+
+    def __init__(self, folder: Path, tree: Tree) -> None:
+        super().__init__({}, {})
+        self.tree = tree
+        self.stages: dict[str, str] = {}
+        self.results: dict[str, dict[str, Any]] = {}
+        times: list[tuple[float, float]] = []
+        reached: dict[str, list[dict[str, Any]]] = {}
+        digests: dict[str, str] = {}
+        for path in sorted((folder / "records").glob("*.jsonl")):
+            for text in path.read_text().splitlines():
+                with contextlib.suppress(json.JSONDecodeError):  # the last line of a worker that was killed
+                    entry = json.loads(text)
+                    digest, phase, test = (
+                        entry["context"].split(" ", 2) if "context" in entry else (entry["digest"], "", entry["test"])
+                    )
+                    name = _file_of(test)
+                    if name not in digests:
+                        digests[name] = _digest([tree.folder / name]) if (tree.folder / name).exists() else ""
+                    if digest != digests[name]:
+                        continue
+                    if not phase:
+                        self.results[test] = max(entry, self.results.get(test, entry), key=lambda result: result["at"])
+                        times.append((float(path.name.partition("-")[0]), entry["at"]))
+                    # What a fixture of a module reaches belongs to all tests of the file, not only to the first.
+                    reached.setdefault(name if phase == "setup" else test, []).append(entry.get("lines", {}))
+        self.minutes = until = 0.0
+        for began, ended in sorted(dict(sorted(times)).items()):  # of each worker, when its last test ended
+            self.minutes += max(0.0, ended - max(began, until)) / 60
+            until = max(until, ended)
+        for test, result in self.results.items():
+            if result["outcome"] == "passed":
+                self.seconds[test], self.stages[test] = result["seconds"], result["stage"]
+                for lines in [*reached.get(test, []), *reached.get(_file_of(test), [])]:
+                    for name, numbers in lines.items():
+                        for line in numbers:
+                            self.lines.setdefault(name, {}).setdefault(line, []).append(test)
+
+    def stage_of(self, fault: Fault, stage: str) -> list[str]:
+        """The tests of a stage that reach the fault. If it runs at import, those that reach its file; if none does, any."""
+        source = (self.tree.folder / fault.path).read_bytes()
+        last = source.count(b"\n", 0, fault.stop) + 1
+        own = self.lines.get(fault.path, {})
+        tests = {test for line in range(fault.line, last + 1) for test in own.get(line, [])}
+        if not tests or _runs_at_import(source, fault.line):
+            tests = {test for reached in own.values() for test in reached} or set(self.seconds)
+        room = Path(fault.path).relative_to("src/palestra").parent
+        module, folder = f"test_{Path(fault.path).stem}.", (Path("tests") / room).as_posix()
+        return self.within(
+            STAGES[stage],
+            sorted(
+                (test for test in tests if self.stages[test] == stage),
+                key=lambda test: (module not in test, not test.startswith(folder), self.seconds[test], test),
+            ),
+        )
+
+
+def _runs_at_import(source: bytes, line: int) -> bool:
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return not any(node.body[0].lineno <= line <= (node.end_lineno or 0) for node in functions)
+
+
+def record_gate(faults: Sequence[Fault], tree: Tree, folder: Path, tests: Sequence[str]) -> GateRecording:
+    """Run what ``.ci/run --all`` runs, as far as ``folder`` has no record of it."""
+    digests = {fault.path: _digest([tree.folder / fault.path]) for fault in faults}
+    sources = json.loads((folder / "sources.json").read_text()) if (folder / "sources.json").exists() else {}
+    if sum(sources.get(name) == digest for name, digest in digests.items()) < 0.9 * len(digests):
+        for name in ("records", "processes"):
+            shutil.rmtree(folder / name, ignore_errors=True)
+            (folder / name).mkdir(parents=True)
+        (folder / "sources.json").write_text(json.dumps(sources := digests))
+    watched = "".join(f"\n    {tree.folder / name}" for name in sources)
+    part = folder / "processes" / "part"
+    settings = f"parallel = true\ndata_file = {part}\ncontext = ${{PALESTRA_FAULTS_CONTEXT-}}\ninclude ={watched}\n"
+    (folder / "processes.ini").write_text(f"[run]\n{settings}")
+    elsewhere = re.search(r'^here="not alone and (.*?)"', (tree.folder / ".ci" / "run").read_text(), re.MULTILINE)
+    assert elsewhere, '.ci/run has no line here="not alone and ..."'
+    bridges = re.compile(r"^pytestmark.*mark\.bridges", re.MULTILINE)
+    unread = [name for name in _test_files(tree, tests) if bridges.search((tree.folder / name).read_text())]
+    ignored = [f"--ignore={name}" for name in unread]
+    ran = ("passed", "skipped", "failed")
+    passes = {
+        "two workers": (["-n", "2", "--dist", "worksteal", "-m", f"not alone and {elsewhere[1]}", *ignored, *tests], ran),
+        "alone": (["-n", "1", "-m", f"alone and {elsewhere[1]}", *ignored, *tests], ran),
+        "failed once": (["-n", "1", "-m", elsewhere[1]], ("passed", "skipped")),
+    }
+    for name, (options, outcomes) in passes.items():
+        _take_in(folder)
+        results = GateRecording(folder, tree).results
+        again = sorted({_file_of(test) for test, result in results.items() if result["outcome"] == "failed"})
+        if name == "failed once" and not again:
+            continue
+        done = [test for test, result in results.items() if result["outcome"] in outcomes]
+        (folder / "plan.json").write_text(json.dumps({"sources": list(sources), "done": done}))
+        log = folder / f"{name.replace(' ', '-')}.log"
+        began = time.monotonic()
+        code = _record_pass([*options, *(again if name == "failed once" else [])], tree, folder, log)
+        print(f"recorded, {name}: {time.monotonic() - began:.0f} s", flush=True)
+        if code not in (0, 1, 5) or (code == 1 and GateRecording(folder, tree).results == results):
+            raise SystemExit(f"the tests could not be recorded (exit code {code}): see {log}")
+    _take_in(folder)
+    recording = GateRecording(folder, tree)
+    for name in digests.keys() - {name for name, digest in sources.items() if digest == digests.get(name)}:
+        print(f"{name}: changed since the recording, so its fault runs the tests of its folder, and then any", flush=True)
+        recording.lines.pop(name, None)
+    for test, result in recording.results.items():
+        if result["outcome"] == "failed":
+            print(f"{test} does not pass without a fault, and is left out", flush=True)
+    return recording
+
+
+def _test_files(tree: Tree, tests: Sequence[str]) -> list[str]:
+    paths = [
+        path
+        for test in tests
+        for path in ((tree.folder / test).rglob("test_*.py") if (tree.folder / test).is_dir() else [tree.folder / test])
+    ]
+    return sorted(str(path.relative_to(tree.folder)) for path in paths)
+
+
+def _record_pass(arguments: Sequence[str], tree: Tree, folder: Path, log: Path) -> int:
+    paths = [tree.folder / "src", tree.folder, tree.folder / "scripts"]
+    changed = {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "PALESTRA_FAULTS_FOLDER": str(folder),
+        "PALESTRA_TEST_SHARD": "1/1",
+        "PYTHONHASHSEED": "0",  # both workers have to find the same names of tests
+    }
+    base = tempfile.mkdtemp(dir=tree.folder.parent)
+    options = [
+        "-p",
+        "faults",
+        "-p",
+        "no:cacheprovider",
+        "--timeout=900",
+        "--continue-on-collection-errors",
+        f"--basetemp={base}/t",
+        "-q",
+    ]
+    command = [sys.executable, "-m", "pytest", *options, "--durations=15", "--tb=short", *arguments]
+    with log.open("ab") as out:
+        done = subprocess.run(
+            command, cwd=tree.folder, env=os.environ | changed, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+        )
+    shutil.rmtree(base, ignore_errors=True)
+    return done.returncode
+
+
+def _take_in(folder: Path) -> None:
+    """Move what coverage has seen in the processes of tests to the records."""
+    import coverage
+
+    with (folder / "records" / "processes.jsonl").open("a") as records:
+        for path in sorted((folder / "processes").iterdir()):
+            with contextlib.suppress(coverage.CoverageException):  # of a process that was killed while it wrote
+                data = coverage.CoverageData(str(path))
+                data.read()
+                for context in filter(None, data.measured_contexts()):
+                    records.write(_reached(data, context))
+            path.unlink()
+
+
+class _Chosen:
+    """A plugin: of the files given, these tests only, file by file; and which one failed."""
+
+    def __init__(self, tests: Sequence[str], failed: Path) -> None:
+        self.files = {name: place for place, name in enumerate(dict.fromkeys(map(_file_of, tests)))}
+        self.tests, self.failed = set(tests), failed
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self.tests), key=lambda item: self.files[_file_of(item.nodeid)]
+        )
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        self.pytest_runtest_logreport(report)
+
+    def pytest_runtest_logreport(self, report: pytest.CollectReport | pytest.TestReport) -> None:
+        if report.failed:
+            self.failed.write_text(report.nodeid)
+
+
+def _run(tests: Sequence[str], seconds: dict[str, float], tree: Tree, log: Path) -> tuple[str, str]:
+    """Return ``noticed``, ``timeout`` or ``unnoticed``, and the test, or the file of tests, that failed."""
+    failed = log.with_suffix(".failed")
+    failed.unlink(missing_ok=True)
+    files = list(dict.fromkeys(map(_file_of, tests)))
+    limit = 2 * sum(seconds[test] for test in tests) + LEAST_SECONDS + 2 * len(files)  # a file may take a second to import
+    longest = 3 * max(seconds[test] for test in tests) + LEAST_SECONDS / 2
+
+    def work() -> int:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        return run_pytest(tree, [*files, f"--timeout={longest}", "--timeout-method=thread"], [_Chosen(tests, failed)])
+
+    code = forked(work, limit, log)
+    verdict = "timeout" if code is None else "unnoticed" if code in (0, 5) else "noticed"
+    return verdict, failed.read_text() if failed.exists() else ""
+
+
+def try_stage(fault: Fault, tests: list[str], seconds: dict[str, float], tree: Tree, log: Path) -> tuple[str, str]:
+    """Return the verdict of these tests, and which one noticed. One that fails without the fault, too, has noticed nothing."""
+    while tests:
+        with tree.planted(fault):
+            verdict, failed = _run(tests, seconds, tree, log)
+        if not noticed(verdict):
+            return verdict, ""
+        suspects = [test for test in tests if failed in (test, _file_of(test))] or tests[: None if verdict == "timeout" else 1]
+        said = log.read_text(errors="replace")[-400:]
+        if not noticed(_run(suspects, seconds, tree, log)[0]):
+            log.write_text(said)
+            return verdict, failed
+        print(f"{failed or suspects[0]} fails without the fault, too, and is left out", flush=True)
+        tests = [test for test in tests if test not in suspects]
+    return "unreached", ""
+
+
+def gate(arguments: argparse.Namespace) -> None:
+    """Record, plant and report. The same command continues what was interrupted."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    folder: Path = arguments.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    listing = subprocess.run([sys.executable, "-m", "tests.conftest"], cwd=ROOT, capture_output=True, text=True, check=True)
+    core = [name.removeprefix("tests/") for name in listing.stdout.split() if not name.endswith(".py")]
+    drawn = draw_rooms(arguments.rooms, core, equivalents())
+    out = folder / "results.json"
+    with tempfile.TemporaryDirectory(prefix="palestra-faults-") as temporary:
+        tree, log = Tree(Path(temporary) / "tree"), Path(temporary) / "log"
+        recording = record_gate(list(drawn.values()), tree, folder, arguments.tests)
+        stored = json.loads(out.read_text()) if out.exists() else {}
+        python = sorted(path for top in ("src", "tests") for path in (tree.folder / top).rglob("*.py"))
+        state = _digest(python)
+        results: dict[str, Any] = stored.get("results", {}) if arguments.again or stored.get("state") == state else {}
+        if arguments.again:
+            results = {key: entry for key, entry in results.items() if entry["stage"] in ("fast", "gate")}
+        for name in IMPORTED_ONCE:
+            with contextlib.suppress(ImportError):
+                importlib.import_module(name)
+        tree.warm(sorted(set(map(_file_of, recording.seconds))), log)
+        for room, fault in drawn.items():
+            if fault.key not in results:
+                results[fault.key] = entry = plant_in_room(room, fault, recording, tree, log)
+                noticed_by = entry["stage"] or "nothing"
+                print(f"{room}: {fault.path}:{fault.line} {fault.change[:80]!r}: {noticed_by} {entry['seconds']} s", flush=True)
+                part = out.with_suffix(".part")
+                part.write_text(json.dumps({"state": state, "results": results}, indent=1))
+                part.replace(out)
+    report_gate([results[fault.key] for fault in drawn.values()], core, recording)
+
+
+def plant_in_room(room: str, fault: Fault, recording: GateRecording, tree: Tree, log: Path) -> dict[str, Any]:
+    """Run the stages until one notices the fault."""
+    began = time.monotonic()
+    entry: dict[str, Any] = {"room": room, **fault._asdict(), "stage": "", "by": "", "said": "", "ran": {}}
+    for stage in STAGES:
+        tests = recording.stage_of(fault, stage)
+        verdict, by = try_stage(fault, tests, recording.seconds, tree, log)
+        entry["ran"][stage] = len(tests)
+        if noticed(verdict):
+            entry |= {"stage": stage, "by": by or verdict, "said": log.read_text(errors="replace")[-400:]}
+            break
+    return entry | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def report_gate(rows: Sequence[dict[str, Any]], core: Sequence[str], recording: GateRecording) -> None:
+    """Print what noticed each fault. Fail if ``--all`` alone notices too many, or nothing notices one of the core."""
+    counts = {stage: sum(entry == stage for entry in recording.stages.values()) for stage in STAGES}
+    print(f"\ntests: {counts}; recorded in {recording.minutes:.0f} minutes: an upper bound of the tests of --all\n")
+    print(f"{'room':<26}{'noticed by':<12}{'tests':<16}{'seconds':>8}  fault, and the test that noticed it")
+    for entry in rows:
+        ran = "+".join(map(str, entry["ran"].values()))
+        columns = f"{entry['room']:<26}{entry['stage'] or 'nothing':<12}{ran:<16}{entry['seconds']:>8}"
+        print(f"{columns}  {entry['path']}:{entry['line']} {entry['change'][:80]}\n{'':<64}{entry['by']}")
+    alone = [entry for entry in rows if entry["stage"] == "all"]
+    nothing = [entry for entry in rows if not entry["stage"]]
+    unclosed = [entry for entry in nothing if is_core(entry["room"], core)]
+    caught = len(rows) - len(alone) - len(nothing)
+    print(f"\nof {len(rows)} faults: {caught} noticed by the gate, {len(alone)} by --all alone, {len(nothing)} by nothing\n")
+    for title, entries in (("by --all alone", alone), ("by nothing", nothing)):
+        for entry in entries:
+            print(f"{title}: {entry['path']}:{entry['line']}  {entry['change']}\n    {entry['statement']}")
+    if len(alone) > ALONE:
+        raise SystemExit(f"--all alone notices {len(alone)} faults of {len(rows)}; at most {ALONE} is allowed")
+    if unclosed:
+        raise SystemExit(f"nothing notices {len(unclosed)} faults of the core: write tests, or list them in {EQUIVALENT.name}")
+
+
 # ---------------------------------------------------------------------------------------------------------------- the result
 
 
@@ -636,6 +1041,14 @@ def main() -> None:
     showing.add_argument("files", nargs="+", type=Path)
     showing.add_argument("--require", nargs=2, type=float, metavar=("ALL", "FAST"), help="fail below these percentages")
     showing.set_defaults(run=show)
+    gating = commands.add_parser("gate", help="ask what the gate loses against .ci/run --all")
+    gating.add_argument(
+        "--folder", type=Path, required=True, help="folder that keeps recordings and results; the same command continues"
+    )
+    gating.add_argument("--rooms", type=int, default=ROOMS, help="how many rooms have a fault")
+    gating.add_argument("--tests", nargs="+", default=["tests"], help="for a trial: record these tests only")
+    gating.add_argument("--again", action="store_true", help="plant those again that the gate did not notice")
+    gating.set_defaults(run=gate)
     arguments = parser.parse_args()
     arguments.run(arguments)
 

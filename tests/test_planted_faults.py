@@ -1,10 +1,12 @@
 """``scripts/faults.py``: what it plants is a change, and what it leaves out is still there."""
 
 import ast
+import contextlib
 import importlib.util
+import json
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -129,3 +131,72 @@ def test_of_equal_statements_the_one_at_the_line_is_planted_again(
     third = next(fault for fault in faults._statements_of("module")[1] if "removed" in fault.change)
     assert third.line == 3
     assert [fault.line for fault in faults._planted_before("module", {"x": third._asdict()})] == [3]
+
+
+CORE = ("adapters", "training/algorithms")
+
+
+def test_each_room_has_one_fault_and_the_core_comes_first(faults: ModuleType) -> None:
+    drawn = faults.draw_rooms(5, CORE, ())
+    assert list(drawn)[:3] == [".", "adapters", "training/algorithms"]
+    for room, fault in drawn.items():
+        assert Path(fault.path).parent == Path("src/palestra") / room
+    assert drawn == faults.draw_rooms(5, CORE, ()) != faults.draw_rooms(5, CORE, {drawn["."].key})
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> SimpleNamespace:
+    for name, text in {
+        "src/palestra/core.py": "A = 1\n\n\ndef f():\n    return A\n",
+        "tests/test_a.py": "",
+        "tests/test_b.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return SimpleNamespace(folder=tmp_path, planted=lambda _: contextlib.nullcontext())
+
+
+def test_a_recording_counts_results_of_unchanged_files_and_shares_what_fixtures_reach(
+    faults: ModuleType, tree: SimpleNamespace
+) -> None:
+    (tree.folder / "records").mkdir()
+    now = faults._digest([tree.folder / "tests/test_a.py"])
+    rows: list[dict[str, Any]] = []
+
+    def record(test: str, stage: str, outcome: str, setup: list[int], call: list[int], digest: str = now, at: int = 1) -> None:
+        rows.extend(
+            {"context": f"{digest} {phase} {test}", "lines": {"src/palestra/core.py": lines}}
+            for phase, lines in (("setup", setup), ("call", call))
+        )
+        rows.append({"test": test, "digest": digest, "stage": stage, "outcome": outcome, "seconds": 1.0, "at": at})
+
+    record("tests/test_a.py::fixture", "fast", "passed", [5], [])
+    record("tests/test_a.py::shares", "gate", "passed", [], [])
+    record("tests/test_a.py::fails", "fast", "failed", [], [5])
+    record("tests/test_b.py::calls", "all", "failed", [], [])
+    record("tests/test_b.py::calls", "all", "passed", [], [5], at=2)
+    record("tests/test_b.py::imports", "fast", "passed", [], [1])
+    record("tests/test_b.py::changed", "fast", "passed", [], [5], digest="old")
+    (tree.folder / "records" / "0.5-1.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows) + '{"cut off')
+    recording = faults.GateRecording(tree.folder, tree)
+    inside = faults.Fault("src/palestra/core.py", 5, "", "", 0, 27, 35, "")
+    at_import = inside._replace(line=1, start=0, stop=5)
+    assert recording.minutes == 1.5 / 60
+    assert [recording.stage_of(inside, stage) for stage in faults.STAGES] == [
+        ["tests/test_a.py::fixture"],
+        ["tests/test_a.py::shares"],
+        ["tests/test_b.py::calls"],
+    ]
+    assert recording.stage_of(at_import, "fast") == ["tests/test_a.py::fixture", "tests/test_b.py::imports"]
+
+
+def test_a_test_that_fails_without_the_fault_has_not_noticed_it(
+    faults: ModuleType, tree: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([("noticed", "a.py::x"), ("noticed", "a.py::x"), ("noticed", "a.py::y"), ("unnoticed", "")])
+    asked: list[list[str]] = []
+    monkeypatch.setattr(faults, "_run", lambda tests, *_: asked.append(tests) or next(answers))
+    log = tree.folder / "log"
+    log.write_text("")
+    assert faults.try_stage(None, ["a.py::x", "a.py::y"], {}, tree, log) == ("noticed", "a.py::y")
+    assert asked == [["a.py::x", "a.py::y"], ["a.py::x"], ["a.py::y"], ["a.py::y"]]
