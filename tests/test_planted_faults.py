@@ -195,7 +195,12 @@ def test_a_test_that_fails_without_the_fault_has_not_noticed_it(
 ) -> None:
     answers = iter([("noticed", "a.py::x"), ("noticed", "a.py::x"), ("noticed", "a.py::y"), ("unnoticed", "")])
     asked: list[list[str]] = []
-    monkeypatch.setattr(faults, "_run", lambda tests, *_: asked.append(tests) or next(answers))
+
+    def run(tests: list[str], *_: object) -> tuple[str, str]:
+        asked.append(tests)
+        return next(answers)
+
+    monkeypatch.setattr(faults, "_run", run)
     log = tree.folder / "log"
     log.write_text("")
     assert faults.try_stage(None, ["a.py::x", "a.py::y"], {}, tree, log) == ("noticed", "a.py::y")
